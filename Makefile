@@ -1,0 +1,42 @@
+# Every target sets up what it needs by itself: Python 3.11+ (and Java 17+ where Spark runs).
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed-dev
+
+.PHONY: help setup demo test check docs compat bench clean
+
+help:
+	@echo "make demo    the main job end to end: logs -> topics -> Spark -> a summary"
+	@echo "make test    the tests"
+	@echo "make check   lint, types, layers, generated docs"
+	@echo "make docs    write the generated docs anew"
+	@echo "make compat  Apache Kafka's own clients and tools against Barnabas (needs Maven)"
+	@echo "make bench   speed beside Apache Kafka and Tansu"
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing Barnabas and what it is tested with (once) ..."
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[spark,dev]'
+	@touch $@
+
+test: setup
+	$(BIN)/python -m pytest -q
+
+check: setup
+	$(BIN)/ruff format --check src tests bench
+	$(BIN)/ruff check src tests bench
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m barnabas.docs --check
+
+docs: setup
+	$(BIN)/python -m barnabas.docs
+
+demo: setup
+	$(BIN)/python -m barnabas.demo $(FILES)
+
+clean:
+	rm -rf $(VENV) .demo .bench .compat build dist .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,7 @@
+"""Every setting, declared once."""
+
+from barnabas.config.broker import BrokerConfig
+from barnabas.config.setting import Setting, Settings, Type, Update
+from barnabas.config.topic import TopicConfig
+
+__all__ = ["BrokerConfig", "Setting", "Settings", "TopicConfig", "Type", "Update"]

@@ -1,0 +1,387 @@
+"""The settings of a broker (https://kafka.apache.org/documentation/#brokerconfigs): those Barnabas honours.
+
+The defaults are Apache Kafka's but for those of a broker that comes up on one machine with nothing to set:
+they are listed in docs/differences.md.
+"""
+
+from __future__ import annotations
+
+from barnabas.config.setting import INT_MAX, LONG_MAX, Settings, Type, Update, setting
+from barnabas.config.topic import COMPRESSION_TYPES
+
+
+class BrokerConfig(Settings):
+    """What holds for one broker."""
+
+    # --- who and where ---
+    node_id: int = setting(
+        Type.INT,
+        1,
+        minimum=0,
+        synonyms=("broker.id",),
+        doc="This broker's number, unique in its cluster.",
+    )
+    listeners: tuple[str, ...] = setting(
+        Type.LIST,
+        ("PLAINTEXT://127.0.0.1:9092",),
+        doc="Where the broker listens: NAME://HOST:PORT, several by commas; port 0 takes a free one.",
+    )
+    advertised_listeners: tuple[str, ...] = setting(
+        Type.LIST,
+        (),
+        doc="Where clients are told to connect, by listener name; empty means as in listeners.",
+    )
+    log_dirs: tuple[str, ...] = setting(
+        Type.LIST,
+        ("barnabas-data",),
+        synonyms=("log.dir",),
+        doc="The folders that hold the data.",
+    )
+    metadata_store: str = setting(
+        Type.STRING,
+        "embedded",
+        choices=("embedded", "memory"),
+        doc="Where the cluster's metadata lives: embedded (a file beside the data) or memory (lost at stop).",
+    )
+    broker_rack: str | None = setting(Type.STRING, None, doc="The rack this broker stands in.")
+
+    # --- connections ---
+    socket_request_max_bytes: int = setting(
+        Type.INT,
+        104_857_600,
+        minimum=1,
+        doc="The largest request that is read, in bytes.",
+    )
+    socket_send_buffer_bytes: int = setting(
+        Type.INT,
+        102_400,
+        minimum=-1,
+        doc="SO_SNDBUF of each connection; -1 leaves it to the system.",
+    )
+    socket_receive_buffer_bytes: int = setting(
+        Type.INT,
+        102_400,
+        minimum=-1,
+        doc="SO_RCVBUF of each connection; -1 leaves it to the system.",
+    )
+    socket_listen_backlog_size: int = setting(
+        Type.INT,
+        50,
+        minimum=1,
+        doc="How many connections may wait to be accepted.",
+    )
+    connections_max_idle_ms: int = setting(
+        Type.LONG,
+        600_000,
+        minimum=-1,
+        doc="How long a silent connection is kept, in milliseconds; -1 for ever.",
+    )
+    max_connections: int = setting(
+        Type.INT,
+        INT_MAX,
+        minimum=0,
+        update=Update.CLUSTER_WIDE,
+        doc="How many connections the broker takes.",
+    )
+    max_connections_per_ip: int = setting(
+        Type.INT,
+        INT_MAX,
+        minimum=0,
+        update=Update.CLUSTER_WIDE,
+        doc="How many connections the broker takes from one address.",
+    )
+
+    # --- topics ---
+    auto_create_topics_enable: bool = setting(
+        Type.BOOLEAN,
+        True,
+        doc="Whether a topic that is asked for and does not exist is made.",
+    )
+    delete_topic_enable: bool = setting(Type.BOOLEAN, True, doc="Whether topics may be deleted.")
+    num_partitions: int = setting(
+        Type.INT,
+        1,
+        minimum=1,
+        update=Update.CLUSTER_WIDE,
+        doc="How many partitions a topic gets by default.",
+    )
+    default_replication_factor: int = setting(
+        Type.SHORT,
+        1,
+        minimum=1,
+        doc="How many replicas a partition gets by default.",
+    )
+
+    # --- fetch ---
+    fetch_max_bytes: int = setting(
+        Type.INT,
+        57_671_680,
+        minimum=1024,
+        doc="The largest answer to one fetch, in bytes.",
+    )
+    max_incremental_fetch_session_cache_slots: int = setting(
+        Type.INT,
+        1000,
+        minimum=0,
+        doc="How many fetch sessions (KIP-227) are kept.",
+    )
+    max_request_partition_size_limit: int = setting(
+        Type.INT,
+        2000,
+        minimum=1,
+        doc="How many partitions one DescribeTopicPartitions answer may hold.",
+    )
+
+    # --- the log: defaults for topics ---
+    log_cleanup_policy: tuple[str, ...] = setting(
+        Type.LIST,
+        ("delete",),
+        choices=("delete", "compact"),
+        update=Update.CLUSTER_WIDE,
+        doc="The default of a topic's cleanup.policy.",
+    )
+    compression_type: str = setting(
+        Type.STRING,
+        "producer",
+        choices=COMPRESSION_TYPES,
+        update=Update.CLUSTER_WIDE,
+        doc="The default of a topic's compression.type.",
+    )
+    log_cleaner_delete_retention_ms: int = setting(
+        Type.LONG,
+        86_400_000,
+        minimum=0,
+        update=Update.CLUSTER_WIDE,
+        doc="The default of a topic's delete.retention.ms.",
+    )
+    log_segment_delete_delay_ms: int = setting(
+        Type.LONG,
+        60_000,
+        minimum=0,
+        update=Update.CLUSTER_WIDE,
+        doc="The default of a topic's file.delete.delay.ms.",
+    )
+    log_flush_interval_messages: int = setting(
+        Type.LONG,
+        LONG_MAX,
+        minimum=1,
+        update=Update.CLUSTER_WIDE,
+        doc="The default of a topic's flush.messages.",
+    )
+    log_flush_interval_ms: int | None = setting(
+        Type.LONG,
+        None,
+        minimum=0,
+        update=Update.CLUSTER_WIDE,
+        doc="The default of a topic's flush.ms; unset, log.flush.scheduler.interval.ms.",
+    )
+    log_flush_scheduler_interval_ms: int = setting(
+        Type.LONG,
+        LONG_MAX,
+        minimum=1,
+        doc="How often logs are looked over for a due flush, in milliseconds.",
+    )
+    log_index_interval_bytes: int = setting(
+        Type.INT,
+        4096,
+        minimum=0,
+        update=Update.CLUSTER_WIDE,
+        doc="The default of a topic's index.interval.bytes.",
+    )
+    log_index_size_max_bytes: int = setting(
+        Type.INT,
+        10_485_760,
+        minimum=4,
+        update=Update.CLUSTER_WIDE,
+        doc="The default of a topic's segment.index.bytes.",
+    )
+    message_max_bytes: int = setting(
+        Type.INT,
+        1_048_588,
+        minimum=0,
+        update=Update.CLUSTER_WIDE,
+        doc="The default of a topic's max.message.bytes.",
+    )
+    log_message_timestamp_after_max_ms: int = setting(
+        Type.LONG,
+        3_600_000,
+        minimum=0,
+        update=Update.CLUSTER_WIDE,
+        doc="The default of a topic's message.timestamp.after.max.ms.",
+    )
+    log_message_timestamp_before_max_ms: int = setting(
+        Type.LONG,
+        LONG_MAX,
+        minimum=0,
+        update=Update.CLUSTER_WIDE,
+        doc="The default of a topic's message.timestamp.before.max.ms.",
+    )
+    log_message_timestamp_type: str = setting(
+        Type.STRING,
+        "CreateTime",
+        choices=("CreateTime", "LogAppendTime"),
+        update=Update.CLUSTER_WIDE,
+        doc="The default of a topic's message.timestamp.type.",
+    )
+    min_insync_replicas: int = setting(
+        Type.INT,
+        1,
+        minimum=1,
+        update=Update.CLUSTER_WIDE,
+        doc="The default of a topic's min.insync.replicas.",
+    )
+    log_retention_bytes: int = setting(
+        Type.LONG,
+        -1,
+        update=Update.CLUSTER_WIDE,
+        doc="The default of a topic's retention.bytes.",
+    )
+    log_retention_ms: int | None = setting(
+        Type.LONG,
+        None,
+        minimum=-1,
+        update=Update.CLUSTER_WIDE,
+        doc="The default of a topic's retention.ms; unset, log.retention.minutes.",
+    )
+    log_retention_minutes: int | None = setting(
+        Type.INT,
+        None,
+        doc="Retention in minutes; unset, log.retention.hours.",
+    )
+    log_retention_hours: int = setting(Type.INT, 168, doc="Retention in hours.")
+    log_segment_bytes: int = setting(
+        Type.INT,
+        1_073_741_824,
+        minimum=14,
+        update=Update.CLUSTER_WIDE,
+        doc="The default of a topic's segment.bytes.",
+    )
+    log_roll_jitter_ms: int | None = setting(
+        Type.LONG,
+        None,
+        minimum=0,
+        update=Update.CLUSTER_WIDE,
+        doc="The default of a topic's segment.jitter.ms; unset, log.roll.jitter.hours.",
+    )
+    log_roll_jitter_hours: int = setting(Type.INT, 0, minimum=0, doc="Segment jitter in hours.")
+    log_roll_ms: int | None = setting(
+        Type.LONG,
+        None,
+        minimum=1,
+        update=Update.CLUSTER_WIDE,
+        doc="The default of a topic's segment.ms; unset, log.roll.hours.",
+    )
+    log_roll_hours: int = setting(Type.INT, 168, minimum=1, doc="A segment's greatest age in hours.")
+
+    # --- the log: upkeep ---
+    log_retention_check_interval_ms: int = setting(
+        Type.LONG,
+        300_000,
+        minimum=1,
+        doc="How often logs are looked over for what retention drops.",
+    )
+    log_flush_offset_checkpoint_interval_ms: int = setting(
+        Type.INT,
+        60_000,
+        minimum=0,
+        doc="How often the recovery points are written down, in milliseconds.",
+    )
+    log_flush_start_offset_checkpoint_interval_ms: int = setting(
+        Type.INT,
+        60_000,
+        minimum=0,
+        doc="How often the log start offsets are written down, in milliseconds.",
+    )
+    replica_high_watermark_checkpoint_interval_ms: int = setting(
+        Type.LONG,
+        5000,
+        minimum=1,
+        doc="How often the high watermarks are written down, in milliseconds.",
+    )
+    num_recovery_threads_per_data_dir: int = setting(
+        Type.INT,
+        2,
+        minimum=1,
+        doc="How many threads read a data folder back after a crash.",
+    )
+    barnabas_acks_fsync: bool = setting(
+        Type.BOOLEAN,
+        False,
+        doc="Whether an acknowledged record (acks 1 and all) is fsynced first; requests share fsyncs.",
+    )
+    producer_id_expiration_ms: int = setting(
+        Type.INT,
+        86_400_000,
+        minimum=1,
+        update=Update.CLUSTER_WIDE,
+        doc="How long the state of a silent idempotent producer is kept, in milliseconds.",
+    )
+    producer_id_expiration_check_interval_ms: int = setting(
+        Type.INT,
+        600_000,
+        minimum=1,
+        doc="How often producers' state is looked over for expiry.",
+    )
+
+    # --- groups ---
+    group_initial_rebalance_delay_ms: int = setting(
+        Type.INT,
+        3000,
+        minimum=0,
+        doc="How long an empty group waits for more members before its first round.",
+    )
+    group_min_session_timeout_ms: int = setting(
+        Type.INT,
+        6000,
+        minimum=0,
+        doc="The shortest session timeout a member may ask for, in milliseconds.",
+    )
+    group_max_session_timeout_ms: int = setting(
+        Type.INT,
+        1_800_000,
+        minimum=0,
+        doc="The longest session timeout a member may ask for, in milliseconds.",
+    )
+    group_max_size: int = setting(Type.INT, INT_MAX, minimum=1, doc="How many members a group may have.")
+    offset_metadata_max_bytes: int = setting(
+        Type.INT,
+        4096,
+        minimum=0,
+        doc="How long the metadata of a committed offset may be, in bytes.",
+    )
+    offsets_commit_timeout_ms: int = setting(
+        Type.INT,
+        5000,
+        minimum=1,
+        doc="How long a commit may wait for its replicas, in milliseconds.",
+    )
+    offsets_retention_minutes: int = setting(
+        Type.INT,
+        10_080,
+        minimum=1,
+        doc="How long the offsets of an empty group are kept, in minutes.",
+    )
+    offsets_retention_check_interval_ms: int = setting(
+        Type.LONG,
+        600_000,
+        minimum=1,
+        doc="How often committed offsets are looked over for expiry.",
+    )
+    offsets_topic_num_partitions: int = setting(
+        Type.INT,
+        50,
+        minimum=1,
+        doc="The partitions of __consumer_offsets, fixed when it is made.",
+    )
+    offsets_topic_replication_factor: int = setting(
+        Type.SHORT,
+        1,
+        minimum=1,
+        doc="The replicas of __consumer_offsets.",
+    )
+    offsets_topic_segment_bytes: int = setting(
+        Type.INT,
+        104_857_600,
+        minimum=1,
+        doc="The segment size of __consumer_offsets, in bytes.",
+    )

@@ -1,0 +1,1 @@
+"""pytest fixtures and helpers to run a broker in tests."""

@@ -1,0 +1,69 @@
+"""The few names every room shares."""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from typing import NamedTuple, TypeAlias
+
+Offset: TypeAlias = int
+LeaderEpoch: TypeAlias = int
+ProducerId: TypeAlias = int
+ProducerEpoch: TypeAlias = int
+BrokerId: TypeAlias = int
+
+#: Anything that lends its bytes without a copy.
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+#: A topic's identity, 16 bytes as on the wire (KIP-516); the name may be used again, the id is not.
+TopicId: TypeAlias = bytes
+
+ZERO_TOPIC_ID: TopicId = bytes(16)
+
+#: Ids Kafka keeps for itself: zero, and the one of its metadata topic.
+_RESERVED_TOPIC_IDS = (ZERO_TOPIC_ID, bytes(15) + b"\x01")
+
+UNKNOWN_OFFSET: Offset = -1
+NO_LEADER_EPOCH: LeaderEpoch = -1
+NO_PRODUCER_ID: ProducerId = -1
+NO_PRODUCER_EPOCH: ProducerEpoch = -1
+NO_BROKER: BrokerId = -1
+
+GROUP_METADATA_TOPIC = "__consumer_offsets"
+TRANSACTION_STATE_TOPIC = "__transaction_state"
+INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC})
+
+
+class TopicPartition(NamedTuple):
+    """One partition of a topic, by the topic's name."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def new_topic_id() -> TopicId:
+    """A random topic id: none of the reserved ones and, as in Kafka, no text that starts with ``-``."""
+    while True:
+        candidate = uuid.uuid4().bytes
+        if candidate not in _RESERVED_TOPIC_IDS and not topic_id_to_str(candidate).startswith("-"):
+            return candidate
+
+
+def topic_id_to_str(topic_id: TopicId) -> str:
+    """URL-safe base64 without padding, 22 characters: how Kafka's tools print a topic id."""
+    return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode("ascii")
+
+
+def topic_id_from_str(text: str) -> TopicId:
+    """The inverse of `topic_id_to_str`.
+
+    Raises:
+        ValueError: the text is not 16 bytes of URL-safe base64.
+    """
+    decoded = base64.urlsafe_b64decode(text + "==")
+    if len(decoded) != 16:
+        raise ValueError(f"a topic id is 16 bytes, {text!r} is {len(decoded)}")
+    return decoded

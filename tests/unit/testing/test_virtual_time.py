@@ -1,0 +1,40 @@
+"""Virtual time: hours pass in no time, in order, and a deadlock is said."""
+
+import asyncio
+import time
+
+import pytest
+
+from barnabas.clock import LoopClock
+from barnabas.testing.virtual_time import Deadlock, run_virtual
+
+
+def test_timers_fire_in_order_without_waiting() -> None:
+    async def scenario() -> list[tuple[str, float]]:
+        loop = asyncio.get_running_loop()
+        seen: list[tuple[str, float]] = []
+        loop.call_later(7200, lambda: seen.append(("late", loop.time())))
+        loop.call_later(3600, lambda: seen.append(("early", loop.time())))
+        await asyncio.sleep(10_000)
+        return seen
+
+    started = time.monotonic()
+    assert run_virtual(scenario()) == [("early", 3600.0), ("late", 7200.0)]
+    assert time.monotonic() - started < 60
+
+
+def test_loop_clock_follows_virtual_time() -> None:
+    async def scenario() -> int:
+        clock = LoopClock(asyncio.get_running_loop(), start_ms=1000)
+        await asyncio.sleep(2.5)
+        return clock.now_ms()
+
+    assert run_virtual(scenario()) == 3500
+
+
+def test_waiting_for_nothing_is_a_deadlock() -> None:
+    async def scenario() -> None:
+        await asyncio.get_running_loop().create_future()
+
+    with pytest.raises(Deadlock):
+        run_virtual(scenario())
