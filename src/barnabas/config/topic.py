@@ -19,7 +19,7 @@ class TopicConfig(Settings):
         choices=("delete", "compact"),
         synonyms=("log.cleanup.policy",),
         update=Update.CLUSTER_WIDE,
-        doc="What becomes of old segments: delete drops them by age and size, compact keeps the last of a key.",
+        doc="What becomes of old segments: delete drops them by age and size, compact keeps a key once.",
     )
     compression_type: str = setting(
         Type.STRING,
