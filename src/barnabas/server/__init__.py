@@ -1,0 +1,1 @@
+"""The broker as a process: listeners, sessions, the request handlers, and what puts the rooms together."""

@@ -1,0 +1,49 @@
+"""What a handler knows of a request beside its body."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Connection(Protocol):
+    """The connection a request came by, as handlers may see it."""
+
+    #: unique in the life of the broker
+    connection_id: int
+    #: the client's IP address
+    client_host: str
+    #: the name of the listener that took it, as in ``listeners``
+    listener: str
+    #: what the client called itself in ApiVersions (KIP-511); empty when it did not
+    client_software_name: str
+    client_software_version: str
+
+
+class RequestContext:
+    """One request's header and its connection."""
+
+    __slots__ = ("api_key", "api_version", "client_id", "connection", "correlation_id")
+
+    def __init__(
+        self,
+        api_key: int,
+        api_version: int,
+        correlation_id: int,
+        client_id: str | None,
+        connection: Connection,
+    ) -> None:
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.connection = connection
+
+    @property
+    def client_host(self) -> str:
+        """The client's address as Kafka shows it: ``/127.0.0.1``."""
+        return "/" + self.connection.client_host
+
+    @property
+    def listener(self) -> str:
+        """The name of the listener the request came by: what Metadata answers with depends on it."""
+        return self.connection.listener

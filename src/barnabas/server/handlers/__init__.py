@@ -1,0 +1,102 @@
+"""The requests this broker serves: one module an API, found here by the request's key.
+
+A handler's module opens with the versions served, the KIPs behind them and what is left out, and declares
+
+    @handles(FetchRequest)
+    def fetch(broker: Broker, context: RequestContext, request: FetchRequest)
+        -> FetchResponse | Awaitable[FetchResponse] | None: ...
+
+What it returns decides how it is answered: a response at once (the fast path: no task is made), an awaitable
+when it must wait, None when there is no reply (Produce with acks=0). ApiVersions is made from this registry,
+so that only what is served is advertised.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+from barnabas.errors import KafkaError
+
+#: (broker, context, request) -> a response, an awaitable of one, or None for no reply
+Handler: TypeAlias = Callable[[Any, Any, Any], Any]
+#: (request, error) -> the whole request's failure in the API's own shape
+ErrorReply: TypeAlias = Callable[[Any, KafkaError], Any]
+
+H = TypeVar("H", bound=Handler)
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One API as this broker serves it."""
+
+    key: int
+    name: str
+    request: type[Any]
+    response: type[Any]
+    #: the lowest and highest version that are answered
+    versions: tuple[int, int]
+    #: the lowest version that ApiVersions names; below `versions` only where clients depend on it
+    advertised_from: int
+    handle: Handler
+    on_error: ErrorReply
+
+
+_registry: dict[int, Api] = {}
+
+
+def handles(
+    request: type[Any],
+    *,
+    versions: tuple[int, int] | None = None,
+    advertised_from: int | None = None,
+    on_error: ErrorReply | None = None,
+) -> Callable[[H], H]:
+    """Register the decorated function as the handler of `request`.
+
+    Args:
+        request: the message class; its response is the class of the same name in the same module.
+        versions: the lowest and highest version served, when fewer than the message knows.
+        advertised_from: the lowest version that ApiVersions names, when it differs.
+        on_error: makes the response for an error that escapes the handler. It may be left out where the
+            response has an `error_code` at its top; for the others an escaped error closes the connection.
+    """
+    name = request.__name__.removesuffix("Request")
+    response = getattr(sys.modules[request.__module__], name + "Response")
+    served: tuple[int, int] = versions or request.versions  # type: ignore[attr-defined]
+
+    def register(handler: H) -> H:
+        key: int = request.key  # type: ignore[attr-defined]
+        if key in _registry and _registry[key].handle.__module__ != handler.__module__:
+            raise ValueError(f"{name} has two handlers: {_registry[key].handle} and {handler}")
+        first = served[0] if advertised_from is None else advertised_from
+        _registry[key] = Api(
+            key, name, request, response, served, first, handler, on_error or _top_level_error(response)
+        )
+        return handler
+
+    return register
+
+
+def _top_level_error(response: type[Any]) -> ErrorReply:
+    def reply(_request: Any, error: KafkaError) -> Any:
+        answer = response()
+        if not hasattr(answer, "error_code"):
+            raise error
+        answer.error_code = error.code
+        if hasattr(answer, "error_message"):
+            answer.error_message = error.message
+        return answer
+
+    return reply
+
+
+def load() -> dict[int, Api]:
+    """Import every handler module; the APIs by key."""
+    for module in pkgutil.iter_modules(__path__):
+        importlib.import_module(f"{__name__}.{module.name}")
+    return dict(sorted(_registry.items()))
