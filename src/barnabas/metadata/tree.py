@@ -1,0 +1,142 @@
+"""The tree of nodes in memory, with the rules of ZooKeeper: what the memory and the embedded store share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from barnabas.metadata.store import (
+    ANY_VERSION,
+    BadVersionError,
+    Check,
+    Create,
+    EphemeralParentError,
+    Event,
+    Node,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    Operation,
+    Set,
+    StoreError,
+)
+
+ROOT = "/"
+
+
+class Change(NamedTuple):
+    """What became of one node; None stands for its absence."""
+
+    path: str
+    before: Node | None
+    after: Node | None
+
+    @property
+    def event(self) -> Event:
+        if self.before is None:
+            return Event.CREATED
+        return Event.DELETED if self.after is None else Event.CHANGED
+
+
+class Tree:
+    """Versioned nodes by path. Changes come as whole transactions, which can be taken back."""
+
+    def __init__(self, nodes: Iterable[tuple[str, Node]] = (), transaction: int = 0) -> None:
+        self._nodes: dict[str, Node] = {ROOT: Node(b"", 0, 0)}
+        self._children: dict[str, set[str]] = {ROOT: set()}
+        #: the number of the last transaction
+        self.transaction = transaction
+        for path, node in nodes:
+            self._put(path, node)
+
+    def get(self, path: str) -> Node:
+        try:
+            return self._nodes[path]
+        except KeyError:
+            raise NoNodeError(f"there is no node {path}") from None
+
+    def find(self, path: str) -> Node | None:
+        return self._nodes.get(path)
+
+    def children(self, path: str) -> list[str]:
+        self.get(path)
+        return sorted(self._children.get(path, ()))
+
+    def owned_by(self, session: int) -> list[str]:
+        """The paths of a session's ephemeral nodes."""
+        return [path for path, node in self._nodes.items() if node.owner == session]
+
+    def apply(self, operations: Sequence[Operation], session: int) -> tuple[list[int], list[Change]]:
+        """Carry a transaction out: the version each operation left, and the changes for `undo` and watchers.
+
+        Raises:
+            StoreError: one operation is not allowed; the tree is as before.
+        """
+        self.transaction += 1
+        versions: list[int] = []
+        changes: list[Change] = []
+        try:
+            for operation in operations:
+                change = self._change(operation, session)
+                if not isinstance(operation, Check):
+                    self._put(change.path, change.after)
+                    changes.append(change)
+                left = change.after or change.before
+                assert left is not None
+                versions.append(left.version)
+        except (StoreError, ValueError):
+            self.undo(changes)
+            raise
+        return versions, changes
+
+    def undo(self, changes: Sequence[Change]) -> None:
+        """Take the last transaction's changes back. Its number is not used again."""
+        for change in reversed(changes):
+            self._put(change.path, change.before)
+
+    def _change(self, operation: Operation, session: int) -> Change:
+        path = operation.path
+        _check_path(path)
+        if isinstance(operation, Create):
+            return self._creation(operation, session)
+        before = self.get(path)
+        if operation.version not in (ANY_VERSION, before.version):
+            raise BadVersionError(f"{path} has version {before.version}, not {operation.version}")
+        if isinstance(operation, Set):
+            return Change(path, before, before._replace(data=operation.data, version=before.version + 1))
+        if isinstance(operation, Check):
+            return Change(path, before, before)
+        if self._children.get(path):
+            raise NotEmptyError(f"{path} has children")
+        return Change(path, before, None)
+
+    def _creation(self, operation: Create, session: int) -> Change:
+        path = operation.path
+        if path in self._nodes:
+            raise NodeExistsError(f"{path} exists")
+        if self.get(parent_of(path)).owner:
+            raise EphemeralParentError(f"{parent_of(path)} is ephemeral: it can have no children")
+        owner = session if operation.ephemeral else 0
+        return Change(path, None, Node(operation.data, 0, self.transaction, owner))
+
+    def _put(self, path: str, node: Node | None) -> None:
+        siblings = self._children.setdefault(parent_of(path), set())
+        name = path.rpartition("/")[2]
+        if node is None:
+            del self._nodes[path]
+            self._children.pop(path, None)
+            siblings.discard(name)
+        else:
+            self._nodes[path] = node
+            siblings.add(name)
+
+
+def parent_of(path: str) -> str:
+    """The path one step nearer to the root."""
+    return path.rpartition("/")[0] or ROOT
+
+
+def _check_path(path: str) -> None:
+    parts = path.split("/")
+    if parts[0] or len(parts) < 2 or any(part in ("", ".", "..") for part in parts[1:]) or "\0" in path:
+        raise ValueError(f"{path!r} is not a path: write /a/b, without empty parts, '.' or '..'")
