@@ -1,0 +1,135 @@
+"""`python -m bench`: start the brokers, measure them in turn, print the table and keep the JSON."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+
+from bench import report, workloads
+from bench.artifacts import CACHE, Unavailable
+from bench.peers import PEERS
+from bench.workloads import DriverFailed, Sample, Target
+
+
+def say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="about three minutes, not up to twenty-five")
+    parser.add_argument("--peers", default=",".join(PEERS), help="which brokers, with commas (%(default)s)")
+    parser.add_argument("--only", default="", help="only workloads whose name contains this")
+    parser.add_argument("--rounds", type=int, help="how often everything is measured (quick: 2, full: 5)")
+    parser.add_argument("--minutes", type=float, help="start no new round after this (quick: 3, full: 22)")
+    parser.add_argument("--json", type=Path, default=CACHE / "results.json", help="(%(default)s)")
+    options = parser.parse_args(arguments)
+    options.peers = options.peers.split(",")
+    if unknown := set(options.peers) - set(PEERS):
+        parser.error(f"unknown broker {', '.join(sorted(unknown))}: known are {', '.join(PEERS)}")
+    options.rounds = options.rounds or (2 if options.quick else 5)
+    options.minutes = options.minutes or (3 if options.quick else 22)
+    return options
+
+
+class Bench:
+    """One run: the brokers that are here, and what was measured of them."""
+
+    def __init__(self, peers: list[str], directory: Path) -> None:
+        self.results = report.Results(peers=peers)
+        self.targets: list[Target] = []
+        for name in peers:
+            self.targets.append(Target(PEERS[name](directory / name)))
+
+    def start(self, round_number: int) -> None:
+        """Start every broker on an empty directory, in turn, and drop those this machine does not have."""
+        self.stop()
+        for target in list(self.targets):
+            shutil.rmtree(target.peer.directory, ignore_errors=True)
+            fresh = Target(target.peer)
+            self.targets[self.targets.index(target)] = fresh
+            if not self._measure(fresh, round_number, workloads.fresh_start(fresh)):
+                self.targets.remove(fresh)
+                self.results.peers.remove(target.peer.name)
+
+    def warm_up(self) -> None:
+        """Uncounted work, after which a JVM has compiled what is hot."""
+        for target in self.targets:
+            for workload in workloads.warm_up():
+                with suppress(DriverFailed, KafkaException):
+                    list(workload.run(target))
+
+    def measure(self, workload: workloads.Workload, round_number: int) -> None:
+        """All brokers, one after the other; each round begins with another, so that none is always first."""
+        shift = round_number % len(self.targets)
+        for target in self.targets[shift:] + self.targets[:shift]:
+            self._measure(target, round_number, workload.run(target))
+
+    def peak_memory(self) -> None:
+        for target in self.targets:
+            self.results.add(target.peer.name, 0, workloads.peak_memory(target))
+
+    def stop(self) -> None:
+        for target in self.targets:
+            target.peer.stop()
+
+    def _measure(self, target: Target, round_number: int, samples: Iterable[Sample]) -> bool:
+        """Keep the samples, and what failed: one broker that cannot do a thing does not end the run."""
+        name = target.peer.name
+        try:
+            for sample in samples:
+                self.results.add(name, round_number, sample)
+                say(f"{name:9} {sample.workload}: {sample.value:,.4g} {sample.unit}")
+        except Unavailable as error:
+            say(f"{name} is left out: {error}")
+            return False
+        except (DriverFailed, KafkaException, RuntimeError, OSError) as error:
+            failure = f"{name}: round {round_number}: {error}"
+            self.results.failures.append(failure)
+            say(failure)
+        return True
+
+
+def main() -> int:
+    options = parse()
+    started = time.monotonic()
+    chosen = [
+        workload for workload in (workloads.quick() if options.quick else workloads.full())
+        if options.only in workload.name
+    ]
+    with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as directory:
+        bench = Bench(options.peers, Path(directory))
+        try:
+            for round_number in range(options.rounds):
+                bench.start(round_number)
+            bench.measure(workloads.FirstRecord("group join to first record, fresh broker"), 0)
+            bench.warm_up()
+            for round_number in range(options.rounds):
+                if time.monotonic() - started > options.minutes * 60:
+                    say(f"time is up after {round_number} of {options.rounds} rounds")
+                    break
+                for workload in chosen:
+                    bench.measure(workload, round_number)
+            bench.peak_memory()
+        finally:
+            bench.stop()
+    print(f"{report.machine()}; {time.monotonic() - started:.0f} s\n")
+    print(report.table(bench.results), end="\n\n")
+    print("\n".join(report.targets(bench.results)))
+    if bench.results.failures:
+        print("\nfailed:\n" + "\n".join(bench.results.failures))
+    report.write_json(bench.results, options.json)
+    print(f"\nall samples: {options.json}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

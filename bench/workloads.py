@@ -1,0 +1,253 @@
+"""What is measured: OpenMessaging's shapes, and what a person waits for.
+
+A workload measures one running broker once and yields samples. It makes the topic it needs and deletes it, so
+that brokers which keep records in memory are not weighed by what came before.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from bench.driver import Figures
+from bench.peers import Peer
+
+DRIVER_SECONDS = 100.0
+MEGABYTE = 1e6
+
+
+class DriverFailed(Exception):
+    """A client could not do its work against this broker; the message is its last line."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One measured value. Whether more of it is better follows from its unit (bench.report)."""
+
+    workload: str
+    unit: str
+    value: float
+
+
+@dataclass
+class Target:
+    """A running broker, as the workloads see it."""
+
+    peer: Peer
+    _admin: AdminClient | None = field(default=None, repr=False)
+
+    @contextmanager
+    def topic(self, partitions: int) -> Iterator[str]:
+        """A new topic, deleted afterwards."""
+        if self._admin is None:
+            self._admin = AdminClient({"bootstrap.servers": self.peer.bootstrap, "log_level": 0})
+        name = f"bench-{uuid.uuid4()}"
+        self._admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)
+        try:
+            yield name
+        finally:
+            self._admin.delete_topics([name])[name].result(30)
+
+    def start_driver(self, kind: str, **parameters: object) -> subprocess.Popen[str]:
+        request = json.dumps({"bootstrap": self.peer.bootstrap, **parameters})
+        return subprocess.Popen(
+            [sys.executable, "-m", "bench.driver", kind, request],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+
+    def drive(self, kind: str, **parameters: object) -> Figures:
+        """Run a driver to its end."""
+        return finish(self.start_driver(kind, **parameters))
+
+    def drive_weighed(self, kind: str, **parameters: object) -> tuple[Figures, float]:
+        """Run a driver to its end; also the CPU seconds the broker spent meanwhile."""
+        before = self.peer.usage().cpu_seconds
+        figures = self.drive(kind, **parameters)
+        return figures, self.peer.usage().cpu_seconds - before
+
+
+def finish(driver: subprocess.Popen[str]) -> Figures:
+    """Its figures. Raises DriverFailed when it failed or took longer than DRIVER_SECONDS."""
+    try:
+        out, err = driver.communicate(timeout=DRIVER_SECONDS)
+    except subprocess.TimeoutExpired as error:
+        driver.kill()
+        driver.communicate()
+        raise DriverFailed(f"no end after {DRIVER_SECONDS:.0f} s") from error
+    if driver.returncode != 0:
+        raise DriverFailed((err.strip() or f"exit code {driver.returncode}").splitlines()[-1])
+    figures: Figures = json.loads(out.splitlines()[-1])
+    return figures
+
+
+def wait_ready(driver: subprocess.Popen[str]) -> None:
+    """Until it says `ready`. Raises DriverFailed when it ends before that."""
+    assert driver.stdout is not None
+    if driver.stdout.readline().strip() != "ready":
+        finish(driver)
+        raise DriverFailed("ended without saying ready")
+
+
+class Workload(Protocol):
+    """Something to measure."""
+
+    @property
+    def name(self) -> str: ...
+
+    def run(self, target: Target) -> Iterator[Sample]:
+        """Measure once. Raises DriverFailed when the broker cannot do it."""
+        ...
+
+
+@dataclass(frozen=True)
+class Bulk:
+    """Produce as fast as it goes for `seconds`, then consume all of it from the beginning."""
+
+    size: int
+    codec: str
+    partitions: int
+    seconds: float
+
+    @property
+    def name(self) -> str:
+        return f"{_human(self.size)}, {self.codec}, {self.partitions}p"
+
+    def run(self, target: Target) -> Iterator[Sample]:
+        with target.topic(self.partitions) as topic:
+            produced, cpu = target.drive_weighed(
+                "produce", topic=topic, size=self.size, codec=self.codec, seconds=self.seconds
+            )
+            yield from self._samples("produce", produced, cpu)
+            consumed, cpu = target.drive_weighed(
+                "consume", topic=topic, partitions=self.partitions, records=int(produced["records"])
+            )
+            yield from self._samples("consume", consumed, cpu)
+
+    def _samples(self, way: str, figures: Figures, cpu: float) -> Iterator[Sample]:
+        yield Sample(f"{way} {self.name}", "records/s", figures["records/s"])
+        yield Sample(f"{way} {self.name}", "broker CPU µs/record", cpu * 1e6 / figures["records"])
+
+
+@dataclass(frozen=True)
+class Synchronous:
+    """One record of 100 bytes, acknowledged, then the next."""
+
+    seconds: float
+    name: str = "synchronous produce"
+
+    def run(self, target: Target) -> Iterator[Sample]:
+        with target.topic(1) as topic:
+            for unit, value in target.drive("sync", topic=topic, size=100, seconds=self.seconds).items():
+                yield Sample(self.name, unit, value)
+
+
+@dataclass(frozen=True)
+class EndToEnd:
+    """From one process's produce to another's poll, at a steady rate well below what saturates a broker."""
+
+    seconds: float
+    rate: int
+    name: str = "end-to-end latency"
+
+    def run(self, target: Target) -> Iterator[Sample]:
+        records = int(self.rate * self.seconds)
+        with target.topic(1) as topic:
+            consumer = target.start_driver("latency", topic=topic, records=records)
+            try:
+                wait_ready(consumer)
+                target.drive("paced", topic=topic, size=1_000, rate=self.rate, records=records)
+                figures = finish(consumer)
+            finally:
+                consumer.kill()
+        for unit, value in figures.items():
+            yield Sample(f"{self.name} ({self.rate}/s of 1 KB)", unit, value)
+
+
+@dataclass(frozen=True)
+class FirstRecord:
+    """A new consumer group's wait for the first record of a topic that has some."""
+
+    name: str = "group join to first record"
+
+    def run(self, target: Target) -> Iterator[Sample]:
+        with target.topic(1) as topic:
+            target.drive("paced", topic=topic, size=100, rate=1_000, records=10)
+            yield Sample(self.name, "s", target.drive("first_record", topic=topic)["s"])
+
+
+@dataclass(frozen=True)
+class Connections:
+    """What a connection costs the broker in time and in memory."""
+
+    count: int
+    name: str = "connections"
+
+    def run(self, target: Target) -> Iterator[Sample]:
+        before = target.peer.usage().rss
+        driver = target.start_driver("connections", count=self.count)
+        try:
+            wait_ready(driver)
+            growth = target.peer.usage().rss - before
+            figures = finish(driver)
+        finally:
+            driver.kill()
+        yield Sample(f"{self.count} connections", "connections/s", figures["connections/s"])
+        yield Sample(f"{self.count} connections", "MB more", max(0, growth) / MEGABYTE)
+
+
+def fresh_start(target: Target) -> Iterator[Sample]:
+    """Start the broker: how long until it answers, and what it weighs idle."""
+    target.peer.start()
+    yield Sample("start-up", "s", target.peer.startup_seconds)
+    time.sleep(1.0)
+    yield Sample("idle memory", "MB", target.peer.usage().rss / MEGABYTE)
+
+
+def peak_memory(target: Target) -> Sample:
+    """The most memory the broker has held since it started."""
+    return Sample("peak memory under all of the above", "MB", target.peer.usage().peak_rss / MEGABYTE)
+
+
+def _human(size: int) -> str:
+    return f"{size // 1000} KB" if size >= 1000 else f"{size} B"
+
+
+def warm_up() -> list[Workload]:
+    """What is run before anything is counted."""
+    return [Bulk(1_000, "none", 1, 2.0), Synchronous(2.0)]
+
+
+def quick() -> list[Workload]:
+    """A few minutes: the shapes the targets are stated in."""
+    return [
+        *(Bulk(size, "none", 1, 1.0) for size in (100, 1_000)),
+        Bulk(1_000, "lz4", 1, 1.0),
+        Bulk(1_000, "none", 100, 1.0),
+        Synchronous(1.0),
+        EndToEnd(1.5, 500),
+        FirstRecord(),
+        Connections(200),
+    ]
+
+
+def full() -> list[Workload]:
+    """Everything."""
+    return [
+        *(
+            Bulk(size, codec, partitions, 2.0)
+            for partitions in (1, 100) for codec in ("none", "lz4") for size in (100, 1_000, 10_000)
+        ),
+        Synchronous(3.0),
+        EndToEnd(4.0, 1_000),
+        FirstRecord(),
+        Connections(500),
+    ]
