@@ -13,6 +13,7 @@ so that only what is served is advertised.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import pkgutil
 import sys
@@ -44,6 +45,8 @@ class Api:
     advertised_from: int
     handle: Handler
     on_error: ErrorReply
+    #: whether a parked request is given up when its connection ends (one that only waits to read)
+    cancel_on_disconnect: bool
 
 
 _registry: dict[int, Api] = {}
@@ -55,6 +58,7 @@ def handles(
     versions: tuple[int, int] | None = None,
     advertised_from: int | None = None,
     on_error: ErrorReply | None = None,
+    cancel_on_disconnect: bool = False,
 ) -> Callable[[H], H]:
     """Register the decorated function as the handler of `request`.
 
@@ -64,18 +68,27 @@ def handles(
         advertised_from: the lowest version that ApiVersions names, when it differs.
         on_error: makes the response for an error that escapes the handler. It may be left out where the
             response has an `error_code` at its top; for the others an escaped error closes the connection.
+        cancel_on_disconnect: cancel the awaitable of a request whose connection ends; not for what has begun
+            to change something.
     """
     name = request.__name__.removesuffix("Request")
     response = getattr(sys.modules[request.__module__], name + "Response")
     served: tuple[int, int] = versions or request.versions  # type: ignore[attr-defined]
 
     def register(handler: H) -> H:
-        key: int = request.key  # type: ignore[attr-defined]
+        key: int = request.api_key  # type: ignore[attr-defined]
         if key in _registry and _registry[key].handle.__module__ != handler.__module__:
             raise ValueError(f"{name} has two handlers: {_registry[key].handle} and {handler}")
-        first = served[0] if advertised_from is None else advertised_from
         _registry[key] = Api(
-            key, name, request, response, served, first, handler, on_error or _top_level_error(response)
+            key=key,
+            name=name,
+            request=request,
+            response=response,
+            versions=served,
+            advertised_from=served[0] if advertised_from is None else advertised_from,
+            handle=handler,
+            on_error=on_error or _top_level_error(response),
+            cancel_on_disconnect=cancel_on_disconnect,
         )
         return handler
 
@@ -95,6 +108,7 @@ def _top_level_error(response: type[Any]) -> ErrorReply:
     return reply
 
 
+@functools.cache
 def load() -> dict[int, Api]:
     """Import every handler module; the APIs by key."""
     for module in pkgutil.iter_modules(__path__):

@@ -1,0 +1,160 @@
+"""Accepts connections on one endpoint, within the broker's limits."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import itertools
+import logging
+import socket
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from barnabas.config import BrokerConfig
+from barnabas.errors import ConfigError
+from barnabas.server.endpoint import Endpoint
+from barnabas.server.session import Session
+
+if TYPE_CHECKING:
+    from barnabas.server.dispatch import Dispatcher
+
+log = logging.getLogger(__name__)
+
+
+class Connections:
+    """Every open connection of a broker, counted against ``max.connections`` and its like per address."""
+
+    def __init__(self, config: Callable[[], BrokerConfig]) -> None:
+        self._config = config
+        self._next_id = itertools.count(1)
+        self._per_ip: Counter[str] = Counter()
+        self._open: set[Session] = set()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The settings that hold now."""
+        return self._config()
+
+    def next_id(self) -> int:
+        return next(self._next_id)
+
+    def admit(self, session: Session) -> bool:
+        """Count a new connection; False, with a log line, when it is one too many."""
+        config = self._config()
+        host = session.client_host
+        if len(self._open) >= config.max_connections:
+            log.warning(
+                "refusing a connection from %s: max.connections=%d reached", host, config.max_connections
+            )
+            return False
+        if self._per_ip[host] >= config.max_connections_per_ip:
+            log.warning(
+                "refusing a connection from %s: max.connections.per.ip=%d reached",
+                host,
+                config.max_connections_per_ip,
+            )
+            return False
+        self._open.add(session)
+        self._per_ip[host] += 1
+        return True
+
+    def forget(self, session: Session) -> None:
+        """Stop counting a connection that ended; one that was refused was never counted."""
+        if session not in self._open:
+            return
+        self._open.discard(session)
+        self._per_ip[session.client_host] -= 1
+        if not self._per_ip[session.client_host]:
+            del self._per_ip[session.client_host]
+
+    def close_all(self) -> None:
+        for session in list(self._open):
+            session.shut_down()
+
+
+class Listener:
+    """One entry of ``listeners``, bound."""
+
+    def __init__(self, endpoint: Endpoint, dispatcher: Dispatcher, connections: Connections) -> None:
+        #: as configured; once bound, with the real port
+        self.endpoint = endpoint
+        self.dispatcher = dispatcher
+        self._connections = connections
+        self._sockets: list[socket.socket] = []
+        self._servers: list[asyncio.Server] = []
+        self.admit = connections.admit
+        self.forget = connections.forget
+
+    @property
+    def config(self) -> BrokerConfig:
+        return self._connections.config
+
+    def bind(self) -> None:
+        """Take the address; nothing is accepted yet.
+
+        Raises:
+            ConfigError: the address cannot be had.
+        """
+        host, port = self.endpoint.host, self.endpoint.port
+        try:
+            found = socket.getaddrinfo(
+                host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_ADDRCONFIG
+            )
+            # A name may stand for several addresses (127.0.0.1 and ::1): all get the port of the first.
+            for family, kind, proto, _, address in dict.fromkeys(found):
+                self._sockets.append(_bind(family, kind, proto, address[0], port))
+                port = self._sockets[0].getsockname()[1]
+        except OSError as error:
+            self.unbind()
+            raise ConfigError(_explain(self.endpoint, error)) from error
+        self.endpoint = Endpoint(self.endpoint.name, host, port)
+
+    async def start(self) -> None:
+        """Accept connections."""
+        loop = asyncio.get_running_loop()
+        for sock in self._sockets:
+            self._servers.append(
+                await loop.create_server(
+                    lambda: Session(self, self._connections.next_id()),
+                    sock=sock,
+                    backlog=self.config.socket_listen_backlog_size,
+                )
+            )
+
+    def unbind(self) -> None:
+        """Accept no more; open connections stay."""
+        for server in self._servers:
+            server.close()
+        for sock in self._sockets:
+            sock.close()
+        self._servers.clear()
+        self._sockets.clear()
+
+
+def _bind(family: int, kind: int, proto: int, host: object, port: int) -> socket.socket:
+    sock = socket.socket(family, kind, proto)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.setblocking(False)
+        sock.bind((host, port))
+        # Listening already, so that a second broker on the port is refused at once.
+        sock.listen(1)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def _explain(endpoint: Endpoint, error: OSError) -> str:
+    where = f"listeners={endpoint}"
+    if error.errno == errno.EADDRINUSE:
+        return f"{where}: the port is in use: choose another, or 0 for a free one"
+    if error.errno == errno.EACCES:
+        return f"{where}: no permission to listen there: choose a port above 1023"
+    return f"{where}: cannot listen there: {error.strerror or error}"
