@@ -1,0 +1,179 @@
+"""Frames and headers: from a stream of bytes to requests, from responses to bytes, and the client's way back.
+
+A frame is an int32 size and so many bytes. Those are a header and a message. Request headers are version 2
+when the request's version is flexible, else 1; response headers 1 and 0 likewise, except that ApiVersions
+always has 0.
+"""
+
+from struct import Struct, error
+from typing import NamedTuple, TypeVar
+
+from barnabas.errors import ProtocolError
+from barnabas.protocol import codec
+from barnabas.protocol.registry import ApiKey, request_class, response_class
+from barnabas.protocol.schema import Request, Response
+from barnabas.protocol.wire import Buffer, Readable, skip_tags
+
+R = TypeVar("R", bound=Response)
+
+_SIZE = Struct(">i")
+_REQUEST_HEADER = Struct(">hhih")
+_RESPONSE_HEADER = Struct(">ii")
+
+
+class RequestHeader(NamedTuple):
+    """What precedes every request."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+
+
+class UnsupportedVersion(ProtocolError):
+    """A request of a known API in a version that it does not have; the rest of it was not read.
+
+    To ApiVersions the answer is UNSUPPORTED_VERSION in the format of version 0 (KIP-511); for any other API
+    the connection is closed, since the client should have asked ApiVersions first.
+    """
+
+    def __init__(self, header: RequestHeader) -> None:
+        super().__init__(f"{ApiKey(header.api_key).title} has no version {header.api_version}")
+        self.header = header
+
+
+class FrameDecoder:
+    """Cuts a stream into frames, whatever the pieces it arrives in.
+
+    It holds one incomplete frame at most, and never more than was received of it. Owned by one connection.
+    """
+
+    def __init__(self, max_size: int) -> None:
+        self.max_size = max_size  # in bytes, without the size itself: socket.request.max.bytes
+        self._partial = bytearray()
+        self._missing = 0  # bytes until `_partial` is whole; 0 while its size is not known
+
+    def feed(self, data: bytes) -> list[Readable]:
+        """The frames that `data` completes, without their sizes.
+
+        Raises ProtocolError on a size that is negative or above `max_size`: the stream cannot be read on.
+        """
+        frames: list[Readable] = []
+        start, end = 0, len(data)
+        while start < end:
+            if self._missing:
+                taken = data[start : start + self._missing]
+                self._partial += taken
+                self._missing -= len(taken)
+                start += len(taken)
+                if not self._missing:
+                    frames.append(self._partial)
+                    self._partial = bytearray()
+            elif not self._partial and end - start >= 4:
+                size = self._size(data, start)
+                start += 4
+                if end - start >= size:
+                    frames.append(data[start : start + size])
+                    start += size
+                else:
+                    self._missing = size
+            else:
+                taken = data[start : start + 4 - len(self._partial)]
+                self._partial += taken
+                start += len(taken)
+                if len(self._partial) == 4:
+                    self._missing = self._size(self._partial, 0)
+                    self._partial = bytearray()
+                    if not self._missing:
+                        frames.append(b"")
+        return frames
+
+    @property
+    def pending(self) -> int:
+        """How many bytes of an incomplete frame are held."""
+        return len(self._partial)
+
+    def _size(self, data: Readable, position: int) -> int:
+        size: int = _SIZE.unpack_from(data, position)[0]
+        if not 0 <= size <= self.max_size:
+            raise ProtocolError(f"a frame of {size} bytes; 0 to {self.max_size} are allowed")
+        return size
+
+
+def parse_request(frame: Readable) -> tuple[RequestHeader, Request]:
+    """The header and the message of a request frame.
+
+    Raises UnsupportedVersion when the API does not have the version, and ProtocolError for anything else that
+    is not exactly one request.
+    """
+    try:
+        api_key, version, correlation_id, length = _REQUEST_HEADER.unpack_from(frame)
+    except error:
+        raise ProtocolError(f"a request of {len(frame)} bytes has no whole header") from None
+    cls = request_class(api_key)
+    if not cls.versions[0] <= version <= cls.versions[1]:
+        raise UnsupportedVersion(RequestHeader(api_key, version, correlation_id, None))
+    position = _REQUEST_HEADER.size
+    client_id = None
+    if length >= 0:
+        client_id = frame[position : position + length].decode("utf-8", "replace")
+        position += length
+    try:
+        if version >= cls.flexible_from:
+            position = skip_tags(frame, position + 1, frame[position])
+    except IndexError:
+        raise ProtocolError(f"a request of {len(frame)} bytes has no whole header") from None
+    header = RequestHeader(api_key, version, correlation_id, client_id)
+    return header, codec.decode(cls, version, frame, position)
+
+
+def encode_response(header: RequestHeader, response: Response) -> list[Buffer]:
+    """The frame that answers a request, as chunks to send one after another."""
+    out = bytearray(8)
+    if header.api_version >= response.flexible_from and header.api_key != ApiKey.API_VERSIONS:
+        out.append(0)  # no tagged fields
+    chunks = codec.encode_chunks(response, header.api_version, out)
+    _RESPONSE_HEADER.pack_into(out, 0, sum(map(len, chunks)) - 4, header.correlation_id)
+    return chunks
+
+
+def encode_request(header: RequestHeader, request: Request) -> list[Buffer]:
+    """The frame of a request, as chunks to send one after another."""
+    client_id = b"" if header.client_id is None else header.client_id.encode()
+    length = -1 if header.client_id is None else len(client_id)
+    out = bytearray(4)
+    out += (
+        _REQUEST_HEADER.pack(request.api_key, header.api_version, header.correlation_id, length) + client_id
+    )
+    if header.api_version >= request.flexible_from:
+        out.append(0)  # no tagged fields
+    chunks = codec.encode_chunks(request, header.api_version, out)
+    _SIZE.pack_into(out, 0, sum(map(len, chunks)) - 4)
+    return chunks
+
+
+def response_correlation_id(frame: Readable) -> int:
+    """Which request a response frame answers."""
+    try:
+        correlation_id: int = _SIZE.unpack_from(frame)[0]
+    except error:
+        raise ProtocolError(f"a response of {len(frame)} bytes has no whole header") from None
+    return correlation_id
+
+
+def parse_response(header: RequestHeader, frame: Readable) -> Response:
+    """The message of a response frame, given the header of the request that it answers.
+
+    Raises ProtocolError for anything else than exactly one response to that request.
+    """
+    correlation_id = response_correlation_id(frame)
+    if correlation_id != header.correlation_id:
+        raise ProtocolError(f"a response to request {correlation_id} instead of {header.correlation_id}")
+    cls = response_class(header.api_key)
+    position = _SIZE.size
+    try:
+        if header.api_version >= cls.flexible_from and header.api_key != ApiKey.API_VERSIONS:
+            position = skip_tags(frame, position + 1, frame[position])
+    except IndexError:
+        raise ProtocolError(f"a response of {len(frame)} bytes has no whole header") from None
+    return codec.decode(cls, header.api_version, frame, position)

@@ -1,0 +1,1 @@
+"""Keys and values that coordinators store in internal topics, in Apache Kafka's format."""

@@ -1,0 +1,72 @@
+"""The APIs that have messages, by number: from a key on the wire to its request and response classes."""
+
+from enum import IntEnum
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from barnabas.errors import ProtocolError
+from barnabas.protocol.schema import Request, Response
+
+
+class ApiKey(IntEnum):
+    """The APIs that Barnabas has messages for; lower-case names are the modules of `messages`."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    DESCRIBE_LOG_DIRS = 35
+    CREATE_PARTITIONS = 37
+    DELETE_GROUPS = 42
+    INCREMENTAL_ALTER_CONFIGS = 44
+    OFFSET_DELETE = 47
+    DESCRIBE_CLUSTER = 60
+    DESCRIBE_PRODUCERS = 61
+    DESCRIBE_TOPIC_PARTITIONS = 75
+
+    @property
+    def title(self) -> str:
+        """The API's name as the protocol writes it: ``ListOffsets``."""
+        return "".join(word.capitalize() for word in self.name.split("_"))
+
+
+@cache
+def request_class(api_key: int) -> type[Request]:
+    """The request of an API. Raises ProtocolError for a key without messages."""
+    cls: type[Request] = _load(api_key, "Request")
+    return cls
+
+
+@cache
+def response_class(api_key: int) -> type[Response]:
+    """The response of an API. Raises ProtocolError for a key without messages."""
+    cls: type[Response] = _load(api_key, "Response")
+    return cls
+
+
+def _load(api_key: int, suffix: str) -> Any:
+    try:
+        api = ApiKey(api_key)
+    except ValueError:
+        raise ProtocolError(f"unknown API key {api_key}") from None
+    # Imported when first needed: a broker that only produces and fetches never pays for the rest.
+    module = import_module(f"barnabas.protocol.messages.{api.name.lower()}")
+    return getattr(module, api.title + suffix)
