@@ -1,0 +1,20 @@
+"""Record batches: their headers, checksums, compression and records (message format 2)."""
+
+from barnabas.records.batch import BatchHeader, batches, check_crc, parse_header
+from barnabas.records.builder import all_records, batch_records, encode_batch, recompress
+from barnabas.records.compression import Compression
+from barnabas.records.record import Header, Record
+
+__all__ = [
+    "BatchHeader",
+    "Compression",
+    "Header",
+    "Record",
+    "all_records",
+    "batch_records",
+    "batches",
+    "check_crc",
+    "encode_batch",
+    "parse_header",
+    "recompress",
+]

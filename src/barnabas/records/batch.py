@@ -1,0 +1,177 @@
+"""The record batch, version 2 (https://kafka.apache.org/documentation/#recordbatch), seen from outside.
+
+A batch opens with 61 bytes, big-endian, and its records follow, compressed as one block or not at all:
+
+    at  bytes  field
+     0      8  base offset              outside the CRC, so that a broker may set it
+     8      4  batch length             of all that follows this field
+    12      4  partition leader epoch   outside the CRC, likewise
+    16      1  magic                    2
+    17      4  CRC-32C                  of everything from the attributes to the end
+    21      2  attributes               see the constants below
+    23      4  last offset delta
+    27      8  base timestamp           milliseconds
+    35      8  max timestamp
+    43      8  producer id              -1: not idempotent
+    51      2  producer epoch
+    53      4  base sequence
+    57      4  records count
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.records.crc import crc32c
+from barnabas.types import Buffer
+
+HEADER = struct.Struct(">qiibIhiqqqhii")
+HEADER_SIZE = HEADER.size
+#: base offset and batch length: what tells where the next batch begins
+LOG_OVERHEAD = 12
+MAGIC = 2
+#: where the bytes that the CRC covers begin
+CRC_COVERS_FROM = 21
+
+COMPRESSION_MASK = 0x07
+LOG_APPEND_TIME_FLAG = 0x08
+TRANSACTIONAL_FLAG = 0x10
+CONTROL_FLAG = 0x20
+DELETE_HORIZON_FLAG = 0x40
+
+NO_TIMESTAMP = -1
+NO_SEQUENCE = -1
+SEQUENCE_LIMIT = 2**31
+
+_PREFIX = struct.Struct(">qii")
+_TAIL_OF_PREFIX = 16
+
+
+class BatchHeader(NamedTuple):
+    """The header of one batch; the records are not touched."""
+
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size(self) -> int:
+        """Bytes on disk and on the wire, header included."""
+        return LOG_OVERHEAD + self.length
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence of the last record; sequences wrap from 2^31-1 to 0."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset_delta) % SEQUENCE_LIMIT
+
+    @property
+    def compression(self) -> int:
+        """The number of the codec, as `barnabas.records.compression.Compression`."""
+        return self.attributes & COMPRESSION_MASK
+
+    @property
+    def is_log_append_time(self) -> bool:
+        return bool(self.attributes & LOG_APPEND_TIME_FLAG)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL_FLAG)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL_FLAG)
+
+
+def parse_header(data: Buffer, position: int = 0) -> BatchHeader:
+    """The header at `position`, whole but otherwise unchecked.
+
+    Raises:
+        KafkaError: CORRUPT_MESSAGE, fewer bytes are left than a header has.
+    """
+    try:
+        return BatchHeader._make(HEADER.unpack_from(data, position))
+    except struct.error:
+        raise KafkaError(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"a batch header takes {HEADER_SIZE} bytes, {max(len(data) - position, 0)} are left",
+        ) from None
+
+
+def check_crc(header: BatchHeader, data: Buffer, position: int = 0) -> None:
+    """Checks one whole batch that begins at `position`: magic, length and CRC.
+
+    Raises:
+        KafkaError: CORRUPT_MESSAGE.
+    """
+    end = position + header.size
+    if header.magic != MAGIC:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"the batch has magic {header.magic}, not {MAGIC}")
+    if header.size < HEADER_SIZE or end > len(data):
+        raise KafkaError(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"the batch says it has {header.size} bytes, {len(data) - position} are there",
+        )
+    found = crc32c(memoryview(data)[position + CRC_COVERS_FROM : end])
+    if found != header.crc:
+        raise KafkaError(
+            ErrorCode.CORRUPT_MESSAGE, f"the batch's CRC is {found:#010x}, its header says {header.crc:#010x}"
+        )
+
+
+def batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
+    """Each whole batch of `data` as (position, header); a batch cut off at the end is left out.
+
+    Raises:
+        KafkaError: CORRUPT_MESSAGE, a batch length is smaller than a header.
+    """
+    position = 0
+    end = len(data)
+    while position + HEADER_SIZE <= end:
+        header = BatchHeader._make(HEADER.unpack_from(data, position))
+        if header.size < HEADER_SIZE:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"a batch says it has {header.size} bytes")
+        if position + header.size > end:
+            return
+        yield position, header
+        position += header.size
+
+
+def placed(data: Buffer, base_offset: int, leader_epoch: int) -> tuple[bytes, memoryview]:
+    """One batch as it goes into the log: its bytes with another base offset and leader epoch.
+
+    Both fields lie in the first 16 bytes, before what the CRC covers, so the rest is lent, not copied.
+    """
+    length = int.from_bytes(data[8:12], "big", signed=True)
+    return _PREFIX.pack(base_offset, length, leader_epoch), memoryview(data)[_TAIL_OF_PREFIX:]
+
+
+def with_log_append_time(header: BatchHeader, data: Buffer, now_ms: int) -> bytes:
+    """A copy of the batch whose records all bear the broker's time (attributes, max timestamp, new CRC)."""
+    changed = bytearray(data)
+    struct.pack_into(">h", changed, 21, header.attributes | LOG_APPEND_TIME_FLAG)
+    struct.pack_into(">q", changed, 35, now_ms)
+    struct.pack_into(">I", changed, 17, crc32c(memoryview(changed)[CRC_COVERS_FROM:]))
+    return bytes(changed)

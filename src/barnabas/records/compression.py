@@ -1,0 +1,119 @@
+"""The five ways a batch's records may be compressed, each with a bound on what comes out.
+
+The bytes are those Kafka's Java client reads: gzip; snappy in Xerial's framing; lz4 frames of independent
+blocks (KIP-57); zstd (KIP-110).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from enum import IntEnum
+
+import cramjam
+
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.records import lz4_frame, xerial
+from barnabas.types import Buffer
+
+#: What one batch may decompress to unless the caller says otherwise: far above any honest batch.
+DEFAULT_LIMIT = 256 * 1024 * 1024
+
+_GZIP_WINDOW = 31
+
+
+class Compression(IntEnum):
+    """The codecs by their number in a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+    @classmethod
+    def named(cls, name: str) -> Compression:
+        """By the name in `compression.type`; "uncompressed" is NONE.
+
+        Raises:
+            ValueError: no such codec ("producer" is none).
+        """
+        try:
+            return cls[{"uncompressed": "none"}.get(name, name).upper()]
+        except KeyError:
+            raise ValueError(f"{name!r} is not a compression") from None
+
+
+def compress(codec: Compression, data: bytes) -> bytes:
+    """`data` compressed as a batch holds it."""
+    if codec is Compression.NONE:
+        return data
+    if codec is Compression.GZIP:
+        compressor = zlib.compressobj(wbits=_GZIP_WINDOW)
+        return compressor.compress(data) + compressor.flush()
+    if codec is Compression.SNAPPY:
+        return xerial.compress(data)
+    if codec is Compression.LZ4:
+        return lz4_frame.compress(data)
+    return bytes(cramjam.zstd.compress(data, 3))
+
+
+def decompress(codec: int, data: Buffer, limit: int = DEFAULT_LIMIT) -> bytes:
+    """The inverse of `compress`; never makes more than about `limit` bytes, whatever the input.
+
+    Raises:
+        KafkaError: CORRUPT_MESSAGE, the data is damaged or decompresses to more than `limit`;
+            UNSUPPORTED_COMPRESSION_TYPE, no codec has this number.
+    """
+    try:
+        if codec == Compression.NONE:
+            return bytes(data)
+        if codec == Compression.GZIP:
+            return _gunzip(data, limit)
+        if codec == Compression.SNAPPY:
+            return xerial.decompress(data, limit)
+        if codec == Compression.LZ4:
+            return _into_growing_buffer(cramjam.lz4.decompress_into, data, limit)
+        if codec == Compression.ZSTD:
+            return _into_growing_buffer(cramjam.zstd.decompress_into, data, limit)
+    except (zlib.error, cramjam.DecompressionError, ValueError) as error:
+        raise KafkaError(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"{Compression(codec).name.lower()} data is damaged or larger than {limit} bytes: {error}",
+        ) from error
+    raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"no compression has the number {codec}")
+
+
+def _gunzip(data: Buffer, limit: int) -> bytes:
+    parts = []
+    room = limit
+    rest = bytes(data)
+    while rest:  # a gzip file may be several members in a row
+        member = zlib.decompressobj(wbits=_GZIP_WINDOW)
+        parts.append(member.decompress(rest, room + 1))
+        room -= len(parts[-1])
+        if room < 0:
+            raise ValueError("too large")
+        if not member.eof:
+            raise ValueError("cut off")
+        rest = member.unused_data
+    if not parts:
+        raise ValueError("empty")
+    return b"".join(parts)
+
+
+def _into_growing_buffer(
+    decompress_into: Callable[[Buffer, bytearray], int], data: Buffer, limit: int
+) -> bytes:
+    """Neither format says beforehand how much comes out, so try with more room until it fits."""
+    room = min(limit, max(4 * len(data), 65_536))
+    while True:
+        output = bytearray(room)
+        try:
+            size = decompress_into(data, output)
+        except cramjam.DecompressionError:
+            if room >= limit:
+                raise
+            room = min(limit, room * 8)
+            continue
+        return bytes(memoryview(output)[:size])

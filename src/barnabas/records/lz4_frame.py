@@ -1,0 +1,33 @@
+"""LZ4 frames as Kafka's Java client reads them: independent blocks of at most 64 KiB, no checksums.
+
+Written here because the Java client refuses frames with linked blocks (KIP-57), which is what general
+libraries write. A frame (https://github.com/lz4/lz4/blob/dev/doc/lz4_Frame_format.md, little-endian) is
+magic, flags, block-size code, header checksum, then blocks (size, highest bit set when stored as is; data)
+and a size of 0.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import cramjam
+
+BLOCK_SIZE = 64 * 1024
+#: version 1, independent blocks; blocks up to 64 KiB; the second byte of the header's xxHash32
+_HEADER = struct.pack("<I", 0x184D2204) + b"\x60\x40\x82"
+_STORED = 0x8000_0000
+_SIZE = struct.Struct("<I")
+
+
+def compress(data: bytes) -> bytes:
+    """`data` as one frame."""
+    parts = [_HEADER]
+    for start in range(0, len(data), BLOCK_SIZE):
+        plain = data[start : start + BLOCK_SIZE]
+        block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+        if len(block) < len(plain):
+            parts += (_SIZE.pack(len(block)), block)
+        else:
+            parts += (_SIZE.pack(len(plain) | _STORED), plain)
+    parts.append(_SIZE.pack(0))
+    return b"".join(parts)
