@@ -1,0 +1,5 @@
+"""What makes ``spark.read.format("barnabas")`` work: PySpark imports every package named ``pyspark_*``."""
+
+from barnabas.spark.source import BarnabasDataSource as DefaultSource
+
+__all__ = ["DefaultSource"]

@@ -1,0 +1,11 @@
+"""The PySpark data source ``barnabas``: topics as DataFrames, in batch and in streams, by Arrow.
+
+    spark.readStream.format("barnabas").option("kafka.bootstrap.servers", ...).option("subscribe", "orders")
+
+Option names and meanings are those of Spark's own Kafka connector (its "Structured Streaming + Kafka
+Integration Guide"), so that a job moves over by changing one word; it works against any broker that speaks
+the Kafka protocol. Nothing has to be registered: PySpark finds `pyspark_barnabas` by its name.
+
+What is where: `options` (every option, checked), `lookup` (offsets asked of the brokers), `ranges` (plans
+over offsets, no I/O), `fetch` (a task reads), `batch_reader` and `stream_reader`, `writer`, `columns`.
+"""

@@ -1,0 +1,95 @@
+"""librdkafka clients for Spark's processes: their settings, and one of each kept in a worker.
+
+A Python worker of Spark runs one task at a time and many after another, so what costs time to set up
+(connections, metadata) is kept in the process for the next task of the same settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from confluent_kafka import Consumer, KafkaException, Message, Producer
+from confluent_kafka import KafkaError as ClientError
+
+from barnabas.errors import ConfigError
+from barnabas.spark.option_values import refuse
+
+Settings = dict[str, str | bool | int]
+Client = TypeVar("Client")
+
+#: Java's defaults where librdkafka's differ: a job reads and places records as with Spark's connector.
+_CONSUMER_DEFAULTS: Settings = {
+    "group.id": "barnabas-spark",  # librdkafka wants one; nothing joins it or commits to it
+    "isolation.level": "read_uncommitted",
+}
+_CONSUMER_FIXED: Settings = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "auto.offset.reset": "error",
+    "enable.partition.eof": True,
+}
+_PRODUCER_DEFAULTS: Settings = {
+    "partitioner": "murmur2_random",
+    "enable.idempotence": True,
+    "delivery.timeout.ms": 120_000,
+    "linger.ms": 20,
+    "queue.buffering.max.kbytes": 65_536,
+}
+
+_kept: dict[tuple[Callable[[Settings], Any], frozenset[tuple[str, object]]], Any] = {}
+
+
+def consumer_settings(given: Mapping[str, str]) -> Settings:
+    """Settings of a consumer that takes only what it is assigned and finds every partition's end."""
+    return {**_CONSUMER_DEFAULTS, **given, **_CONSUMER_FIXED}
+
+
+def producer_settings(given: Mapping[str, str]) -> Settings:
+    """Settings of a producer that retries without repeating and puts keys where Java's producer puts them."""
+    return {**_PRODUCER_DEFAULTS, **given}
+
+
+def new_consumer(settings: Settings) -> Consumer:
+    """A consumer of its caller's own; raises ConfigError for a setting that librdkafka does not take."""
+    return _create(Consumer, settings)
+
+
+def new_producer(settings: Settings, on_delivery: Callable[[ClientError, Message], None]) -> Producer:
+    """A producer that calls `on_delivery` for what fails only; raises ConfigError as `new_consumer`."""
+    return _create(Producer, {**settings, "delivery.report.only.error": True, "on_delivery": on_delivery})
+
+
+def check_producer_settings(settings: Settings) -> None:
+    """Raises ConfigError for a setting that librdkafka does not take."""
+    _create(Producer, settings)
+
+
+def kept(create: Callable[[Settings], Client], settings: Settings) -> Client:
+    """This process's client made by `create(settings)`, made now when it is the first time."""
+    key = (create, frozenset(settings.items()))
+    if key not in _kept:
+        _kept[key] = create(settings)
+    client: Client = _kept[key]
+    return client
+
+
+def forget(client: object) -> None:
+    """Keep `client` no longer: it has failed in a way it cannot recover from."""
+    for key in [key for key, value in _kept.items() if value is client]:
+        del _kept[key]
+
+
+def _create(kind: Callable[[Mapping[str, Any]], Client], settings: Mapping[str, Any]) -> Client:
+    try:
+        return kind(settings)
+    except KafkaException as error:
+        raise _explain(settings, error.args[0].str()) from None
+
+
+def _explain(settings: Mapping[str, Any], reason: str) -> ConfigError:
+    """librdkafka's complaint, with the option it is about when it names one."""
+    for name, value in settings.items():
+        if f'"{name}"' in reason:
+            return refuse(f"kafka.{name}", value, f"{reason} (kafka.* are librdkafka's settings)")
+    return ConfigError(f"the kafka.* options are not allowed: {reason}")

@@ -1,0 +1,82 @@
+"""How the value of an option is read; every refusal names the option, the value and the cure, in one line."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from barnabas.errors import ConfigError
+from barnabas.spark.ranges import Offsets, from_json
+from barnabas.types import TopicPartition
+
+EARLIEST = -2
+LATEST = -1
+
+_SECRET = re.compile(r"password|jaas|secret|token|\.key$")
+
+
+def refuse(name: str, value: object, cure: str) -> ConfigError:
+    """The error for an option that cannot be used, in one line; secrets are not repeated in it."""
+    shown = "[hidden]" if _SECRET.search(name) else value
+    return ConfigError(f"option {name}={shown} is not allowed: {cure}")
+
+
+def assigned(name: str, value: str) -> tuple[TopicPartition, ...]:
+    """Partitions, from JSON such as ``{"orders":[0,1]}``."""
+    cure = 'write the partitions of each topic as JSON: {"orders":[0,1]}'
+    try:
+        chosen = json.loads(value)
+        partitions = {
+            TopicPartition(topic, number) for topic, numbers in chosen.items() for number in numbers
+        }
+    except (ValueError, AttributeError, TypeError):
+        raise refuse(name, value, cure) from None
+    if not partitions or any(type(each.partition) is not int or each.partition < 0 for each in partitions):
+        raise refuse(name, value, cure)
+    return tuple(sorted(partitions))
+
+
+def by_partition(name: str, value: str, minimum: int) -> Offsets:
+    """A number for each partition, from JSON such as ``{"orders":{"0":23}}``."""
+    unit = "offsets" if minimum == EARLIEST else "milliseconds"
+    cure = f'write the {unit} of each partition as JSON: {{"orders":{{"0":23,"1":7}}}}'
+    try:
+        parsed = from_json(json.loads(value))
+    except (ValueError, AttributeError, TypeError):
+        words = "earliest, latest, or " if unit == "offsets" else ""
+        raise refuse(name, value, cure.replace("write ", f"write {words}", 1)) from None
+    if not parsed or any(type(number) is not int or number < minimum for number in parsed.values()):
+        raise refuse(name, value, cure)
+    return parsed
+
+
+def boolean(name: str, value: str) -> bool:
+    if value.lower() not in ("true", "false"):
+        raise refuse(name, value, "write true or false")
+    return value.lower() == "true"
+
+
+def positive(name: str, value: str) -> int:
+    if not value.isdecimal() or int(value) == 0:
+        raise refuse(name, value, "write a whole number above 0")
+    return int(value)
+
+
+def timestamp(name: str, value: str) -> int:
+    """Milliseconds since 1970."""
+    if not value.isdecimal():
+        raise refuse(name, value, "write milliseconds since 1970, such as 1700000000000")
+    return int(value)
+
+
+def strategy(name: str, value: str) -> bool:
+    """Whether to start at the latest offset where no record is late enough, instead of failing."""
+    if value.lower() not in ("error", "latest"):
+        raise refuse(name, value, "choose from error, latest")
+    return value.lower() == "latest"
+
+
+def topic_name(name: str, value: str) -> str:
+    if not value:
+        raise refuse(name, value, "name a topic, or remove it and name one in each row's column topic")
+    return value

@@ -1,0 +1,249 @@
+"""Every option of the data source, declared once, and what a job's options mean once checked.
+
+Names and meanings are those of Spark's own Kafka connector; case does not matter, since Spark hands them over
+in lower case. An option that is not honoured is refused, not swallowed.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from barnabas.errors import ConfigError
+from barnabas.spark.option_values import (
+    EARLIEST,
+    LATEST,
+    assigned,
+    boolean,
+    by_partition,
+    positive,
+    refuse,
+    strategy,
+    timestamp,
+    topic_name,
+)
+from barnabas.spark.ranges import Offsets
+from barnabas.types import TopicPartition
+
+_SERVERS = "kafka.bootstrap.servers"
+
+READ_OPTIONS = {
+    _SERVERS: "The brokers to ask first, host:port by commas. Required.",
+    "subscribe": "Topics to read, by commas.",
+    "subscribePattern": "A regular expression: the topics whose whole name matches are read, new ones too.",
+    "assign": 'Partitions to read: {"orders":[0,1]}.',
+    "startingOffsets": 'earliest, latest or {"orders":{"0":23,"1":-2}} (-2 earliest, -1 latest). '
+    "By default earliest in batch, latest in a stream; a restarted stream goes on where it was.",
+    "startingTimestamp": "Start at the first record of this time or later; milliseconds since 1970.",
+    "startingOffsetsByTimestamp": 'startingTimestamp by partition: {"orders":{"0":1700000000000}}.',
+    "startingOffsetsByTimestampStrategy": "error (default) or latest: what to do when no record is so late.",
+    "endingOffsets": "latest (default) or offsets as in startingOffsets; batch only.",
+    "endingTimestamp": "Stop before the first record of this time or later; batch only.",
+    "endingOffsetsByTimestamp": "endingTimestamp by partition; batch only.",
+    "maxOffsetsPerTrigger": "About how many records a micro-batch reads at most; streams only.",
+    "minPartitions": "At least how many Spark partitions to read with; large topic partitions are split.",
+    "failOnDataLoss": "true (default) or false: whether to fail when records are gone before they were read.",
+    "includeHeaders": "true or false (default): whether to add the column headers.",
+    "kafkaConsumer.pollTimeoutMs": "How long a task waits for the brokers, in milliseconds (120000).",
+    "commitOffsets": "true or false (default): whether to commit what a stream has processed to the group "
+    "kafka.group.id, so that its lag can be watched. The stream itself never reads it back.",
+}
+
+WRITE_OPTIONS = {
+    _SERVERS: READ_OPTIONS[_SERVERS],
+    "topic": "The topic to write to; it goes before the column topic.",
+}
+
+#: Options of Spark itself that come along with ours.
+_SPARKS_OWN = frozenset({"checkpointlocation", "queryname", "outputmode"})
+
+#: Settings of the client that the data source must hold in its own hands.
+_REFUSED_SETTINGS = {
+    "auto.offset.reset": "use the option startingOffsets",
+    "enable.auto.commit": "Spark's checkpoint holds the offsets; to see the lag use commitOffsets",
+    "enable.auto.offset.store": "Spark's checkpoint holds the offsets",
+    "enable.partition.eof": "the data source needs it to find the end of a batch",
+    "key.deserializer": "keys come as bytes; decode them with Spark's functions",
+    "value.deserializer": "values come as bytes; decode them with Spark's functions",
+    "key.serializer": "keys are sent as they are; encode them with Spark's functions",
+    "value.serializer": "values are sent as they are; encode them with Spark's functions",
+    "interceptor.classes": "interceptors are Java classes, and this client is librdkafka",
+    "sasl.jaas.config": "this client is librdkafka: use kafka.sasl.username and kafka.sasl.password",
+}
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Where to start or to stop: `everywhere`, or `by_partition` where that is given.
+
+    A value is an offset, `EARLIEST` or `LATEST`; with `is_timestamp` milliseconds since 1970.
+    """
+
+    option: str
+    everywhere: int = LATEST
+    by_partition: Offsets | None = None
+    is_timestamp: bool = False
+    latest_when_too_late: bool = False
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """A read, checked. Exactly one of `topics`, `pattern`, `partitions` is given."""
+
+    client: dict[str, str] = field(repr=False)
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    partitions: tuple[TopicPartition, ...] = ()
+    starting: Bound = Bound("startingOffsets", EARLIEST)
+    ending: Bound = Bound("endingOffsets", LATEST)
+    max_offsets_per_trigger: int | None = None
+    min_partitions: int | None = None
+    fail_on_data_loss: bool = True
+    include_headers: bool = False
+    poll_timeout_s: float = 120.0
+    commit_offsets: bool = False
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
+        """Check the options of ``spark.read`` or, with `streaming`, ``spark.readStream``.
+
+        Raises:
+            ConfigError: an option is unknown, missing or not allowed; the text names it and the cure.
+        """
+        given = _Given(options, READ_OPTIONS)
+        client = given.client_settings()
+        commit_offsets = given.take("commitOffsets", boolean, default=False)
+        if commit_offsets and "group.id" not in client:
+            raise refuse("commitOffsets", "true", "set kafka.group.id to the group to commit to")
+        if not streaming and commit_offsets:
+            raise refuse("commitOffsets", "true", "only a stream commits: remove it or use readStream")
+        for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
+            if streaming and name in given:
+                raise refuse(name, given[name], "a stream has no end: remove it, or read in batch")
+        starting = _bound(given, "starting", default=LATEST if streaming else EARLIEST)
+        ending = _bound(given, "ending", default=LATEST)
+        _check_batch_bounds(given, starting, ending, streaming)
+        return cls(
+            client=client,
+            **_selection(given),
+            starting=starting,
+            ending=ending,
+            max_offsets_per_trigger=given.take("maxOffsetsPerTrigger", positive, default=None),
+            min_partitions=given.take("minPartitions", positive, default=None),
+            fail_on_data_loss=given.take("failOnDataLoss", boolean, default=True),
+            include_headers=given.take("includeHeaders", boolean, default=False),
+            poll_timeout_s=given.take("kafkaConsumer.pollTimeoutMs", positive, default=120_000) / 1000,
+            commit_offsets=commit_offsets,
+        )
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """A write, checked; without `topic` every row names its own in the column topic."""
+
+    client: dict[str, str] = field(repr=False)
+    topic: str | None = None
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> WriteOptions:
+        """Check the options of ``df.write`` or ``df.writeStream``; raises as `ReadOptions.parse`."""
+        given = _Given(options, WRITE_OPTIONS)
+        return cls(client=given.client_settings(), topic=given.take("topic", topic_name, default=None))
+
+
+class _Given:
+    """The options a job came with, by the names they are declared under."""
+
+    def __init__(self, options: Mapping[str, str], declared: Mapping[str, str]) -> None:
+        self._values = {name.lower(): value for name, value in options.items()}
+        by_lower = {name.lower(): name for name in declared}
+        for name, value in self._values.items():
+            if name not in by_lower and name not in _SPARKS_OWN and not name.startswith("kafka."):
+                raise refuse(name, value, _advice(name, by_lower))
+
+    def __contains__(self, name: str) -> bool:
+        return name.lower() in self._values
+
+    def __getitem__(self, name: str) -> str:
+        return self._values[name.lower()].strip()
+
+    def take(self, name: str, parse: Callable[[str, str], Any], default: Any) -> Any:
+        return parse(name, self[name]) if name in self else default
+
+    def client_settings(self) -> dict[str, str]:
+        """The settings given as ``kafka.NAME``, checked as far as they are ours to check."""
+        settings = {
+            name.removeprefix("kafka."): value
+            for name, value in self._values.items()
+            if name.startswith("kafka.")
+        }
+        if not settings.get("bootstrap.servers", "").strip():
+            raise ConfigError(f"option {_SERVERS} is missing: set it to your broker, such as 127.0.0.1:9092")
+        for name, cure in _REFUSED_SETTINGS.items():
+            if name in settings:
+                raise refuse(f"kafka.{name}", settings[name], cure)
+        return settings
+
+
+def _advice(name: str, by_lower: Mapping[str, str]) -> str:
+    close = difflib.get_close_matches(name, by_lower, n=1)
+    if close:
+        return f"did you mean {by_lower[close[0]]}?"
+    return f"there is no such option; remove it (there are: {', '.join(by_lower.values())})"
+
+
+def _selection(given: _Given) -> dict[str, Any]:
+    ways = [name for name in ("subscribe", "subscribePattern", "assign") if name in given]
+    if len(ways) != 1:
+        found = " and ".join(f"{name}={given[name]}" for name in ways) or "none of them"
+        raise ConfigError(f"set one of the options subscribe, subscribePattern, assign: there is {found}")
+    name, value = ways[0], given[ways[0]]
+    if name == "subscribe":
+        topics = tuple(dict.fromkeys(topic.strip() for topic in value.split(",") if topic.strip()))
+        if not topics:
+            raise refuse(name, value, "name topics, by commas")
+        return {"topics": topics}
+    if name == "subscribePattern":
+        try:
+            re.compile(value)
+        except re.error as error:
+            raise refuse(name, value, f"it is no regular expression: {error}") from None
+        if not value:
+            raise refuse(name, value, "write a regular expression, such as logs\\..*")
+        return {"pattern": value}
+    return {"partitions": assigned(name, value)}
+
+
+def _bound(given: _Given, side: str, default: int) -> Bound:
+    """The first of three options that is given, in the order Spark's connector looks for them."""
+    no_match = "startingOffsetsByTimestampStrategy"
+    latest_when_too_late = side == "ending" or given.take(no_match, strategy, default=False)
+    name = f"{side}Timestamp"
+    if name in given:
+        moment = timestamp(name, given[name])
+        return Bound(name, moment, is_timestamp=True, latest_when_too_late=latest_when_too_late)
+    name = f"{side}OffsetsByTimestamp"
+    if name in given:
+        moments = by_partition(name, given[name], minimum=0)
+        return Bound(name, by_partition=moments, is_timestamp=True, latest_when_too_late=latest_when_too_late)
+    name = f"{side}Offsets"
+    if name not in given:
+        return Bound(name, default)
+    word = given[name].lower()
+    if word in ("earliest", "latest"):
+        return Bound(name, EARLIEST if word == "earliest" else LATEST)
+    return Bound(name, by_partition=by_partition(name, given[name], minimum=EARLIEST))
+
+
+def _check_batch_bounds(given: _Given, starting: Bound, ending: Bound, streaming: bool) -> None:
+    """A batch that starts at the end, or ends at the start, is a mistake."""
+    for bound, wrong, cure in (
+        (starting, LATEST, "a batch that starts at the latest offset is empty; use earliest (-2) or offsets"),
+        (ending, EARLIEST, "a batch that ends at the earliest offset is empty; use latest (-1) or offsets"),
+    ):
+        values = [bound.everywhere] if bound.by_partition is None else list(bound.by_partition.values())
+        if not streaming and not bound.is_timestamp and wrong in values:
+            raise refuse(bound.option, given[bound.option], cure)

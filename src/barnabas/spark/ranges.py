@@ -1,0 +1,116 @@
+"""Plans over offsets: which to read now, and in how many tasks. Nothing here talks to a broker.
+
+Offsets travel through Spark's checkpoint as JSON in the form of Spark's own Kafka connector,
+``{"orders": {"0": 23, "1": 7}}``: for each partition the offset of the next record to read.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from pyspark.sql.datasource import InputPartition
+
+from barnabas.types import Offset, TopicPartition
+
+#: the offset of the next record to read, by partition
+Offsets: TypeAlias = dict[TopicPartition, Offset]
+
+#: What `Offsets` are in a checkpoint.
+OffsetsJson: TypeAlias = dict[str, dict[str, int]]
+
+#: A task costs about 50 ms whatever it reads; this many records take about as long.
+RECORDS_WORTH_A_TASK = 20_000
+
+
+def to_json(offsets: Mapping[TopicPartition, Offset]) -> OffsetsJson:
+    """Offsets as a checkpoint holds them, in a stable order."""
+    nested: OffsetsJson = {}
+    for topic, partition in sorted(offsets):
+        nested.setdefault(topic, {})[str(partition)] = offsets[TopicPartition(topic, partition)]
+    return nested
+
+
+def from_json(nested: Mapping[str, Mapping[str, int]]) -> Offsets:
+    """The inverse of `to_json`.
+
+    Raises:
+        ValueError: a partition is not a number.
+    """
+    return {
+        TopicPartition(topic, int(partition)): offset
+        for topic, partitions in nested.items()
+        for partition, offset in partitions.items()
+    }
+
+
+class OffsetRange(NamedTuple):
+    """Records of one partition from offset `start` up to, not including, `end`."""
+
+    topic: str
+    partition: int
+    start: Offset
+    end: Offset
+
+    @property
+    def size(self) -> int:
+        """At most this many records: compaction and transaction markers leave gaps."""
+        return self.end - self.start
+
+
+@dataclass
+class Task(InputPartition):
+    """What one Spark task reads, range after range."""
+
+    ranges: list[OffsetRange]
+
+
+def limit_to(max_offsets: int, start: Offsets, available: Offsets) -> Offsets:
+    """Where to stop so that about `max_offsets` records are read, shared in proportion to each one's lag.
+
+    Every partition that lags advances by one at least, so that none starves behind a large one: with more
+    partitions than `max_offsets` that exceeds the limit, as it does in Spark's own connector.
+    """
+    lag = {tp: end - start[tp] for tp, end in available.items() if end > start[tp]}
+    total = sum(lag.values())
+    if total <= max_offsets:
+        return dict(available)
+    share = {tp: max(1, max_offsets * behind // total) for tp, behind in lag.items()}
+    return {tp: start[tp] + share[tp] if tp in share else end for tp, end in available.items()}
+
+
+def plan_tasks(ranges: list[OffsetRange], min_partitions: int | None = None) -> list[Task]:
+    """The tasks that read `ranges`, empty ones left out.
+
+    Small partitions share a task, down to one task a core; large ones keep one of their own. With more
+    `min_partitions` than ranges, the large are split in proportion to their size; rounding can make it one
+    or two tasks less or more.
+    """
+    ranges = [each for each in ranges if each.size > 0]
+    if min_partitions is not None and min_partitions > len(ranges):
+        return [Task([part]) for each in ranges for part in _split(each, ranges, min_partitions)]
+    total = sum(each.size for each in ranges)
+    tasks = max(min_partitions or 0, os.cpu_count() or 1, -(-total // RECORDS_WORTH_A_TASK))
+    return _pack(ranges, min(tasks, len(ranges)))
+
+
+def _split(whole: OffsetRange, ranges: list[OffsetRange], parts_in_all: int) -> list[OffsetRange]:
+    total = sum(each.size for each in ranges)
+    parts = min(max(1, round(whole.size / total * parts_in_all)), whole.size)
+    cuts = [whole.start + whole.size * part // parts for part in range(parts + 1)]
+    return [whole._replace(start=low, end=high) for low, high in itertools.pairwise(cuts)]
+
+
+def _pack(ranges: list[OffsetRange], count: int) -> list[Task]:
+    """`ranges` in `count` tasks of about the same size: the largest first, each to the emptiest task."""
+    tasks = [Task([]) for _ in range(count)]
+    emptiest = [(0, index) for index in range(count)]
+    for each in sorted(ranges, key=lambda each: -each.size):
+        size, index = heapq.heappop(emptiest)
+        tasks[index].ranges.append(each)
+        heapq.heappush(emptiest, (size + each.size, index))
+    return tasks

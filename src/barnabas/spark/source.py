@@ -1,0 +1,61 @@
+"""The data source itself: what Spark asks for a schema, for readers and for writers."""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from barnabas.errors import ConfigError
+from barnabas.spark.batch_reader import TopicReader
+from barnabas.spark.clients import check_producer_settings, producer_settings
+from barnabas.spark.columns import check_writable, read_schema
+from barnabas.spark.options import ReadOptions, WriteOptions
+from barnabas.spark.stream_reader import TopicStreamReader
+from barnabas.spark.writer import TopicStreamWriter, TopicWriter
+
+
+class BarnabasDataSource(DataSource):
+    """Short name ``barnabas``; options in `barnabas.spark.options`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "barnabas"
+
+    def schema(self) -> StructType:
+        """The columns of a read; they are the same for every topic.
+
+        Options are checked by the readers: only they know whether it is a batch or a stream.
+        """
+        return read_schema(self.options.get("includeHeaders", "false").strip().lower() == "true")
+
+    def reader(self, schema: StructType) -> TopicReader:
+        return TopicReader(self._read_options(schema, streaming=False))
+
+    def streamReader(self, schema: StructType) -> TopicStreamReader:
+        return TopicStreamReader(self._read_options(schema, streaming=True))
+
+    def writer(self, schema: StructType, overwrite: bool) -> TopicWriter:
+        """Raises ConfigError for ``mode("overwrite")``: a log is only appended to."""
+        if overwrite:
+            raise ConfigError(
+                'mode("overwrite") is not allowed: a topic is only appended to, use mode("append")'
+            )
+        return TopicWriter(self._write_options(schema))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> TopicStreamWriter:
+        """`overwrite` is output mode complete: the whole result is appended again each time."""
+        return TopicStreamWriter(self._write_options(schema))
+
+    def _read_options(self, schema: StructType, *, streaming: bool) -> ReadOptions:
+        options = ReadOptions.parse(self.options, streaming=streaming)
+        if schema != read_schema(options.include_headers):
+            raise ConfigError(
+                "a topic's columns are fixed: remove .schema(...), take value apart with from_json"
+            )
+        return options
+
+    def _write_options(self, schema: StructType) -> WriteOptions:
+        options = WriteOptions.parse(self.options)
+        check_writable(schema, options.topic)
+        check_producer_settings(producer_settings(options.client))
+        return options

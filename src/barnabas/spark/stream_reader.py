@@ -1,0 +1,112 @@
+"""Reading as a stream: ``spark.readStream.format("barnabas")``.
+
+One reader lives in the query's planner process from start to stop; its pickled copies in executors only
+`read`. Spark's checkpoint holds the offsets, so a replayed batch reads the same ranges again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from barnabas.spark.batch_reader import read_task
+from barnabas.spark.fetch import report_data_loss
+from barnabas.spark.lookup import OffsetLookup
+from barnabas.spark.options import ReadOptions
+from barnabas.spark.ranges import OffsetRange, Offsets, OffsetsJson, from_json, limit_to, plan_tasks, to_json
+
+
+class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A query's source. Partitions that appear later are read from their earliest offset."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._lookup_: OffsetLookup | None = None
+        self._latest: Offsets | None = None
+        self._target: Offsets | None = None
+
+    @property
+    def _lookup(self) -> OffsetLookup:
+        """Made when first asked, since a reader that only reads in an executor asks nothing."""
+        if self._lookup_ is None:
+            self._lookup_ = OffsetLookup(self._options)
+        return self._lookup_
+
+    def initialOffset(self) -> OffsetsJson:
+        """Where a new query starts; one that is restarted takes its checkpoint's word instead."""
+        return to_json(self._lookup.resolve(self._options.starting, self._lookup.partitions()))
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        limit = self._options.max_offsets_per_trigger
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Freeze the end: what arrives later is for the next run."""
+        self._target = self._ask_latest()
+
+    def latestOffset(self, start: OffsetsJson, limit: ReadLimit) -> OffsetsJson:
+        """The end of the next micro-batch. All before `start` is processed by now: it is committed here."""
+        processed = from_json(start)
+        if self._options.commit_offsets:
+            self._lookup.commit(processed)
+        self._latest = self._ask_latest() if self._target is None else self._target
+        if isinstance(limit, ReadMaxRows):
+            return to_json(
+                limit_to(limit.max_rows, self._readable_start(processed, self._latest), self._latest)
+            )
+        return to_json(self._latest)
+
+    def reportLatestOffset(self) -> OffsetsJson | None:
+        """What the brokers held at the last look, for the query's progress report."""
+        return None if self._latest is None else to_json(self._latest)
+
+    def partitions(self, start: OffsetsJson, end: OffsetsJson) -> list[InputPartition]:
+        """The tasks of a micro-batch."""
+        stop = from_json(end)
+        begin = from_json(start)
+        gone = sorted(set(begin) - set(stop))
+        if gone:
+            self._lost(f"{', '.join(map(str, gone))}: the partition is gone")
+        begin = self._readable_start(begin, stop, report=True)
+        ranges = [OffsetRange(tp.topic, tp.partition, begin[tp], stop[tp]) for tp in sorted(stop)]
+        return list(plan_tasks(ranges, self._options.min_partitions))
+
+    def _readable_start(self, start: Offsets, end: Offsets, *, report: bool = False) -> Offsets:
+        """Where each partition of `end` can be read from: `start`, or the earliest offset of what is left."""
+        earliest = self._lookup.earliest(end)
+        readable = {}
+        for tp, stop in end.items():
+            begin = start.get(tp, earliest[tp])
+            # a log that ends before the start is another log: the topic was deleted and made anew
+            readable[tp] = earliest[tp] if begin < earliest[tp] or begin > stop else begin
+            if report and readable[tp] != begin:
+                self._lost(f"{tp} has no offset {begin} any more; its log goes from {earliest[tp]} to {stop}")
+        return readable
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """One task's records, in an executor's Python worker."""
+        return read_task(self._options, partition)
+
+    def commit(self, end: OffsetsJson) -> None:
+        """Spark's word that all before `end` is processed."""
+        if self._options.commit_offsets:
+            self._lookup.commit(from_json(end))
+
+    def stop(self) -> None:
+        if self._lookup_ is not None:
+            self._lookup_.close()
+            self._lookup_ = None
+
+    def _ask_latest(self) -> Offsets:
+        return self._lookup.latest(self._lookup.partitions())
+
+    def _lost(self, what: str) -> None:
+        report_data_loss(what, fail=self._options.fail_on_data_loss)
