@@ -162,9 +162,7 @@ class _Compiler:
         kind = field.type
         if isinstance(kind, Primitive) and kind.code in ("i", "q"):
             width = Layout(kind.code).size
-            self.emit(
-                f"{target} = read_ints({kind.code!r}, {width}, buffer, pos, {n})", f"pos += {width} * {n}"
-            )
+            self.emit(f"{target} = read_ints({kind.code!r}, buffer, pos, {n})", f"pos += {width} * {n}")
         else:
             items, item = self.name("items"), self.name("item")
             self.emit(f"check_array({n}, end - pos)", f"{target} = {items} = []", f"for _ in range({n}):")
