@@ -1,0 +1,47 @@
+"""What goes wrong on the client's side, in one line with its cure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from barnabas.errors import BarnabasError, ErrorCode, KafkaError
+
+
+class ClientError(BarnabasError):
+    """A client could not do what was asked: no broker answers, a file is missing, a wait was too long."""
+
+
+#: librdkafka's own codes (below -1) that a user meets, with words of ours.
+_LOCAL = {
+    "_TRANSPORT": "the connection to the broker broke",
+    "_RESOLVE": "the broker's host name cannot be resolved",
+    "_ALL_BROKERS_DOWN": "no broker answers",
+    "_TIMED_OUT": "the broker did not answer in time",
+    "_MSG_TIMED_OUT": "the record could not be delivered in time",
+    "_UNKNOWN_TOPIC": "there is no such topic",
+    "_UNKNOWN_PARTITION": "there is no such partition",
+    "_AUTHENTICATION": "the broker refused the credentials",
+}
+
+_BY_CODE = {int(code): code for code in ErrorCode}
+
+
+def translate(error: Any) -> BarnabasError:
+    """A confluent_kafka KafkaError or KafkaException as ours: `KafkaError` when a broker gave the code."""
+    if isinstance(error, Exception) and error.args:
+        error = error.args[0]
+    if not hasattr(error, "code"):
+        return ClientError(str(error))
+    code = error.code()
+    if code >= -1:
+        known = _BY_CODE.get(code)
+        return KafkaError(known, error.str()) if known is not None else ClientError(error.str())
+    return ClientError(_LOCAL.get(error.name(), error.str()))
+
+
+def unreachable(bootstrap_servers: str) -> ClientError:
+    """The one message for the commonest failure."""
+    return ClientError(
+        f"no broker answers at {bootstrap_servers}: start one with `barnabas start`, or name another with "
+        "--bootstrap-server HOST:PORT"
+    )

@@ -1,0 +1,303 @@
+"""One line of any log, read into the fields it holds.
+
+`parse_line` knows JSON lines, logfmt, syslog (RFC 3164 and 5424), access logs, klog and container logs by
+their own form; everything else is read as a *header* of timestamp, level, process, thread and logger in
+whatever order they come, followed by the message. A line of no form at all is a message at level INFO:
+nothing is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from barnabas.client.timestamps import MONTHS, iso_timestamp, starts_with_timestamp, take_timestamp
+
+Fields = dict[str, Any]
+
+_LEVELS = {
+    "TRACE": "TRACE", "FINEST": "TRACE", "FINER": "TRACE", "VERBOSE": "TRACE",
+    "DEBUG": "DEBUG", "FINE": "DEBUG", "DBG": "DEBUG", "CONFIG": "DEBUG",
+    "INFO": "INFO", "INF": "INFO", "INFORMATION": "INFO", "NOTICE": "INFO", "NOTE": "INFO", "LOG": "INFO",
+    "SYSTEM": "INFO", "HINT": "INFO", "DETAIL": "INFO", "STATEMENT": "INFO",
+    "WARN": "WARN", "WARNING": "WARN", "WRN": "WARN",
+    "ERROR": "ERROR", "ERR": "ERROR", "SEVERE": "ERROR",
+    "FATAL": "FATAL", "CRITICAL": "FATAL", "CRIT": "FATAL", "ALERT": "FATAL", "EMERG": "FATAL",
+    "PANIC": "FATAL",
+}  # fmt: skip
+_BY_LETTER = {"T": "TRACE", "D": "DEBUG", "I": "INFO", "W": "WARN", "E": "ERROR", "F": "FATAL"}
+_BY_SEVERITY = ("FATAL", "FATAL", "FATAL", "ERROR", "WARN", "INFO", "INFO", "DEBUG")  # RFC 5424, 6.2.1
+
+_LEVEL_WORDS = "|".join(sorted((w for w in _LEVELS if w not in ("SYSTEM", "CONFIG")), key=len, reverse=True))
+_LEVEL = re.compile(rf"({_LEVEL_WORDS})(?=[\]:\s|)]|$)", re.IGNORECASE)
+_BRACKETED = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]")
+_SEPARATOR = re.compile(r"(?:\s|-{1,3}(?=\s)|[:|](?=\s|\S))*")
+_NUMBER = re.compile(r"(?:pid[= ])?(\d+)(?:#\d+)?(?=\s|:\s)")
+_LOGGER_THEN_LEVEL = re.compile(
+    rf"([A-Za-z_][\w.$/-]*?)(?:\s+(?:-\s+)?|\.)(?=\[?(?:{_LEVEL_WORDS})[\]:\s])", re.IGNORECASE
+)
+_LOGGER_COLON = re.compile(r"([A-Za-z_][\w.$]*):(?=\s)")
+_LOGGER_DOTTED = re.compile(r"([A-Za-z_][\w$]*(?:\.[\w$]+)+)(?=\s+\S)")
+_PREFIX = re.compile(r"[\w.@/:-]+\s+(?=\d{4}-\d\d-\d\d[T ]\d\d:|\d\d [A-Z][a-z]{2} \d{4} \d\d:)")
+_STRUCTURED = re.compile(r"\{|(?:time|ts|level|lvl|msg)=\S")
+
+_ACCESS = re.compile(
+    r"(?P<client>\S+) \S+ (?P<user>\S+) \[(?P<time>[^\]]+)\] "
+    r'"(?:(?P<method>[A-Z]+) (?P<path>\S+)(?: (?P<protocol>[^"]*))?|[^"]*)" '
+    r"(?P<status>\d{3}) (?P<bytes>\d+|-)"
+    r'(?: "(?P<referer>[^"]*)" "(?P<agent>[^"]*)")?'
+)
+_KLOG = re.compile(r"([IWEF])(\d\d)(\d\d) (\d\d:\d\d:\d\d\.\d+)\s+(\d+) (\S+?:\d+)\] ")
+_PRIORITY = re.compile(r"<(\d{1,3})>(1 )?")
+_RFC5424 = re.compile(r"(\S+) (\S+) (\S+) (\S+) (\S+) (-|(?:\[[^\]]*\])+) ?")
+_SYSLOG_TAG = re.compile(r"(?P<host>[\w.-]+) (?P<program>[\w./@()-]+)(?:\[(?P<pid>\d+)\])?: ")
+_CONTAINER = re.compile(r"(stdout|stderr) [FP] ")
+_LOGFMT_PAIR = re.compile(r'([A-Za-z_][\w.@/-]*)=("(?:[^"\\]|\\.)*"|\S*)(?:\s+|$)')
+_LOGGING_BASIC = re.compile(r"(DEBUG|INFO|WARNING|ERROR|CRITICAL):([\w.]+):")
+
+_LEVEL_KEYS = ("level", "severity", "levelname", "lvl", "loglevel", "log.level", "s")
+_MESSAGE_KEYS = ("message", "msg", "event", "text", "log", "MESSAGE")
+_TIME_KEYS = ("timestamp", "@timestamp", "time", "ts", "datetime", "t", "date", "asctime")
+
+
+def parse_line(line: str, source: str) -> Fields:
+    """The fields of one log record, which may run over several lines (a stack trace).
+
+    Always there: `source` as given; `level`, one of TRACE, DEBUG, INFO, WARN, ERROR, FATAL (INFO when the
+    line names none); `message`; `timestamp`, ISO 8601 with a zone only where the line has one, or None.
+    What else the line holds comes beside them under usual names: `logger`, `thread`, `pid`, `host`,
+    `program`, `client`, `method`, `path`, `status`, ..., and every field of a structured line.
+    """
+    head, newline, rest = line.rstrip("\r\n").partition("\n")
+    head = head.rstrip("\r")
+    fields = _parse_head(head)
+    message = fields.pop("message", "")
+    if newline:
+        message = f"{message}\n{rest}"
+    result: Fields = {
+        "source": source,
+        "level": fields.pop("level", None) or "INFO",
+        "message": message,
+        "timestamp": fields.pop("timestamp", None),
+    }
+    if "source" in fields:  # the line's own word for it must not hide where the line came from
+        fields["source_"] = fields.pop("source")
+    result.update(fields)
+    return result
+
+
+def has_header(line: str) -> bool:
+    """Whether a line begins as log records do (timestamp, level, JSON ...), so that it starts a record."""
+    if not line or line[0].isspace():
+        return False
+    start = 1 if line[0] == "[" else 0
+    return (
+        starts_with_timestamp(line, start)
+        or _STRUCTURED.match(line) is not None
+        or _LEVEL.match(line, start) is not None
+        or _ACCESS.match(line) is not None
+        or _PRIORITY.match(line) is not None
+        or _KLOG.match(line) is not None
+        or _PREFIX.match(line) is not None
+    )
+
+
+def _parse_head(line: str) -> Fields:
+    for parser in (_json, _access, _klog, _syslog_priority, _logging_basic, _logfmt):
+        fields = parser(line)
+        if fields is not None:
+            return fields
+    return _header(line)
+
+
+def _json(line: str) -> Fields | None:
+    if not line.startswith("{"):
+        return None
+    try:
+        fields = json.loads(line)
+    except ValueError:
+        return None
+    return _structured(fields) if isinstance(fields, dict) else None
+
+
+def _logfmt(line: str) -> Fields | None:
+    fields: Fields = {}
+    at = 0
+    while at < len(line):
+        match = _LOGFMT_PAIR.match(line, at)
+        if match is None:
+            return None
+        value = match[2]
+        if value.startswith('"'):
+            value = value[1:-1].replace('\\"', '"').replace("\\\\", "\\")
+        fields[match[1]] = value
+        at = match.end()
+    return _structured(fields) if len(fields) > 1 else None
+
+
+def _structured(fields: Fields) -> Fields:
+    """Level, message and timestamp under their usual names; every other field as it is."""
+    found: Fields = {}
+    level = _first(fields, _LEVEL_KEYS, str)
+    if level is not None and level.upper() in (*_LEVELS, *_BY_LETTER):
+        found["level"] = _LEVELS.get(level.upper()) or _BY_LETTER[level.upper()]
+    message = _first(fields, _MESSAGE_KEYS, str)
+    found["message"] = message if message is not None else json.dumps(fields, ensure_ascii=False)
+    for key in _TIME_KEYS:
+        timestamp = iso_timestamp(fields.get(key))
+        if timestamp is not None:
+            found["timestamp"] = timestamp
+            break
+    kept = {key: value for key, value in fields.items() if key not in ("level", "message", "timestamp")}
+    return {**kept, **found}
+
+
+def _first(fields: Fields, keys: tuple[str, ...], kind: type[str]) -> str | None:
+    return next((fields[key] for key in keys if isinstance(fields.get(key), kind)), None)
+
+
+def _access(line: str) -> Fields | None:
+    match = _ACCESS.match(line)
+    if match is None:
+        return None
+    parts = match.groupdict()
+    taken = take_timestamp(parts.pop("time"))
+    if taken is None:
+        return None
+    status = int(parts["status"])
+    fields: Fields = {key: value for key, value in parts.items() if value not in (None, "-", "")}
+    fields["status"] = status
+    if "bytes" in fields:
+        fields["bytes"] = int(fields["bytes"])
+    fields["level"] = "ERROR" if status >= 500 else "WARN" if status >= 400 else "INFO"
+    fields["timestamp"] = taken[0]
+    fields["message"] = line
+    return fields
+
+
+def _klog(line: str) -> Fields | None:
+    """Kubernetes' own: Lmmdd hh:mm:ss.uuuuuu pid file:line] message."""
+    match = _KLOG.match(line)
+    if match is None:
+        return None
+    letter, month, day, time, pid, where = match.groups()
+    taken = take_timestamp(f"{MONTHS[(int(month) - 1) % 12]} {day} {time}")
+    return {
+        "level": _BY_LETTER[letter],
+        "timestamp": taken[0] if taken else None,
+        "pid": int(pid),
+        "logger": where,
+        "message": line[match.end() :],
+    }
+
+
+def _syslog_priority(line: str) -> Fields | None:
+    match = _PRIORITY.match(line)
+    if match is None or int(match[1]) > 191:
+        return None
+    level = _BY_SEVERITY[int(match[1]) % 8]
+    if match[2] is None:
+        return {**_header(line[match.end() :]), "level": level}
+    rest = _RFC5424.match(line, match.end())
+    if rest is None:
+        return None
+    timestamp, host, program, pid, message_id, data = (
+        None if part == "-" else part for part in rest.groups()
+    )
+    fields: Fields = {"host": host, "program": program, "message_id": message_id, "structured_data": data}
+    fields = {key: value for key, value in fields.items() if value is not None}
+    if pid is not None:
+        fields["pid"] = int(pid) if pid.isdecimal() else pid
+    message = line[rest.end() :].removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}")
+    return {**fields, "level": level, "timestamp": iso_timestamp(timestamp), "message": message}
+
+
+def _logging_basic(line: str) -> Fields | None:
+    """What Python's logging.basicConfig writes: LEVEL:logger:message."""
+    match = _LOGGING_BASIC.match(line)
+    if match is None:
+        return None
+    return {"level": _LEVELS[match[1]], "logger": match[2], "message": line[match.end() :]}
+
+
+def _header(line: str) -> Fields:
+    """Peel timestamp, level, process, thread and logger off the front; what is left is the message."""
+    fields: Fields = {}
+    at = 0
+    prefix = _PREFIX.match(line)
+    if prefix is not None:  # a program or file name before the timestamp
+        fields["program"] = line[: prefix.end()].rstrip()
+        at = prefix.end()
+    bracket = line.startswith("[", at)
+    taken = take_timestamp(line, at + bracket)
+    if taken is not None and (not bracket or line.startswith("]", taken[1])):
+        fields["timestamp"], at = taken[0], taken[1] + bracket
+        container = _CONTAINER.match(line, at + 1)
+        if container is not None:
+            return {**_parse_head(line[container.end() :]), **fields, "stream": container[1]}
+        syslog = _SYSLOG_TAG.match(line, at + 1)
+        if syslog is not None and line[at : at + 1] == " " and syslog["host"].upper() not in _LEVELS:
+            fields.update({key: value for key, value in syslog.groupdict().items() if value is not None})
+            if syslog["pid"] is not None:
+                fields["pid"] = int(syslog["pid"])
+            at = syslog.end()
+    elif _LEVEL.match(line, at + bracket) is None:
+        return {"message": line}  # neither time nor level: no header
+    at = _peel(line, at, fields)
+    message = line[at:].strip()
+    return {**fields, "message": message or line}
+
+
+def _peel(line: str, at: int, fields: Fields) -> int:
+    """Take what stands before the message, in any order but each at most once; where the message begins."""
+    while True:
+        separator = _SEPARATOR.match(line, at)
+        start = separator.end() if separator else at
+        if "level" not in fields:
+            bracket = line.startswith("[", start)
+            level = _LEVEL.match(line, start + bracket)
+            if level is not None and (not bracket or line.startswith("]", level.end())):
+                fields["level"] = _LEVELS[level[1].upper()]
+                at = level.end() + bracket
+                continue
+            logger = _LOGGER_THEN_LEVEL.match(line, start)
+            if logger is not None and "logger" not in fields:
+                fields["logger"] = logger[1]
+                at = logger.end()
+                continue
+        number = _NUMBER.match(line, start)
+        if number is not None and "pid" not in fields:
+            fields["pid"] = int(number[1])
+            at = number.end()
+            continue
+        bracketed = _BRACKETED.match(line, start)
+        if bracketed is not None and _take_bracket(bracketed[1], fields):
+            at = bracketed.end()
+            continue
+        logger = _LOGGER_COLON.match(line, start) or _LOGGER_DOTTED.match(line, start)
+        if logger is not None and "level" in fields and "logger" not in fields:
+            fields["logger"] = logger[1]
+            at = logger.end()
+            continue
+        return start
+
+
+def _take_bracket(text: str, fields: Fields) -> bool:
+    """What stands in brackets: `pid 7`, `7`, `module:level`, `client 1.2.3.4`, or a thread's name."""
+    word, _, rest = text.partition(" ")
+    module, colon, level = text.partition(":")
+    if word in ("pid", "client") and rest and word not in fields:
+        pid = rest.partition(":")[0]
+        fields[word] = int(pid) if word == "pid" and pid.isdecimal() else rest
+    elif text.isdecimal() and "pid" not in fields:
+        fields["pid"] = int(text)
+    elif colon and level.upper() in _LEVELS and "level" not in fields:
+        fields["level"] = _LEVELS[level.upper()]
+        if module:
+            fields["logger"] = module
+    elif "thread" not in fields:
+        fields["thread"] = text
+    else:
+        return False
+    return True

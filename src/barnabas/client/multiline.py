@@ -1,0 +1,97 @@
+"""Lines put together into records: a stack trace belongs to the line that it explains."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from barnabas.client.log_lines import has_header
+
+#: A record may not grow past these; what follows becomes a record of its own, so nothing is lost. The bytes
+#: are such that the record's JSON stays below the default max.message.bytes even if every character is
+#: escaped.
+MAX_LINES = 1_000
+MAX_BYTES = 128 * 1024
+
+_TRACEBACK = "Traceback (most recent call last)"
+_TRACE_LINE = re.compile(
+    r"Caused by: |Suppressed: |\.\.\. \d+ (?:more|common)|Traceback \(most recent call last\)"
+)
+_PYTHON_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?::|$)")
+_PYTHON_CHAIN = re.compile(r"During handling of the above exception|The above exception was the direct cause")
+
+P = TypeVar("P")
+
+
+@dataclass(slots=True)
+class Gathered(Generic[P]):
+    """Lines of one record, and the position behind the last of them."""
+
+    end: P
+    lines: list[str] = field(default_factory=list)
+    size: int = 0
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines).rstrip()
+
+
+class LineGrouper(Generic[P]):
+    """Takes lines one by one, each with the position behind it, and gives back whole records.
+
+    A line goes with the record before it when it is indented or blank, is part of a Java or Python stack
+    trace, or when the record began with a timestamp or level and the line does not.
+    """
+
+    def __init__(self) -> None:
+        self._open: Gathered[P] | None = None
+        self._headed = False
+        self._in_python_trace = False
+
+    @property
+    def pending(self) -> bool:
+        """Whether a record waits for more lines."""
+        return self._open is not None
+
+    def add(self, line: str, end: P) -> Gathered[P] | None:
+        """Take a line; the record before it, when the line begins a new one."""
+        finished = None
+        headed = has_header(line)
+        full = self._open is not None and (
+            len(self._open.lines) >= MAX_LINES or self._open.size + len(line) > MAX_BYTES
+        )
+        if self._open is not None and (full or not self._continues(line, headed)):
+            finished = self.flush()
+        if self._open is None:
+            self._open = Gathered(end)
+            self._headed = headed
+        if line.startswith(_TRACEBACK):
+            self._in_python_trace = True
+        elif self._in_python_trace and line and not line[0].isspace():
+            self._in_python_trace = False  # the exception itself ends the trace
+        self._open.lines.append(line)
+        self._open.size += len(line) + 1
+        self._open.end = end
+        return finished
+
+    def flush(self) -> Gathered[P] | None:
+        """The record under way, as if nothing followed."""
+        finished, self._open = self._open, None
+        self._in_python_trace = False
+        return finished
+
+    def _continues(self, line: str, headed: bool) -> bool:
+        if headed:
+            return False
+        if not line or line[0].isspace() or self._headed:
+            return True
+        if _TRACE_LINE.match(line):
+            return not line.startswith(_TRACEBACK) or _PYTHON_CHAIN.match(self._last_words()) is not None
+        if self._in_python_trace and _PYTHON_EXCEPTION.match(line):
+            return True
+        return _PYTHON_CHAIN.match(line) is not None
+
+    def _last_words(self) -> str:
+        lines = self._open.lines if self._open is not None else []
+        return next((line for line in reversed(lines) if line), "")

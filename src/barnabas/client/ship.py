@@ -1,0 +1,378 @@
+"""Shipping log files into a topic: every record once, across rotation, restarts and crashes.
+
+How a record is neither lost nor repeated, without transactions:
+
+- A source's records go to one partition through an idempotent producer that fails rather than leave a gap
+  (librdkafka's `enable.gapless.guarantee`), so the topic always holds an unbroken run of them from the first.
+- Each record carries its number and the file position behind it (`barnabas.client.ship_state`), so the last
+  one in the topic says where to go on. No acknowledgement, and no state file, has to arrive for that.
+- One process ships a source at a time (a lock). After a crash the next one waits until the topic has been
+  silent for a moment, lest bytes of the dead one are still on their way to the broker.
+
+Records bear the time of shipping, not the line's own: retention counts from a record's timestamp, and lines
+of last year would be deleted at once. The line's time is in the value.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import KafkaException, Producer, TopicCollection, murmur2
+from confluent_kafka.admin import AdminClient
+
+from barnabas.client.errors import ClientError, translate, unreachable
+from barnabas.client.log_lines import parse_line
+from barnabas.client.multiline import Gathered, LineGrouper
+from barnabas.client.ship_recovery import TopicReader
+from barnabas.client.ship_state import HEADER, Shipped, SourceState, encode_header
+from barnabas.client.tail import FileTail, Position, is_rotated_name
+from barnabas.clock import SystemClock
+
+__all__ = ["parse_line", "Shipper", "Progress"]
+
+#: How many lines of one source are read before the next has its turn.
+_TURN = 2_000
+_SAVE_INTERVAL = 1.0
+_SETTLE = 0.5
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a shipper is; `bytes_total` grows with the files."""
+
+    files: int = 0
+    lines: int = 0
+    sent: int = 0
+    acknowledged: int = 0
+    bytes_read: int = 0
+    bytes_total: int = 0
+    #: records of earlier runs, found in the topic or in the state files
+    found: int = 0
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Source:
+    name: str
+    tail: FileTail
+    partition: int
+    state: SourceState
+    number: int
+    grouper: LineGrouper[Position]
+    shipped: Shipped
+    last_line_at: float = 0.0
+
+
+class Shipper:
+    """Ships files into a topic, one JSON record (as `parse_line` gives) per log record, keyed by source.
+
+    Args:
+        bootstrap: the brokers, `host:port,...`
+        topic: made with the broker's defaults when it is not there and the broker allows that.
+        files: paths, or {path: source}; a path alone is its own source. Rotated siblings given along with
+            their base (`app.log.1` with `app.log`) are read first, as part of it.
+        follow: go on as the files grow, until `stop`; else end when all has been acknowledged.
+        state_dir: where positions are kept; by default below `$XDG_STATE_HOME/barnabas/ship`.
+        on_progress: called a few times a second from `run` with the one `Progress` object.
+        poll_interval: seconds between looks at quiet files.
+        flush_after: seconds after which a record that might go on (a stack trace) is taken as whole.
+        settings: further librdkafka producer settings, e.g. {"compression.type": "zstd"}.
+
+    `run` may be called once.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        files: Iterable[str | Path] | Mapping[Path, str],
+        *,
+        follow: bool = False,
+        state_dir: Path | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
+        poll_interval: float = 0.2,
+        flush_after: float = 1.0,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self._files = _name_sources(files)
+        self._follow = follow
+        self._state_root = state_dir if state_dir is not None else _default_state_dir()
+        self._on_progress = on_progress
+        self._poll_interval = poll_interval
+        self._flush_after = flush_after
+        self._settings = dict(settings or {})
+        self._host = socket.gethostname()
+        self._stopped = threading.Event()
+        self._failure: Exception | None = None
+        self._sources: list[_Source] = []
+        self._read_before = 0
+        self._next_save = 0.0
+        self.progress = Progress(files=len(self._files))
+
+    def stop(self) -> None:
+        """End `run` once what has been sent is acknowledged; may be called from a signal handler or thread."""
+        self._stopped.set()
+
+    def run(self) -> Progress:
+        """Ship until the files end (or, following, until `stop`).
+
+        Raises:
+            ClientError: no broker answers, a file cannot be read, another shipper is at it, or the broker
+                refused
+                a record for good.
+            KafkaError: the broker answered with an error.
+        """
+        producer = Producer(
+            {
+                "linger.ms": 20,
+                "compression.type": "lz4",
+                **self._settings,
+                "bootstrap.servers": self._bootstrap,
+                "client.id": "barnabas-ship",
+                "enable.idempotence": True,
+                "enable.gapless.guarantee": True,
+                "message.timeout.ms": 0,  # a record waits for its broker for as long as it takes
+                "log_level": 0,
+            }
+        )
+        try:
+            partitions = self._topic_partitions(producer)
+            self._open_sources(partitions)
+            try:
+                while not self._stopped.is_set() and self._failure is None:
+                    moved = [self._ship_some(source, producer) for source in self._sources]
+                    producer.poll(0)
+                    self._report()
+                    if any(moved):
+                        continue
+                    if not self._follow:
+                        break
+                    self._stopped.wait(self._poll_interval)
+            finally:
+                self._finish(producer)
+        except KafkaException as error:
+            raise self._failure or translate(error) from None
+        finally:
+            for source in self._sources:
+                source.tail.close()
+                source.state.close()
+        if self._failure is not None:
+            raise self._failure
+        return self.progress
+
+    # -- beginning
+
+    def _topic_partitions(self, producer: Producer) -> int:
+        """How many partitions the topic has; asking for it is what creates it."""
+        deadline = time.monotonic() + 10
+        while True:
+            try:
+                topic = producer.list_topics(self._topic, timeout=5).topics[self._topic]
+            except KafkaException as error:
+                if error.args[0].code() < 0:
+                    raise unreachable(self._bootstrap) from None
+                raise
+            if topic.error is None and topic.partitions:
+                return len(topic.partitions)
+            if time.monotonic() > deadline:
+                reason = translate(topic.error) if topic.error is not None else "it has no partitions"
+                raise ClientError(
+                    f"topic {self._topic} cannot be used ({reason}): create it with "
+                    f"`barnabas topics create {self._topic} --bootstrap-server {self._bootstrap}`"
+                )
+            time.sleep(0.05)
+
+    def _open_sources(self, partitions: int) -> None:
+        admin = AdminClient({"bootstrap.servers": self._bootstrap, "log_level": 0})
+        described = admin.describe_topics(TopicCollection([self._topic]))[self._topic].result(timeout=10)
+        directory = self._state_root / f"{self._topic}-{described.topic_id}"
+        first_time = not directory.exists()
+        directory.mkdir(parents=True, exist_ok=True)
+        states: dict[str, SourceState] = {}
+        reader = TopicReader(self._bootstrap, self._topic, partitions)
+        try:
+            for _, name, _ in self._files:
+                states[name] = SourceState(directory, name)
+            found = reader.last_shipped(
+                self._host,
+                {name: state.shipped for name, state in states.items()},
+                scan_unknown=first_time,
+                settle=0.0 if all(state.clean for state in states.values()) else _SETTLE,
+            )
+        except BaseException:
+            for state in states.values():
+                state.close()
+            raise
+        finally:
+            reader.close()
+        for path, name, history in self._files:
+            self._sources.append(self._source(path, name, history, states[name], found.get(name), partitions))
+        self._read_before = sum(source.tail.position.offset for source in self._sources)
+
+    def _source(
+        self,
+        path: Path,
+        name: str,
+        history: tuple[Path, ...],
+        state: SourceState,
+        shipped: Shipped | None,
+        partitions: int,
+    ) -> _Source:
+        target = murmur2(name.encode(), partitions)  # where Kafka's own clients put this key
+        grace_polls = max(round(1.0 / self._poll_interval), 1) if self._poll_interval > 0 else 1
+        if shipped is None and state.shipped is not None and state.shipped.number == 0:
+            shipped = state.shipped  # nothing was shipped, but the file it would have been from is known
+        if shipped is not None and shipped.position is not None:
+            tail = FileTail(
+                path, shipped.position, since_ns=shipped.time_ms * 1_000_000, grace_polls=grace_polls
+            )
+        else:
+            tail = FileTail(path, history=history, grace_polls=grace_polls)
+        if shipped is None:
+            now = SystemClock().now_ms()
+            inode = path.stat().st_ino if path.exists() else 0
+            shipped = Shipped(0, None if history else Position(inode, 0, 0, 0), target, -1, now)
+        self.progress.found += shipped.number
+        state.save(shipped, clean=False)
+        return _Source(name, tail, target, state, shipped.number, LineGrouper(), shipped)
+
+    # -- the work
+
+    def _ship_some(self, source: _Source, producer: Producer) -> bool:
+        """Read and send a turn's worth; whether there was anything."""
+        for count in range(_TURN):
+            line = source.tail.next_line(final=not self._follow)
+            if line is None:
+                self._end_of_lines(source, producer, fresh=count > 0)
+                return count > 0
+            self.progress.lines += 1
+            self.progress.bytes_read += len(line)
+            text = line.decode("utf-8", "backslashreplace").rstrip("\r\n")
+            finished = source.grouper.add(text, source.tail.position)
+            if finished is not None:
+                self._send(source, finished, producer)
+        return True
+
+    def _end_of_lines(self, source: _Source, producer: Producer, *, fresh: bool) -> None:
+        now = time.monotonic()
+        if fresh:
+            source.last_line_at = now
+        if source.grouper.pending and (not self._follow or now - source.last_line_at >= self._flush_after):
+            finished = source.grouper.flush()
+            if finished is not None:
+                self._send(source, finished, producer)
+
+    def _send(self, source: _Source, record: Gathered[Position], producer: Producer) -> None:
+        if not record.text:  # blank lines only: nothing to ship, and the next record's position covers them
+            return
+        source.number += 1
+        number, position = source.number, record.end
+        value = json.dumps(parse_line(record.text, source.name), ensure_ascii=False)
+        while self._failure is None:
+            try:
+                producer.produce(
+                    self._topic,
+                    value.encode("utf-8", "backslashreplace"),
+                    source.name.encode(),
+                    source.partition,
+                    on_delivery=partial(self._delivered, source, number, position),
+                    headers=[(HEADER, encode_header(number, position, self._host))],
+                )
+            except BufferError:  # librdkafka's queue is full: let it drain
+                producer.poll(0.1)
+                self._report()
+                continue
+            self.progress.sent += 1
+            return
+
+    def _delivered(self, source: _Source, number: int, position: Position, error: Any, message: Any) -> None:
+        if error is not None:
+            self._failure = self._failure or ClientError(
+                f"record {number} of {source.name} was refused ({translate(error)}): nothing after it was "
+                "sent; put right what the broker objects to and ship again"
+            )
+            return
+        self.progress.acknowledged += 1
+        source.shipped = Shipped(
+            number, position, message.partition(), message.offset(), message.timestamp()[1]
+        )
+
+    def _report(self) -> None:
+        now = time.monotonic()
+        if now >= self._next_save:
+            self._next_save = now + _SAVE_INTERVAL
+            self._save(clean=False)
+        if self._on_progress is not None:
+            self._update_progress()
+            self._on_progress(self.progress)
+
+    def _update_progress(self) -> None:
+        unread = sum(source.tail.unread for source in self._sources)
+        self.progress.bytes_total = self.progress.bytes_read + unread
+        for source in self._sources:
+            self.progress.warnings += source.tail.warnings
+            source.tail.warnings.clear()
+
+    def _save(self, *, clean: bool) -> None:
+        for source in self._sources:
+            if source.shipped != source.state.shipped or clean != source.state.clean:
+                source.state.save(source.shipped, clean=clean)
+
+    def _finish(self, producer: Producer) -> None:
+        """Send what is pending, wait for every acknowledgement, and write down how far that is."""
+        for source in self._sources:
+            finished = source.grouper.flush() if self._failure is None else None
+            if finished is not None:
+                self._send(source, finished, producer)
+        while self._failure is None and producer.flush(0.2):
+            self._report()
+        self._save(clean=self._failure is None)
+        self._update_progress()
+        if self._on_progress is not None:
+            self._on_progress(self.progress)
+
+
+def _name_sources(
+    files: Iterable[str | Path] | Mapping[Path, str],
+) -> list[tuple[Path, str, tuple[Path, ...]]]:
+    """(path, source, rotated siblings that belong to it) for each file to follow.
+
+    Raises:
+        ClientError: a file is missing, cannot be read, or two have one name.
+    """
+    named = (
+        dict(files) if isinstance(files, Mapping) else {path: str(Path(path).absolute()) for path in files}
+    )
+    paths = {Path(path).absolute(): source for path, source in named.items()}
+    if not paths:
+        raise ClientError("no files to ship: name at least one")
+    for path in paths:
+        if path.is_dir():
+            raise ClientError(f"{path} is a directory: name the files in it, for example {path}/*.log")
+        if not os.access(path, os.R_OK):
+            reason = "may not be read" if path.exists() else "does not exist"
+            raise ClientError(f"{path} {reason}")
+    bases = [path for path in paths if not any(is_rotated_name(path, other) for other in paths)]
+    if len({paths[path] for path in bases}) < len(bases):
+        raise ClientError(
+            "two files have one source name: positions are kept by source, so give each its own"
+        )
+    return [
+        (base, paths[base], tuple(other for other in paths if is_rotated_name(other, base))) for base in bases
+    ]
+
+
+def _default_state_dir() -> Path:
+    root = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(root) / "barnabas" / "ship"

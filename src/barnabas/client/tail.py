@@ -1,0 +1,314 @@
+"""Following a log file through growth, rotation (by rename or by copy and truncate) and restarts.
+
+A file is known again by what it holds, not only by its inode: a `Position` carries a checksum of the last
+bytes before it. When those bytes are still there, the file is the one that was read; when they are not, it
+has been truncated or replaced, and the file that still has them (a rotated sibling, compressed or not) is
+finished first.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import zlib
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, cast
+
+#: What log rotation adds to a name: .1, .2.gz, -20240131, .2024-01-31, .old ...
+_ROTATED_SUFFIX = re.compile(r"[.\-_](?:(\d[\d\-_T.]*?)|old|bak|prev)(?:\.gz)?")
+
+#: A longer line is given out in pieces, so that memory stays bounded.
+MAX_LINE = 64 * 1024
+
+_CHECK_BYTES = 256
+_CHUNK = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A place in a file, right behind a line.
+
+    `offset` bytes into it (uncompressed); `check` is the CRC-32 of the `check_size` bytes before it.
+    """
+
+    inode: int
+    offset: int
+    check_size: int
+    check: int
+
+    def encode(self) -> str:
+        return f"{self.inode}:{self.offset}:{self.check_size}:{self.check:08x}"
+
+    @classmethod
+    def decode(cls, text: str) -> Position:
+        """Raises ValueError when the text is not what `encode` writes."""
+        inode, offset, check_size, check = text.split(":")
+        return cls(int(inode), int(offset), int(check_size), int(check, 16))
+
+
+def is_rotated_name(path: Path, base: Path) -> bool:
+    """Whether `path` is named as what a rotation of `base` leaves behind."""
+    return (
+        path.parent == base.parent
+        and path.name.startswith(base.name)
+        and _ROTATED_SUFFIX.fullmatch(path.name, len(base.name)) is not None
+    )
+
+
+class FileTail:
+    """The lines of a log file in the order they were written, from a position on.
+
+    Args:
+        path: the file's name; other files take it over as it is rotated.
+        position: where an earlier reader stopped; None begins with `history`, else with the file as it is.
+        since_ns: when the position was reached (ns since the epoch): if its file is gone for good, rotated
+            files written to after it are read.
+        history: rotated files to read before the file itself, when nothing was read before.
+        grace_polls: how many quiet polls a renamed file is given, for a writer that has not let go of it.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        position: Position | None = None,
+        *,
+        since_ns: int = 0,
+        history: tuple[Path, ...] = (),
+        grace_polls: int = 5,
+    ) -> None:
+        self.path = path
+        #: why lines may be missing: a file vanished, or was cut, before it was read to its end
+        self.warnings: list[str] = []
+        self._grace_polls = grace_polls
+        self._quiet_polls = 0
+        self._file: IO[bytes] | None = None
+        self._inode = 0
+        self._offset = 0  # behind the last line given out
+        self._before = b""  # the bytes before `_offset` that identify the file
+        self._ready: deque[bytes] = deque()
+        self._partial = b""  # read, but its newline is not there yet
+        if position is not None:
+            self._resume(position, since_ns)
+        elif history:
+            self._open(min(history, key=self._age))
+
+    @property
+    def position(self) -> Position:
+        """Behind the last line given out."""
+        return Position(self._inode, self._offset, len(self._before), zlib.crc32(self._before))
+
+    @property
+    def unread(self) -> int:
+        """Bytes of the file at hand that have not been given out; 0 when it is compressed."""
+        if self._file is None:
+            return _size(self.path)
+        if _is_gzip(self._file):
+            return 0
+        return max(os.fstat(self._file.fileno()).st_size - self._offset, 0)
+
+    def next_line(self, *, final: bool = False) -> bytes | None:
+        """The next line with its line end, or None when there is none now; `position` moves behind it.
+
+        A last line without its newline waits for it, unless `final` or the file has been rotated away. So do
+        lines longer than `MAX_LINE`, which come in pieces.
+        """
+        while not self._ready:
+            if self._file is None and not self._open(self.path):
+                return None
+            if self._was_truncated():
+                self._leave_truncated()
+                continue
+            if self._fill():
+                self._quiet_polls = 0
+                continue
+            if not self._is_current():
+                self._quiet_polls += 1
+                if self._quiet_polls <= self._grace_polls and not final:
+                    return None
+                if not self._partial:
+                    self._open_successor()
+                    continue
+            elif not (final and self._partial):
+                return None
+            self._ready.append(self._partial)
+            self._partial = b""
+        line = self._ready.popleft()
+        self._offset += len(line)
+        self._before = line[-_CHECK_BYTES:]
+        return line
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _fill(self) -> bool:
+        """Read on; whether there is a line to give out."""
+        assert self._file is not None
+        try:
+            chunk = self._file.read(_CHUNK)
+        except EOFError:  # a .gz that is still being written
+            chunk = b""
+        if not chunk:
+            return False
+        *lines, rest = (self._partial + chunk).split(b"\n")
+        self._ready.extend(line + b"\n" for line in lines)
+        if len(rest) > MAX_LINE:
+            self._ready.append(rest)
+            rest = b""
+        self._partial = rest
+        return bool(self._ready) or self._fill()
+
+    def _was_truncated(self) -> bool:
+        """Whether the open file no longer holds what was read from it."""
+        assert self._file is not None
+        if _is_gzip(self._file):
+            return False
+        read_to = self._offset + len(self._partial)
+        expected = (self._before + self._partial)[-_CHECK_BYTES:]
+        return os.pread(self._file.fileno(), len(expected), read_to - len(expected)) != expected
+
+    def _is_current(self) -> bool:
+        """Whether the open file is still the one that bears the name, or no other has taken it yet."""
+        try:
+            return self.path.stat().st_ino == self._inode
+        except FileNotFoundError:
+            return self._successor() is None
+
+    # -- moving from file to file
+
+    def _open(self, path: Path, offset: int = 0, before: bytes = b"") -> bool:
+        try:
+            file = _open_log(path)
+        except FileNotFoundError:
+            return False
+        self.close()
+        if offset:
+            file.seek(offset)
+        self._file, self._inode = file, os.fstat(file.fileno()).st_ino
+        self._offset, self._before, self._partial = offset, before, b""
+        self._quiet_polls = 0
+        return True
+
+    def _open_successor(self) -> None:
+        following = self._successor()
+        self.close()
+        self._open(following if following is not None else self.path)
+
+    def _successor(self) -> Path | None:
+        """The file written to next after the open one: rotations may have come in between."""
+        family = self._family()
+        for index, path in enumerate(family):
+            if _inode(path) == self._inode or (
+                self._offset and _bytes_before(path, self.position) is not None
+            ):
+                return next(iter(family[index + 1 :]), None)
+        written = os.fstat(self._file.fileno()).st_mtime_ns if self._file is not None else 0
+        return self._first_written_after(written)
+
+    def _first_written_after(self, time_ns: int) -> Path | None:
+        return next((path for path in self._family() if _mtime(path) > time_ns), None)
+
+    def _family(self) -> list[Path]:
+        """The file and its rotations, the oldest first."""
+        paths = {path for path in self.path.parent.iterdir() if is_rotated_name(path, self.path)}
+        # While a rotation is being compressed, both forms are there.
+        paths = {path for path in paths if path.suffix != ".gz" or path.with_suffix("") not in paths}
+        if self.path.exists():
+            paths.add(self.path)
+        return sorted(paths, key=self._age)
+
+    def _age(self, path: Path) -> tuple[int, int, str]:
+        """Sorts the oldest first: .2 before .1, dates as they pass, the name itself last."""
+        suffix = _ROTATED_SUFFIX.fullmatch(path.name, len(self.path.name))
+        if suffix is None:
+            return (1, 0, "")
+        stamp = suffix[1] or ""
+        if stamp.isdecimal() and len(stamp) < 5:
+            return (0, -int(stamp), "")
+        return (0, -1_000_000, stamp)
+
+    def _resume(self, position: Position, since_ns: int) -> None:
+        """Open the file that holds the position, wherever it has gone."""
+        if self._open_holder(position):
+            return
+        if position.offset:
+            self.warnings.append(
+                f"{self.path}: the file that was read up to byte {position.offset} is gone; lines written "
+                "to it since may be missing"
+            )
+        following = self._first_written_after(since_ns)
+        if following is not None:
+            self._open(following)
+
+    def _leave_truncated(self) -> None:
+        """Read on in the copy of what the file held, if there is one; then the file from its beginning."""
+        truncated_at = self._offset
+        if truncated_at and self._open_holder(self.position):
+            return
+        if truncated_at:
+            self.warnings.append(
+                f"{self.path}: truncated after byte {truncated_at} was read, with no copy beside it; "
+                "lines written just before may be missing"
+            )
+        self.close()
+        self._open(self.path)
+
+    def _open_holder(self, position: Position) -> bool:
+        """Open the file that has the position's bytes at its place, at that place."""
+        family = self._family()
+        family.sort(key=lambda path: _inode(path) != position.inode)
+        for path in family:
+            if position.offset == 0:
+                before = b"" if _inode(path) == position.inode else None
+            else:
+                before = _bytes_before(path, position)
+            if before is not None and self._open(path, position.offset, before):
+                return True
+        return False
+
+
+def _bytes_before(path: Path, position: Position) -> bytes | None:
+    """The bytes the position's checksum is of, or None when the file does not have them there."""
+    try:
+        with _open_log(path) as file:
+            file.seek(position.offset - position.check_size)
+            data = file.read(position.check_size)
+    except (OSError, EOFError):
+        return None
+    matches = len(data) == position.check_size and zlib.crc32(data) == position.check
+    return data if matches else None
+
+
+def _open_log(path: Path) -> IO[bytes]:
+    if path.suffix == ".gz":
+        return cast(IO[bytes], gzip.open(path))
+    return cast(IO[bytes], path.open("rb", buffering=0))
+
+
+def _is_gzip(file: object) -> bool:
+    return isinstance(file, gzip.GzipFile)
+
+
+def _inode(path: Path) -> int:
+    try:
+        return path.stat().st_ino
+    except FileNotFoundError:  # rotated on since the listing
+        return -1
+
+
+def _mtime(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return -1
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0

@@ -1,0 +1,122 @@
+"""The timestamps log files are written with, read into ISO 8601.
+
+A time zone is given only when the line gave one: a guess would be wrong half the time, and silently.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from barnabas.clock import SystemClock
+
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_MONTH = rf"(?P<month>{'|'.join(MONTHS)})"
+_TIME = r"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)(?:[.,](?P<fraction>\d{1,9}))?"
+_ZONE = r"(?: ?(?P<zone>Z|UTC|GMT|[+-]\d\d:?\d\d)\b)?"
+
+#: The forms, commonest first, with what writes them.
+_FORMS = tuple(
+    re.compile(form)
+    for form in (
+        # ISO 8601 and its kin: log4j, Python, PostgreSQL, nginx errors, dpkg
+        rf"(?P<year>\d{{4}})[-/](?P<month>\d\d)[-/](?P<day>\d\d)[T ]{_TIME}{_ZONE}",
+        # syslog (RFC 3164): no year
+        rf"{_MONTH} {{1,2}}(?P<day>\d\d?) {_TIME}",
+        # ctime: Apache's error log
+        rf"\w{{3}} {_MONTH} {{1,2}}(?P<day>\d\d?) {_TIME} (?P<year>\d{{4}})",
+        # access logs
+        rf"(?P<day>\d\d)/{_MONTH}/(?P<year>\d{{4}}):{_TIME}{_ZONE}",
+        # Spark: yy/MM/dd
+        rf"(?P<year>\d\d)/(?P<month>\d\d)/(?P<day>\d\d) {_TIME}",
+        # Hadoop: yyMMdd HHmmss, and older MySQL: yyMMdd HH:mm:ss
+        r"(?P<year>\d\d)(?P<month>[01]\d)(?P<day>[0-3]\d) "
+        r"(?P<hour>[012]\d):?(?P<minute>\d\d):?(?P<second>\d\d)(?=\s)",
+        # Redis, Tomcat
+        rf"(?P<day>\d\d)[ -]{_MONTH}[ -](?P<year>\d{{4}}) {_TIME}",
+    )
+)
+
+
+def take_timestamp(text: str, start: int = 0) -> tuple[str, int] | None:
+    """The timestamp that begins at `start`, in ISO 8601, and where it ends; None when there is none."""
+    for form in _FORMS:
+        match = form.match(text, start)
+        if match is not None:
+            iso = _iso(match.groupdict())
+            return (iso, match.end()) if iso is not None else None
+    return None
+
+
+def starts_with_timestamp(text: str, start: int = 0) -> bool:
+    """Whether something that looks like a timestamp begins at `start` (it may not be a real date)."""
+    return any(form.match(text, start) is not None for form in _FORMS)
+
+
+def iso_timestamp(value: object) -> str | None:
+    """A timestamp that a structured line holds: text, or seconds, milli-, micro- or nanoseconds since 1970."""
+    if isinstance(value, dict):  # MongoDB's {"$date": ...}
+        value = value.get("$date")
+    if isinstance(value, str):
+        taken = take_timestamp(value.strip())
+        if taken is not None:
+            return taken[0]
+        try:
+            value = float(value)
+        except ValueError:
+            return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    seconds = float(value)
+    while seconds > 1e11:  # the year 5138 in seconds: a finer unit, then
+        seconds /= 1000
+    if seconds <= 1e8:  # before 1973: a counter, not a time
+        return None
+    return _utc(seconds)
+
+
+def _utc(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _iso(parts: dict[str, str | None]) -> str | None:
+    month = parts["month"] or ""
+    number = MONTHS.index(month) + 1 if month in MONTHS else int(month)
+    year = parts.get("year")
+    try:
+        moment = datetime(
+            _full_year(int(year)) if year else 2000,  # a leap year, so that 29 February parses
+            number,
+            int(parts["day"] or 0),
+            int(parts["hour"] or 0),
+            int(parts["minute"] or 0),
+            min(int(parts["second"] or 0), 59),  # a leap second is not one datetime knows
+        )
+    except ValueError:
+        return None
+    if not year:
+        moment = _latest_past_year(moment)
+    fraction = parts.get("fraction")
+    zone = parts.get("zone") or ""
+    if zone in ("UTC", "GMT", "Z"):
+        zone = "Z"
+    elif zone and ":" not in zone:
+        zone = f"{zone[:3]}:{zone[3:]}"
+    return f"{moment.isoformat()}{f'.{fraction}' if fraction else ''}{zone}"
+
+
+def _full_year(year: int) -> int:
+    return year if year > 99 else 2000 + year
+
+
+def _latest_past_year(moment: datetime) -> datetime:
+    """The year syslog leaves out: this one, or the last when that would lie ahead."""
+    now = datetime.fromtimestamp(SystemClock().now_ms() / 1000)
+    for year in (now.year, now.year - 1, now.year - 2, now.year - 3, now.year - 4):
+        try:
+            dated = moment.replace(year=year)
+        except ValueError:  # 29 February
+            continue
+        if dated <= now + timedelta(days=1):
+            return dated
+    return moment
