@@ -38,5 +38,11 @@ docs: setup
 demo: setup
 	$(BIN)/python -m barnabas.demo $(FILES)
 
+compat: setup
+	$(BIN)/python -m pytest -q -m compat tests/compat
+
+bench: setup
+	$(BIN)/python -m bench $(BENCH)
+
 clean:
 	rm -rf $(VENV) .demo .bench .compat build dist .mypy_cache .ruff_cache .pytest_cache

@@ -102,7 +102,8 @@ def main() -> int:
     options = parse()
     started = time.monotonic()
     chosen = [
-        workload for workload in (workloads.quick() if options.quick else workloads.full())
+        workload
+        for workload in (workloads.quick() if options.quick else workloads.full())
         if options.only in workload.name
     ]
     with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as directory:

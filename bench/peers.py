@@ -130,8 +130,13 @@ class Barnabas(Peer):
     def command(self) -> list[str]:
         settings = [word for setting in self.settings for word in ("--set", setting)]
         return [
-            str(Path(sys.executable).with_name("barnabas")), "start",
-            "--data", str(self.directory / "data"), "--listen", self.bootstrap, *settings,
+            str(Path(sys.executable).with_name("barnabas")),
+            "start",
+            "--data",
+            str(self.directory / "data"),
+            "--listen",
+            self.bootstrap,
+            *settings,
         ]
 
 
@@ -144,37 +149,57 @@ class Kafka(Peer):
     def prepare(self) -> None:
         self.classpath = kafka_classpath()
         controller = free_port()
-        (self.directory / "server.properties").write_text("\n".join([
-            "process.roles=broker,controller",
-            "node.id=1",
-            f"controller.quorum.voters=1@127.0.0.1:{controller}",
-            f"listeners=PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{controller}",
-            f"advertised.listeners=PLAINTEXT://{self.bootstrap}",
-            "controller.listener.names=CONTROLLER",
-            "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-            f"log.dirs={self.directory}/data",
-            "offsets.topic.replication.factor=1",
-            "transaction.state.log.replication.factor=1",
-            "transaction.state.log.min.isr=1",
-            "group.initial.rebalance.delay.ms=0",
-            *self.settings,
-        ]))
+        (self.directory / "server.properties").write_text(
+            "\n".join(
+                [
+                    "process.roles=broker,controller",
+                    "node.id=1",
+                    f"controller.quorum.voters=1@127.0.0.1:{controller}",
+                    f"listeners=PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{controller}",
+                    f"advertised.listeners=PLAINTEXT://{self.bootstrap}",
+                    "controller.listener.names=CONTROLLER",
+                    "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+                    f"log.dirs={self.directory}/data",
+                    "offsets.topic.replication.factor=1",
+                    "transaction.state.log.replication.factor=1",
+                    "transaction.state.log.min.isr=1",
+                    "group.initial.rebalance.delay.ms=0",
+                    *self.settings,
+                ]
+            )
+        )
         (self.directory / "log4j2.xml").write_text(
             '<Configuration><Appenders><Console name="c"/></Appenders>'
             '<Loggers><Root level="warn"><AppenderRef ref="c"/></Root></Loggers></Configuration>'
         )
         if not (self.directory / "data").exists():
             subprocess.run(
-                [*self._java("kafka.tools.StorageTool"), "format", "--cluster-id", "4L6g3nShT-eMCtK--X86sw",
-                 "--config", str(self.directory / "server.properties")],
-                check=True, capture_output=True,
+                [
+                    *self._java("kafka.tools.StorageTool"),
+                    "format",
+                    "--cluster-id",
+                    "4L6g3nShT-eMCtK--X86sw",
+                    "--config",
+                    str(self.directory / "server.properties"),
+                ],
+                check=True,
+                capture_output=True,
             )
 
     def _java(self, main: str) -> list[str]:
         return [
-            "java", "-server", "-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20",
-            "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent",
-            f"-Dlog4j2.configurationFile={self.directory}/log4j2.xml", "-cp", self.classpath, main,
+            "java",
+            "-server",
+            "-Xms1g",
+            "-Xmx1g",
+            "-XX:+UseG1GC",
+            "-XX:MaxGCPauseMillis=20",
+            "-XX:InitiatingHeapOccupancyPercent=35",
+            "-XX:+ExplicitGCInvokesConcurrent",
+            f"-Dlog4j2.configurationFile={self.directory}/log4j2.xml",
+            "-cp",
+            self.classpath,
+            main,
         ]
 
     def command(self) -> list[str]:
@@ -191,9 +216,15 @@ class Tansu(Peer):
 
     def command(self) -> list[str]:
         return [
-            str(self.binary), "broker", "--silent", "--storage-engine", "memory://tansu/",
-            "--listener-url", f"tcp://{self.bootstrap}",
-            "--advertised-listener-url", f"tcp://{self.bootstrap}",
+            str(self.binary),
+            "broker",
+            "--silent",
+            "--storage-engine",
+            "memory://tansu/",
+            "--listener-url",
+            f"tcp://{self.bootstrap}",
+            "--advertised-listener-url",
+            f"tcp://{self.bootstrap}",
         ]
 
 

@@ -28,7 +28,11 @@ MOST = {
     ("group join to first record, fresh broker", "s"): 0.5,
 }
 NO_WORSE_THAN_KAFKA = (
-    "synchronous produce", "produce 100 B", "produce 1 KB", "consume 100 B", "consume 1 KB",
+    "synchronous produce",
+    "produce 100 B",
+    "produce 1 KB",
+    "consume 100 B",
+    "consume 1 KB",
 )
 
 Row = tuple[str, str]  # workload, unit
@@ -57,7 +61,8 @@ class Results:
         pairs = [(ours[number], theirs[number]) for number in ours if number in theirs]
         return sorted(
             mine / other if row[1] in MORE_IS_BETTER else other / mine
-            for mine, other in pairs if mine and other
+            for mine, other in pairs
+            if mine and other
         )
 
 
@@ -76,10 +81,12 @@ def table(results: Results) -> str:
     )
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     return "\n".join(
-        "| " + " | ".join(
+        "| "
+        + " | ".join(
             cell.ljust(width) if column < 2 else cell.rjust(width)
             for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ) + " |"
+        )
+        + " |"
         for line in lines
     )
 
@@ -102,21 +109,29 @@ def targets(results: Results) -> Iterator[str]:
 def write_json(results: Results, path: Path) -> None:
     """Every sample, with the machine it was taken on."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({
-        "machine": machine(),
-        "peers": results.peers,
-        "failures": results.failures,
-        "rows": [
+    path.write_text(
+        json.dumps(
             {
-                "workload": workload, "unit": unit,
-                "samples": {peer: list(rounds.values()) for peer, rounds in by_peer.items()},
-                "ratios": {
-                    peer: results.ratios((workload, unit), peer) for peer in results.peers if peer != OURS
-                },
-            }
-            for (workload, unit), by_peer in results.values.items()
-        ],
-    }, indent=1))
+                "machine": machine(),
+                "peers": results.peers,
+                "failures": results.failures,
+                "rows": [
+                    {
+                        "workload": workload,
+                        "unit": unit,
+                        "samples": {peer: list(rounds.values()) for peer, rounds in by_peer.items()},
+                        "ratios": {
+                            peer: results.ratios((workload, unit), peer)
+                            for peer in results.peers
+                            if peer != OURS
+                        },
+                    }
+                    for (workload, unit), by_peer in results.values.items()
+                ],
+            },
+            indent=1,
+        )
+    )
 
 
 def machine() -> str:

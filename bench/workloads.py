@@ -61,7 +61,10 @@ class Target:
         request = json.dumps({"bootstrap": self.peer.bootstrap, **parameters})
         return subprocess.Popen(
             [sys.executable, "-m", "bench.driver", kind, request],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
 
     def drive(self, kind: str, **parameters: object) -> Figures:
@@ -244,7 +247,9 @@ def full() -> list[Workload]:
     return [
         *(
             Bulk(size, codec, partitions, 2.0)
-            for partitions in (1, 100) for codec in ("none", "lz4") for size in (100, 1_000, 10_000)
+            for partitions in (1, 100)
+            for codec in ("none", "lz4")
+            for size in (100, 1_000, 10_000)
         ),
         Synchronous(3.0),
         EndToEnd(4.0, 1_000),

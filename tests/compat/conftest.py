@@ -1,0 +1,127 @@
+"""Apache Kafka's own tools and clients, and a broker for them to talk to.
+
+`make compat` runs these. They are skipped, saying why, where Apache Kafka's jars cannot be had.
+`BARNABAS_COMPAT_BROKER=kafka make compat` runs the same tests against Apache Kafka itself: a test that fails
+there asks for something Kafka does not do.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from bench.artifacts import Unavailable, kafka_classpath
+from bench.peers import PEERS, Kafka, Peer
+
+TOOL_SECONDS = 60
+# A tool lives for a second or two: start fast, do not optimise.
+JAVA = ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
+LOG_CONFIGURATION = (
+    '<Configuration><Appenders><Console name="c" target="SYSTEM_ERR"/></Appenders>'
+    '<Loggers><Root level="error"><AppenderRef ref="c"/></Root></Loggers></Configuration>'
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.compat)
+
+
+class ToolFailed(AssertionError):
+    """A tool ended with an exit code other than 0; the message is all it printed."""
+
+
+class Java:
+    """Runs main classes of Apache Kafka's jars, and of ours compiled beside them."""
+
+    def __init__(self, classpath: str, directory: Path) -> None:
+        self.classpath = classpath
+        configuration = directory / "log4j2.xml"
+        configuration.write_text(LOG_CONFIGURATION)
+        self._options = [f"-Dlog4j2.configurationFile={configuration}"]
+
+    def start(self, main: str, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [*JAVA, *self._options, "-cp", self.classpath, main, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def __call__(self, main: str, *arguments: str, stdin: str = "") -> str:
+        """Run to the end; its standard output. Raises ToolFailed."""
+        process = self.start(main, *arguments)
+        try:
+            out, err = process.communicate(stdin, timeout=TOOL_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            out, err = process.communicate()
+            raise ToolFailed(f"{main} {arguments}: no end after {TOOL_SECONDS} s\n{out}\n{err}") from None
+        if process.returncode != 0:
+            raise ToolFailed(f"{main} {arguments}: exit code {process.returncode}\n{out}\n{err}")
+        return out
+
+
+@pytest.fixture(scope="session")
+def classpath() -> str:
+    try:
+        return kafka_classpath()
+    except Unavailable as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def java(classpath: str, tmp_path_factory: pytest.TempPathFactory) -> Java:
+    return Java(classpath, tmp_path_factory.mktemp("java"))
+
+
+def _running(peer: Peer) -> Iterator[Peer]:
+    peer.start()
+    try:
+        yield peer
+    finally:
+        peer.stop()
+
+
+@pytest.fixture(scope="session")
+def broker(classpath: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
+    """The broker under test."""
+    kind = PEERS[os.environ.get("BARNABAS_COMPAT_BROKER", "barnabas")]
+    yield from _running(kind(tmp_path_factory.mktemp(kind.name)))
+
+
+@pytest.fixture(scope="session")
+def kafka(classpath: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
+    """Apache Kafka, to compare with."""
+    yield from _running(Kafka(tmp_path_factory.mktemp("kafka")))
+
+
+@pytest.fixture(scope="session")
+def node_id(broker: Peer) -> int:
+    """The broker's own id."""
+    metadata = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0}).list_topics(timeout=30)
+    (node,) = metadata.brokers
+    return int(node)
+
+
+@pytest.fixture
+def topic(broker: Peer) -> Callable[..., str]:
+    """Makes a topic of its own for the test: `topic(partitions=1, **config)`."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+
+    def make(partitions: int = 1, **config: str) -> str:
+        name = f"t-{uuid.uuid4().hex[:12]}"
+        settings = {key.replace("_", "."): value for key, value in config.items()}
+        admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(30)
+        return name
+
+    return make
