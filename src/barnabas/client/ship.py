@@ -121,7 +121,7 @@ class Shipper:
         self.progress = Progress(files=len(self._files))
 
     def stop(self) -> None:
-        """End `run` once what has been sent is acknowledged; may be called from a signal handler or thread."""
+        """End `run` once what has been sent is acknowledged; callable from a signal handler or thread."""
         self._stopped.set()
 
     def run(self) -> Progress:
@@ -351,10 +351,10 @@ def _name_sources(
     Raises:
         ClientError: a file is missing, cannot be read, or two have one name.
     """
-    named = (
-        dict(files) if isinstance(files, Mapping) else {path: str(Path(path).absolute()) for path in files}
-    )
-    paths = {Path(path).absolute(): source for path, source in named.items()}
+    if isinstance(files, Mapping):
+        paths = {Path(path).absolute(): source for path, source in files.items()}
+    else:
+        paths = {Path(path).absolute(): str(Path(path).absolute()) for path in files}
     if not paths:
         raise ClientError("no files to ship: name at least one")
     for path in paths:

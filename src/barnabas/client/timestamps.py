@@ -54,7 +54,7 @@ def starts_with_timestamp(text: str, start: int = 0) -> bool:
 
 
 def iso_timestamp(value: object) -> str | None:
-    """A timestamp that a structured line holds: text, or seconds, milli-, micro- or nanoseconds since 1970."""
+    """A timestamp of a structured line: text, or seconds, milli-, micro- or nanoseconds since 1970."""
     if isinstance(value, dict):  # MongoDB's {"$date": ...}
         value = value.get("$date")
     if isinstance(value, str):
