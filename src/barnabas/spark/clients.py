@@ -84,12 +84,12 @@ def _create(kind: Callable[[Mapping[str, Any]], Client], settings: Mapping[str, 
     try:
         return kind(settings)
     except KafkaException as error:
-        raise _explain(settings, error.args[0].str()) from None
+        raise _explain(settings, error.args[0].str().strip()) from None
 
 
 def _explain(settings: Mapping[str, Any], reason: str) -> ConfigError:
     """librdkafka's complaint, with the option it is about when it names one."""
     for name, value in settings.items():
         if f'"{name}"' in reason:
-            return refuse(f"kafka.{name}", value, f"{reason} (kafka.* are librdkafka's settings)")
+            return refuse(f"kafka.{name}", value, f"{reason}; see librdkafka's CONFIGURATION.md")
     return ConfigError(f"the kafka.* options are not allowed: {reason}")

@@ -72,8 +72,8 @@ class Task(InputPartition):
 def limit_to(max_offsets: int, start: Offsets, available: Offsets) -> Offsets:
     """Where to stop so that about `max_offsets` records are read, shared in proportion to each one's lag.
 
-    Every partition that lags advances by one at least, so that none starves behind a large one: with more
-    partitions than `max_offsets` that exceeds the limit, as it does in Spark's own connector.
+    Every partition that lags advances by one at least, so that none starves behind a large one; by that much
+    the limit can be exceeded, as in Spark's own connector.
     """
     lag = {tp: end - start[tp] for tp, end in available.items() if end > start[tp]}
     total = sum(lag.values())

@@ -1,0 +1,153 @@
+"""Options as a job writes them: taken as Spark's own connector takes them, or refused in one line."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.errors import ConfigError
+from barnabas.spark.option_values import EARLIEST, LATEST
+from barnabas.spark.options import ReadOptions, WriteOptions
+from barnabas.types import TopicPartition
+
+SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
+READ = {**SERVERS, "subscribe": "orders"}
+
+
+def read(streaming: bool = False, **options: str) -> ReadOptions:
+    return ReadOptions.parse({**READ, **options}, streaming=streaming)
+
+
+def refusal(options: dict[str, str], streaming: bool = False) -> str:
+    with pytest.raises(ConfigError) as caught:
+        ReadOptions.parse(options, streaming=streaming)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_batch_reads_from_earliest_to_latest_by_default() -> None:
+    options = read()
+    assert (options.starting.everywhere, options.ending.everywhere) == (EARLIEST, LATEST)
+
+
+def test_a_stream_starts_at_the_latest_offset_by_default() -> None:
+    assert read(streaming=True).starting.everywhere == LATEST
+
+
+def test_option_names_are_taken_in_any_case() -> None:
+    options = ReadOptions.parse(
+        {**SERVERS, "SUBSCRIBE": "a", "startingoffsets": "EARLIEST", "MinPartitions": "3"}, streaming=True
+    )
+    assert (options.topics, options.starting.everywhere, options.min_partitions) == (("a",), EARLIEST, 3)
+
+
+def test_topics_are_split_at_commas_and_named_once() -> None:
+    assert read(subscribe=" a, b,,a ").topics == ("a", "b")
+
+
+def test_assign_takes_partitions_as_json() -> None:
+    options = ReadOptions.parse({**SERVERS, "assign": '{"b":[1,0],"a":[2]}'}, streaming=False)
+    assert options.partitions == (TopicPartition("a", 2), TopicPartition("b", 0), TopicPartition("b", 1))
+
+
+def test_offsets_by_partition_are_taken_as_json_with_the_two_ends_as_negatives() -> None:
+    bound = read(endingOffsets='{"orders":{"0":23,"1":-1}}').ending
+    assert bound.by_partition == {TopicPartition("orders", 0): 23, TopicPartition("orders", 1): -1}
+
+
+def test_a_timestamp_goes_before_timestamps_by_partition_and_those_before_offsets() -> None:
+    by_partition = {"startingOffsetsByTimestamp": '{"orders":{"0":5}}', "startingOffsets": "earliest"}
+    assert read(startingTimestamp="7", **by_partition).starting.option == "startingTimestamp"
+    assert read(**by_partition).starting.option == "startingOffsetsByTimestamp"
+
+
+def test_a_start_later_than_every_record_fails_unless_the_strategy_says_latest() -> None:
+    assert not read(startingTimestamp="7").starting.latest_when_too_late
+    late = read(startingTimestamp="7", startingOffsetsByTimestampStrategy="LATEST")
+    assert late.starting.latest_when_too_late
+    assert read(endingTimestamp="7").ending.latest_when_too_late
+
+
+def test_kafka_settings_are_passed_on_without_their_prefix() -> None:
+    assert read(**{"kafka.client.id": "me"}).client == {
+        "bootstrap.servers": "127.0.0.1:9092",
+        "client.id": "me",
+    }
+
+
+def test_sparks_own_options_are_let_through() -> None:
+    options = {**SERVERS, "topic": "t", "checkpointLocation": "here", "queryName": "q"}
+    assert WriteOptions.parse(options).topic == "t"
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"subscribe": "a"}, "option kafka.bootstrap.servers is missing: set it to your broker"),
+        (SERVERS, "set one of the options subscribe, subscribePattern, assign: there is none of them"),
+        ({**READ, "assign": '{"a":[0]}'}, 'there is subscribe=orders and assign={"a":[0]}'),
+        ({**READ, "subscribe": " , "}, "option subscribe=, is not allowed: name topics, by commas"),
+        ({**SERVERS, "subscribePattern": "("}, "option subscribePattern=( is not allowed: it is no regular"),
+        ({**SERVERS, "subscribePattern": " "}, "option subscribePattern= is not allowed: write a regular"),
+        ({**SERVERS, "assign": "a:0"}, "option assign=a:0 is not allowed: write the partitions"),
+        ({**SERVERS, "assign": '{"a":[-1]}'}, 'option assign={"a":[-1]} is not allowed'),
+        ({**SERVERS, "assign": "{}"}, "option assign={} is not allowed"),
+        ({**READ, "startingOffsets": "latest"}, "option startingOffsets=latest is not allowed: a batch that"),
+        ({**READ, "startingOffsets": '{"orders":{"0":-1}}'}, "a batch that starts at the latest offset"),
+        ({**READ, "endingOffsets": "earliest"}, "option endingOffsets=earliest is not allowed: a batch that"),
+        ({**READ, "startingOffsets": "first"}, "option startingOffsets=first is not allowed: write earliest"),
+        ({**READ, "startingOffsets": '{"orders":{"0":-3}}'}, "is not allowed: write the offsets"),
+        ({**READ, "startingOffsets": '{"orders":{"x":3}}'}, "is not allowed: write earliest, latest, or"),
+        ({**READ, "startingOffsets": '{"orders":{"0":true}}'}, "is not allowed: write the offsets"),
+        ({**READ, "startingTimestamp": "noon"}, "option startingTimestamp=noon is not allowed: write milli"),
+        ({**READ, "endingOffsetsByTimestamp": '{"orders":{"0":-1}}'}, "write the milliseconds"),
+        ({**READ, "startingOffsetsByTimestampStrategy": "guess"}, "=guess is not allowed: choose from error"),
+        (
+            {**READ, "maxOffsetsPerTrigger": "0"},
+            "option maxOffsetsPerTrigger=0 is not allowed: write a whole",
+        ),
+        ({**READ, "minPartitions": "many"}, "option minPartitions=many is not allowed: write a whole number"),
+        ({**READ, "failOnDataLoss": "no"}, "option failOnDataLoss=no is not allowed: write true or false"),
+        (
+            {**READ, "startingOffset": "earliest"},
+            "startingoffset=earliest is not allowed: did you mean starting",
+        ),
+        ({**READ, "colour": "red"}, "option colour=red is not allowed: there is no such option; remove it"),
+        (
+            {**READ, "kafka.auto.offset.reset": "latest"},
+            "latest is not allowed: use the option startingOffsets",
+        ),
+        ({**READ, "commitOffsets": "true", "kafka.group.id": "g"}, "only a stream commits"),
+    ],
+)
+def test_a_bad_option_is_refused_in_one_line_with_its_value_and_the_cure(
+    options: dict[str, str], expected: str
+) -> None:
+    assert expected in refusal(options)
+
+
+def test_a_stream_refuses_an_end() -> None:
+    message = refusal({**READ, "endingOffsets": "latest"}, streaming=True)
+    assert message == (
+        "option endingOffsets=latest is not allowed: a stream has no end: remove it, or read in batch"
+    )
+
+
+def test_committing_needs_the_group_to_commit_to() -> None:
+    assert "set kafka.group.id" in refusal({**READ, "commitOffsets": "true"}, streaming=True)
+
+
+def test_a_secret_is_not_repeated_in_the_message() -> None:
+    message = refusal({**READ, "kafka.sasl.jaas.config": 'PlainLoginModule password="pssst";'})
+    assert "pssst" not in message
+    assert "use kafka.sasl.username and kafka.sasl.password" in message
+    assert "pssst" not in repr(read(**{"kafka.sasl.password": "pssst"}))
+
+
+def test_a_write_refuses_the_options_of_a_read() -> None:
+    with pytest.raises(ConfigError, match="option subscribe=a is not allowed: there is no such option"):
+        WriteOptions.parse({**SERVERS, "subscribe": "a"})
+
+
+def test_a_write_refuses_an_empty_topic() -> None:
+    with pytest.raises(ConfigError, match="option topic= is not allowed: name a topic"):
+        WriteOptions.parse({**SERVERS, "topic": " "})
