@@ -1,7 +1,8 @@
 """Every setting, declared once."""
 
 from barnabas.config.broker import BrokerConfig
-from barnabas.config.setting import Setting, Settings, Type, Update
+from barnabas.config.setting import Setting, Type, Update
+from barnabas.config.settings import Settings
 from barnabas.config.topic import TopicConfig
 
 __all__ = ["BrokerConfig", "Setting", "Settings", "TopicConfig", "Type", "Update"]

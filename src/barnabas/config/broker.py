@@ -6,12 +6,18 @@ they are listed in docs/differences.md.
 
 from __future__ import annotations
 
-from barnabas.config.setting import INT_MAX, LONG_MAX, Settings, Type, Update, setting
+from collections.abc import Mapping
+from typing import ClassVar
+
+from barnabas.config.setting import INT_MAX, LONG_MAX, Type, Update, setting
+from barnabas.config.settings import Settings
 from barnabas.config.topic import COMPRESSION_TYPES
 
 
 class BrokerConfig(Settings):
     """What holds for one broker."""
+
+    spellings: ClassVar[Mapping[str, str]] = {"broker.id": "node.id", "log.dir": "log.dirs"}
 
     # --- who and where ---
     node_id: int = setting(
@@ -172,6 +178,7 @@ class BrokerConfig(Settings):
         Type.LONG,
         None,
         minimum=0,
+        synonyms=("log.flush.scheduler.interval.ms",),
         update=Update.CLUSTER_WIDE,
         doc="The default of a topic's flush.ms; unset, log.flush.scheduler.interval.ms.",
     )
@@ -240,6 +247,7 @@ class BrokerConfig(Settings):
         Type.LONG,
         None,
         minimum=-1,
+        synonyms=("log.retention.minutes", "log.retention.hours"),
         update=Update.CLUSTER_WIDE,
         doc="The default of a topic's retention.ms; unset, log.retention.minutes.",
     )
@@ -260,6 +268,7 @@ class BrokerConfig(Settings):
         Type.LONG,
         None,
         minimum=0,
+        synonyms=("log.roll.jitter.hours",),
         update=Update.CLUSTER_WIDE,
         doc="The default of a topic's segment.jitter.ms; unset, log.roll.jitter.hours.",
     )
@@ -268,6 +277,7 @@ class BrokerConfig(Settings):
         Type.LONG,
         None,
         minimum=1,
+        synonyms=("log.roll.hours",),
         update=Update.CLUSTER_WIDE,
         doc="The default of a topic's segment.ms; unset, log.roll.hours.",
     )

@@ -9,10 +9,9 @@ what DescribeConfigs answers and what docs/configuration.md is made from.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Any, ClassVar, Self
+from typing import Any
 
 from barnabas.errors import ConfigError
 
@@ -142,80 +141,3 @@ def setting(
 ) -> Any:
     """Declare a setting in the body of a `Settings` class (typed Any so that the annotation rules)."""
     return Setting(type, default, doc, minimum, maximum, choices, update, sensitive, synonyms)
-
-
-class Settings:
-    """A checked, immutable set of values: one attribute for each declared setting.
-
-    Built from text (`from_text`) or from typed values by attribute name (the constructor).
-    """
-
-    #: by Kafka's name, in the order of declaration
-    declared: ClassVar[dict[str, Setting]] = {}
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        cls.declared = dict(cls.declared)
-        for attribute, value in list(vars(cls).items()):
-            if isinstance(value, Setting):
-                name = attribute.replace("_", ".")
-                object.__setattr__(value, "name", name)
-                cls.declared[name] = value
-
-    def __init__(self, **values: Any) -> None:
-        for name, declaration in self.declared.items():
-            attribute = name.replace(".", "_")
-            if attribute in values:
-                value = values.pop(attribute)
-                declaration.check(value)
-            else:
-                value = declaration.default
-            self.__dict__[attribute] = value
-        if values:
-            raise ConfigError(f"unknown settings: {', '.join(sorted(values))}")
-
-    @classmethod
-    def find(cls, name: str) -> Setting:
-        """The declaration of `name`.
-
-        Raises:
-            ConfigError: no such setting is declared.
-        """
-        try:
-            return cls.declared[name]
-        except KeyError:
-            raise ConfigError(f"{name} is not a setting that Barnabas knows") from None
-
-    @classmethod
-    def from_text(cls, text: Mapping[str, str]) -> Self:
-        """Values from their spelling, by Kafka's names.
-
-        Raises:
-            ConfigError: a name is unknown or a value not allowed.
-        """
-        return cls(**{name.replace(".", "_"): cls.find(name).parse(value) for name, value in text.items()})
-
-    def value(self, name: str) -> Any:
-        """The value of the setting called `name` (with dots)."""
-        return self.__dict__[name.replace(".", "_")]
-
-    def replace(self, **values: Any) -> Self:
-        """A copy with some values changed, by attribute name."""
-        return type(self)(**{**self.__dict__, **values})
-
-    def items(self) -> Iterator[tuple[Setting, Any]]:
-        """Every declaration with its value here."""
-        for name, declaration in self.declared.items():
-            yield declaration, self.value(name)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"{type(self).__name__} is immutable: use replace({name}=...)")
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and other.__dict__ == self.__dict__
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        changed = {d.name: value for d, value in self.items() if value != d.default}
-        return f"{type(self).__name__}({changed})"

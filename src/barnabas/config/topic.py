@@ -5,7 +5,8 @@ A topic setting's `synonyms` are the broker settings that give its default, best
 
 from __future__ import annotations
 
-from barnabas.config.setting import INT_MAX, LONG_MAX, Settings, Type, Update, setting
+from barnabas.config.setting import INT_MAX, LONG_MAX, Type, Update, setting
+from barnabas.config.settings import Settings
 
 COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 

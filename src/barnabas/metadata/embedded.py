@@ -65,6 +65,11 @@ class EmbeddedStore(SingleOperations):
         async with self._settled:
             return self._open_tree().find(path)
 
+    async def read(self, paths: Sequence[str]) -> list[Node | None]:
+        async with self._settled:
+            tree = self._open_tree()
+            return [tree.find(path) for path in paths]
+
     async def children(self, path: str) -> list[str]:
         async with self._settled:
             return self._open_tree().children(path)

@@ -57,6 +57,9 @@ class MemoryStore(SingleOperations):
     async def exists(self, path: str) -> Node | None:
         return self._tree.find(path)
 
+    async def read(self, paths: Sequence[str]) -> list[Node | None]:
+        return [self._tree.find(path) for path in paths]
+
     async def children(self, path: str) -> list[str]:
         return self._tree.children(path)
 

@@ -107,7 +107,7 @@ Operation: TypeAlias = Create | Set | Delete | Check
 
 
 class MetadataStore(Protocol):
-    """One session with a metadata store. Every method raises StoreUnavailableError when it is out of reach."""
+    """One session with a metadata store. Any method raises StoreUnavailableError when it is out of reach."""
 
     @property
     def session_id(self) -> int:
@@ -118,6 +118,9 @@ class MetadataStore(Protocol):
 
     async def exists(self, path: str) -> Node | None:
         """The node, or None when there is none."""
+
+    async def read(self, paths: Sequence[str]) -> list[Node | None]:
+        """As `exists` for many nodes, at the price of one journey."""
 
     async def children(self, path: str) -> list[str]:
         """The names of a node's children, without their path, sorted. Raises NoNodeError."""
@@ -132,7 +135,7 @@ class MetadataStore(Protocol):
         """Raises NoNodeError, BadVersionError, NotEmptyError."""
 
     async def multi(self, operations: Sequence[Operation]) -> list[int]:
-        """All of the operations in order, or none; the version each left its node with (if deleted: its last).
+        """All of the operations in order, or none; the version each left its node with (deleted: its last).
 
         Raises:
             StoreError: what the first operation that failed would raise alone; nothing has changed then.

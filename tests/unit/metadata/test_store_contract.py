@@ -86,6 +86,16 @@ def test_missing_node_is_an_error_to_get_and_none_to_exists(play: Play) -> None:
     play(scenario)
 
 
+def test_many_nodes_are_read_at_once_and_missing_ones_are_none(play: Play) -> None:
+    async def scenario(store: MetadataStore) -> None:
+        await store.create("/a", b"1")
+        await store.create("/b", b"2")
+        assert await store.read(["/b", "/none", "/a"]) == [await store.get("/b"), None, await store.get("/a")]
+        assert await store.read([]) == []
+
+    play(scenario)
+
+
 def test_node_is_made_once_and_only_under_a_parent(play: Play) -> None:
     async def scenario(store: MetadataStore) -> None:
         with pytest.raises(NoNodeError):

@@ -1,0 +1,98 @@
+"""The controller: the only writer of what the cluster agrees on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from random import Random
+
+from barnabas.clock import Clock
+from barnabas.controller.election import elect
+from barnabas.controller.fencing import ControllerSeat
+from barnabas.controller.producer_ids import allocate_block
+from barnabas.controller.topics import NewPartitions, NewTopic, TopicControl
+from barnabas.errors import KafkaError
+from barnabas.metadata import znodes
+from barnabas.metadata.configs import ConfigResolver
+from barnabas.metadata.image import BrokerImage, TopicImage
+from barnabas.metadata.loader import MetadataLoader
+from barnabas.metadata.store import MetadataStore, Operation, Set
+from barnabas.types import BrokerId, TopicId
+
+log = logging.getLogger(__name__)
+
+
+class Controller:
+    """One broker's controller, which acts while it holds the seat (`ControllerSeat`).
+
+    Its methods decide one after the other, each on an image that shows all that was decided before, and
+    return when this broker's image shows the result.
+    """
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        loader: MetadataLoader,
+        configs: ConfigResolver,
+        broker: BrokerImage,
+        clock: Clock,
+        random: Random,
+    ) -> None:
+        self._store = store
+        self._loader = loader
+        self._broker = broker
+        self._clock = clock
+        self._seat = ControllerSeat(store, broker.id, clock)
+        self._topics = TopicControl(self._seat, loader, configs, random)
+
+    @property
+    def active(self) -> bool:
+        """Whether this broker is the cluster's controller."""
+        return self._seat.held
+
+    async def start(self) -> None:
+        """Register the broker, take the seat if it is free, and see that every partition has a leader.
+
+        Raises:
+            StoreError: the store cannot be used; NodeExistsError: a live broker has this broker's id.
+        """
+        node = znodes.encode_broker(self._broker, self._clock.now_ms())
+        await self._store.create(znodes.broker(self._broker.id), node, ephemeral=True)
+        if await self._seat.take():
+            await self._elect_leaders(restarted=(self._broker.id,))
+        await self._loader.settled()
+
+    async def create_topics(
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False
+    ) -> dict[str, TopicImage | KafkaError]:
+        """As `TopicControl.create`."""
+        return await self._topics.create(topics, validate_only=validate_only)
+
+    async def delete_topics(self, topic_ids: Sequence[TopicId]) -> dict[TopicId, KafkaError]:
+        """As `TopicControl.delete`."""
+        return await self._topics.delete(topic_ids)
+
+    async def create_partitions(
+        self, requests: Sequence[NewPartitions], *, validate_only: bool = False
+    ) -> dict[str, KafkaError]:
+        """As `TopicControl.create_partitions`."""
+        return await self._topics.create_partitions(requests, validate_only=validate_only)
+
+    async def allocate_producer_ids(self) -> range:
+        """As `producer_ids.allocate_block`."""
+        return await allocate_block(self._store, self._seat, self._broker.id)
+
+    async def _elect_leaders(self, restarted: Sequence[BrokerId]) -> None:
+        async with self._seat.turn:
+            image = await self._loader.settled()
+            changes: list[Operation] = []
+            for topic in image.topics.values():
+                for number, state in enumerate(topic.partitions):
+                    elected = elect(state, image.brokers, restarted)
+                    if elected is not None:
+                        data = znodes.encode_partition_state(elected, self._seat.epoch)
+                        path = znodes.partition_state(topic.name, number)
+                        changes.append(Set(path, data, state.partition_epoch))
+            if changes:
+                await self._seat.write(changes)
+                log.info("elected leaders for %d partitions", len(changes))

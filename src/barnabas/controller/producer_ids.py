@@ -1,0 +1,29 @@
+"""Producer ids, handed out in blocks so that a broker asks the controller once for many producers."""
+
+from __future__ import annotations
+
+from barnabas.controller.fencing import ControllerSeat
+from barnabas.metadata import znodes
+from barnabas.metadata.store import Create, MetadataStore, Set
+from barnabas.types import BrokerId
+
+#: ids in a block, as in Apache Kafka
+BLOCK_SIZE = 1000
+
+
+async def allocate_block(store: MetadataStore, seat: ControllerSeat, broker_id: BrokerId) -> range:
+    """A block of producer ids that no one else gets, now or after a restart.
+
+    Raises:
+        KafkaError: as `ControllerSeat.write`.
+    """
+    async with seat.turn:
+        node = await store.exists(znodes.PRODUCER_ID_BLOCK)
+        first = znodes.decode_producer_id_block(node.data)[1] + 1 if node else 0
+        block = range(first, first + BLOCK_SIZE)
+        data = znodes.encode_producer_id_block(broker_id, block[0], block[-1])
+        if node is None:
+            await seat.write([Create(znodes.PRODUCER_ID_BLOCK, data)])
+        else:
+            await seat.write([Set(znodes.PRODUCER_ID_BLOCK, data, node.version)])
+        return block

@@ -1,0 +1,261 @@
+"""Topics made, deleted and given more partitions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import TypeVar
+
+from barnabas.config import BrokerConfig
+from barnabas.controller.assignment import check_assignment, check_assignments, refuse
+from barnabas.controller.configs import check_topic_config
+from barnabas.controller.fencing import ControllerSeat
+from barnabas.controller.names import check_collision, check_topic_name
+from barnabas.controller.placement import place_replicas
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.metadata import znodes
+from barnabas.metadata.configs import ConfigResolver
+from barnabas.metadata.image import ClusterImage, PartitionState, TopicImage
+from barnabas.metadata.loader import MetadataLoader
+from barnabas.metadata.store import Create, Delete, Operation, Set
+from barnabas.types import BrokerId, TopicId, new_topic_id
+
+#: how many partitions one request may make, as in Apache Kafka
+MAX_PARTITIONS_PER_REQUEST = 10_000
+
+#: leave it to the broker's setting
+DEFAULT = -1
+
+K = TypeVar("K")
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to be made; `assignments` are (partition, replicas), and stand in place of the two numbers."""
+
+    name: str
+    partitions: int = DEFAULT
+    replication_factor: int = DEFAULT
+    assignments: Sequence[tuple[int, Sequence[BrokerId]]] = ()
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NewPartitions:
+    """A topic's new number of partitions, and the replicas of each added one where not left to the broker."""
+
+    topic: str
+    count: int
+    assignments: Sequence[Sequence[BrokerId]] | None = None
+
+
+class TopicControl:
+    """The part of the controller that decides which topics there are.
+
+    Each topic is one transaction of the metadata store: made or gone with all its partitions and settings,
+    or not at all. Folders on disk follow the metadata, never the other way round, so a crash in between
+    leaves at most a folder whose topic id the image does not know (`ClusterImage.hosts`).
+    """
+
+    def __init__(
+        self, seat: ControllerSeat, loader: MetadataLoader, configs: ConfigResolver, random: Random
+    ) -> None:
+        self._seat = seat
+        self._loader = loader
+        self._configs = configs
+        self._random = random
+
+    async def create(
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False
+    ) -> dict[str, TopicImage | KafkaError]:
+        """Make topics of different names; for each what was (or would be) made, or why not.
+
+        Raises:
+            KafkaError: the request as a whole is refused.
+        """
+        async with self._seat.turn:
+            image = await self._loader.settled()
+            defaults = self._configs.broker_config(image)
+            results: dict[str, TopicImage | KafkaError] = {}
+            for topic in topics:
+                try:
+                    results[topic.name] = self._plan(topic, image, defaults, results)
+                except KafkaError as error:
+                    results[topic.name] = error
+            planned = {name: topic for name, topic in results.items() if isinstance(topic, TopicImage)}
+            _check_partition_count(sum(len(topic.partitions) for topic in planned.values()))
+            if not validate_only:
+                configs = {topic.name: dict(topic.configs) for topic in topics}
+                results |= await self._write_all(
+                    {name: self._creation(topic, configs[name]) for name, topic in planned.items()}
+                )
+            return results
+
+    async def delete(self, topic_ids: Sequence[TopicId]) -> dict[TopicId, KafkaError]:
+        """Delete topics; for each that was not deleted, why."""
+        async with self._seat.turn:
+            image = await self._loader.settled()
+            enabled = self._configs.broker_config(image).delete_topic_enable
+            errors: dict[TopicId, KafkaError] = {}
+            deletions: dict[TopicId, list[Operation]] = {}
+            for topic_id in topic_ids:
+                topic = image.topic_by_id(topic_id)
+                if topic is None:
+                    errors[topic_id] = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+                elif not enabled:
+                    errors[topic_id] = KafkaError(ErrorCode.TOPIC_DELETION_DISABLED)
+                else:
+                    deletions[topic_id] = _deletion(topic, topic.name in image.topic_configs)
+            return errors | await self._write_all(deletions)
+
+    async def create_partitions(
+        self, requests: Sequence[NewPartitions], *, validate_only: bool = False
+    ) -> dict[str, KafkaError]:
+        """Add partitions to different topics; for each topic that got none, why.
+
+        Raises:
+            KafkaError: the request as a whole is refused.
+        """
+        async with self._seat.turn:
+            image = await self._loader.settled()
+            errors: dict[str, KafkaError] = {}
+            grown: dict[str, tuple[TopicImage, int]] = {}
+            for request in requests:
+                try:
+                    grown[request.topic] = self._grow(request, image)
+                except KafkaError as error:
+                    errors[request.topic] = error
+            _check_partition_count(sum(len(topic.partitions) - old for topic, old in grown.values()))
+            if not validate_only:
+                errors |= await self._write_all(
+                    {name: self._growth(topic, old) for name, (topic, old) in grown.items()}
+                )
+            return errors
+
+    def _plan(
+        self,
+        topic: NewTopic,
+        image: ClusterImage,
+        defaults: BrokerConfig,
+        planned: Mapping[str, TopicImage | KafkaError],
+    ) -> TopicImage:
+        check_topic_name(topic.name)
+        if topic.name in image.topics:
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"the topic '{topic.name}' exists")
+        check_collision(topic.name, image.topics)
+        check_collision(topic.name, [n for n, plan in planned.items() if isinstance(plan, TopicImage)])
+        check_topic_config(topic.configs)
+        if topic.assignments:
+            if topic.partitions != DEFAULT or topic.replication_factor != DEFAULT:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST,
+                    "an assignment says how many partitions and replicas there are: leave both numbers at -1",
+                )
+            replicas = check_assignments(topic.assignments, image.brokers)
+        else:
+            replicas = self._place(topic, image, defaults)
+        partitions = tuple(PartitionState(r, isr=r, leader=r[0]) for r in replicas)
+        return TopicImage(topic.name, new_topic_id(), partitions)
+
+    def _place(
+        self, topic: NewTopic, image: ClusterImage, defaults: BrokerConfig
+    ) -> list[tuple[BrokerId, ...]]:
+        count = defaults.num_partitions if topic.partitions == DEFAULT else topic.partitions
+        factor = topic.replication_factor
+        if factor == DEFAULT:
+            factor = defaults.default_replication_factor
+        if count < 1:
+            raise KafkaError(
+                ErrorCode.INVALID_PARTITIONS, f"{count} partitions: ask for at least 1, or -1 for the default"
+            )
+        _check_partition_count(count)
+        if factor < 1:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"a replication factor of {factor}: ask for at least 1, or -1 for the default",
+            )
+        return place_replicas(image.brokers.values(), count, factor, self._random)
+
+    def _grow(self, request: NewPartitions, image: ClusterImage) -> tuple[TopicImage, int]:
+        """The topic with its new partitions, and how many it has now."""
+        topic = image.topics.get(request.topic)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{request.topic}'")
+        old = len(topic.partitions)
+        added = request.count - old
+        if added <= 0:
+            raise KafkaError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"'{request.topic}' has {old} partitions: {request.count} would not be more",
+            )
+        factor = len(topic.partitions[0].replicas)
+        if request.assignments is None:
+            _check_partition_count(added)
+            replicas = place_replicas(image.brokers.values(), added, factor, self._random)
+        elif len(request.assignments) != added:
+            raise refuse(f"{added} partitions are to be added, and {len(request.assignments)} assigned")
+        else:
+            replicas = [check_assignment(r, image.brokers, factor) for r in request.assignments]
+        new = tuple(PartitionState(r, isr=r, leader=r[0]) for r in replicas)
+        return TopicImage(topic.name, topic.id, topic.partitions + new), old
+
+    async def _write_all(self, transactions: Mapping[K, list[Operation]]) -> dict[K, KafkaError]:
+        """Write each transaction; the errors of those that failed. Afterwards the image shows the rest."""
+        writes: list[Awaitable[object]] = [self._seat.write(ops) for ops in transactions.values()]
+        outcomes = await asyncio.gather(*writes, return_exceptions=True)
+        await self._loader.settled()
+        errors: dict[K, KafkaError] = {}
+        for key, outcome in zip(transactions, outcomes, strict=True):
+            if isinstance(outcome, KafkaError):
+                errors[key] = outcome
+            elif isinstance(outcome, BaseException):
+                raise outcome
+        return errors
+
+    def _creation(self, topic: TopicImage, configs: Mapping[str, str | None]) -> list[Operation]:
+        assignment = znodes.Assignment(topic.id, [state.replicas for state in topic.partitions])
+        operations: list[Operation] = [
+            Create(znodes.topic(topic.name), znodes.encode_topic(assignment)),
+            Create(znodes.partitions(topic.name)),
+            *self._partition_creations(topic, 0),
+        ]
+        if configs:
+            texts = {name: value for name, value in configs.items() if value is not None}
+            operations.append(Create(znodes.topic_config(topic.name), znodes.encode_config(texts)))
+        return operations
+
+    def _growth(self, topic: TopicImage, old: int) -> list[Operation]:
+        assignment = znodes.Assignment(topic.id, [state.replicas for state in topic.partitions])
+        return [
+            Set(znodes.topic(topic.name), znodes.encode_topic(assignment)),
+            *self._partition_creations(topic, old),
+        ]
+
+    def _partition_creations(self, topic: TopicImage, first: int) -> list[Operation]:
+        operations: list[Operation] = []
+        for number in range(first, len(topic.partitions)):
+            state = znodes.encode_partition_state(topic.partitions[number], self._seat.epoch)
+            operations.append(Create(znodes.partition(topic.name, number)))
+            operations.append(Create(znodes.partition_state(topic.name, number), state))
+        return operations
+
+
+def _deletion(topic: TopicImage, has_config: bool) -> list[Operation]:
+    operations: list[Operation] = []
+    for number in range(len(topic.partitions)):
+        operations.append(Delete(znodes.partition_state(topic.name, number)))
+        operations.append(Delete(znodes.partition(topic.name, number)))
+    operations += [Delete(znodes.partitions(topic.name)), Delete(znodes.topic(topic.name))]
+    if has_config:
+        operations.append(Delete(znodes.topic_config(topic.name)))
+    return operations
+
+
+def _check_partition_count(count: int) -> None:
+    if count > MAX_PARTITIONS_PER_REQUEST:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"{count} partitions in one request are too many: ask for {MAX_PARTITIONS_PER_REQUEST} at most",
+        )

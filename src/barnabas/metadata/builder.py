@@ -1,0 +1,147 @@
+"""Makes the next cluster image from the last one and the nodes that changed since."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+
+from barnabas.metadata import znodes
+from barnabas.metadata.image import BrokerImage, ClusterImage, ImageDelta, PartitionState, TopicImage
+from barnabas.metadata.store import MetadataStore, Node
+from barnabas.types import NO_BROKER, BrokerId
+
+_TOPIC_PATH = re.compile(rf"{znodes.TOPICS}/(?P<topic>[^/]+)(?:/partitions/(?P<partition>\d+)/state)?")
+_NAMED_PATH = re.compile(r"(?P<folder>/brokers/ids|/config/topics|/config/brokers)/(?P<name>[^/]+)")
+
+
+class ImageBuilder:
+    """Copies what it has to change, once, and shares the rest with the last image."""
+
+    def __init__(self, store: MetadataStore, before: ClusterImage) -> None:
+        self._store = store
+        self._before = before
+
+    async def apply(self, paths: Collection[str]) -> ImageDelta:
+        """Read the nodes at `paths` again; paths of no interest are passed over.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        names: dict[str, set[str]] = {}
+        topics: dict[str, set[int] | None] = {}
+        for path in paths:
+            if match := _NAMED_PATH.fullmatch(path):
+                names.setdefault(match["folder"], set()).add(match["name"])
+            elif match := _TOPIC_PATH.fullmatch(path):
+                _add_topic(topics, match["topic"], match["partition"])
+        before = self._before
+        brokers = await self._brokers(names.get(znodes.BROKER_IDS, ()))
+        topic_images = await self._topics(topics)
+        topic_configs = await self._configs(znodes.TOPIC_CONFIGS, names, before.topic_configs)
+        broker_configs = await self._configs(znodes.BROKER_CONFIGS, names, before.broker_configs)
+        after = ClusterImage(
+            cluster_id=await self._cluster_id() if znodes.CLUSTER_ID in paths else before.cluster_id,
+            controller_id=await self._controller() if znodes.CONTROLLER in paths else before.controller_id,
+            brokers=brokers,
+            topics=topic_images,
+            topic_names={topic.id: topic.name for topic in topic_images.values()}
+            if topics
+            else before.topic_names,
+            topic_configs=topic_configs,
+            broker_configs=broker_configs,
+        )
+        return ImageDelta(
+            before,
+            after,
+            topics=frozenset(topics),
+            topic_configs=frozenset(names.get(znodes.TOPIC_CONFIGS, ())),
+            brokers=znodes.BROKER_IDS in names,
+            broker_configs=znodes.BROKER_CONFIGS in names,
+        )
+
+    async def _cluster_id(self) -> str:
+        node = await self._store.exists(znodes.CLUSTER_ID)
+        return znodes.decode_cluster_id(node.data) if node else ""
+
+    async def _controller(self) -> BrokerId:
+        node = await self._store.exists(znodes.CONTROLLER)
+        return znodes.decode_controller(node.data) if node else NO_BROKER
+
+    async def _brokers(self, names: Collection[str]) -> Mapping[BrokerId, BrokerImage]:
+        if not names:
+            return self._before.brokers
+        brokers = dict(self._before.brokers)
+        for name, node in await self._read(znodes.BROKER_IDS, names):
+            if node is None:
+                brokers.pop(int(name), None)
+            else:
+                brokers[int(name)] = znodes.decode_broker(int(name), node)
+        return brokers
+
+    async def _configs(
+        self, folder: str, names: dict[str, set[str]], before: Mapping[str, Mapping[str, str]]
+    ) -> Mapping[str, Mapping[str, str]]:
+        if folder not in names:
+            return before
+        configs = dict(before)
+        for name, node in await self._read(folder, names[folder]):
+            if node is None:
+                configs.pop(name, None)
+            else:
+                configs[name] = znodes.decode_config(node.data)
+        return configs
+
+    async def _read(self, folder: str, names: Collection[str]) -> list[tuple[str, Node | None]]:
+        nodes = await self._store.read([f"{folder}/{name}" for name in names])
+        return list(zip(names, nodes, strict=True))
+
+    async def _topics(self, changed: dict[str, set[int] | None]) -> Mapping[str, TopicImage]:
+        if not changed:
+            return self._before.topics
+        topics = dict(self._before.topics)
+        whole = [name for name, numbers in changed.items() if numbers is None or name not in topics]
+        for name, node in await self._read(znodes.TOPICS, whole):
+            topics.pop(name, None)
+            if node is not None:
+                topics[name] = _without_states(name, node)
+        states = [
+            (name, number)
+            for name, numbers in changed.items()
+            if name in topics
+            for number in (range(len(topics[name].partitions)) if name in whole else numbers or ())
+        ]
+        nodes = await self._store.read([znodes.partition_state(*state) for state in states])
+        read: dict[str, dict[int, Node | None]] = {}
+        for (name, number), node in zip(states, nodes, strict=True):
+            read.setdefault(name, {})[number] = node
+        for name, by_number in read.items():
+            topic = _with_states(topics.pop(name), by_number)
+            if topic is not None:
+                topics[name] = topic
+        return topics
+
+
+def _without_states(name: str, node: Node) -> TopicImage:
+    assignment = znodes.decode_topic(node.data)
+    partitions = (PartitionState(replicas, isr=(), leader=NO_BROKER) for replicas in assignment.replicas)
+    return TopicImage(name, assignment.topic_id, tuple(partitions))
+
+
+def _with_states(topic: TopicImage, nodes: Mapping[int, Node | None]) -> TopicImage | None:
+    """None when a state is gone: the topic was deleted while it was read, and the news of it comes next."""
+    partitions = list(topic.partitions)
+    for number, node in nodes.items():
+        if node is None:
+            return None
+        if number < len(partitions):  # else: of a topic that grew, whose own node is news too
+            partitions[number] = znodes.decode_partition_state(partitions[number].replicas, node)
+    return TopicImage(topic.name, topic.id, tuple(partitions))
+
+
+def _add_topic(topics: dict[str, set[int] | None], name: str, partition: str | None) -> None:
+    if partition is None:
+        topics[name] = None
+    else:
+        numbers = topics.setdefault(name, set())
+        if numbers is not None:
+            numbers.add(int(partition))

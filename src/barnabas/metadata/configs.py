@@ -1,0 +1,88 @@
+"""What holds for a broker or a topic at the moment: what it was started with, under what the image sets."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from barnabas.config import BrokerConfig, Settings, TopicConfig, Update
+from barnabas.config.layers import Layer, Source
+from barnabas.errors import ConfigError
+from barnabas.metadata.image import ALL_BROKERS, ClusterImage
+from barnabas.types import BrokerId
+
+log = logging.getLogger(__name__)
+
+
+class ConfigResolver:
+    """Lays what the cluster image sets over what a broker was started with (KIP-226).
+
+    A topic's setting comes from the topic, else the broker, else all brokers, else the broker's start, else
+    the default; a broker's from all but the first. Results are kept while the image's settings stand.
+    """
+
+    def __init__(self, static: BrokerConfig, broker_id: BrokerId) -> None:
+        self._static = static
+        self._broker_id = str(broker_id)
+        self._defaults = BrokerConfig.default_layer()
+        self._source: Mapping[str, Mapping[str, str]] = {}
+        self._layers = self._broker_layers(ClusterImage())
+        self._broker = static
+        self._plain_topic = TopicConfig.from_layers(self._layers, {})
+
+    def broker_config(self, image: ClusterImage) -> BrokerConfig:
+        """This broker's settings as they hold now."""
+        self._refresh(image)
+        return self._broker
+
+    def topic_config(self, image: ClusterImage, topic: str) -> TopicConfig:
+        """A topic's settings as they hold now; of one that does not exist, what it would start with."""
+        self._refresh(image)
+        if topic not in image.topic_configs:
+            return self._plain_topic
+        texts = image.topic_config(topic)
+        return TopicConfig.from_layers(self.topic_layers(image, topic), texts)
+
+    def broker_layers(self, image: ClusterImage) -> Sequence[Layer]:
+        """Where this broker's settings come from, the first that sets one winning."""
+        self._refresh(image)
+        return self._layers
+
+    def topic_layers(self, image: ClusterImage, topic: str) -> Sequence[Layer]:
+        """As `broker_layers`, for a topic."""
+        own = _sound(TopicConfig, image.topic_config(topic), f"topic {topic}")
+        return [Layer(Source.DYNAMIC_TOPIC_CONFIG, own), *self.broker_layers(image)]
+
+    def _refresh(self, image: ClusterImage) -> None:
+        if image.broker_configs is self._source:
+            return
+        self._source = image.broker_configs
+        self._layers = self._broker_layers(image)
+        self._broker = BrokerConfig.from_layers(self._layers, self._static.given)
+        self._plain_topic = TopicConfig.from_layers(self._layers, {})
+
+    def _broker_layers(self, image: ClusterImage) -> list[Layer]:
+        own = _sound(BrokerConfig, image.broker_config(self._broker_id), f"broker {self._broker_id}")
+        shared = _sound(BrokerConfig, image.broker_config(ALL_BROKERS), "all brokers")
+        return [
+            Layer(Source.DYNAMIC_BROKER_CONFIG, own),
+            Layer(Source.DYNAMIC_DEFAULT_BROKER_CONFIG, shared),
+            Layer(Source.STATIC_BROKER_CONFIG, self._static.given),
+            self._defaults,
+        ]
+
+
+def _sound(settings: type[Settings], texts: Mapping[str, str], whose: str) -> dict[str, str]:
+    """Without what this version does not know or allow: another version may have written it."""
+    sound = {}
+    for name, text in texts.items():
+        try:
+            setting = settings.find(name)
+            setting.parse(text)
+            if setting.update is Update.READ_ONLY:
+                raise setting.refuse(text, "it is read at start only")
+        except ConfigError as error:
+            log.warning("passing over a stored setting of %s: %s", whose, error)
+        else:
+            sound[name] = text
+    return sound

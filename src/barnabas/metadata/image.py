@@ -1,0 +1,120 @@
+"""The cluster as one broker knows it at one moment: immutable, replaced as a whole when something changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from barnabas.types import NO_BROKER, BrokerId, LeaderEpoch, TopicId, TopicPartition
+
+#: stands for every broker in `ClusterImage.broker_configs`
+ALL_BROKERS = "<default>"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerEndpoint:
+    """Where clients reach a broker by one of its listeners."""
+
+    listener: str
+    host: str
+    port: int
+    security_protocol: str = "PLAINTEXT"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerImage:
+    """A broker that is alive. Its epoch grows with every start (KIP-380)."""
+
+    id: BrokerId
+    endpoints: tuple[BrokerEndpoint, ...]
+    rack: str | None = None
+    epoch: int = -1
+
+    def endpoint(self, listener: str) -> BrokerEndpoint | None:
+        """Where this broker is reached by the listener of that name, if it has one."""
+        return next((endpoint for endpoint in self.endpoints if endpoint.listener == listener), None)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """Who holds a partition, who leads it, and who is in sync.
+
+    `leader` is -1 while there is none. `leader_epoch` grows with each new leader; `partition_epoch` grows
+    with each change of this state, and is what a change has to name (KIP-497).
+    """
+
+    replicas: tuple[BrokerId, ...]
+    isr: tuple[BrokerId, ...]
+    leader: BrokerId
+    leader_epoch: LeaderEpoch = 0
+    partition_epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TopicImage:
+    """A topic; the partitions stand in the order of their numbers."""
+
+    name: str
+    id: TopicId
+    partitions: tuple[PartitionState, ...]
+
+
+_NOTHING: Mapping[str, str] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterImage:
+    """Brokers, topics and settings. Nothing in here may be changed, the mappings neither."""
+
+    cluster_id: str = ""
+    controller_id: BrokerId = NO_BROKER
+    brokers: Mapping[BrokerId, BrokerImage] = field(default_factory=dict)
+    topics: Mapping[str, TopicImage] = field(default_factory=dict)
+    topic_names: Mapping[TopicId, str] = field(default_factory=dict)
+    #: what was set for a topic, as text, by topic
+    topic_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    #: what was set for a broker, as text, by its id or `ALL_BROKERS`
+    broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def topic_by_id(self, topic_id: TopicId) -> TopicImage | None:
+        name = self.topic_names.get(topic_id)
+        return None if name is None else self.topics[name]
+
+    def partition(self, partition: TopicPartition) -> PartitionState | None:
+        topic = self.topics.get(partition.topic)
+        if topic is None or not 0 <= partition.partition < len(topic.partitions):
+            return None
+        return topic.partitions[partition.partition]
+
+    def topic_config(self, topic: str) -> Mapping[str, str]:
+        """What was set for a topic, as text."""
+        return self.topic_configs.get(topic, _NOTHING)
+
+    def broker_config(self, name: str) -> Mapping[str, str]:
+        """What was set at run time for a broker, by its id as text or `ALL_BROKERS`."""
+        return self.broker_configs.get(name, _NOTHING)
+
+    def hosts(self, broker: BrokerId, topic_id: TopicId, partition: int) -> bool:
+        """Whether a partition folder of this topic id belongs on a broker. If not, the folder is stray: its
+        topic was deleted, or the partition moved, while the broker was away."""
+        topic = self.topic_by_id(topic_id)
+        if topic is None or partition >= len(topic.partitions):
+            return False
+        return broker in topic.partitions[partition].replicas
+
+
+@dataclass(frozen=True, slots=True)
+class ImageDelta:
+    """What changed from one image to the next. A name stands in a set also when it was made or deleted; a
+    topic that was deleted and made again has another id in `after` than in `before`."""
+
+    before: ClusterImage
+    after: ClusterImage
+    #: topics whose partitions changed
+    topics: frozenset[str] = frozenset()
+    #: topics whose own settings changed
+    topic_configs: frozenset[str] = frozenset()
+    #: whether a broker came, went or moved
+    brokers: bool = False
+    #: whether settings of brokers changed, which are the defaults of topics' too
+    broker_configs: bool = False

@@ -1,0 +1,72 @@
+"""A controller on a store in memory, with as many live brokers as a test wants."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import pytest
+
+from barnabas.clock import ManualClock
+from barnabas.config import BrokerConfig
+from barnabas.controller import Controller
+from barnabas.metadata import ClusterImage, MetadataLoader, znodes
+from barnabas.metadata.configs import ConfigResolver
+from barnabas.metadata.image import BrokerEndpoint, BrokerImage
+from barnabas.metadata.memory import MemoryServer, MemoryStore
+from barnabas.metadata.opening import prepare
+
+
+@dataclass
+class Member:
+    """One broker's share in the cluster."""
+
+    store: MemoryStore
+    loader: MetadataLoader
+    controller: Controller
+
+    @property
+    def image(self) -> ClusterImage:
+        return self.loader.image
+
+
+def broker_image(broker_id: int, rack: str | None = None) -> BrokerImage:
+    return BrokerImage(broker_id, (BrokerEndpoint("PLAINTEXT", "127.0.0.1", 9000 + broker_id),), rack)
+
+
+async def join(server: MemoryServer, config: BrokerConfig, *, start: bool = True) -> Member:
+    store = MemoryStore(server)
+    await prepare(store)
+    loader = MetadataLoader(store)
+    await loader.start()
+    configs = ConfigResolver(config, config.node_id)
+    broker = broker_image(config.node_id)
+    controller = Controller(store, loader, configs, broker, ManualClock(), Random(config.node_id))
+    if start:
+        await controller.start()
+    return Member(store, loader, controller)
+
+
+Scenario = Callable[[Member], Awaitable[Any]]
+Play = Callable[..., Any]
+
+
+@pytest.fixture
+def play() -> Play:
+    """Runs a scenario with the controller of broker 1; `others` are brokers that are merely alive."""
+
+    def run(scenario: Scenario, *, others: int = 0, config: BrokerConfig | None = None) -> Any:
+        async def session() -> Any:
+            server = MemoryServer()
+            member = await join(server, config or BrokerConfig(node_id=1))
+            for broker_id in range(2, 2 + others):
+                node = znodes.encode_broker(broker_image(broker_id), 0)
+                await MemoryStore(server).create(znodes.broker(broker_id), node, ephemeral=True)
+            return await scenario(member)
+
+        return asyncio.run(session())
+
+    return run
