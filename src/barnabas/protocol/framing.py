@@ -30,18 +30,6 @@ class RequestHeader(NamedTuple):
     client_id: str | None
 
 
-class UnsupportedVersion(ProtocolError):
-    """A request of a known API in a version that it does not have; the rest of it was not read.
-
-    To ApiVersions the answer is UNSUPPORTED_VERSION in the format of version 0 (KIP-511); for any other API
-    the connection is closed, since the client should have asked ApiVersions first.
-    """
-
-    def __init__(self, header: RequestHeader) -> None:
-        super().__init__(f"{ApiKey(header.api_key).title} has no version {header.api_version}")
-        self.header = header
-
-
 class FrameDecoder:
     """Cuts a stream into frames, whatever the pieces it arrives in.
 
@@ -103,8 +91,7 @@ class FrameDecoder:
 def parse_request(frame: Readable) -> tuple[RequestHeader, Request]:
     """The header and the message of a request frame.
 
-    Raises UnsupportedVersion when the API does not have the version, and ProtocolError for anything else that
-    is not exactly one request.
+    Raises ProtocolError for anything that is not exactly one request of a known API and version.
     """
     try:
         api_key, version, correlation_id, length = _REQUEST_HEADER.unpack_from(frame)
@@ -112,7 +99,7 @@ def parse_request(frame: Readable) -> tuple[RequestHeader, Request]:
         raise ProtocolError(f"a request of {len(frame)} bytes has no whole header") from None
     cls = request_class(api_key)
     if not cls.versions[0] <= version <= cls.versions[1]:
-        raise UnsupportedVersion(RequestHeader(api_key, version, correlation_id, None))
+        raise ProtocolError(f"{ApiKey(api_key).title} has no version {version}")
     position = _REQUEST_HEADER.size
     client_id = None
     if length >= 0:
