@@ -18,6 +18,9 @@ class Connection(Protocol):
     client_software_name: str
     client_software_version: str
 
+    def close(self, reason: str) -> None:
+        """Close the connection, saying why in the log."""
+
 
 class RequestContext:
     """One request's header and its connection."""

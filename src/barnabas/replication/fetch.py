@@ -1,0 +1,171 @@
+"""One fetch: read its partitions, and when they hold too little, wait for more."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.protocol.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchResponse,
+    PartitionData,
+)
+from barnabas.replication.fetch_session import FetchSession, FetchTarget
+from barnabas.replication.partition import Partition
+
+if TYPE_CHECKING:
+    from barnabas.replication.manager import ReplicaManager
+
+    from barnabas.metadata.image import PartitionState
+
+
+class Fetch:
+    """A fetch in progress; `attempt` is tried at once and, while it answers None, again when there is more.
+
+    Args:
+        replicas: where the partitions are.
+        targets: what to read, in this order.
+        session: what the client has been told already; None for a full answer.
+        by_id: whether topics are named by their ids (v13 and later).
+        min_bytes: how much is worth an answer before the time is up.
+        max_bytes: the largest answer; the first batch is sent even when it is larger.
+        committed: up to the last stable offset (read_committed) instead of the high watermark.
+    """
+
+    __slots__ = (
+        "_appended",
+        "_by_id",
+        "_committed",
+        "_max_bytes",
+        "_min_bytes",
+        "_replicas",
+        "_session",
+        "_size",
+        "_states",
+        "_targets",
+        "partitions",
+    )
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        targets: Collection[FetchTarget],
+        session: FetchSession | None,
+        *,
+        by_id: bool,
+        min_bytes: int,
+        max_bytes: int,
+        committed: bool,
+    ) -> None:
+        self._replicas = replicas
+        self._targets = targets
+        self._session = session
+        self._by_id = by_id
+        self._min_bytes = min(min_bytes, max_bytes)
+        self._max_bytes = max_bytes
+        self._committed = committed
+        #: those read at the last attempt
+        self.partitions: list[Partition] = []
+        self._states: list[PartitionState] = []
+        self._appended = 0
+        self._size = 0
+
+    def attempt(self, final: bool) -> FetchResponse | None:
+        """The response; None while there is too little to send, unless this attempt is `final`."""
+        if self.partitions and not final and not self._is_worth_reading():
+            return None
+        self.partitions = []
+        left, size, failed = self._max_bytes, 0, False
+        results: list[tuple[FetchTarget, PartitionData]] = []
+        for target in self._targets:
+            data = self._read(target, min(left, target.max_bytes), size == 0)
+            if data.error_code or data.diverging_epoch.epoch >= 0:
+                failed = True
+            elif data.records:
+                read = sum(map(len, data.records))
+                size += read
+                left = max(0, left - read)
+            results.append((target, data))
+        if size >= self._min_bytes or failed or final or not results:
+            return self._respond(results)
+        self._size = size
+        self._states = [partition.state for partition in self.partitions]
+        self._appended = sum(partition.appended_bytes for partition in self.partitions)
+        return None
+
+    def _is_worth_reading(self) -> bool:
+        """Whether enough was appended since the last attempt, or a partition has changed hands or gone."""
+        appended = sum(partition.appended_bytes for partition in self.partitions) - self._appended
+        return self._size + appended >= self._min_bytes or any(
+            partition.state is not state or partition.unavailable
+            for partition, state in zip(self.partitions, self._states, strict=True)
+        )
+
+    def _read(self, target: FetchTarget, max_bytes: int, min_one: bool) -> PartitionData:
+        try:
+            partition = self._replicas.find(target.topic, target.index)
+            self.partitions.append(partition)
+            partition.check_leader(target.current_leader_epoch)
+            log = partition.log
+            data = PartitionData(
+                partition_index=target.index,
+                high_watermark=log.high_watermark,
+                last_stable_offset=log.last_stable_offset,
+                log_start_offset=log.log_start_offset,
+                aborted_transactions=[] if self._committed else None,
+                records=b"",
+            )
+            if target.last_fetched_epoch >= 0 and self._diverges(partition, target, data):
+                return data
+            bound = data.last_stable_offset if self._committed else data.high_watermark
+            if target.offset != bound and (max_bytes > 0 or min_one):
+                fetched = partition.read(target.offset, max_bytes, bound, min_one)
+                data.records = fetched.chunks
+                if self._committed and fetched.aborted:
+                    data.aborted_transactions = [
+                        AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
+                        for producer_id, first_offset in fetched.aborted
+                    ]
+            return data
+        except KafkaError as error:
+            return PartitionData(
+                partition_index=target.index,
+                error_code=error.code,
+                high_watermark=-1,
+                aborted_transactions=[] if self._committed else None,
+                records=b"",
+            )
+
+    @staticmethod
+    def _diverges(partition: Partition, target: FetchTarget, data: PartitionData) -> bool:
+        """Tell a fetcher whose log parts ways with this one where to truncate (KIP-595)."""
+        end = partition.log.end_offset_for_epoch(target.last_fetched_epoch)
+        if end is None:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if end.leader_epoch == target.last_fetched_epoch and end.end_offset >= target.offset:
+            return False
+        data.diverging_epoch = EpochEndOffset(epoch=end.leader_epoch, end_offset=end.end_offset)
+        return True
+
+    def _respond(self, results: list[tuple[FetchTarget, PartitionData]]) -> FetchResponse:
+        session = self._session
+        topics: list[FetchableTopicResponse] = []
+        current: object = None
+        for target, data in results:
+            if session is not None:
+                if not target.is_news(data) and session.epoch > 1:
+                    continue
+                if data.records:
+                    session.rotate(target)
+            if target.topic != current:
+                current = target.topic
+                topics.append(
+                    FetchableTopicResponse(topic_id=current)
+                    if self._by_id
+                    else FetchableTopicResponse(topic=current)
+                )
+            topics[-1].partitions.append(data)
+        return FetchResponse(session_id=session.session_id if session else 0, responses=topics)

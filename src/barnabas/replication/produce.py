@@ -1,0 +1,52 @@
+"""What a produce waits for: that its batches are as safe as its acks ask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.replication.delayed import Delayed
+from barnabas.replication.partition import Partition
+from barnabas.types import Offset
+
+T = TypeVar("T")
+
+
+class Appended(NamedTuple):
+    """What was appended to one partition and is not acknowledged yet."""
+
+    partition: Partition
+    last_offset: Offset
+    #: called with the error that the client gets in place of the acknowledgement
+    fail: Callable[[KafkaError], None]
+
+
+class Acknowledgement(Generic[T]):
+    """Waits until every append is acknowledged, has failed, or the time is up."""
+
+    def __init__(self, appended: Sequence[Appended], acks: int, response: T) -> None:
+        self._left = list(appended)
+        self._acks = acks
+        self._response = response
+
+    def wait(self, timeout_ms: int) -> Delayed[T]:
+        """`response`, when its time has come; partitions that failed are told to `fail` before."""
+        return Delayed([item.partition for item in self._left], timeout_ms, self._attempt)
+
+    def _attempt(self, expired: bool) -> T | None:
+        left = []
+        for item in self._left:
+            partition = item.partition
+            if partition.unavailable is not None:
+                item.fail(partition.unavailable)
+            elif not partition.is_leader:
+                item.fail(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+            elif not partition.is_acknowledged(item.last_offset, self._acks):
+                left.append(item)
+        if left and expired:
+            for item in left:
+                item.fail(KafkaError(ErrorCode.REQUEST_TIMED_OUT))
+            left = []
+        self._left = left
+        return None if left else self._response

@@ -1,0 +1,53 @@
+"""DeleteRecords v0-2: move the log start offset of partitions (KIP-107)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.protocol.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from barnabas.server.context import RequestContext
+from barnabas.server.handlers import handles
+from barnabas.types import INTERNAL_TOPICS, Offset
+
+if TYPE_CHECKING:
+    from barnabas.server.broker import Broker
+
+#: in place of an offset: everything below the high watermark
+HIGH_WATERMARK = -1
+
+
+@handles(DeleteRecordsRequest)
+def delete_records(
+    broker: Broker, context: RequestContext, request: DeleteRecordsRequest
+) -> DeleteRecordsResponse:
+    response = DeleteRecordsResponse()
+    for topic in request.topics:
+        results = []
+        for wanted in topic.partitions:
+            result = DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=-1)
+            try:
+                result.low_watermark = _delete(broker, topic.name, wanted.partition_index, wanted.offset)
+            except KafkaError as error:
+                result.error_code = error.code
+            results.append(result)
+        response.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
+    return response
+
+
+def _delete(broker: Broker, topic: str, index: int, offset: Offset) -> Offset:
+    """The partition's new log start offset."""
+    if topic in INTERNAL_TOPICS:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+    partition = broker.replicas.find(topic, index)
+    partition.check_leader()
+    log = partition.log
+    if "delete" not in log.config.cleanup_policy:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION)
+    partition.delete_records(log.high_watermark if offset == HIGH_WATERMARK else offset)
+    return log.log_start_offset

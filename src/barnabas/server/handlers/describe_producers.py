@@ -1,0 +1,50 @@
+"""DescribeProducers v0: the producers a partition's leader remembers (KIP-664)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.errors import KafkaError
+from barnabas.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from barnabas.server.context import RequestContext
+from barnabas.server.handlers import handles
+
+if TYPE_CHECKING:
+    from barnabas.server.broker import Broker
+
+
+@handles(DescribeProducersRequest)
+def describe_producers(
+    broker: Broker, context: RequestContext, request: DescribeProducersRequest
+) -> DescribeProducersResponse:
+    response = DescribeProducersResponse()
+    for topic in request.topics:
+        results = []
+        for index in topic.partition_indexes:
+            result = PartitionResponse(partition_index=index)
+            try:
+                partition = broker.replicas.find(topic.name, index)
+                partition.check_leader()
+                result.active_producers = [
+                    ProducerState(
+                        producer_id=producer.producer_id,
+                        producer_epoch=producer.producer_epoch,
+                        last_sequence=producer.last_sequence,
+                        last_timestamp=producer.last_timestamp,
+                        coordinator_epoch=producer.coordinator_epoch,
+                        current_txn_start_offset=producer.current_txn_first_offset,
+                    )
+                    for producer in partition.log.active_producers()
+                ]
+            except KafkaError as error:
+                result.error_code = error.code
+                result.error_message = error.message
+            results.append(result)
+        response.topics.append(TopicResponse(name=topic.name, partitions=results))
+    return response

@@ -1,0 +1,78 @@
+"""Fetch v4-18: record batches for consumers, by long poll.
+
+Fetch sessions (KIP-227), leader epochs (KIP-320), divergence (KIP-595), topic ids (KIP-516). The followers' side
+(replica ids, their high watermarks) and reading from followers (KIP-392) come with replication: a request with a
+replica id is answered with NOT_LEADER_OR_FOLLOWER.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from barnabas.replication.delayed import Delayed
+from barnabas.replication.fetch import Fetch
+from barnabas.replication.fetch_session import requested
+from barnabas.server.context import RequestContext
+from barnabas.server.handlers import handles
+
+if TYPE_CHECKING:
+    from barnabas.server.broker import Broker
+
+READ_COMMITTED = 1
+#: topics are named by their ids from here on
+TOPIC_ID_VERSION = 13
+
+
+@handles(FetchRequest, cancel_on_disconnect=True)
+def fetch(
+    broker: Broker, context: RequestContext, request: FetchRequest
+) -> FetchResponse | asyncio.Future[FetchResponse]:
+    by_id = context.api_version >= TOPIC_ID_VERSION
+    if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
+        return _refuse_followers(request)
+    try:
+        session = broker.fetch_sessions.resolve(request, by_id)
+    except KafkaError as error:
+        return FetchResponse(error_code=error.code)
+    operation = Fetch(
+        broker.replicas,
+        list(session.targets.values() if session else requested(request)),
+        session,
+        by_id=by_id,
+        min_bytes=request.min_bytes,
+        max_bytes=min(request.max_bytes, broker.config.fetch_max_bytes),
+        committed=request.isolation_level == READ_COMMITTED,
+    )
+    response = operation.attempt(request.max_wait_ms <= 0)
+    if response is not None:
+        return response
+    return Delayed(operation.partitions, request.max_wait_ms, operation.attempt).future
+
+
+def _refuse_followers(request: FetchRequest) -> FetchResponse:
+    return FetchResponse(
+        responses=[
+            FetchableTopicResponse(
+                topic=topic.topic,
+                topic_id=topic.topic_id,
+                partitions=[
+                    PartitionData(
+                        partition_index=wanted.partition,
+                        error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                        high_watermark=-1,
+                        records=b"",
+                    )
+                    for wanted in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )

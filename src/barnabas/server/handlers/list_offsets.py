@@ -1,0 +1,98 @@
+"""ListOffsets v1-11: the offset at a timestamp, or at a special one.
+
+Latest and earliest, the largest timestamp (KIP-734), and those of tiered storage (KIP-405, KIP-1005, KIP-1023), of
+which there is none: the earliest local offset is the earliest, and no offset is tiered or waits to be. Leader epochs
+(KIP-320); read_committed asks up to the last stable offset.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from barnabas.replication.partition import Partition
+from barnabas.server.context import RequestContext
+from barnabas.server.handlers import handles
+
+if TYPE_CHECKING:
+    from barnabas.server.broker import Broker
+
+CONSUMER = -1
+READ_COMMITTED = 1
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+
+#: the version from which each special timestamp may be asked
+_SINCE = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+
+
+@handles(ListOffsetsRequest)
+def list_offsets(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    named = Counter((topic.name, p.partition_index) for topic in request.topics for p in topic.partitions)
+    response = ListOffsetsResponse()
+    for topic in request.topics:
+        results = []
+        for wanted in topic.partitions:
+            result = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
+            try:
+                if named[topic.name, wanted.partition_index] > 1:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST)
+                _check_timestamp(wanted.timestamp, context.api_version)
+                partition = broker.replicas.find(topic.name, wanted.partition_index)
+                partition.check_leader(wanted.current_leader_epoch)
+                _look_up(partition, wanted, request, result)
+            except KafkaError as error:
+                result.error_code = error.code
+            results.append(result)
+        response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=results))
+    return response
+
+
+def _check_timestamp(timestamp: int, version: int) -> None:
+    if timestamp < 0 and version < _SINCE.get(timestamp, version + 1):
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+
+
+def _look_up(
+    partition: Partition,
+    wanted: ListOffsetsPartition,
+    request: ListOffsetsRequest,
+    result: ListOffsetsPartitionResponse,
+) -> None:
+    log = partition.log
+    if request.replica_id != CONSUMER:
+        bound = log.log_end_offset
+    elif request.isolation_level == READ_COMMITTED:
+        bound = log.last_stable_offset
+    else:
+        bound = log.high_watermark
+    if wanted.timestamp == LATEST:
+        result.offset = bound
+        result.leader_epoch = partition.leader_epoch
+    elif wanted.timestamp in (EARLIEST, EARLIEST_LOCAL):
+        result.offset = log.log_start_offset
+        result.leader_epoch = log.epoch_at(log.log_start_offset)
+    elif wanted.timestamp >= 0 or wanted.timestamp == MAX_TIMESTAMP:
+        found = partition.look_up_timestamp(wanted.timestamp)
+        if found is not None and found.offset < bound:
+            result.timestamp, result.offset, result.leader_epoch = found

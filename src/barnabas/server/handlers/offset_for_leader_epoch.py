@@ -1,0 +1,42 @@
+"""OffsetForLeaderEpoch v2-4: where a leader epoch ended, so that a replica or a consumer can tell whether its own
+log parts ways with this one (KIP-101, KIP-279, KIP-320).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.errors import KafkaError
+from barnabas.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+from barnabas.server.context import RequestContext
+from barnabas.server.handlers import handles
+
+if TYPE_CHECKING:
+    from barnabas.server.broker import Broker
+
+
+@handles(OffsetForLeaderEpochRequest)
+def offset_for_leader_epoch(
+    broker: Broker, context: RequestContext, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse:
+    response = OffsetForLeaderEpochResponse()
+    for topic in request.topics:
+        results = []
+        for wanted in topic.partitions:
+            result = EpochEndOffset(partition=wanted.partition)
+            try:
+                partition = broker.replicas.find(topic.topic, wanted.partition)
+                partition.check_leader(wanted.current_leader_epoch)
+                end = partition.log.end_offset_for_epoch(wanted.leader_epoch)
+                if end is not None:
+                    result.leader_epoch, result.end_offset = end
+            except KafkaError as error:
+                result.error_code = error.code
+            results.append(result)
+        response.topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=results))
+    return response

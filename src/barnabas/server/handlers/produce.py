@@ -1,0 +1,102 @@
+"""Produce v3-13: append record batches to the partitions this broker leads.
+
+Advertised from v0, since librdkafka stops compressing otherwise (its issue 4956), but answered from v3 on, as in
+Apache Kafka 4. Errors by record (KIP-467), topic ids from v13 (KIP-516). Transactions (KIP-98, KIP-890) are not
+served yet: a transactional batch is refused with INVALID_TXN_STATE.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from barnabas.replication.produce import Acknowledgement, Appended
+from barnabas.server.context import RequestContext
+from barnabas.server.handlers import handles
+from barnabas.storage import AppendOrigin
+from barnabas.types import INTERNAL_TOPICS
+
+if TYPE_CHECKING:
+    from barnabas.server.broker import Broker
+
+#: the client id that Kafka lets write to internal topics
+ADMIN_CLIENT_ID = "__admin_client"
+
+
+@handles(ProduceRequest, advertised_from=0)
+def produce(
+    broker: Broker, context: RequestContext, request: ProduceRequest
+) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
+    acks = request.acks
+    waiting: list[Appended] = []
+    topics = []
+    for topic in request.topic_data:
+        partitions = []
+        for data in topic.partition_data:
+            result = PartitionProduceResponse(index=data.index)
+            try:
+                _append(broker, context, acks, topic, data, result, waiting)
+            except KafkaError as error:
+                _fail(result, error)
+            partitions.append(result)
+        topics.append(
+            TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=partitions)
+        )
+    response = ProduceResponse(responses=topics)
+    if acks == 0:
+        _close_on_error(context, response)
+        return None
+    if waiting:
+        return Acknowledgement(waiting, acks, response).wait(request.timeout_ms).future
+    return response
+
+
+def _append(
+    broker: Broker,
+    context: RequestContext,
+    acks: int,
+    topic: TopicProduceData,
+    data: PartitionProduceData,
+    result: PartitionProduceResponse,
+    waiting: list[Appended],
+) -> None:
+    if acks not in (0, 1, -1):
+        raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
+    partition = broker.replicas.find(topic.name or topic.topic_id, data.index)
+    if partition.topic_partition.topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "clients may not write to internal topics")
+    if not data.records:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "a partition without records")
+    info = partition.append(data.records, acks, AppendOrigin.CLIENT)
+    result.base_offset = info.base_offset
+    result.log_append_time_ms = info.log_append_time_ms
+    result.log_start_offset = info.log_start_offset
+    if not partition.is_acknowledged(info.last_offset, acks):
+        waiting.append(Appended(partition, info.last_offset, lambda error: _fail(result, error)))
+
+
+def _fail(result: PartitionProduceResponse, error: KafkaError) -> None:
+    result.error_code = error.code
+    result.error_message = error.message
+    result.base_offset = result.log_append_time_ms = result.log_start_offset = -1
+
+
+def _close_on_error(context: RequestContext, response: ProduceResponse) -> None:
+    """Without a reply, the only way to tell a producer of an error is to close its connection."""
+    for topic in response.responses:
+        for partition in topic.partition_responses:
+            if partition.error_code:
+                name = ErrorCode(partition.error_code).name
+                context.connection.close(
+                    f"produce with acks=0 to {topic.name}-{partition.index} failed: {name}"
+                )
+                return

@@ -1,0 +1,29 @@
+"""Hands out producer ids (KIP-98), from blocks that the controller grants."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+
+from barnabas.types import ProducerId
+
+
+class ProducerIds:
+    """One broker's supply. `allocate` asks the controller for a block that no one else gets."""
+
+    def __init__(self, allocate: Callable[[], Awaitable[range]]) -> None:
+        self._allocate = allocate
+        self._block: Iterator[ProducerId] = iter(())
+        self._turn = asyncio.Lock()
+
+    async def next(self) -> ProducerId:
+        """A new producer id.
+
+        Raises:
+            KafkaError: the controller grants no block.
+        """
+        async with self._turn:
+            for producer_id in self._block:
+                return producer_id
+            self._block = iter(await self._allocate())
+            return next(self._block)

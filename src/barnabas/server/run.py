@@ -1,0 +1,124 @@
+"""Runs a broker: in this process until a signal (`serve`, `run`), or in a thread beside other code."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+import uvloop
+
+from barnabas.clock import Clock
+from barnabas.config import BrokerConfig
+from barnabas.server.broker import Broker
+
+
+async def serve(config: BrokerConfig, on_ready: Callable[[Broker], None] | None = None) -> None:
+    """Run a broker on the current event loop until SIGTERM or SIGINT, then stop it cleanly.
+
+    Args:
+        config: the broker's settings.
+        on_ready: called once the broker serves.
+
+    Raises:
+        ConfigError: a setting cannot be met (an address or a data folder in use, for one).
+    """
+    loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    broker = Broker(config)
+    try:
+        await broker.start()
+        if on_ready is not None:
+            on_ready(broker)
+        await stopping.wait()
+    finally:
+        await broker.stop()
+
+
+def run(config: BrokerConfig, on_ready: Callable[[Broker], None] | None = None) -> None:
+    """`serve` on a new uvloop event loop."""
+    uvloop.run(serve(config, on_ready))
+
+
+class BrokerServer:
+    """A broker in a thread of its own, with its own event loop: for tests and for embedding.
+
+    Usable as a context manager. Everything of the broker itself belongs to its loop; from outside only the
+    methods here may be used.
+    """
+
+    def __init__(self, config: BrokerConfig, clock: Clock | None = None) -> None:
+        self._config = config
+        self._clock = clock
+        self._started = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop
+        self._stopping: asyncio.Event
+        self._broker: Broker
+        self._failure: BaseException | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """``host:port`` of the first listener, as clients are told."""
+        return self._broker.address
+
+    def start(self) -> Self:
+        """Start the broker and wait until it serves.
+
+        Raises:
+            ConfigError: a setting cannot be met.
+        """
+        self._thread = threading.Thread(target=self._run, name="barnabas-broker", daemon=True)
+        self._thread.start()
+        self._started.wait()
+        if self._failure is not None:
+            self._thread.join()
+            raise self._failure
+        return self
+
+    def stop(self) -> None:
+        """Stop the broker cleanly and wait for it; one that has stopped is fine."""
+        if self._thread is None or self._failure is not None:
+            return
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stopping.set)
+        self._thread.join()
+        self._thread = None
+        if self._failure is not None:
+            raise self._failure
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _run(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(self._serve())
+        except BaseException as error:
+            self._failure = error
+        finally:
+            self._started.set()
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        self._broker = Broker(self._config, clock=self._clock)
+        try:
+            await self._broker.start()
+            self._started.set()
+            await self._stopping.wait()
+        finally:
+            await self._broker.stop()

@@ -1,0 +1,134 @@
+"""A listener whose handlers the test writes, and a client of bare sockets to talk to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import uvloop
+
+from barnabas.config import BrokerConfig
+from barnabas.protocol.framing import RequestHeader, encode_request, parse_response
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from barnabas.server.dispatch import Dispatcher
+from barnabas.server.endpoint import Endpoint
+from barnabas.server.handlers import Api
+from barnabas.server.listener import Connections, Listener
+
+
+def _failed(response: type[Any]) -> Callable[[Any, Any], Any]:
+    return lambda request, error: response(error_code=error.code)
+
+
+class Server:
+    """One listener. `heartbeat` answers Heartbeat requests; the group id tells them apart."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.heartbeat: Callable[[HeartbeatRequest], Any] = lambda request: HeartbeatResponse()
+        self.cancel_on_disconnect = False
+        self.config = BrokerConfig(**settings)
+        self.clients: list[Client] = []
+        self.connections = Connections(lambda: self.config)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Server]:
+        apis = {
+            12: Api(
+                key=12,
+                name="Heartbeat",
+                request=HeartbeatRequest,
+                response=HeartbeatResponse,
+                versions=(0, 4),
+                advertised_from=0,
+                handle=lambda broker, context, request: self.heartbeat(request),
+                on_error=_failed(HeartbeatResponse),
+                cancel_on_disconnect=self.cancel_on_disconnect,
+            ),
+            18: Api(
+                key=18,
+                name="ApiVersions",
+                request=ApiVersionsRequest,
+                response=ApiVersionsResponse,
+                versions=(0, 4),
+                advertised_from=0,
+                handle=lambda broker, context, request: ApiVersionsResponse(),
+                on_error=_failed(ApiVersionsResponse),
+                cancel_on_disconnect=False,
+            ),
+        }
+        dispatcher = Dispatcher(SimpleNamespace(), apis)  # type: ignore[arg-type]
+        self.listener = Listener(Endpoint("PLAINTEXT", "127.0.0.1", 0), dispatcher, self.connections)
+        self.listener.bind()
+        await self.listener.start()
+        try:
+            yield self
+        finally:
+            self.listener.unbind()
+            self.connections.close_all()
+            for client in self.clients:
+                client.close()
+            await asyncio.gather(*(c.writer.wait_closed() for c in self.clients), return_exceptions=True)
+
+    async def connect(self, **options: Any) -> Client:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.listener.endpoint.port, **options)
+        self.clients.append(Client(reader, writer))
+        return self.clients[-1]
+
+
+class Client:
+    """Sends what it is told, byte by byte if need be."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    @staticmethod
+    def heartbeat(correlation_id: int, group_id: str = "g") -> bytes:
+        header = RequestHeader(12, 4, correlation_id, "test")
+        return b"".join(encode_request(header, HeartbeatRequest(group_id=group_id)))
+
+    def send(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    async def frame(self) -> bytes:
+        size = int.from_bytes(await self.reader.readexactly(4), "big")
+        return await self.reader.readexactly(size)
+
+    async def answer(self, correlation_id: int) -> HeartbeatResponse:
+        """The next reply, which must be to that request."""
+        response = parse_response(RequestHeader(12, 4, correlation_id, "test"), await self.frame())
+        assert isinstance(response, HeartbeatResponse)
+        return response
+
+    async def is_closed(self) -> bool:
+        """Whether the server ends the connection without another byte."""
+        try:
+            return await self.reader.read(1) == b""
+        except ConnectionError:
+            return True
+
+    def close(self) -> None:
+        self.writer.close()
+
+
+@pytest.fixture
+def run() -> Callable[[Callable[[Server], Awaitable[None]]], None]:
+    """Runs a scenario against a `Server` on the event loop that brokers use."""
+
+    def run_scenario(
+        scenario: Callable[[Server], Awaitable[None]], *, cancel_on_disconnect: bool = False, **settings: Any
+    ) -> None:
+        async def main() -> None:
+            server = Server(**settings)
+            server.cancel_on_disconnect = cancel_on_disconnect
+            async with server.running():
+                await asyncio.wait_for(scenario(server), 20)
+
+        uvloop.run(main())
+
+    return run_scenario

@@ -1,0 +1,277 @@
+"""One connection: order, back-pressure, bad input, limits."""
+
+import asyncio
+import socket
+import struct
+
+import pytest
+
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.protocol.framing import RequestHeader, parse_response
+from barnabas.protocol.messages.heartbeat import HeartbeatResponse
+from barnabas.server.session import MAX_UNANSWERED
+
+
+async def until(condition):
+    while not condition():
+        await asyncio.sleep(0.001)
+
+
+def test_replies_leave_in_the_order_of_requests_however_they_finish(run):
+    async def scenario(server):
+        futures = {group: asyncio.get_running_loop().create_future() for group in ("slow", "slower")}
+        server.heartbeat = lambda request: futures.get(request.group_id) or HeartbeatResponse()
+        client = await server.connect()
+        client.send(client.heartbeat(1, "slow") + client.heartbeat(2) + client.heartbeat(3, "slower"))
+        client.send(client.heartbeat(4))
+        futures["slower"].set_result(HeartbeatResponse(error_code=3))
+        await asyncio.sleep(0)
+        futures["slow"].set_result(HeartbeatResponse(error_code=1))
+        assert [(await client.answer(n)).error_code for n in (1, 2, 3, 4)] == [1, 0, 3, 0]
+
+    run(scenario)
+
+
+def test_a_request_without_a_reply_leaves_no_gap(run):
+    async def scenario(server):
+        server.heartbeat = lambda request: None if request.group_id == "mute" else HeartbeatResponse()
+        client = await server.connect()
+        client.send(client.heartbeat(1, "mute") + client.heartbeat(2))
+        await client.answer(2)
+
+    run(scenario)
+
+
+def test_requests_fed_byte_by_byte_are_answered(run):
+    async def scenario(server):
+        client = await server.connect()
+        for byte in client.heartbeat(1) + client.heartbeat(2):
+            client.send(bytes([byte]))
+            await client.writer.drain()
+        await client.answer(1)
+        await client.answer(2)
+
+    run(scenario)
+
+
+def test_an_error_of_a_handler_fails_its_request_alone(run, caplog):
+    def heartbeat(request):
+        if request.group_id == "bug":
+            raise ZeroDivisionError
+        if request.group_id == "refused":
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return HeartbeatResponse()
+
+    async def scenario(server):
+        server.heartbeat = heartbeat
+        client = await server.connect()
+        client.send(client.heartbeat(1, "bug") + client.heartbeat(2, "refused") + client.heartbeat(3))
+        codes = [(await client.answer(n)).error_code for n in (1, 2, 3)]
+        assert codes == [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_MEMBER_ID, 0]
+
+    run(scenario)
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_an_error_of_a_parked_request_fails_it_alone(run):
+    async def late(request):
+        await asyncio.sleep(0)
+        raise KafkaError(ErrorCode.FENCED_INSTANCE_ID)
+
+    async def scenario(server):
+        server.heartbeat = lambda request: (
+            late(request) if request.group_id == "late" else HeartbeatResponse()
+        )
+        client = await server.connect()
+        client.send(client.heartbeat(1, "late") + client.heartbeat(2))
+        assert (await client.answer(1)).error_code == ErrorCode.FENCED_INSTANCE_ID
+        assert (await client.answer(2)).error_code == 0
+
+    run(scenario)
+
+
+HEADER = struct.Struct(">ihhih")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(struct.pack(">i", -1), id="negative-size"),
+        pytest.param(struct.pack(">i", 2**31 - 1), id="size-above-the-limit"),
+        pytest.param(struct.pack(">i", 0), id="empty-frame"),
+        pytest.param(struct.pack(">i", 3) + b"abc", id="shorter-than-a-header"),
+        pytest.param(HEADER.pack(10, 999, 0, 1, -1), id="unknown-api-key"),
+        pytest.param(HEADER.pack(10, 12, 99, 1, -1), id="unknown-version"),
+        pytest.param(HEADER.pack(10, 12, -1, 1, -1), id="negative-version"),
+        pytest.param(HEADER.pack(10, 12, 0, 1, 500), id="client-id-longer-than-the-frame"),
+        pytest.param(HEADER.pack(10, 12, 0, 1, -1), id="body-missing"),
+        pytest.param(HEADER.pack(11, 18, 0, 1, -1) + b"x", id="bytes-left-over"),
+        pytest.param(b"GET / HTTP/1.1\r\nHost: example\r\n\r\n", id="http"),
+        pytest.param(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(512), id="tls-hello"),
+    ],
+)
+def test_what_is_no_request_closes_that_connection_alone(run, caplog, data):
+    async def scenario(server):
+        other, hostile = await server.connect(), await server.connect()
+        hostile.send(data)
+        assert await hostile.is_closed()
+        other.send(other.heartbeat(7))
+        await other.answer(7)
+
+    run(scenario)
+    assert [r.message.startswith("closing connection") for r in caplog.records] == [True]
+
+
+def test_replies_before_bad_input_still_arrive(run):
+    async def scenario(server):
+        client = await server.connect()
+        client.send(client.heartbeat(1))
+        await client.writer.drain()
+        await client.answer(1)
+        client.send(client.heartbeat(2) + HEADER.pack(10, 999, 0, 3, -1))
+        await client.answer(2)
+        assert await client.is_closed()
+
+    run(scenario)
+
+
+def test_api_versions_of_an_unknown_version_is_answered_in_v0_and_the_connection_stays(run):
+    async def scenario(server):
+        client = await server.connect()
+        client.send(HEADER.pack(13, 18, 77, 5, -1) + b"\x00\x01\x01")
+        response = parse_response(RequestHeader(18, 0, 5, None), await client.frame())
+        assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert [(k.api_key, k.min_version, k.max_version) for k in response.api_keys] == [(18, 0, 4)]
+        client.send(client.heartbeat(6))
+        await client.answer(6)
+
+    run(scenario)
+
+
+def test_no_more_requests_are_started_than_may_be_unanswered(run):
+    started = []
+
+    async def scenario(server):
+        gate = asyncio.get_running_loop().create_future()
+
+        def heartbeat(request):
+            started.append(request.group_id)
+            waiting = asyncio.get_running_loop().create_future()
+            gate.add_done_callback(lambda _: waiting.set_result(HeartbeatResponse()))
+            return waiting
+
+        server.heartbeat = heartbeat
+        client = await server.connect()
+        total = 5 * MAX_UNANSWERED
+        client.send(b"".join(client.heartbeat(n) for n in range(total)))
+        await until(lambda: len(started) == MAX_UNANSWERED)
+        await asyncio.sleep(0.02)
+        assert len(started) == MAX_UNANSWERED
+        server.heartbeat = lambda request: HeartbeatResponse()
+        gate.set_result(None)
+        for n in range(total):
+            await client.answer(n)
+
+    run(scenario)
+
+
+def test_a_client_that_does_not_read_is_served_no_further(run):
+    served = []
+
+    async def scenario(server):
+        def heartbeat(request):
+            served.append(1)
+            return HeartbeatResponse()
+
+        server.heartbeat = heartbeat
+        other = await server.connect()
+        loop = asyncio.get_running_loop()
+        with socket.socket() as sock:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            sock.setblocking(False)
+            await loop.sock_connect(sock, ("127.0.0.1", server.listener.endpoint.port))
+            sender = asyncio.ensure_future(loop.sock_sendall(sock, other.heartbeat(1) * 400_000))
+            before = -1
+            while before != len(served):  # until nothing moves any more
+                before = len(served)
+                await asyncio.sleep(0.1)
+            assert len(served) < 400_000
+            assert not sender.done()
+            other.send(other.heartbeat(3))
+            await other.answer(3)
+            sender.cancel()
+
+    run(scenario, socket_send_buffer_bytes=4096)
+
+
+def test_an_idle_connection_is_closed(run, caplog):
+    async def scenario(server):
+        client = await server.connect()
+        client.send(client.heartbeat(1))
+        await client.answer(1)
+        assert await client.is_closed()
+
+    run(scenario, connections_max_idle_ms=50)
+    assert "connections.max.idle.ms=50" in caplog.text
+
+
+def test_a_connection_that_waits_for_an_answer_is_not_idle(run):
+    async def scenario(server):
+        waiting = asyncio.get_running_loop().create_future()
+        server.heartbeat = lambda request: waiting
+        client = await server.connect()
+        client.send(client.heartbeat(1))
+        await asyncio.sleep(0.2)
+        waiting.set_result(HeartbeatResponse())
+        await client.answer(1)
+
+    run(scenario, connections_max_idle_ms=50)
+
+
+def test_connections_above_the_limit_are_refused_and_a_free_place_is_taken_again(run, caplog):
+    async def scenario(server):
+        first = await server.connect()
+        first.send(first.heartbeat(1))
+        await first.answer(1)
+        assert await (await server.connect()).is_closed()
+        first.close()
+        await until(lambda: len(server.connections) == 0)
+        again = await server.connect()
+        again.send(again.heartbeat(2))
+        await again.answer(2)
+
+    run(scenario, max_connections=1)
+    assert "max.connections=1" in caplog.text
+
+
+def test_connections_of_one_address_are_limited(run, caplog):
+    async def scenario(server):
+        first = await server.connect()
+        first.send(first.heartbeat(1))
+        await first.answer(1)
+        assert await (await server.connect()).is_closed()
+        elsewhere = await server.connect(local_addr=("127.0.0.2", 0))
+        elsewhere.send(elsewhere.heartbeat(2))
+        await elsewhere.answer(2)
+
+    run(scenario, max_connections_per_ip=1)
+    assert "max.connections.per.ip=1" in caplog.text
+
+
+@pytest.mark.parametrize("cancels", [True, False])
+def test_only_what_merely_waits_is_given_up_when_its_client_goes(run, cancels):
+    async def scenario(server):
+        waiting = asyncio.get_running_loop().create_future()
+        server.heartbeat = lambda request: waiting
+        client = await server.connect()
+        client.send(client.heartbeat(1))
+        await until(lambda: len(server.connections) == 1)
+        await asyncio.sleep(0.01)
+        client.close()
+        await until(lambda: len(server.connections) == 0)
+        assert waiting.cancelled() is cancels
+        if not cancels:
+            waiting.set_result(HeartbeatResponse())  # answers no one, harms no one
+            await asyncio.sleep(0)
+
+    run(scenario, cancel_on_disconnect=cancels)
