@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
-
 from bench.artifacts import Unavailable, kafka_classpath
 from bench.peers import PEERS, Kafka, Peer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 TOOL_SECONDS = 60
 # A tool lives for a second or two: start fast, do not optimise.
@@ -48,18 +47,18 @@ class Java:
         configuration.write_text(LOG_CONFIGURATION)
         self._options = [f"-Dlog4j2.configurationFile={configuration}"]
 
-    def start(self, main: str, *arguments: str) -> subprocess.Popen[str]:
+    def start(self, main: str, *arguments: str, classpath: str = "") -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [*JAVA, *self._options, "-cp", self.classpath, main, *arguments],
+            [*JAVA, *self._options, "-cp", classpath or self.classpath, main, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
 
-    def __call__(self, main: str, *arguments: str, stdin: str = "") -> str:
+    def run(self, main: str, *arguments: str, stdin: str = "", classpath: str = "") -> str:
         """Run to the end; its standard output. Raises ToolFailed."""
-        process = self.start(main, *arguments)
+        process = self.start(main, *arguments, classpath=classpath)
         try:
             out, err = process.communicate(stdin, timeout=TOOL_SECONDS)
         except subprocess.TimeoutExpired:

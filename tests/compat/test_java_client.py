@@ -1,0 +1,32 @@
+"""Applications on Apache Kafka's Java client; each scenario is a method of java/Scenarios.java."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent / "java" / "Scenarios.java"
+SCENARIOS = re.findall(r"^    void (\w+)\(\)", SOURCE.read_text(), re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def compiled(java, tmp_path_factory) -> str:
+    """The class path with the scenarios compiled into it."""
+    if shutil.which("javac") is None:
+        pytest.skip("the Java scenarios need a JDK: there is no `javac` on the PATH")
+    classes = tmp_path_factory.mktemp("classes")
+    done = subprocess.run(
+        ["javac", "-cp", java.classpath, "-d", classes, SOURCE], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return f"{classes}{os.pathsep}{java.classpath}"
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_java_client(java, broker, compiled, scenario):
+    java.run("Scenarios", scenario, broker.bootstrap, classpath=compiled)
