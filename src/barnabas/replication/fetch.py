@@ -122,7 +122,7 @@ class Fetch:
                 return data
             bound = data.last_stable_offset if self._committed else data.high_watermark
             if target.offset != bound and (max_bytes > 0 or min_one):
-                fetched = partition.read(target.offset, max_bytes, bound, min_one)
+                fetched = log.read(target.offset, max_bytes, bound, min_one)
                 data.records = fetched.chunks
                 if self._committed and fetched.aborted:
                     data.aborted_transactions = [

@@ -1,7 +1,7 @@
 """Fetch sessions (KIP-227): the broker remembers which partitions a client fetches, the client sends changes.
 
-The number of sessions is bounded. When all are taken, one that has been silent for two minutes makes room; when
-none has, the client is told by session id 0 to go on without.
+The number of sessions is bounded. When all are taken, one that has been silent for two minutes makes room;
+when none has, the client is told by session id 0 to go on without.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from barnabas.types import NO_LEADER_EPOCH, BrokerId, Buffer, LeaderEpoch, Offse
 
 if TYPE_CHECKING:
     from barnabas.metadata.image import PartitionState
-    from barnabas.storage import AppendInfo, AppendOrigin, FetchedRecords, PartitionLog
+    from barnabas.storage import AppendInfo, AppendOrigin, PartitionLog
 
 ACKS_ALL = -1
 
@@ -31,7 +31,6 @@ class Partition:
         *,
         acks_fsync: bool = False,
         on_append: Callable[[Partition], None] | None = None,
-        on_io_error: Callable[[Partition, OSError], None],
     ) -> None:
         self.log = log
         self.topic_partition: TopicPartition = log.topic_partition
@@ -45,7 +44,6 @@ class Partition:
         self._node_id = node_id
         self._acks_fsync = acks_fsync
         self._on_append = on_append
-        self._on_io_error = on_io_error
         self.advance_high_watermark()
 
     def __repr__(self) -> str:
@@ -73,8 +71,8 @@ class Partition:
         """Refuse unless this broker leads the partition, in the epoch the client believes (KIP-320).
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH for an epoch older than
-                this one, UNKNOWN_LEADER_EPOCH for a newer.
+            KafkaError: KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH for an epoch older
+                than this one, UNKNOWN_LEADER_EPOCH for a newer.
         """
         if self.unavailable is not None:
             raise self.unavailable
@@ -106,10 +104,7 @@ class Partition:
                 f"{self.topic_partition} has {len(self.state.isr)} in-sync replicas, "
                 f"min.insync.replicas={self.log.config.min_insync_replicas}",
             )
-        try:
-            info = self.log.append_as_leader(records, self.state.leader_epoch, origin=origin)
-        except OSError as error:
-            raise self.storage_error(error) from error
+        info = self.log.append_as_leader(records, self.state.leader_epoch, origin=origin)
         if not info.duplicate:
             self.appended_bytes += len(records)
             self.advance_high_watermark()
@@ -139,21 +134,3 @@ class Partition:
     def _own_end(self) -> Offset:
         """The end of what this replica may count as its own."""
         return self.log.recovery_point if self._acks_fsync else self.log.log_end_offset
-
-    # --- reading ---
-
-    def read(self, offset: Offset, max_bytes: int, bound: Offset, min_one: bool) -> FetchedRecords:
-        """Batches from the one that holds `offset` on, below `bound`; with `min_one` the first whatever its size.
-
-        Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE; KAFKA_STORAGE_ERROR.
-        """
-        try:
-            return self.log.read(offset, max_bytes, bound, min_one)
-        except OSError as error:
-            raise self.storage_error(error) from error
-
-    def storage_error(self, error: OSError) -> KafkaError:
-        """Take the partition's log directory offline; the error for the client."""
-        self._on_io_error(self, error)
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)

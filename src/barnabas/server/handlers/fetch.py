@@ -1,8 +1,8 @@
 """Fetch v4-18: record batches for consumers, by long poll.
 
-Fetch sessions (KIP-227), leader epochs (KIP-320), divergence (KIP-595), topic ids (KIP-516). The followers' side
-(replica ids, their high watermarks) and reading from followers (KIP-392) come with replication: a request with a
-replica id is answered with NOT_LEADER_OR_FOLLOWER.
+Fetch sessions (KIP-227), leader epochs (KIP-320), divergence (KIP-595), topic ids (KIP-516). The followers'
+side (replica ids, their high watermarks) and reading from followers (KIP-392) come with replication: a
+request with a replica id is answered with NOT_LEADER_OR_FOLLOWER.
 """
 
 from __future__ import annotations

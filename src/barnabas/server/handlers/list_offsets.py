@@ -1,8 +1,8 @@
 """ListOffsets v1-11: the offset at a timestamp, or at a special one.
 
-Latest and earliest, the largest timestamp (KIP-734), and those of tiered storage (KIP-405, KIP-1005, KIP-1023), of
-which there is none: the earliest local offset is the earliest, and no offset is tiered or waits to be. Leader epochs
-(KIP-320); read_committed asks up to the last stable offset.
+Latest and earliest, the largest timestamp (KIP-734), and those of tiered storage (KIP-405, KIP-1005,
+KIP-1023), of which there is none: the earliest local offset is the earliest, and no offset is tiered or waits
+to be. Leader epochs (KIP-320); read_committed asks up to the last stable offset.
 """
 
 from __future__ import annotations
@@ -93,6 +93,6 @@ def _look_up(
         result.offset = log.log_start_offset
         result.leader_epoch = log.epoch_at(log.log_start_offset)
     elif wanted.timestamp >= 0 or wanted.timestamp == MAX_TIMESTAMP:
-        found = partition.look_up_timestamp(wanted.timestamp)
+        found = log.offset_for_timestamp(wanted.timestamp)
         if found is not None and found.offset < bound:
             result.timestamp, result.offset, result.leader_epoch = found

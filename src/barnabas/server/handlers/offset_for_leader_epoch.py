@@ -1,5 +1,6 @@
-"""OffsetForLeaderEpoch v2-4: where a leader epoch ended, so that a replica or a consumer can tell whether its own
-log parts ways with this one (KIP-101, KIP-279, KIP-320).
+"""OffsetForLeaderEpoch v2-4: where a leader epoch ended (KIP-101, KIP-279, KIP-320).
+
+A replica or a consumer learns from it whether what it has parts ways with the leader's log.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Produce v3-13: append record batches to the partitions this broker leads.
 
-Advertised from v0, since librdkafka stops compressing otherwise (its issue 4956), but answered from v3 on, as in
-Apache Kafka 4. Errors by record (KIP-467), topic ids from v13 (KIP-516). Transactions (KIP-98, KIP-890) are not
-served yet: a transactional batch is refused with INVALID_TXN_STATE.
+Advertised from v0, since librdkafka stops compressing otherwise (its issue 4956), but answered from v3 on, as
+in Apache Kafka 4. Topic ids from v13 (KIP-516). Transactions (KIP-98, KIP-890) are not served yet: a
+transactional batch is refused with INVALID_TXN_STATE.
 """
 
 from __future__ import annotations

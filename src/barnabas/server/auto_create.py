@@ -1,0 +1,45 @@
+"""Topics that come into being when they are first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from barnabas.config import BrokerConfig
+from barnabas.controller import NewTopic
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.types import GROUP_METADATA_TOPIC
+
+if TYPE_CHECKING:
+    from barnabas.server.broker import Broker
+
+
+async def create_missing_topics(broker: Broker, names: Iterable[str]) -> dict[str, KafkaError]:
+    """Make topics with the broker's defaults; afterwards they are in its image. The errors of those that could
+    not be made; one that someone else made meanwhile is none.
+
+    Raises:
+        KafkaError: this broker cannot make topics at the moment.
+    """
+    topics = [_defaults(name, broker.config) for name in dict.fromkeys(names)]
+    results = await broker.controller.create_topics(topics)
+    return {
+        name: result
+        for name, result in results.items()
+        if isinstance(result, KafkaError) and result.code is not ErrorCode.TOPIC_ALREADY_EXISTS
+    }
+
+
+def _defaults(name: str, config: BrokerConfig) -> NewTopic:
+    if name == GROUP_METADATA_TOPIC:
+        return NewTopic(
+            name,
+            config.offsets_topic_num_partitions,
+            config.offsets_topic_replication_factor,
+            configs={
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(config.offsets_topic_segment_bytes),
+            },
+        )
+    return NewTopic(name)

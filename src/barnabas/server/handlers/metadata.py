@@ -1,0 +1,156 @@
+"""Metadata v0-13: brokers, and topics with their partitions' leaders; makes topics that are missing.
+
+Topic ids (KIP-516) are answered from v12 on: no broker ever served them in v10 and v11. A missing topic is made
+before the answer leaves, where Apache Kafka answers with an error and lets the client ask again. The controller
+in the answer is the real one. Rebootstrap (KIP-1102) is the client's part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable
+from typing import TYPE_CHECKING
+
+from barnabas.controller.names import check_topic_name
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.metadata.image import ClusterImage, PartitionState, TopicImage
+from barnabas.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from barnabas.server.auto_create import create_missing_topics
+from barnabas.server.context import RequestContext
+from barnabas.server.handlers import handles
+from barnabas.server.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from barnabas.types import INTERNAL_TOPICS, ZERO_TOPIC_ID, TopicId
+
+if TYPE_CHECKING:
+    from barnabas.server.broker import Broker
+
+
+def _failed(request: MetadataRequest, error: KafkaError) -> MetadataResponse:
+    topics = [
+        MetadataResponseTopic(name=topic.name, topic_id=topic.topic_id, error_code=error.code)
+        for topic in request.topics or ()
+    ]
+    return MetadataResponse(topics=topics, error_code=error.code)
+
+
+@handles(MetadataRequest, on_error=_failed)
+def metadata(
+    broker: Broker, context: RequestContext, request: MetadataRequest
+) -> MetadataResponse | Awaitable[MetadataResponse]:
+    answer = _Answer(broker, context, request)
+    if request.topics is None or (context.api_version == 0 and not request.topics):
+        return answer.make(answer.image.topics)
+    ids = [topic.topic_id for topic in request.topics if topic.topic_id != ZERO_TOPIC_ID]
+    if context.api_version < 12 and (ids or any(topic.name is None for topic in request.topics)):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "topic ids can be asked for from version 12 on")
+    if ids:
+        return answer.make_by_id(ids)
+    names = [topic.name or "" for topic in request.topics]
+    if request.allow_auto_topic_creation and broker.config.auto_create_topics_enable:
+        missing = [name for name in names if name not in answer.image.topics]
+        if missing:
+            return answer.make_after_creation(names, missing)
+    return answer.make(names)
+
+
+class _Answer:
+    """One request's answer, from the image at the time."""
+
+    def __init__(self, broker: Broker, context: RequestContext, request: MetadataRequest) -> None:
+        self._broker = broker
+        self._listener = context.listener
+        self._version = context.api_version
+        self._request = request
+        self.image = broker.image
+
+    async def make_after_creation(self, names: list[str], missing: list[str]) -> MetadataResponse:
+        errors = await create_missing_topics(self._broker, missing)
+        self.image = self._broker.image
+        return self.make(names, errors)
+
+    def make(self, names: Iterable[str], errors: dict[str, KafkaError] | None = None) -> MetadataResponse:
+        topics = []
+        for name in names:
+            topic = self.image.topics.get(name)
+            if topic is not None:
+                topics.append(self._topic(topic))
+            elif errors and name in errors:
+                topics.append(MetadataResponseTopic(name=name, error_code=errors[name].code))
+            else:
+                topics.append(MetadataResponseTopic(name=name, error_code=_absence(name)))
+        return self._response(topics)
+
+    def make_by_id(self, ids: Iterable[TopicId]) -> MetadataResponse:
+        topics = []
+        for topic_id in ids:
+            topic = self.image.topic_by_id(topic_id)
+            if topic is not None:
+                topics.append(self._topic(topic))
+            else:
+                unknown = ErrorCode.UNKNOWN_TOPIC_ID
+                topics.append(MetadataResponseTopic(name=None, topic_id=topic_id, error_code=unknown))
+        return self._response(topics)
+
+    def _response(self, topics: list[MetadataResponseTopic]) -> MetadataResponse:
+        brokers = []
+        for broker in self.image.brokers.values():
+            endpoint = broker.endpoint(self._listener)
+            if endpoint is not None:
+                brokers.append(
+                    MetadataResponseBroker(
+                        node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack
+                    )
+                )
+        asked = self._request.include_cluster_authorized_operations
+        return MetadataResponse(
+            brokers=brokers,
+            cluster_id=self.image.cluster_id,
+            controller_id=self.image.controller_id,
+            topics=topics,
+            cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
+        )
+
+    def _topic(self, topic: TopicImage) -> MetadataResponseTopic:
+        asked = self._request.include_topic_authorized_operations
+        return MetadataResponseTopic(
+            name=topic.name,
+            topic_id=topic.id,
+            is_internal=topic.name in INTERNAL_TOPICS,
+            partitions=[self._partition(number, state) for number, state in enumerate(topic.partitions)],
+            topic_authorized_operations=TOPIC_OPERATIONS if asked else NOT_ASKED,
+        )
+
+    def _partition(self, number: int, state: PartitionState) -> MetadataResponsePartition:
+        brokers = self.image.brokers
+        return MetadataResponsePartition(
+            error_code=leader_error(self.image, state, self._listener, self._version),
+            partition_index=number,
+            leader_id=state.leader,
+            leader_epoch=state.leader_epoch,
+            replica_nodes=list(state.replicas),
+            isr_nodes=list(state.isr),
+            offline_replicas=[replica for replica in state.replicas if replica not in brokers],
+        )
+
+
+def leader_error(image: ClusterImage, state: PartitionState, listener: str, version: int) -> ErrorCode:
+    """Whether a client that came by `listener` can reach the partition's leader."""
+    leader = image.brokers.get(state.leader)
+    if leader is None:
+        return ErrorCode.LEADER_NOT_AVAILABLE
+    if leader.endpoint(listener) is None:
+        return ErrorCode.LISTENER_NOT_FOUND if version >= 6 else ErrorCode.LEADER_NOT_AVAILABLE
+    return ErrorCode.NONE
+
+
+def _absence(name: str) -> ErrorCode:
+    try:
+        check_topic_name(name)
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
