@@ -22,6 +22,9 @@ Client = TypeVar("Client")
 _CONSUMER_DEFAULTS: Settings = {
     "group.id": "barnabas-spark",  # librdkafka wants one; nothing joins it or commits to it
     "isolation.level": "read_uncommitted",
+    # a task reads what is there already: a fetch that waits only holds up the next task's on its connection
+    "fetch.wait.max.ms": 20,
+    "fetch.queue.backoff.ms": 20,
 }
 _CONSUMER_FIXED: Settings = {
     "enable.auto.commit": False,

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 
 import pyarrow as pa
-from confluent_kafka import Consumer, Message
+from confluent_kafka import Consumer, KafkaException, Message
 from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import TopicPartition as ClientPartition
 
@@ -32,8 +32,12 @@ _BATCH_ROWS = 10_000
 #: no more records are asked for than the range can hold.
 _FILL_TIMEOUT_S = 0.1
 
-#: How long to wait for an offset that is looked up, in seconds.
-_ASK_TIMEOUT_S = 30.0
+#: After this long without news, in seconds, it is asked whether what is read is still there: librdkafka does
+#: not say when a topic that is assigned does not exist.
+_SILENCE_S = 5.0
+
+#: How long to wait for an answer about a topic or an offset, in seconds.
+_ASK_TIMEOUT_S = 10.0
 
 _GONE = (
     ClientError.UNKNOWN_TOPIC_OR_PART,
@@ -76,18 +80,22 @@ def read_ranges(
     consumer = kept(new_consumer, settings)
     open_ranges = _OpenRanges(consumer, ranges, fail_on_data_loss)
     try:
-        last_news = time.monotonic()
+        last_news = last_asked = time.monotonic()
         while open_ranges:
             asked = min(_BATCH_ROWS, open_ranges.remaining())
             messages = consumer.consume(asked, timeout=_FILL_TIMEOUT_S)
+            now = time.monotonic()
             if messages:
-                last_news = time.monotonic()
-            elif time.monotonic() - last_news > poll_timeout_s:
+                last_news = last_asked = now
+            elif now - last_news > poll_timeout_s:
                 raise ReadTimeoutError(
                     f"option kafkaConsumer.pollTimeoutMs={poll_timeout_s * 1000:.0f}: no broker of "
                     f"{settings['bootstrap.servers']} sent records of {open_ranges} in this time; "
                     "are they running?"
                 )
+            elif now - last_asked > _SILENCE_S:
+                last_asked = now
+                open_ranges.close_what_is_gone()
             records = open_ranges.take(messages)
             if records:
                 yield to_record_batch(records, schema)
@@ -128,6 +136,19 @@ class _OpenRanges:
                 if message.error() is not None:
                     self._on_event(message, message.error())
         return records
+
+    def close_what_is_gone(self) -> None:
+        """Ask which partitions still exist; brokers that do not answer leave it open."""
+        for topic in {tp.topic for tp in self._positions}:
+            try:
+                there = self._consumer.list_topics(topic, timeout=_ASK_TIMEOUT_S).topics[topic]
+            except KafkaException:
+                return
+            if there.error is None or there.error.code() in _GONE:
+                for tp in [tp for tp in self._positions if tp.topic == topic]:
+                    if tp.partition not in there.partitions:
+                        self._lost(f"{tp} is gone")
+                        self._close(tp)
 
     def _wants(self, record: Message) -> bool:
         tp = TopicPartition(record.topic(), record.partition())

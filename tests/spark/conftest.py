@@ -1,0 +1,86 @@
+"""A live broker for the data source, and one Spark session for the whole run.
+
+`BARNABAS_SPARK_TEST_SERVERS=host:port` runs the tests against a broker that is there already, whosever it is:
+the data source is for any that speaks the Kafka protocol.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents and "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.spark)
+            item.add_marker(pytest.mark.timeout(300))
+
+
+@pytest.fixture(scope="session")
+def servers(request: pytest.FixtureRequest) -> str:
+    given = os.environ.get("BARNABAS_SPARK_TEST_SERVERS")
+    return given or request.getfixturevalue("barnabas_broker").bootstrap_servers
+
+
+@pytest.fixture(scope="session")
+def admin(servers: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": servers})
+
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def make_topic(admin: AdminClient, request: pytest.FixtureRequest) -> Callable[..., str]:
+    """Makes a topic of a name of its own, beginning with the test's."""
+
+    def make(partitions: int = 1, name: str | None = None, **config: str) -> str:
+        name = name or f"{request.function.__name__[5:45]}-{os.getpid()}-{next(_numbers)}"
+        settings = {key.replace("_", "."): value for key, value in config.items()}
+        admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(30)
+        return name
+
+    return make
+
+
+class Feeder:
+    """Produces from a test and waits for the acknowledgements."""
+
+    def __init__(self, servers: str) -> None:
+        self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 0, "enable.idempotence": True})
+
+    def __call__(self, topic: str, values: Iterable[object], partition: int = 0) -> None:
+        for value in values:
+            self._producer.produce(topic, str(value).encode(), partition=partition)
+        assert self._producer.flush(30) == 0
+
+    def send(self, topic: str, **record: object) -> None:
+        """One record, with any of the fields `Producer.produce` takes."""
+        self._producer.produce(topic, **record)
+        assert self._producer.flush(30) == 0
+
+
+@pytest.fixture(scope="session")
+def feed(servers: str) -> Feeder:
+    return Feeder(servers)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    from barnabas.spark.session import local_session
+
+    session = local_session("barnabas tests", tmp_path_factory.mktemp("spark"))
+    yield session
+    session.stop()
