@@ -1,0 +1,223 @@
+"""One round of rebalancing: prepare, join, sync.
+
+    EMPTY or STABLE -> PREPARING_REBALANCE -> COMPLETING_REBALANCE -> STABLE
+                       (all join again)       (the leader assigns)
+
+A round begins when the membership or a member's metadata changes. It waits for everybody to join, at most the
+longest rebalance timeout; who has not joined by then is out (static members are not). Then the leader is told
+who is in, and its assignment is stored before anyone learns theirs: only its replay makes the group STABLE.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from barnabas.clock import Clock
+from barnabas.config import BrokerConfig
+from barnabas.coordinator.groups.codec import group_record
+from barnabas.coordinator.groups.group import ClassicGroup, GroupState
+from barnabas.coordinator.groups.member import Member
+from barnabas.coordinator.groups.sessions import Sessions, Step
+from barnabas.coordinator.runtime import Result
+from barnabas.coordinator.timers import Timers
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from barnabas.records import Record
+
+logger = logging.getLogger(__name__)
+
+_EMPTY_RETRY_MS = 5000
+
+
+class Rebalance:
+    """Leads the groups of one shard through their rounds.
+
+    What it returns are the records to append, most often none.
+    """
+
+    def __init__(
+        self,
+        config: Callable[[], BrokerConfig],
+        clock: Clock,
+        timers: Timers,
+        write: Step,
+        sessions: Sessions,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._timers = timers
+        self._write = write
+        self._sessions = sessions
+
+    # --- join ---
+
+    def advance(self, group: ClassicGroup, reason: str) -> list[Record]:
+        """Begin a round, or end the joining of the one that is being prepared, if all are there."""
+        if group.has(GroupState.PREPARING_REBALANCE):
+            return self.complete_join_if_ready(group)
+        return self.prepare(group, reason)
+
+    def prepare(self, group: ClassicGroup, reason: str) -> list[Record]:
+        """Begin a round: everybody is to join again."""
+        logger.info("group %s, generation %d: rebalancing (%s)", group.group_id, group.generation, reason)
+        if group.has(GroupState.COMPLETING_REBALANCE):
+            self._refuse_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS)
+        self._timers.cancel(_sync_key(group))
+        initial = group.has(GroupState.EMPTY)
+        group.move_to(GroupState.PREPARING_REBALANCE, self._clock.now_ms())
+        if initial:
+            delay = self._config().group_initial_rebalance_delay_ms
+            self._wait_for_first_members(group, delay, max(group.rebalance_timeout_ms - delay, 0))
+            return []
+        if group.all_joined:
+            return self.complete_join(group)
+        self._schedule_join(group, group.rebalance_timeout_ms)
+        return []
+
+    def complete_join_if_ready(self, group: ClassicGroup) -> list[Record]:
+        """End the joining when everybody has; a group's first round is left to its delay."""
+        if (
+            group.has(GroupState.PREPARING_REBALANCE)
+            and group.previous_state is not GroupState.EMPTY
+            and group.all_joined
+        ):
+            return self.complete_join(group)
+        return []
+
+    def complete_join(self, group: ClassicGroup) -> list[Record]:
+        """End the joining now: whoever has not joined is out, the others learn the new generation."""
+        self._timers.cancel(_join_key(group))
+        if not group.has(GroupState.PREPARING_REBALANCE):
+            return []
+        for member in [m for m in group.members.values() if m.join is None and m.instance_id is None]:
+            logger.info("group %s: %s did not join again, it is out", group.group_id, member.member_id)
+            self.forget(group, member)
+        if not group.members:
+            logger.info("group %s is empty", group.group_id)
+            # Should the record not be stored, the group is not stuck: this step comes again.
+            self._schedule_join(group, _EMPTY_RETRY_MS)
+            return [group_record(group.group_id, group.empty_record(self._clock.now_ms()))]
+        if not group.elect_joined_leader():
+            # Only static members, none of whom has joined: their sessions decide.
+            self._schedule_join(group, group.rebalance_timeout_ms)
+            return []
+        group.next_generation(self._clock.now_ms())
+        logger.info(
+            "group %s: generation %d with %d members", group.group_id, group.generation, len(group.members)
+        )
+        for member in list(group.members.values()):
+            member.is_new = False
+            self._sessions.keep_alive(group, member)
+            member.answer_join(group.join_response(member))
+        generation = group.generation
+        self._timers.set(
+            _sync_key(group),
+            group.rebalance_timeout_ms,
+            lambda: self._write(group.group_id, lambda: self._expire_syncs(group, generation)),
+        )
+        return []
+
+    def _wait_for_first_members(self, group: ClassicGroup, delay: int, remaining: int) -> None:
+        """Members of a new group come one by one: wait as long as more come, so that one round does."""
+
+        def fire() -> list[Record]:
+            if group.new_member_added and remaining > 0:
+                group.new_member_added = False
+                again = min(self._config().group_initial_rebalance_delay_ms, remaining)
+                self._wait_for_first_members(group, again, max(remaining - delay, 0))
+                return []
+            return self.complete_join(group)
+
+        self._timers.set(_join_key(group), delay, lambda: self._write(group.group_id, fire))
+
+    def _schedule_join(self, group: ClassicGroup, delay_ms: int) -> None:
+        self._timers.set(
+            _join_key(group), delay_ms, lambda: self._write(group.group_id, lambda: self.complete_join(group))
+        )
+
+    # --- sync ---
+
+    def sync(
+        self, group: ClassicGroup, member: Member, request: SyncGroupRequest
+    ) -> Result[SyncGroupResponse]:
+        """A member's SyncGroup in the current generation."""
+        if group.has(GroupState.PREPARING_REBALANCE):
+            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+        self._synced(group, member)
+        if group.has(GroupState.STABLE):
+            self._sessions.keep_alive(group, member)
+            return Result(_assigned(group, member))
+        member.answer_sync(SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+        member.sync = reply = asyncio.get_running_loop().create_future()
+        if not group.is_leader(member.member_id):
+            return Result(reply)
+        assignments = {entry.member_id: entry.assignment for entry in request.assignments}
+        value = group.to_record(assignments, list(group.members.values()))
+
+        def then(error: KafkaError | None) -> Awaitable[SyncGroupResponse]:
+            if error is not None:
+                self._refuse_syncs(group, error.code)
+                self._write(group.group_id, lambda: self.prepare(group, f"assignment not stored: {error}"))
+            return reply
+
+        return Result(records=[group_record(group.group_id, value)], then=then)
+
+    def announce(self, group: ClassicGroup) -> None:
+        """The assignment is stored: tell everybody theirs."""
+        for member in list(group.members.values()):
+            if member.answer_sync(_assigned(group, member)):
+                self._sessions.keep_alive(group, member)
+
+    def _synced(self, group: ClassicGroup, member: Member) -> None:
+        group.pending_sync.discard(member.member_id)
+        if not group.pending_sync:
+            self._timers.cancel(_sync_key(group))
+
+    def _refuse_syncs(self, group: ClassicGroup, error: ErrorCode) -> None:
+        for member in list(group.members.values()):
+            member.assignment = b""
+            if member.answer_sync(SyncGroupResponse(error_code=error)):
+                self._sessions.keep_alive(group, member)
+
+    def _expire_syncs(self, group: ClassicGroup, generation: int) -> list[Record]:
+        if generation != group.generation or not group.has(
+            GroupState.COMPLETING_REBALANCE, GroupState.STABLE
+        ):
+            return []
+        late = [group.members[member_id] for member_id in group.pending_sync]
+        if not late:
+            return []
+        for member in late:
+            logger.info("group %s: %s did not sync, it is out", group.group_id, member.member_id)
+            self.forget(group, member)
+        return self.prepare(group, "members did not sync in time")
+
+    # --- members ---
+
+    def forget(self, group: ClassicGroup, member: Member) -> None:
+        """Take a member out of the group."""
+        self._sessions.unwatch(group, member.member_id)
+        group.remove(member)
+
+    def drop(self, group: ClassicGroup) -> None:
+        """The group is no more."""
+        self._timers.cancel(_join_key(group))
+        self._timers.cancel(_sync_key(group))
+        for member_id in (*group.members, *group.pending):
+            self._sessions.unwatch(group, member_id)
+
+
+def _assigned(group: ClassicGroup, member: Member) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment
+    )
+
+
+def _join_key(group: ClassicGroup) -> tuple[str, str]:
+    return "join", group.group_id
+
+
+def _sync_key(group: ClassicGroup) -> tuple[str, str]:
+    return "sync", group.group_id

@@ -1,0 +1,47 @@
+"""Session timeouts: a member that gives no sign of life for as long as it allowed itself is out (KIP-62)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from barnabas.coordinator.groups.group import ClassicGroup
+from barnabas.coordinator.groups.member import Member
+from barnabas.coordinator.timers import Timers
+from barnabas.records import Record
+
+#: runs a step of a group (by id) in its turn and appends the records that it returns
+Step: TypeAlias = Callable[[str, Callable[[], list[Record]]], None]
+
+#: how long a new member may wait for its first round before it is taken for dead (as Kafka's)
+NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
+
+
+class Sessions:
+    """The session timers of one shard's groups."""
+
+    def __init__(
+        self, timers: Timers, write: Step, expire: Callable[[ClassicGroup, str], list[Record]]
+    ) -> None:
+        self._timers = timers
+        self._write = write
+        self._expire = expire
+
+    def keep_alive(self, group: ClassicGroup, member: Member) -> None:
+        """A sign of life: the session timeout begins anew."""
+        self.watch(group, member.member_id, member.session_timeout_ms)
+
+    def watch(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
+        """Expect a sign of life from a member, or from one to be, within `timeout_ms`."""
+        self._timers.set(
+            _key(group, member_id),
+            timeout_ms,
+            lambda: self._write(group.group_id, lambda: self._expire(group, member_id)),
+        )
+
+    def unwatch(self, group: ClassicGroup, member_id: str) -> None:
+        self._timers.cancel(_key(group, member_id))
+
+
+def _key(group: ClassicGroup, member_id: str) -> tuple[str, str, str]:
+    return "session", group.group_id, member_id

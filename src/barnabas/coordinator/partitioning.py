@@ -1,0 +1,20 @@
+"""Which partition of an internal topic keeps a key: Kafka's choice, so that either opens the other's data."""
+
+from __future__ import annotations
+
+
+def java_string_hash(text: str) -> int:
+    """Java's `String.hashCode`, over UTF-16 code units, as a signed 32-bit number."""
+    value = 0
+    encoded = text.encode("utf-16-be", "surrogatepass")
+    for index in range(0, len(encoded), 2):
+        value = (31 * value + (encoded[index] << 8 | encoded[index + 1])) & 0xFFFFFFFF
+    return value - 0x1_0000_0000 if value & 0x8000_0000 else value
+
+
+def partition_for(key: str, partitions: int) -> int:
+    """The partition that coordinates `key` (a group id, a transactional id).
+
+    Kafka drops the hash's sign bit rather than negating it, which differs for the smallest integer.
+    """
+    return (java_string_hash(key) & 0x7FFFFFFF) % partitions

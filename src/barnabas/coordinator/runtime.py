@@ -1,0 +1,376 @@
+"""How every coordinator keeps its state: append, replay when committed, reply.
+
+A coordinator (of groups, of transactions) is split into shards, one for each partition of its internal topic.
+An operation reads the shard's state and returns what to append and what to answer; it changes nothing that a
+restart would need. The runtime appends the records to the shard's partition, replays them on the shard once
+they are committed, and only then answers. So a failed append has nothing to revert, and a restart, which
+replays the same records, ends in the same state.
+
+Operations on one key (a group id, a transactional id) run one after another: the next sees what the one
+before has committed. On a single replica an append is committed at once, and then a whole operation runs
+without a task or a future.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+
+from barnabas.clock import Clock
+from barnabas.coordinator.loading import InternalLog, load
+from barnabas.coordinator.timers import Timers
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.records import Record, encode_batch
+from barnabas.types import LeaderEpoch
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Result(Generic[T]):
+    """What an operation decided.
+
+    `response` is given once the records are committed and replayed; it may be a future that a later
+    operation resolves. `then`, when there is one, makes the response instead: it is called after the replay
+    with None, or with the error that kept the records from the log. Without it that error is the answer.
+    """
+
+    response: T | Awaitable[T] | None = None
+    records: Sequence[Record] = ()
+    then: Callable[[KafkaError | None], T | Awaitable[T]] | None = None
+
+
+class Shard(Protocol):
+    """The state behind one partition of the internal topic."""
+
+    def replay(self, key: bytes, value: bytes | None) -> None:
+        """Apply one committed record; None deletes the key. Also called while loading."""
+
+    def loaded(self) -> None:
+        """Everything committed has been replayed: set timers, start serving."""
+
+    def unload(self, error: KafkaError) -> None:
+        """The partition has gone: answer whoever waits with `error`."""
+
+
+S = TypeVar("S", bound=Shard)
+Operation: TypeAlias = Callable[[S], Result[T]]
+
+
+@dataclass(slots=True)
+class ShardContext(Generic[S]):
+    """What a shard is made with."""
+
+    partition: int
+    clock: Clock
+    timers: Timers
+    #: runs an operation of the shard's own, by key, in its turn
+    write: Callable[[str, Operation[S, Any]], None]
+
+
+class _State(Enum):
+    LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    ACTIVE = ErrorCode.NONE
+    FAILED = ErrorCode.NOT_COORDINATOR
+
+
+class _Slot(Generic[S]):
+    """A partition this broker coordinates."""
+
+    __slots__ = ("epoch", "loading", "shard", "state", "timers", "waiting")
+
+    def __init__(self, epoch: LeaderEpoch, timers: Timers) -> None:
+        self.epoch = epoch
+        self.state = _State.LOADING
+        self.timers = timers
+        self.shard: S
+        self.loading: asyncio.Task[None] | None = None
+        #: by key: the operations behind one whose records are not committed yet
+        self.waiting: dict[str, deque[Callable[[], None]]] = {}
+
+
+class CoordinatorRuntime(Generic[S]):
+    """Runs operations on the shards of one internal topic. Owned by one event loop."""
+
+    def __init__(
+        self,
+        name: str,
+        log: InternalLog,
+        clock: Clock,
+        make_shard: Callable[[ShardContext[S]], S],
+        *,
+        write_timeout_ms: int,
+    ) -> None:
+        self._name = name
+        self._log = log
+        self._clock = clock
+        self._make_shard = make_shard
+        self._write_timeout = write_timeout_ms / 1000
+        self._slots: dict[int, _Slot[S]] = {}
+
+    # --- leadership ---
+
+    def elect(self, partition: int, epoch: LeaderEpoch) -> None:
+        """This broker now leads `partition`: load its state in the background, then serve it."""
+        slot = self._slots.get(partition)
+        if slot is not None and slot.state is not _State.FAILED:
+            slot.epoch = max(slot.epoch, epoch)
+            return
+        slot = self._slots[partition] = _Slot(epoch, Timers())
+        slot.shard = self._new_shard(partition, slot)
+        if self._is_empty(partition):
+            self._activate(slot)
+            return
+        slot.loading = asyncio.get_running_loop().create_task(self._load(partition, slot))
+
+    def resign(self, partition: int) -> None:
+        """This broker no longer leads `partition`: forget its state, fail whoever waits."""
+        slot = self._slots.pop(partition, None)
+        if slot is None:
+            return
+        if slot.loading is not None:
+            slot.loading.cancel()
+        slot.timers.cancel_all()
+        slot.shard.unload(KafkaError(ErrorCode.NOT_COORDINATOR))
+        for waiting in slot.waiting.values():
+            for run in waiting:
+                run()
+        slot.waiting.clear()
+
+    async def stop(self) -> None:
+        """Resign from everything."""
+        loading = [slot.loading for slot in self._slots.values() if slot.loading is not None]
+        for partition in list(self._slots):
+            self.resign(partition)
+        await asyncio.gather(*loading, return_exceptions=True)
+
+    def partitions(self) -> Sequence[int]:
+        """The partitions this broker coordinates, loading or loaded."""
+        return list(self._slots)
+
+    # --- operations ---
+
+    def write(self, partition: int, key: str, operation: Operation[S, T]) -> T | Awaitable[T]:
+        """Run an operation that may append.
+
+        Raises:
+            KafkaError: NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS; what the operation raises; for an
+                append that failed, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR or the log's own error.
+        """
+        slot = self._active(partition)
+        waiting = slot.waiting.get(key)
+        if waiting is None:
+            return self._run(partition, slot, key, operation)
+        reply: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def run() -> None:
+            try:
+                if self._slots.get(partition) is not slot:
+                    raise KafkaError(ErrorCode.NOT_COORDINATOR)
+                _resolve(reply, self._run(partition, slot, key, operation))
+            except Exception as error:
+                _fail(reply, error)
+
+        waiting.append(run)
+        return reply
+
+    def write_unattended(self, partition: int, key: str, operation: Operation[S, Any]) -> None:
+        """Run an operation that nobody waits for (a timer's, housekeeping): a failure is logged."""
+        try:
+            reply = self.write(partition, key, operation)
+        except KafkaError as error:
+            logger.warning("%s: an operation on %r failed: %s", self._name, key, error)
+            return
+        if isinstance(reply, asyncio.Future):
+            reply.add_done_callback(_log_failure)
+
+    def read(self, partition: int, operation: Callable[[S], T]) -> T:
+        """Read what is committed.
+
+        Raises:
+            KafkaError: NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS, or what the operation raises.
+        """
+        return operation(self._active(partition).shard)
+
+    def active_shards(self) -> Iterator[tuple[int, S]]:
+        """Every shard that is loaded, with its partition."""
+        for partition, slot in list(self._slots.items()):
+            if slot.state is _State.ACTIVE:
+                yield partition, slot.shard
+
+    def is_loading(self) -> bool:
+        """Whether any shard is still being read."""
+        return any(slot.state is _State.LOADING for slot in self._slots.values())
+
+    # --- inside ---
+
+    def _new_shard(self, partition: int, slot: _Slot[S]) -> S:
+        def write(key: str, operation: Operation[S, Any]) -> None:
+            self.write_unattended(partition, key, operation)
+
+        return self._make_shard(ShardContext(partition, self._clock, slot.timers, write))
+
+    def _active(self, partition: int) -> _Slot[S]:
+        slot = self._slots.get(partition)
+        if slot is None:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        if slot.state is not _State.ACTIVE:
+            raise KafkaError(slot.state.value)
+        return slot
+
+    def _is_empty(self, partition: int) -> bool:
+        try:
+            begin, end = self._log.bounds(partition)
+        except KafkaError:
+            return False  # loading will say what is wrong
+        return begin == end
+
+    async def _load(self, partition: int, slot: _Slot[S]) -> None:
+        try:
+            count = await load(self._log, partition, slot.shard.replay)
+        except Exception:
+            logger.exception("%s: partition %d cannot be loaded", self._name, partition)
+            slot.state = _State.FAILED
+            return
+        finally:
+            slot.loading = None
+        logger.info("%s: loaded partition %d, %d records", self._name, partition, count)
+        self._activate(slot)
+
+    def _activate(self, slot: _Slot[S]) -> None:
+        slot.state = _State.ACTIVE
+        slot.shard.loaded()
+
+    def _run(self, partition: int, slot: _Slot[S], key: str, operation: Operation[S, T]) -> T | Awaitable[T]:
+        result = operation(slot.shard)
+        if not result.records:
+            return _answer(result, None)
+        try:
+            now = self._clock.now_ms()
+            stamped = [record._replace(timestamp=now) for record in result.records]
+            batch = encode_batch(stamped, leader_epoch=slot.epoch)
+            committed = self._log.append(partition, batch, slot.epoch)
+        except KafkaError as error:
+            return _answer(result, _coordinator_error(error))
+        if committed is None:
+            self._replay(slot, result.records)
+            return _answer(result, None)
+        return self._park(partition, slot, key, result, committed)
+
+    def _park(
+        self,
+        partition: int,
+        slot: _Slot[S],
+        key: str,
+        result: Result[T],
+        committed: Awaitable[None],
+    ) -> Awaitable[T]:
+        loop = asyncio.get_running_loop()
+        reply: asyncio.Future[T] = loop.create_future()
+        slot.waiting[key] = deque()
+        late = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the append was not committed in time")
+        timeout = loop.call_later(self._write_timeout, _fail, reply, late)
+
+        def done(outcome: asyncio.Future[None]) -> None:
+            timeout.cancel()
+            error: KafkaError | None = None
+            if self._slots.get(partition) is not slot:
+                _fail(reply, KafkaError(ErrorCode.NOT_COORDINATOR))
+                return
+            if outcome.cancelled():
+                error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the append was given up")
+            elif (failure := outcome.exception()) is not None:
+                error = _coordinator_error(failure)
+            else:
+                self._replay(slot, result.records)
+            try:
+                _resolve(reply, _answer(result, error))
+            except Exception as failed:
+                _fail(reply, failed)
+            self._run_waiting(slot, key)
+
+        asyncio.ensure_future(_as_coroutine(committed)).add_done_callback(done)
+        return reply
+
+    def _run_waiting(self, slot: _Slot[S], key: str) -> None:
+        waiting = slot.waiting.pop(key, deque())
+        while waiting:
+            waiting.popleft()()
+            behind = slot.waiting.get(key)
+            if behind is not None:
+                # It appended, too: whoever is left waits for that.
+                behind.extendleft(reversed(waiting))
+                return
+
+    def _replay(self, slot: _Slot[S], records: Sequence[Record]) -> None:
+        for record in records:
+            assert record.key is not None
+            slot.shard.replay(record.key, record.value)
+
+
+#: what an append's error means to whoever asked the coordinator
+_APPEND_ERRORS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_COORDINATOR,
+}
+
+
+def _coordinator_error(error: BaseException) -> KafkaError:
+    if not isinstance(error, KafkaError):
+        return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+    return KafkaError(_APPEND_ERRORS.get(error.code, error.code), error.message)
+
+
+def _answer(result: Result[T], error: KafkaError | None) -> T | Awaitable[T]:
+    if result.then is not None:
+        return result.then(error)
+    if error is not None:
+        raise error
+    return result.response  # type: ignore[return-value]
+
+
+def _resolve(reply: asyncio.Future[T], answer: T | Awaitable[T]) -> None:
+    if isinstance(answer, asyncio.Future):
+        answer.add_done_callback(lambda done: _copy(done, reply))
+    elif not reply.done():
+        reply.set_result(answer)  # type: ignore[arg-type]
+
+
+def _copy(source: asyncio.Future[T], target: asyncio.Future[T]) -> None:
+    if target.done():
+        return
+    if source.cancelled():
+        target.cancel()
+    elif (error := source.exception()) is not None:
+        target.set_exception(error)
+    else:
+        target.set_result(source.result())
+
+
+def _fail(reply: asyncio.Future[Any], error: Exception) -> None:
+    if not reply.done():
+        reply.set_exception(error)
+
+
+def _log_failure(reply: asyncio.Future[Any]) -> None:
+    if not reply.cancelled() and (error := reply.exception()) is not None:
+        logger.warning("an unattended operation failed: %s", error)
+
+
+def _as_coroutine(awaitable: Awaitable[None]) -> Coroutine[Any, Any, None]:
+    async def wait() -> None:
+        await awaitable
+
+    return wait()

@@ -1,0 +1,63 @@
+"""Timers that are set again far more often than they fire: a heartbeat only moves its deadline.
+
+Built on the running loop's `call_later`; a loop in virtual time turns them without waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable
+
+
+class _Timer:
+    __slots__ = ("callback", "deadline", "handle")
+
+    def __init__(self, deadline: float, callback: Callable[[], None]) -> None:
+        self.deadline = deadline
+        self.callback = callback
+        self.handle: asyncio.TimerHandle
+
+
+class Timers:
+    """One-shot timers by key, owned by one coordinator shard."""
+
+    def __init__(self) -> None:
+        self._timers: dict[Hashable, _Timer] = {}
+
+    def set(self, key: Hashable, delay_ms: int, callback: Callable[[], None]) -> None:
+        """Call back in `delay_ms`, instead of whatever was set under the same key."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + delay_ms / 1000
+        timer = self._timers.get(key)
+        if timer is not None and timer.handle.when() <= deadline:
+            # The loop wakes us no later than needed: `_fire` sees the new deadline then. So a heartbeat costs
+            # neither a cancelled handle nor a place in the loop's heap.
+            timer.deadline = deadline
+            timer.callback = callback
+            return
+        if timer is not None:
+            timer.handle.cancel()
+        timer = self._timers[key] = _Timer(deadline, callback)
+        timer.handle = loop.call_at(deadline, self._fire, key, timer)
+
+    def cancel(self, key: Hashable) -> None:
+        """Forget the timer, if it is set."""
+        timer = self._timers.pop(key, None)
+        if timer is not None:
+            timer.handle.cancel()
+
+    def cancel_all(self) -> None:
+        for timer in self._timers.values():
+            timer.handle.cancel()
+        self._timers.clear()
+
+    def __len__(self) -> int:
+        return len(self._timers)
+
+    def _fire(self, key: Hashable, timer: _Timer) -> None:
+        loop = asyncio.get_running_loop()
+        if timer.deadline > timer.handle.when():
+            timer.handle = loop.call_at(timer.deadline, self._fire, key, timer)
+            return
+        del self._timers[key]
+        timer.callback()
