@@ -11,7 +11,7 @@ from barnabas.errors import ProtocolError
 from barnabas.protocol.decoder import Decoder, compile_decoder
 from barnabas.protocol.encoder import Encoder, compile_encoder
 from barnabas.protocol.schema import Message
-from barnabas.protocol.wire import Buffer
+from barnabas.types import Buffer
 
 M = TypeVar("M", bound=Message)
 

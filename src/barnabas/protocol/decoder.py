@@ -16,6 +16,8 @@ from barnabas.protocol.schema import Field, Message, Primitive, Struct
 
 Decoder = Callable[[wire.Readable, int], Any]
 
+_INT_READERS = {code: wire.int_readers(code) for code in "iq"}
+
 
 def compile_decoder(message: type[Message], version: int) -> Decoder:
     """``decode(buffer, position)``, which reads to the buffer's end and returns an instance of `message`."""
@@ -161,8 +163,14 @@ class _Compiler:
         self.emit(f"{n} = {size}") if size != n else None
         kind = field.type
         if isinstance(kind, Primitive) and kind.code in ("i", "q"):
-            width = Layout(kind.code).size
-            self.emit(f"{target} = read_ints({kind.code!r}, buffer, pos, {n})", f"pos += {width} * {n}")
+            width = Layout(">" + kind.code).size
+            readers = f"read_{kind.code}"
+            self.namespace[readers] = _INT_READERS[kind.code]
+            self.emit(
+                f"if {n} <= {wire.SHORT_ARRAY}: {target} = [*{readers}[{n}](buffer, pos)]",
+                f"else: {target} = read_ints({kind.code!r}, buffer, pos, {n})",
+                f"pos += {width} * {n}",
+            )
         else:
             items, item = self.name("items"), self.name("item")
             self.emit(f"check_array({n}, end - pos)", f"{target} = {items} = []", f"for _ in range({n}):")

@@ -10,8 +10,9 @@ from typing import Any
 
 from barnabas.protocol import wire
 from barnabas.protocol.schema import Field, Message, Primitive, Struct
+from barnabas.types import Buffer
 
-Encoder = Callable[[Any, bytearray], list[wire.Buffer]]
+Encoder = Callable[[Any, bytearray], list[Buffer]]
 
 
 def compile_encoder(message: type[Message], version: int) -> Encoder:
@@ -113,16 +114,15 @@ class _Compiler:
             self.write("h" if string else "i", n)
             self.flush()
             return
-        long = "string_length" if string else "uvarint"
-        before = self.run
-        self.run = [*before, ("B", n)]
-        short = self.packed()
+        long = f"{'string_length' if string else 'uvarint'}({n})"
+        if not self.run:
+            self.emit(f"if {n} < 128: {self.out}.append({n})", f"else: {self.out} += {long}")
+            return
+        before = list(self.run)
+        self.write("B", n)
+        self.emit(f"if {n} < 128: {self.out} += {self.packed()}")
         self.run = before
-        prefix = f"{self.packed()} + " if before else ""
-        self.emit(
-            f"if {n} < 128: {self.out} += {short}",
-            f"else: {self.out} += {prefix}{long}({n})",
-        )
+        self.emit(f"else: {self.out} += {self.packed()} + {long}")
 
     def null(self, n: str, label: str, nullable: bool, empty: str) -> str:
         if not nullable:
@@ -161,11 +161,11 @@ class _Compiler:
             f"if {items} is None: {self.null(n, label, nullable, f'{items} = ()')}",
             f"else: {n} = len({items}){' + 1' if self.flexible else ''}",
         )
-        self.length(n, string=False)
         kind = field.type
         if isinstance(kind, Primitive) and kind.code in ("i", "q"):
-            self.emit(f"{self.out} += ints({kind.code!r}, {items})")
+            self.ints(kind.code, n, items)
             return
+        self.length(n, string=False)
         self.emit(f"for {item} in {items}:")
         self.depth += 1
         if isinstance(kind, Primitive):
@@ -173,6 +173,21 @@ class _Compiler:
         else:
             self.struct(kind, item)
         self.flush()
+        self.depth -= 1
+
+    def ints(self, code: str, n: str, items: str) -> None:
+        """An array of integers: a short one goes into one layout with its length and the run before it."""
+        writers = self.name("writers")
+        before = list(self.run)
+        codes = "".join(code for code, _ in before)
+        self.namespace[writers] = wire.IntWriters(codes, code, self.flexible)
+        values = "".join(f"{value}, " for code, value in before if code != "x")
+        self.emit(
+            f"if {n} <= {wire.SHORT_ARRAY}: {self.out} += {writers}[{n}]({values}{n}, *{items})", "else:"
+        )
+        self.depth += 1
+        self.length(n, string=False)
+        self.emit(f"{self.out} += ints({code!r}, {items})")
         self.depth -= 1
 
     def nested(self, cls: type[Struct], source: str, nullable: bool) -> None:

@@ -12,7 +12,8 @@ from barnabas.errors import ProtocolError
 from barnabas.protocol import codec
 from barnabas.protocol.registry import ApiKey, request_class, response_class
 from barnabas.protocol.schema import Request, Response
-from barnabas.protocol.wire import Buffer, Readable, skip_tags
+from barnabas.protocol.wire import Readable, skip_tags
+from barnabas.types import Buffer
 
 R = TypeVar("R", bound=Response)
 

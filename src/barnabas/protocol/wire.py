@@ -4,13 +4,13 @@ Compact lengths, tags and sizes are unsigned varints (KIP-482): seven bits a byt
 compiled code handles lengths below 128 inline and calls these functions for the rest.
 """
 
-from collections.abc import Sequence
-from struct import Struct, unpack_from
+from collections.abc import Callable, Sequence
+from struct import Struct, pack, unpack_from
 from typing import Any, NoReturn
 
 from barnabas.errors import ProtocolError
+from barnabas.types import Buffer
 
-Buffer = bytes | bytearray | memoryview
 Readable = bytes | bytearray
 
 # Apache Kafka's own bounds; an array is also bounded by the bytes that are left, since no element is free.
@@ -21,39 +21,60 @@ MAX_TAGGED_FIELDS = 10_000
 _SMALL = 4096
 """Records shorter than this are copied, which costs less than one chunk more to send."""
 
-_INT_ARRAYS = {code: [Struct(f">{n}{code}") for n in range(33)] for code in "iq"}
+SHORT_ARRAY = 32
+"""Up to so many integers are read and written by a prepared layout; replicas of a partition, say."""
+
+
+def int_readers(code: str) -> list[Callable[[Readable, int], tuple[int, ...]]]:
+    """For each number of integers up to `SHORT_ARRAY`, the function that reads them."""
+    return [Struct(f">{n}{code}").unpack_from for n in range(SHORT_ARRAY + 1)]
+
+
+class IntWriters(dict[int, Callable[..., bytes]]):
+    """By the length as it is written: packs the fields before an array of integers, its length and itself."""
+
+    def __init__(self, before: str, code: str, compact: bool) -> None:
+        self.before, self.code, self.compact = before, code, compact
+
+    def __missing__(self, length: int) -> Callable[..., bytes]:
+        count = max(length - self.compact, 0)  # null is 0 when compact, else -1
+        pack = Struct(f">{self.before}{'B' if self.compact else 'i'}{count}{self.code}").pack
+        self[length] = pack
+        return pack
 
 
 def read_uvarint(buffer: Readable, pos: int) -> tuple[int, int]:
     """The unsigned varint at `pos`, and the position after it."""
-    byte = buffer[pos]
+    value = buffer[pos]
+    if value < 128:
+        return value, pos + 1
+    byte = buffer[pos + 1]
+    value += (byte << 7) - 128
     if byte < 128:
-        return byte, pos + 1
-    value, shift = byte & 127, 7
-    while True:
-        pos += 1
-        byte = buffer[pos]
-        value |= (byte & 127) << shift
-        if byte < 128:
-            break
-        shift += 7
-        if shift > 28:
-            raise ProtocolError("a varint is longer than 5 bytes")
-    if value > 0xFFFFFFFF:
+        return value, pos + 2
+    byte = buffer[pos + 2]
+    value += (byte << 14) - (128 << 7)
+    if byte < 128:
+        return value, pos + 3
+    byte = buffer[pos + 3]
+    value += (byte << 21) - (128 << 14)
+    if byte < 128:
+        return value, pos + 4
+    byte = buffer[pos + 4]
+    if byte > 15:
         raise ProtocolError("a varint exceeds 32 bits")
-    return value, pos + 1
+    return value + (byte << 28) - (128 << 21), pos + 5
 
 
 def uvarint(value: int) -> bytes:
     """`value` as an unsigned varint."""
     if value < 128:
         return value.to_bytes()
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    if value < 1 << 14:
+        return bytes((value & 127 | 128, value >> 7))
+    if value < 1 << 21:
+        return bytes((value & 127 | 128, value >> 7 & 127 | 128, value >> 14))
+    return bytes((value & 127 | 128, value >> 7 & 127 | 128)) + uvarint(value >> 14)
 
 
 def read_string_length(buffer: Readable, pos: int) -> tuple[int, int]:
@@ -83,16 +104,13 @@ def unexpected_null(field: str) -> NoReturn:
 
 def read_ints(code: str, buffer: Readable, pos: int, count: int) -> list[int]:
     """`count` fixed-size integers of one `struct` code."""
-    if count <= 32:
-        return list(_INT_ARRAYS[code][count].unpack_from(buffer, pos))
     check_array(count, len(buffer) - pos)
     return list(unpack_from(f">{count}{code}", buffer, pos))
 
 
 def ints(code: str, values: Sequence[int]) -> bytes:
     """Fixed-size integers, one after another."""
-    count = len(values)
-    return (_INT_ARRAYS[code][count] if count <= 32 else Struct(f">{count}{code}")).pack(*values)
+    return pack(f">{len(values)}{code}", *values)
 
 
 def skip_tags(buffer: Readable, pos: int, first: int) -> int:
@@ -117,13 +135,17 @@ def tag_count(buffer: Readable, pos: int, first: int) -> tuple[int, int]:
 
 def put_records(records: Any, compact: bool, chunks: list[Buffer], out: bytearray) -> bytearray:
     """Append record batches without copying large ones; the bytearray to go on with."""
-    parts: Sequence[Buffer] = records if isinstance(records, (list, tuple)) else (records,)
-    size = sum(map(len, parts))
+    if isinstance(records, (list, tuple)):
+        parts = records
+        size = sum(map(len, parts))
+    else:
+        parts = (records,)
+        size = len(records)
     out += uvarint(size + 1) if compact else size.to_bytes(4)
     if size < _SMALL:
         for part in parts:
             out += part
         return out
     chunks.append(out)
-    chunks.extend(parts)
+    chunks += parts
     return bytearray()
