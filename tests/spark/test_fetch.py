@@ -10,10 +10,10 @@ import pytest
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 
-from barnabas.spark import fetch
 from barnabas.spark.clients import Settings, consumer_settings
 from barnabas.spark.columns import arrow_schema
-from barnabas.spark.fetch import DataLossError, ReadTimeoutError, read_ranges
+from barnabas.spark.fetch import ReadTimeoutError, read_ranges
+from barnabas.spark.open_ranges import DataLossError
 from barnabas.spark.ranges import OffsetRange
 
 Read = Callable[..., list[dict[str, object]]]
@@ -132,9 +132,8 @@ def test_a_log_that_ends_early_is_data_loss(
 
 
 def test_a_topic_that_is_gone_is_data_loss(
-    make_topic: Callable[..., str], feed: Callable[..., None], read: Read, monkeypatch: pytest.MonkeyPatch
+    make_topic: Callable[..., str], feed: Callable[..., None], read: Read
 ) -> None:
-    monkeypatch.setattr(fetch, "_SILENCE_S", 0.0)
     topic = make_topic()
     feed(topic, range(5))
     rows = read(OffsetRange(topic, 0, 0, 5), OffsetRange(topic + "-never", 0, 0, 5), fail=False)

@@ -10,8 +10,9 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from barnabas.spark.clients import consumer_settings
 from barnabas.spark.columns import arrow_schema
-from barnabas.spark.fetch import read_ranges, report_data_loss
+from barnabas.spark.fetch import read_ranges
 from barnabas.spark.lookup import OffsetLookup
+from barnabas.spark.open_ranges import report_data_loss
 from barnabas.spark.option_values import refuse
 from barnabas.spark.options import ReadOptions
 from barnabas.spark.ranges import OffsetRange, Offsets, Task, plan_tasks

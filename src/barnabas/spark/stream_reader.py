@@ -18,8 +18,8 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from barnabas.spark.batch_reader import read_task
-from barnabas.spark.fetch import report_data_loss
 from barnabas.spark.lookup import OffsetLookup
+from barnabas.spark.open_ranges import report_data_loss
 from barnabas.spark.options import ReadOptions
 from barnabas.spark.ranges import OffsetRange, Offsets, OffsetsJson, from_json, limit_to, plan_tasks, to_json
 
