@@ -15,9 +15,9 @@ def elect(
     """The state a partition should have, or None when it may stay as it is.
 
     The leader is the first in-sync replica, in the order of assignment, that is alive; no other may lead,
-    since it might lack what was acknowledged. A leader that has `restarted` begins a new epoch even when it leads
-    again: what it had not flushed may be gone, and an epoch must not hold two different records at one offset
-    (KIP-101).
+    since it might lack what was acknowledged. A leader that has `restarted` begins a new epoch even when it
+    leads again: what it had not flushed may be gone, and an epoch must not hold two different records at one
+    offset (KIP-101).
     """
     if state.leader in alive and state.leader not in restarted:
         return None

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 
 async def create_missing_topics(broker: Broker, names: Iterable[str]) -> dict[str, KafkaError]:
-    """Make topics with the broker's defaults; afterwards they are in its image. The errors of those that could
-    not be made; one that someone else made meanwhile is none.
+    """Make topics with the broker's defaults; afterwards they are in its image.
+
+    The answer has the errors of those that could not be made. One that someone else made meanwhile is none.
 
     Raises:
         KafkaError: this broker cannot make topics at the moment.

@@ -1,7 +1,8 @@
-"""CreateTopics v2-7: topics with partitions counted or assigned, with settings, or only validated (KIP-4, KIP-464,
-KIP-525).
+"""CreateTopics v2-7: topics with partitions counted or assigned, with settings, or only validated (KIP-4,
+KIP-464, KIP-525).
 
-The answer has the new topic's settings as DescribeConfigs would. Quotas of KIP-599 are not served.
+The answer has the new topic's settings. Quotas (KIP-599) are left out. The request's timeout is not looked
+at: what is decided is decided in milliseconds.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from barnabas.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from barnabas.server.config_listing import list_topic_configs
+from barnabas.server.config_listing import new_topic_settings
 from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
 
@@ -37,36 +38,23 @@ async def create_topics(
     broker: Broker, context: RequestContext, request: CreateTopicsRequest
 ) -> CreateTopicsResponse:
     named = Counter(topic.name for topic in request.topics)
-    once = [topic for topic in request.topics if named[topic.name] == 1]
-    outcomes: dict[str, TopicImage | KafkaError] = {}
-    new_topics = []
-    for topic in once:
-        try:
-            new_topics.append(_parse(topic, context.api_version))
-        except KafkaError as error:
-            outcomes[topic.name] = error
-    outcomes |= await broker.controller.create_topics(new_topics, validate_only=request.validate_only)
+    once = [_parse(topic) for topic in request.topics if named[topic.name] == 1]
+    outcomes = await broker.controller.create_topics(once, validate_only=request.validate_only)
     results = []
+    for topic in once:
+        outcome = outcomes[topic.name]
+        if isinstance(outcome, KafkaError):
+            results.append(_refused(topic.name, outcome))
+        else:
+            results.append(_created(broker, outcome, topic))
     for name, times in named.items():
         if times > 1:
-            twice = KafkaError(ErrorCode.INVALID_REQUEST, f"the request names the topic '{name}' {times} times")
-            results.append(_refused(name, twice))
-            continue
-        outcome = outcomes[name]
-        if isinstance(outcome, KafkaError):
-            results.append(_refused(name, outcome))
-        else:
-            results.append(_created(broker, outcome, _parse_configs(once, name)))
+            twice = f"the request names the topic '{name}' {times} times"
+            results.append(_refused(name, KafkaError(ErrorCode.INVALID_REQUEST, twice)))
     return CreateTopicsResponse(topics=results)
 
 
-def _parse(topic: CreatableTopic, version: int) -> NewTopic:
-    if len({config.name for config in topic.configs}) < len(topic.configs):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"'{topic.name}' is given a setting twice")
-    if version < 4 and not topic.assignments and -1 in (topic.num_partitions, topic.replication_factor):
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST, "the default number of partitions and replicas needs version 4 (KIP-464)"
-        )
+def _parse(topic: CreatableTopic) -> NewTopic:
     return NewTopic(
         topic.name,
         topic.num_partitions,
@@ -74,3 +62,27 @@ def _parse(topic: CreatableTopic, version: int) -> NewTopic:
         [(assignment.partition_index, assignment.broker_ids) for assignment in topic.assignments],
         {config.name: config.value for config in topic.configs},
     )
+
+
+def _created(broker: Broker, topic: TopicImage, asked: NewTopic) -> CreatableTopicResult:
+    texts = {name: text for name, text in asked.configs.items() if text is not None}
+    return CreatableTopicResult(
+        name=topic.name,
+        topic_id=topic.id,
+        error_message=None,
+        num_partitions=len(topic.partitions),
+        replication_factor=len(topic.partitions[0].replicas),
+        configs=[
+            CreatableTopicConfigs(
+                name=description.setting.name,
+                value=description.text,
+                config_source=description.source,
+                is_sensitive=description.setting.sensitive,
+            )
+            for description in new_topic_settings(broker, texts)
+        ],
+    )
+
+
+def _refused(name: str, error: KafkaError) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=error.code, error_message=error.message)

@@ -45,12 +45,12 @@ def metadata(
     answer = _Answer(broker, context, request)
     if request.topics is None or (context.api_version == 0 and not request.topics):
         return answer.make(answer.image.topics)
-    ids = [topic.topic_id for topic in request.topics if topic.topic_id != ZERO_TOPIC_ID]
+    ids = list(dict.fromkeys(t.topic_id for t in request.topics if t.topic_id != ZERO_TOPIC_ID))
     if context.api_version < 12 and (ids or any(topic.name is None for topic in request.topics)):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "topic ids can be asked for from version 12 on")
     if ids:
         return answer.make_by_id(ids)
-    names = [topic.name or "" for topic in request.topics]
+    names = list(dict.fromkeys(topic.name or "" for topic in request.topics))
     if request.allow_auto_topic_creation and broker.config.auto_create_topics_enable:
         missing = [name for name in names if name not in answer.image.topics]
         if missing:

@@ -1,0 +1,29 @@
+"""Settings in the shape of an answer: DescribeConfigs, and the settings of a topic just made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from barnabas.config import BrokerConfig, TopicConfig
+from barnabas.config.describe import Description, describe
+from barnabas.config.layers import Layer, Source
+
+if TYPE_CHECKING:
+    from barnabas.server.broker import Broker
+
+
+def topic_settings(broker: Broker, topic: str) -> list[Description]:
+    """Every setting of a topic that exists."""
+    return list(describe(TopicConfig, broker.configs.topic_layers(broker.image, topic)))
+
+
+def new_topic_settings(broker: Broker, texts: Mapping[str, str]) -> list[Description]:
+    """Every setting of a topic that was given `texts`, whether it exists or not."""
+    own = Layer(Source.DYNAMIC_TOPIC_CONFIG, texts)
+    return list(describe(TopicConfig, [own, *broker.configs.broker_layers(broker.image)]))
+
+
+def broker_settings(broker: Broker) -> list[Description]:
+    """Every setting of this broker."""
+    return list(describe(BrokerConfig, broker.configs.broker_layers(broker.image)))

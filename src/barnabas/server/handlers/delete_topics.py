@@ -1,0 +1,80 @@
+"""DeleteTopics v1-6: by name, or by id (KIP-516).
+
+The topic is gone from the metadata when the answer leaves; its folders follow. The request's timeout is not
+looked at.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.metadata.image import ClusterImage, TopicImage
+from barnabas.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from barnabas.server.context import RequestContext
+from barnabas.server.handlers import handles
+from barnabas.types import ZERO_TOPIC_ID
+
+if TYPE_CHECKING:
+    from barnabas.server.broker import Broker
+
+
+def _failed(request: DeleteTopicsRequest, error: KafkaError) -> DeleteTopicsResponse:
+    return DeleteTopicsResponse(responses=[_refused(wanted, error) for wanted in _wanted(request)])
+
+
+@handles(DeleteTopicsRequest, on_error=_failed)
+async def delete_topics(
+    broker: Broker, context: RequestContext, request: DeleteTopicsRequest
+) -> DeleteTopicsResponse:
+    image = broker.image
+    topics: list[TopicImage] = []
+    results: list[DeletableTopicResult] = []
+    for wanted in _wanted(request):
+        try:
+            topics.append(_find(image, wanted))
+        except KafkaError as error:
+            results.append(_refused(wanted, error))
+    named = Counter(topic.id for topic in topics)
+    errors = await broker.controller.delete_topics(
+        [topic_id for topic_id, times in named.items() if times == 1]
+    )
+    for topic in dict.fromkeys(topics):
+        if named[topic.id] > 1:
+            twice = f"the request names the topic '{topic.name}' {named[topic.id]} times"
+            errors[topic.id] = KafkaError(ErrorCode.INVALID_REQUEST, twice)
+        result = DeletableTopicResult(name=topic.name, topic_id=topic.id)
+        if topic.id in errors:
+            result.error_code, result.error_message = errors[topic.id].code, errors[topic.id].message
+        results.append(result)
+    return DeleteTopicsResponse(responses=results)
+
+
+def _wanted(request: DeleteTopicsRequest) -> list[DeleteTopicState]:
+    return request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
+
+
+def _find(image: ClusterImage, wanted: DeleteTopicState) -> TopicImage:
+    if (wanted.name is None) == (wanted.topic_id == ZERO_TOPIC_ID):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "name a topic by its name or by its id, and not by both")
+    if wanted.name is not None:
+        topic = image.topics.get(wanted.name)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{wanted.name}'")
+        return topic
+    topic = image.topic_by_id(wanted.topic_id)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+    return topic
+
+
+def _refused(wanted: DeleteTopicState, error: KafkaError) -> DeletableTopicResult:
+    return DeletableTopicResult(
+        name=wanted.name, topic_id=wanted.topic_id, error_code=error.code, error_message=error.message
+    )

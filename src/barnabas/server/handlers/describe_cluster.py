@@ -1,0 +1,55 @@
+"""DescribeCluster v0-2: the live brokers, the controller, the cluster's id (KIP-700).
+
+Brokers only: controllers (KIP-919) have no endpoints of their own, and no broker is ever fenced but alive.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from barnabas.server.context import RequestContext
+from barnabas.server.handlers import handles
+from barnabas.server.operations import CLUSTER_OPERATIONS, NOT_ASKED
+
+if TYPE_CHECKING:
+    from barnabas.server.broker import Broker
+
+BROKERS = 1
+CONTROLLERS = 2
+
+
+@handles(DescribeClusterRequest)
+def describe_cluster(
+    broker: Broker, context: RequestContext, request: DescribeClusterRequest
+) -> DescribeClusterResponse:
+    if request.endpoint_type == CONTROLLERS:
+        raise KafkaError(
+            ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a broker's endpoint, not a controller's"
+        )
+    if request.endpoint_type != BROKERS:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"there is no type {request.endpoint_type} of endpoints"
+        )
+    image = broker.image
+    brokers = []
+    for member in image.brokers.values():
+        endpoint = member.endpoint(context.listener)
+        if endpoint is not None:
+            brokers.append(
+                DescribeClusterBroker(
+                    broker_id=member.id, host=endpoint.host, port=endpoint.port, rack=member.rack
+                )
+            )
+    asked = request.include_cluster_authorized_operations
+    return DescribeClusterResponse(
+        cluster_id=image.cluster_id,
+        controller_id=image.controller_id,
+        brokers=brokers,
+        cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
+    )
