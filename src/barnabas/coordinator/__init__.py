@@ -1,6 +1,18 @@
 """Coordinators: what a broker remembers for clients in internal topics (groups, their offsets)."""
 
+from barnabas.coordinator.groups.codec import OffsetKey
+from barnabas.coordinator.groups.group import ClassicGroup, GroupState
+from barnabas.coordinator.groups.membership import Caller
+from barnabas.coordinator.groups.offsets import OffsetStore
 from barnabas.coordinator.groups.service import GroupCoordinator
 from barnabas.coordinator.loading import InternalLog
 
-__all__ = ["GroupCoordinator", "InternalLog"]
+__all__ = [
+    "Caller",
+    "ClassicGroup",
+    "GroupCoordinator",
+    "GroupState",
+    "InternalLog",
+    "OffsetKey",
+    "OffsetStore",
+]

@@ -36,11 +36,9 @@ class OffsetStore:
         if not topics:
             self._groups.pop(key.group_id, None)
 
-    def get(
-        self, group_id: str, topic: str, partition: int, topic_id: TopicId = ZERO_TOPIC_ID
-    ) -> CommittedOffset | None:
+    def get(self, key: OffsetKey, topic_id: TopicId = ZERO_TOPIC_ID) -> CommittedOffset | None:
         """The committed offset; None also when it belongs to an earlier topic of the same name."""
-        committed = self._groups.get(group_id, {}).get(topic, {}).get(partition)
+        committed = self._groups.get(key.group_id, {}).get(key.topic, {}).get(key.partition)
         if committed is None or not _same_topic(committed.topic_id, topic_id):
             return None
         return committed

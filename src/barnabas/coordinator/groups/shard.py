@@ -243,7 +243,7 @@ class GroupShard:
         records = [
             offset_record(key, None)
             for key, error in outcome.items()
-            if error is ErrorCode.NONE and self.offsets.get(*key) is not None
+            if error is ErrorCode.NONE and self.offsets.get(key) is not None
         ]
         return Result(outcome, records)
 

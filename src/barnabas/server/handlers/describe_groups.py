@@ -1,0 +1,82 @@
+"""DescribeGroups v0-6: a group's state, protocol and members with their assignments.
+
+Static members' instance ids from v4 on (KIP-345). A group that is not there is "Dead", and from v6 on
+GROUP_ID_NOT_FOUND besides (KIP-1043).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.coordinator import ClassicGroup, GroupState
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from barnabas.server.context import RequestContext
+from barnabas.server.handlers import handles
+from barnabas.server.operations import GROUP_OPERATIONS, NOT_ASKED
+
+if TYPE_CHECKING:
+    from barnabas.server.broker import Broker
+
+_NOT_FOUND_FROM = 6
+
+
+def _failed(request: DescribeGroupsRequest, error: KafkaError) -> DescribeGroupsResponse:
+    return DescribeGroupsResponse(groups=[_failure(group_id, error) for group_id in request.groups])
+
+
+@handles(DescribeGroupsRequest, on_error=_failed)
+def describe_groups(
+    broker: Broker, context: RequestContext, request: DescribeGroupsRequest
+) -> DescribeGroupsResponse:
+    response = DescribeGroupsResponse()
+    for group_id in request.groups:
+        try:
+            described = _describe(broker.groups.group(group_id))
+        except KafkaError as error:
+            described = _failure(group_id, error)
+            if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
+                described.group_state = GroupState.DEAD.value
+                if context.api_version < _NOT_FOUND_FROM:
+                    described.error_code = ErrorCode.NONE
+        if request.include_authorized_operations and not described.error_code:
+            described.authorized_operations = GROUP_OPERATIONS
+        response.groups.append(described)
+    return response
+
+
+def _describe(group: ClassicGroup) -> DescribedGroup:
+    stable = group.has(GroupState.STABLE)
+    return DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.protocol or "") if stable else "",
+        members=[
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                # Between generations neither says anything about the next.
+                member_metadata=member.metadata(group.protocol) if stable else b"",
+                member_assignment=member.assignment if stable else b"",
+            )
+            for member in group.members.values()
+        ],
+        authorized_operations=NOT_ASKED,
+    )
+
+
+def _failure(group_id: str, error: KafkaError) -> DescribedGroup:
+    return DescribedGroup(
+        group_id=group_id,
+        error_code=error.code,
+        error_message=error.message,
+        authorized_operations=NOT_ASKED,
+    )

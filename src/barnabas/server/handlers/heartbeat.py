@@ -1,0 +1,28 @@
+"""Heartbeat v0-4: a member is alive; the answer says when it has to join again. Static members (KIP-345)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from barnabas.server.context import RequestContext
+from barnabas.server.handlers import handles
+
+if TYPE_CHECKING:
+    from barnabas.server.broker import Broker
+
+
+def _failed(_request: HeartbeatRequest, error: KafkaError) -> HeartbeatResponse:
+    if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        # As Apache Kafka: nobody's session runs while the group is read, and nothing has to change.
+        return HeartbeatResponse()
+    return HeartbeatResponse(error_code=error.code)
+
+
+@handles(HeartbeatRequest, on_error=_failed)
+def heartbeat(
+    broker: Broker, _context: RequestContext, request: HeartbeatRequest
+) -> HeartbeatResponse | Awaitable[HeartbeatResponse]:
+    return broker.groups.heartbeat(request)

@@ -1,0 +1,31 @@
+"""JoinGroup v0-9: become a member of a classic group, or take part in its rebalance.
+
+Member ids given out before the first real join (KIP-394), static members (KIP-345), reasons in the log
+(KIP-800), a returning static leader that must not assign (KIP-814). Parked until the round ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from barnabas.coordinator import Caller
+from barnabas.errors import KafkaError
+from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from barnabas.server.context import RequestContext
+from barnabas.server.handlers import handles
+
+if TYPE_CHECKING:
+    from barnabas.server.broker import Broker
+
+
+def _failed(request: JoinGroupRequest, error: KafkaError) -> JoinGroupResponse:
+    return JoinGroupResponse(error_code=error.code, member_id=request.member_id)
+
+
+@handles(JoinGroupRequest, on_error=_failed)
+def join_group(
+    broker: Broker, context: RequestContext, request: JoinGroupRequest
+) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
+    caller = Caller(context.api_version, context.client_id or "", context.client_host)
+    return broker.groups.join(request, caller)

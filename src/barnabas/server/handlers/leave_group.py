@@ -1,0 +1,57 @@
+"""LeaveGroup v0-5: take members out of a classic group, several and static ones from v3 on (KIP-345).
+
+The reason of v5 (KIP-800) goes to the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
+from barnabas.server.answers import mapped
+from barnabas.server.context import RequestContext
+from barnabas.server.handlers import handles
+
+if TYPE_CHECKING:
+    from barnabas.server.broker import Broker
+
+#: from this version members are a list, each with its own error
+_BATCHED_FROM = 3
+
+
+def _failed(request: LeaveGroupRequest, error: KafkaError) -> LeaveGroupResponse:
+    if error.code is ErrorCode.UNKNOWN_MEMBER_ID and request.members:
+        # No such group: none of them is in it.
+        return LeaveGroupResponse(
+            members=[
+                MemberResponse(
+                    member_id=member.member_id,
+                    group_instance_id=member.group_instance_id,
+                    error_code=error.code,
+                )
+                for member in request.members
+            ]
+        )
+    return LeaveGroupResponse(error_code=error.code)
+
+
+@handles(LeaveGroupRequest, on_error=_failed)
+def leave_group(
+    broker: Broker, context: RequestContext, request: LeaveGroupRequest
+) -> LeaveGroupResponse | Awaitable[LeaveGroupResponse]:
+    if context.api_version >= _BATCHED_FROM:
+        return broker.groups.leave(request.group_id, request.members)
+    leaver = MemberIdentity(member_id=request.member_id)
+    return mapped(broker.groups.leave(request.group_id, [leaver]), _single)
+
+
+def _single(answer: LeaveGroupResponse) -> LeaveGroupResponse:
+    """Below v3 the one member's error is the answer's own."""
+    return LeaveGroupResponse(error_code=answer.error_code or answer.members[0].error_code)

@@ -1,0 +1,158 @@
+"""OffsetFetch v1-10: read committed offsets, of several groups at once from v8 on (KIP-709).
+
+Null asks for all of a group's offsets; what has none is answered with -1. Topic ids in v10 (KIP-516, 848):
+an id that is not known is refused. An offset committed for an earlier topic of the same name is none, by
+whatever version it is asked for. Members of the consumer protocol (v9's member id and epoch) and offsets of
+open transactions (`require_stable`, KIP-447) do not exist here yet, so neither changes the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from barnabas.coordinator import OffsetKey, OffsetStore
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from barnabas.server.context import RequestContext
+from barnabas.server.handlers import handles
+from barnabas.types import NO_LEADER_EPOCH, UNKNOWN_OFFSET, ZERO_TOPIC_ID, TopicId
+
+if TYPE_CHECKING:
+    from barnabas.metadata.image import ClusterImage
+    from barnabas.server.broker import Broker
+
+#: from this version there may be several groups, from the next topics are named by id
+_BATCHED_FROM = 8
+_TOPIC_IDS_FROM = 10
+#: from this version the group's error is told once, before it each partition bears it
+_GROUP_ERROR_FROM = 2
+
+
+@handles(OffsetFetchRequest)
+def offset_fetch(broker: Broker, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    if context.api_version >= _BATCHED_FROM:
+        by_id = context.api_version >= _TOPIC_IDS_FROM
+        return OffsetFetchResponse(groups=[_fetch(broker, group, by_id) for group in request.groups])
+    topics = request.topics
+    group = OffsetFetchRequestGroup(
+        group_id=request.group_id,
+        topics=None
+        if topics is None
+        else [OffsetFetchRequestTopics(name=t.name, partition_indexes=t.partition_indexes) for t in topics],
+    )
+    return _single(_fetch(broker, group, by_id=False), group, context.api_version)
+
+
+def _fetch(broker: Broker, group: OffsetFetchRequestGroup, by_id: bool) -> OffsetFetchResponseGroup:
+    try:
+        store = broker.groups.offsets(group.group_id)
+    except KafkaError as error:
+        return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
+    response = OffsetFetchResponseGroup(group_id=group.group_id)
+    if group.topics is None:
+        response.topics = list(_everything(broker.image, store, group.group_id, by_id))
+    else:
+        response.topics = [
+            _topic(broker.image, store, group.group_id, topic, by_id) for topic in group.topics
+        ]
+    return response
+
+
+def _everything(
+    image: ClusterImage, store: OffsetStore, group_id: str, by_id: bool
+) -> Iterable[OffsetFetchResponseTopics]:
+    for name, partitions in store.of_group(group_id).items():
+        topic = image.topics.get(name)
+        if by_id and topic is None:
+            continue  # deleted: there is no id to name it by
+        topic_id = ZERO_TOPIC_ID if topic is None else topic.id
+        found = [
+            _partition(store, OffsetKey(group_id, name, partition), topic_id) for partition in partitions
+        ]
+        there = [partition for partition in found if partition.committed_offset != UNKNOWN_OFFSET]
+        if there:
+            yield OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=there)
+
+
+def _topic(
+    image: ClusterImage, store: OffsetStore, group_id: str, wanted: OffsetFetchRequestTopics, by_id: bool
+) -> OffsetFetchResponseTopics:
+    topic = image.topic_by_id(wanted.topic_id) if by_id else image.topics.get(wanted.name)
+    response = OffsetFetchResponseTopics(name=wanted.name, topic_id=wanted.topic_id)
+    if by_id and topic is None:
+        unknown = ErrorCode.UNKNOWN_TOPIC_ID
+        response.partitions = [_nothing(partition, unknown) for partition in wanted.partition_indexes]
+        return response
+    name, topic_id = (wanted.name, ZERO_TOPIC_ID) if topic is None else (topic.name, topic.id)
+    response.partitions = [
+        _partition(store, OffsetKey(group_id, name, partition), topic_id)
+        for partition in wanted.partition_indexes
+    ]
+    return response
+
+
+def _partition(store: OffsetStore, key: OffsetKey, topic_id: TopicId) -> OffsetFetchResponsePartitions:
+    committed = store.get(key, topic_id)
+    if committed is None:
+        return _nothing(key.partition, ErrorCode.NONE)
+    return OffsetFetchResponsePartitions(
+        partition_index=key.partition,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+    )
+
+
+def _nothing(partition: int, error: int) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=partition,
+        committed_offset=UNKNOWN_OFFSET,
+        committed_leader_epoch=NO_LEADER_EPOCH,
+        metadata="",
+        error_code=error,
+    )
+
+
+def _single(
+    answer: OffsetFetchResponseGroup, request: OffsetFetchRequestGroup, version: int
+) -> OffsetFetchResponse:
+    """The answer of the versions that know one group."""
+    topics = answer.topics
+    if answer.error_code and version < _GROUP_ERROR_FROM:
+        topics = [
+            OffsetFetchResponseTopics(
+                name=topic.name,
+                partitions=[_nothing(partition, answer.error_code) for partition in topic.partition_indexes],
+            )
+            for topic in request.topics or ()
+        ]
+    return OffsetFetchResponse(
+        error_code=answer.error_code,
+        topics=[
+            OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=p.partition_index,
+                        committed_offset=p.committed_offset,
+                        committed_leader_epoch=p.committed_leader_epoch,
+                        metadata=p.metadata,
+                        error_code=p.error_code,
+                    )
+                    for p in topic.partitions
+                ],
+            )
+            for topic in topics
+        ],
+    )

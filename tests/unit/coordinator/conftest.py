@@ -1,0 +1,286 @@
+"""A group coordinator on an in-memory log, driven in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import itertools
+import struct
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
+
+import pytest
+
+from barnabas.clock import LoopClock
+from barnabas.config import BrokerConfig
+from barnabas.coordinator import Caller, GroupCoordinator, OffsetKey
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.protocol.messages.heartbeat import HeartbeatRequest
+from barnabas.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from barnabas.protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity
+from barnabas.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from barnabas.protocol.messages.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
+from barnabas.records import batches
+from barnabas.records.batch import placed
+from barnabas.testing.virtual_time import run_virtual
+
+MIB = 1 << 20
+
+
+class MemoryLog:
+    """The internal topic: commits at once, or when told to (`hold`), or not at all (`failure`)."""
+
+    def __init__(self) -> None:
+        self.batches: dict[int, list[bytes]] = {}
+        self.hold = False
+        self.failure: KafkaError | None = None
+        self.held: list[tuple[asyncio.Future[None], int, bytes]] = []
+
+    def append(self, partition: int, batch: bytes, epoch: int) -> Awaitable[None] | None:
+        if self.failure is not None:
+            raise self.failure
+        if self.hold:
+            committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self.held.append((committed, partition, batch))
+            return committed
+        self._write(partition, batch, epoch)
+        return None
+
+    def commit_next(self) -> None:
+        committed, partition, batch = self.held.pop(0)
+        self._write(partition, batch, 0)
+        committed.set_result(None)
+
+    def fail_next(self, error: KafkaError) -> None:
+        self.held.pop(0)[0].set_exception(error)
+
+    def bounds(self, partition: int) -> tuple[int, int]:
+        return 0, self._end(partition)
+
+    def read(self, partition: int, offset: int, max_bytes: int) -> Sequence[bytes]:
+        chosen: list[bytes] = []
+        for batch in self.batches[partition]:
+            _, header = next(batches(batch))
+            if header.next_offset > offset and (not chosen or sum(map(len, chosen)) < max_bytes):
+                chosen.append(batch)
+        return chosen
+
+    def _write(self, partition: int, batch: bytes, epoch: int) -> None:
+        self.batches.setdefault(partition, []).append(b"".join(placed(batch, self._end(partition), epoch)))
+
+    def _end(self, partition: int) -> int:
+        written = self.batches.get(partition)
+        return next(batches(written[-1]))[1].next_offset if written else 0
+
+
+def subscription(*topics: str) -> bytes:
+    """Consumer metadata, version 0."""
+    names = b"".join(struct.pack(">h", len(t)) + t.encode() for t in topics)
+    return struct.pack(">hi", 0, len(topics)) + names + struct.pack(">i", -1)
+
+
+class Groups:
+    """A coordinator and short ways to ask it."""
+
+    def __init__(self, log: MemoryLog | None = None, **settings: Any) -> None:
+        self.log = log or MemoryLog()
+        self.config = BrokerConfig(**{"group_initial_rebalance_delay_ms": 0, **settings})
+        self.clock = LoopClock(asyncio.get_running_loop())
+        numbers = itertools.count(1)
+        self.coordinator = GroupCoordinator(
+            lambda: self.config,
+            self.clock,
+            self.log,
+            partitions=lambda: 1,
+            unique=lambda: str(next(numbers)),
+        )
+        self.coordinator.elect(0, 0)
+
+    async def restart(self) -> Groups:
+        """Another broker on the same log, loaded."""
+        await self.coordinator.stop()
+        again = Groups(self.log)
+        again.config = self.config
+        await again.loaded()
+        return again
+
+    async def loaded(self) -> None:
+        while self.coordinator._runtime.is_loading():
+            await asyncio.sleep(0)
+
+    def join(
+        self,
+        member_id: str = "",
+        *,
+        group: str = "g",
+        instance: str | None = None,
+        client: str = "c",
+        version: int = 9,
+        session: int = 10_000,
+        rebalance: int = 60_000,
+        type: str = "consumer",
+        protocols: dict[str, bytes] | None = None,
+    ) -> asyncio.Task[JoinGroupResponse]:
+        request = JoinGroupRequest(
+            group_id=group,
+            session_timeout_ms=session,
+            rebalance_timeout_ms=rebalance,
+            member_id=member_id,
+            group_instance_id=instance,
+            protocol_type=type,
+            protocols=[
+                JoinGroupRequestProtocol(name=name, metadata=metadata)
+                for name, metadata in (protocols or {"range": subscription("t")}).items()
+            ],
+        )
+        return _ask(lambda: self.coordinator.join(request, Caller(version, client, "/127.0.0.1")))
+
+    async def new_member(self, **options: Any) -> tuple[str, asyncio.Task[JoinGroupResponse]]:
+        """The two steps of a dynamic member's join: its id, and the JoinGroup that waits."""
+        first = await refused(self.join(**options), ErrorCode.MEMBER_ID_REQUIRED)
+        return first.member_id, self.join(first.member_id, **options)
+
+    def sync(
+        self,
+        member_id: str,
+        generation: int,
+        assignments: dict[str, bytes] | None = None,
+        *,
+        group: str = "g",
+        instance: str | None = None,
+        type: str | None = None,
+        protocol: str | None = None,
+    ) -> asyncio.Task[SyncGroupResponse]:
+        request = SyncGroupRequest(
+            group_id=group,
+            generation_id=generation,
+            member_id=member_id,
+            group_instance_id=instance,
+            protocol_type=type,
+            protocol_name=protocol,
+            assignments=[
+                SyncGroupRequestAssignment(member_id=name, assignment=assignment)
+                for name, assignment in (assignments or {}).items()
+            ],
+        )
+        return _ask(lambda: self.coordinator.sync(request))
+
+    async def heartbeat(
+        self, member_id: str, generation: int, *, group: str = "g", instance: str | None = None
+    ) -> ErrorCode:
+        request = HeartbeatRequest(
+            group_id=group, generation_id=generation, member_id=member_id, group_instance_id=instance
+        )
+        return await error_of(_ask(lambda: self.coordinator.heartbeat(request)))
+
+    async def leave(self, *members: tuple[str, str | None], group: str = "g") -> LeaveGroupResponse:
+        leavers = [MemberIdentity(member_id=m, group_instance_id=i) for m, i in members]
+        return await _ask(lambda: self.coordinator.leave(group, leavers))
+
+    async def commit(
+        self,
+        offsets: dict[tuple[str, int], int],
+        member_id: str = "",
+        generation: int = -1,
+        *,
+        group: str = "g",
+        instance: str | None = None,
+        metadata: str = "",
+        retention_ms: int = -1,
+        version: int = 9,
+    ) -> ErrorCode:
+        """The error of the whole commit, else the first of its partitions'."""
+        request = OffsetCommitRequest(
+            group_id=group,
+            generation_id_or_member_epoch=generation,
+            member_id=member_id,
+            group_instance_id=instance,
+            retention_time_ms=retention_ms,
+            topics=[
+                OffsetCommitRequestTopic(
+                    name=topic,
+                    partitions=[
+                        OffsetCommitRequestPartition(
+                            partition_index=partition,
+                            committed_offset=offset,
+                            committed_metadata=metadata,
+                        )
+                    ],
+                )
+                for (topic, partition), offset in offsets.items()
+            ],
+        )
+        try:
+            response = await _ask(lambda: self.coordinator.commit(request, version))
+        except KafkaError as error:
+            return error.code
+        codes = [p.error_code for t in response.topics for p in t.partitions]
+        return ErrorCode(next((code for code in codes if code), 0))
+
+    def committed(self, topic: str = "t", partition: int = 0, group: str = "g") -> int | None:
+        committed = self.coordinator.offsets(group).get(OffsetKey(group, topic, partition))
+        return None if committed is None else committed.offset
+
+    def state(self, group: str = "g") -> str:
+        return self.coordinator.group(group).state.value
+
+    async def stable(self, members: int = 1, **options: Any) -> tuple[list[str], int]:
+        """A group of so many dynamic members in a stable generation: their ids (the leader first)."""
+        parked = [await self.new_member(**options) for _ in range(members)]
+        ids = [member_id for member_id, _ in parked]
+        responses = [await join for _, join in parked]
+        generation = responses[0].generation_id
+        syncs = [self.sync(name, generation, {m: f"assignment of {m}".encode() for m in ids}) for name in ids]
+        await asyncio.gather(*syncs)
+        return ids, generation
+
+
+def _ask(request: Callable[[], Any]) -> asyncio.Task[Any]:
+    """Ask now, as a handler would; the task holds the answer or the error."""
+    try:
+        answer = request()
+    except KafkaError as error:
+        failure = error
+
+        async def fail() -> Any:
+            raise failure
+
+        return asyncio.ensure_future(fail())
+
+    async def wait() -> Any:
+        return await answer if inspect.isawaitable(answer) else answer
+
+    return asyncio.ensure_future(wait())
+
+
+async def error_of(task: asyncio.Task[Any]) -> ErrorCode:
+    """The error an answer bears, in itself or as an exception."""
+    try:
+        return ErrorCode((await task).error_code)
+    except KafkaError as error:
+        return error.code
+
+
+async def refused(task: asyncio.Task[Any], code: ErrorCode) -> Any:
+    """The answer, which must bear `code`."""
+    answer = await task
+    assert answer.error_code == code
+    return answer
+
+
+@pytest.fixture
+def virtual() -> Callable[[Coroutine[Any, Any, None]], None]:
+    """Runs a scenario in virtual time."""
+    return run_virtual
