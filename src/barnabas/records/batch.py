@@ -168,10 +168,16 @@ def placed(data: Buffer, base_offset: int, leader_epoch: int) -> tuple[bytes, me
     return _PREFIX.pack(base_offset, length, leader_epoch), memoryview(data)[_TAIL_OF_PREFIX:]
 
 
-def with_log_append_time(header: BatchHeader, data: Buffer, now_ms: int) -> bytes:
-    """A copy of the batch whose records all bear the broker's time (attributes, max timestamp, new CRC)."""
+def with_timestamp_type(header: BatchHeader, data: Buffer, append_time_ms: int | None) -> bytes:
+    """A copy of the batch whose records all bear the broker's time, or, for None, each its own.
+
+    Both live in the header: an attribute, and for the broker's time the max timestamp.
+    """
     changed = bytearray(data)
-    struct.pack_into(">h", changed, 21, header.attributes | LOG_APPEND_TIME_FLAG)
-    struct.pack_into(">q", changed, 35, now_ms)
+    if append_time_ms is None:
+        struct.pack_into(">h", changed, 21, header.attributes & ~LOG_APPEND_TIME_FLAG)
+    else:
+        struct.pack_into(">h", changed, 21, header.attributes | LOG_APPEND_TIME_FLAG)
+        struct.pack_into(">q", changed, 35, append_time_ms)
     struct.pack_into(">I", changed, 17, crc32c(memoryview(changed)[CRC_COVERS_FROM:]))
     return bytes(changed)

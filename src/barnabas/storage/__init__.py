@@ -1,0 +1,30 @@
+"""Partitions on disk, in Apache Kafka's format."""
+
+from barnabas.storage.directory import DirectoryLocked, LogDirectory
+from barnabas.storage.filesystem import FileSystem, OsFileSystem
+from barnabas.storage.log import AppendInfo, FetchedRecords, PartitionLog
+from barnabas.storage.open_files import OpenFiles
+from barnabas.storage.producers import Origin, Producer
+from barnabas.storage.tasks import Flush, Removal, Replacement, TreeRemoval
+from barnabas.storage.timestamps import OffsetAtTimestamp
+from barnabas.storage.validation import InvalidRecords, RecordError
+
+__all__ = [
+    "AppendInfo",
+    "DirectoryLocked",
+    "FetchedRecords",
+    "FileSystem",
+    "Flush",
+    "InvalidRecords",
+    "LogDirectory",
+    "OffsetAtTimestamp",
+    "OpenFiles",
+    "Origin",
+    "OsFileSystem",
+    "PartitionLog",
+    "Producer",
+    "RecordError",
+    "Removal",
+    "Replacement",
+    "TreeRemoval",
+]

@@ -1,0 +1,298 @@
+"""A log directory: one folder that holds partitions, on one disk, of one broker at a time.
+
+    DIR/.lock                       held while a broker runs on the directory
+    DIR/meta.properties             whose it is
+    DIR/.kafka_cleanshutdown        the last stop was clean
+    DIR/*-offset-checkpoint         recovery points, log start offsets, high watermarks
+    DIR/<topic>-<partition>/        a partition's log
+    DIR/<topic>.<hex>-delete/       a deleted partition, on its way out
+
+Owned by the event loop's thread, but for `load`, which may run in several threads at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import uuid
+from collections.abc import Callable, Mapping
+
+from barnabas.clock import Clock
+from barnabas.config import TopicConfig
+from barnabas.errors import BarnabasError, ConfigError, KafkaError
+from barnabas.storage import checkpoints
+from barnabas.storage.environment import LogEnvironment
+from barnabas.storage.filesystem import FileSystem, Lock, read_file, replace_file, write_file
+from barnabas.storage.log import PartitionLog
+from barnabas.storage.open_files import LogFile, OpenFiles
+from barnabas.storage.recovery import load_log
+from barnabas.storage.tasks import Replacement, TreeRemoval
+from barnabas.types import ZERO_TOPIC_ID, Offset, TopicId, TopicPartition, topic_id_to_str
+
+logger = logging.getLogger(__name__)
+
+_PARTITION_FOLDER = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>[0-9]{1,10})")
+_DELETED_FOLDER = re.compile(r".*\.[0-9a-f]{32}-delete")
+
+
+class DirectoryLocked(BarnabasError):
+    """Another broker runs on the log directory."""
+
+
+class LogDirectory:
+    """An open log directory and the logs in it."""
+
+    def __init__(self, env: LogEnvironment, lock: Lock, directory_id: str, *, was_clean: bool) -> None:
+        self.env = env
+        self.directory_id = directory_id
+        #: whether the last stop was clean, so that logs need no recovery
+        self.was_clean = was_clean
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self._lock = lock
+        self._recovery_points = self._read_offsets(checkpoints.RECOVERY_POINTS)
+        self._log_starts = self._read_offsets(checkpoints.LOG_STARTS)
+        #: as they were last written down
+        self.high_watermarks = self._read_offsets(checkpoints.HIGH_WATERMARKS)
+        env.before_truncation = self._before_truncation
+
+    @classmethod
+    def open(
+        cls,
+        files: OpenFiles,
+        path: str,
+        clock: Clock,
+        *,
+        cluster_id: str,
+        node_id: int,
+        on_failure: Callable[[OSError], None] | None = None,
+    ) -> LogDirectory:
+        """Locks the directory (made if it is missing) for this broker.
+
+        Raises:
+            DirectoryLocked: another broker runs on it.
+            ConfigError: it belongs to another broker or cluster.
+            OSError: the disk failed.
+        """
+        fs = files.fs
+        fs.make_directory(path)
+        try:
+            lock = fs.lock(f"{path}/.lock")
+        except BlockingIOError:
+            raise DirectoryLocked(
+                f"{path} is in use by another broker: stop it, or choose another log.dirs"
+            ) from None
+        try:
+            directory_id = _claim(fs, path, cluster_id, node_id)
+            was_clean = _take_marker(fs, path)
+            env = LogEnvironment(path, files, clock, on_failure=on_failure)
+            return cls(env, lock, directory_id, was_clean=was_clean)
+        except BaseException:
+            lock.release()
+            raise
+
+    @property
+    def path(self) -> str:
+        return self.env.path
+
+    @property
+    def failure(self) -> OSError | None:
+        """The error that took the directory offline, None while it works."""
+        return self.env.failure
+
+    def found(self) -> dict[TopicPartition, TopicId]:
+        """The partitions that lie in the directory, with their topic's id (zero when it is not known)."""
+        partitions = {}
+        for entry in self.env.fs.entries(self.path):
+            folder = _PARTITION_FOLDER.fullmatch(entry.name)
+            if entry.is_directory and folder and not _DELETED_FOLDER.fullmatch(entry.name):
+                topic_partition = TopicPartition(folder["topic"], int(folder["partition"]))
+                partitions[topic_partition] = self._read_topic_id(f"{self.path}/{entry.name}")
+        return partitions
+
+    def leftovers(self) -> list[TreeRemoval]:
+        """The folders of partitions whose deletion a stop interrupted."""
+        return [
+            TreeRemoval(self.env.fs, f"{self.path}/{entry.name}")
+            for entry in self.env.fs.entries(self.path)
+            if entry.is_directory and _DELETED_FOLDER.fullmatch(entry.name)
+        ]
+
+    def load(self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig) -> PartitionLog:
+        """Opens a log that lies in the directory, after a crash with recovery: for `adopt`, in any thread.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, the disk failed: the directory is offline.
+                CORRUPT_MESSAGE, the log is damaged where it was thought safe.
+        """
+        env = self.env
+        # each load opens files of its own account: the shared one belongs to another thread
+        loading = LogEnvironment(env.path, OpenFiles(env.fs), env.clock, env.random)
+        path = f"{env.path}/{topic_partition}"
+        try:
+            log = load_log(
+                loading,
+                path,
+                topic_partition,
+                topic_id,
+                config,
+                was_clean=self.was_clean,
+                recovery_point=self._recovery_points.get(topic_partition, 0),
+                log_start_offset=self._log_starts.get(topic_partition, 0),
+            )
+            if self._read_topic_id(path) == ZERO_TOPIC_ID:
+                self._write_topic_id(log)
+        except OSError as error:
+            raise env.fail(error) from error
+        log.move_to(env)
+        return log
+
+    def adopt(self, log: PartitionLog) -> PartitionLog:
+        """Takes charge of a loaded log."""
+        self.logs[log.topic_partition] = log
+        return log
+
+    def create(self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig) -> PartitionLog:
+        """A new, empty log. Its folder is safe on disk from its first flush on.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        env = self.env
+        if env.failure is not None:
+            raise env.offline()
+        path = f"{env.path}/{topic_partition}"
+        try:
+            env.fs.make_directory(path)
+            log = load_log(env, path, topic_partition, topic_id, config, was_clean=True)
+            self._write_topic_id(log)
+        except OSError as error:
+            raise env.fail(error) from error
+        return self.adopt(log)
+
+    def delete(self, topic_partition: TopicPartition) -> TreeRemoval:
+        """Takes a log out: its folder is renamed, and gone for good when the result has run.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        log = self.logs.pop(topic_partition)
+        for offsets in (self._recovery_points, self._log_starts, self.high_watermarks):
+            offsets.pop(topic_partition, None)
+        log.abandon()
+        # Kafka's form, cut so that a long topic name still fits into a file name
+        name = f"{str(topic_partition)[:200]}.{uuid.uuid4().hex}-delete"
+        try:
+            self.env.fs.rename(log.files.path, f"{self.path}/{name}")
+        except OSError as error:
+            raise self.env.fail(error) from error
+        return TreeRemoval(self.env.fs, f"{self.path}/{name}")
+
+    def recovery_point_checkpoint(self) -> Replacement:
+        """The recovery points, to be written down now and then: they bound what a crash costs."""
+        self._recovery_points.update({tp: log.recovery_point for tp, log in self.logs.items()})
+        return self._checkpoint(checkpoints.RECOVERY_POINTS, self._recovery_points)
+
+    def log_start_checkpoint(self) -> Replacement:
+        """The log start offsets that lie inside a segment."""
+        self._log_starts = {
+            tp: log.log_start_offset
+            for tp, log in self.logs.items()
+            if log.log_start_offset > log.files.segments[0].base_offset
+        }
+        return self._checkpoint(checkpoints.LOG_STARTS, self._log_starts)
+
+    def high_watermark_checkpoint(self) -> Replacement:
+        """The high watermarks."""
+        self.high_watermarks.update({tp: log.high_watermark for tp, log in self.logs.items()})
+        return self._checkpoint(checkpoints.HIGH_WATERMARKS, self.high_watermarks)
+
+    def close(self) -> None:
+        """Closes every log, and marks the stop as clean if all went well; never raises."""
+        for log in self.logs.values():
+            try:
+                log.close()
+            except KafkaError as error:
+                logger.error("%s could not be closed: %s", log.topic_partition, error)
+        try:
+            if self.failure is None:
+                self.recovery_point_checkpoint().run()
+                self.log_start_checkpoint().run()
+                self.high_watermark_checkpoint().run()
+                replace_file(
+                    self.env.fs,
+                    f"{self.path}/{checkpoints.CLEAN_SHUTDOWN}",
+                    checkpoints.CLEAN_SHUTDOWN_CONTENT,
+                )
+        except OSError as error:
+            self.env.fail(error)
+        finally:
+            self._lock.release()
+
+    def _before_truncation(self, topic_partition: TopicPartition, offset: Offset) -> None:
+        # were the old recovery point to outlive a crash, what is written next would go unchecked
+        self._recovery_points[topic_partition] = offset
+        points = {tp: log.recovery_point for tp, log in self.logs.items()} | {topic_partition: offset}
+        self._checkpoint(checkpoints.RECOVERY_POINTS, points).run()
+
+    def _checkpoint(self, name: str, offsets: Mapping[TopicPartition, Offset]) -> Replacement:
+        return Replacement(self.env.fs, f"{self.path}/{name}", checkpoints.encode_offsets(offsets))
+
+    def _read_offsets(self, name: str) -> dict[TopicPartition, Offset]:
+        path = f"{self.path}/{name}"
+        try:
+            return checkpoints.decode_offsets(read_file(self.env.fs, path))
+        except FileNotFoundError:
+            return {}
+        except ValueError as error:
+            logger.warning("%s is passed over: %s", path, error)
+            return {}
+
+    def _read_topic_id(self, folder: str) -> TopicId:
+        path = f"{folder}/{checkpoints.PARTITION_METADATA}"
+        try:
+            return checkpoints.decode_partition_metadata(read_file(self.env.fs, path))
+        except FileNotFoundError:
+            return ZERO_TOPIC_ID
+        except ValueError as error:
+            logger.warning("%s is passed over: %s", path, error)
+            return ZERO_TOPIC_ID
+
+    def _write_topic_id(self, log: PartitionLog) -> None:
+        path = f"{log.files.path}/{checkpoints.PARTITION_METADATA}"
+        write_file(self.env.fs, path, checkpoints.encode_partition_metadata(log.topic_id))
+        log.files.note_new(LogFile(log.files.env.files, path))
+
+
+def _claim(fs: FileSystem, path: str, cluster_id: str, node_id: int) -> str:
+    """Checks that the directory is this broker's, or makes it so; the directory's id."""
+    file = f"{path}/{checkpoints.META_PROPERTIES}"
+    try:
+        found = checkpoints.decode_properties(read_file(fs, file))
+    except FileNotFoundError:
+        found = {}
+    for name, ours in (("cluster.id", cluster_id), ("node.id", str(node_id))):
+        if found.get(name, ours) != ours:
+            raise ConfigError(
+                f"{path} belongs to {name}={found[name]}, this broker has {name}={ours}: "
+                f"change {name} or choose another log.dirs"
+            )
+    directory_id = found.get("directory.id") or topic_id_to_str(uuid.uuid4().bytes)
+    mine = {
+        "version": "1",
+        "cluster.id": cluster_id,
+        "node.id": str(node_id),
+        "directory.id": directory_id,
+    }
+    if found != mine:
+        replace_file(fs, file, checkpoints.encode_properties(mine))
+    return directory_id
+
+
+def _take_marker(fs: FileSystem, path: str) -> bool:
+    """Whether the last stop was clean; the marker is gone afterwards, for good."""
+    try:
+        fs.remove(f"{path}/{checkpoints.CLEAN_SHUTDOWN}")
+    except FileNotFoundError:
+        return False
+    fs.sync_directory(path)
+    return True

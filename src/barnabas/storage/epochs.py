@@ -1,0 +1,98 @@
+"""Which leader epoch began at which offset (KIP-101), and its file.
+
+`leader-epoch-checkpoint` is text: a line "0" (the version), a line with the number of entries, then a line
+"epoch start-offset" for each, both ascending.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import NamedTuple
+
+from barnabas.types import NO_LEADER_EPOCH, UNKNOWN_OFFSET
+
+FILE_NAME = "leader-epoch-checkpoint"
+
+
+class EpochEntry(NamedTuple):
+    epoch: int
+    start_offset: int
+
+
+class LeaderEpochs:
+    """The epochs of one log, in memory; `changed` says that the file is behind."""
+
+    __slots__ = ("changed", "entries")
+
+    def __init__(self, entries: list[EpochEntry] | None = None) -> None:
+        self.entries = entries or []
+        self.changed = False
+
+    @property
+    def latest(self) -> int:
+        return self.entries[-1].epoch if self.entries else NO_LEADER_EPOCH
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """`epoch` writes from `start_offset` on; entries that contradict it are dropped."""
+        if epoch < 0 or (self.entries and epoch == self.entries[-1].epoch):
+            return
+        while self.entries and (
+            self.entries[-1].epoch >= epoch or self.entries[-1].start_offset >= start_offset
+        ):
+            self.entries.pop()
+        self.entries.append(EpochEntry(epoch, start_offset))
+        self.changed = True
+
+    def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """The largest epoch not above `epoch` and the offset where it ends, (-1, -1) when unknown.
+
+        As OffsetForLeaderEpoch answers (KIP-101, KIP-279).
+        """
+        if epoch < 0 or not self.entries or epoch > self.latest:
+            return NO_LEADER_EPOCH, UNKNOWN_OFFSET
+        if epoch == self.latest:
+            return epoch, log_end_offset
+        place = bisect_right(self.entries, epoch, key=lambda entry: entry.epoch)
+        if place == 0:  # older than all we know: nothing of it is here
+            return epoch, self.entries[0].start_offset
+        return self.entries[place - 1].epoch, self.entries[place].start_offset
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch that wrote `offset`, -1 when unknown."""
+        place = bisect_right(self.entries, offset, key=lambda entry: entry.start_offset)
+        return self.entries[place - 1].epoch if place else NO_LEADER_EPOCH
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """The log now ends at `end_offset`."""
+        while self.entries and self.entries[-1].start_offset >= end_offset:
+            self.entries.pop()
+            self.changed = True
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """The log now starts at `start_offset`."""
+        place = bisect_right(self.entries, start_offset, key=lambda entry: entry.start_offset)
+        if place and (place > 1 or self.entries[0].start_offset < start_offset):
+            self.entries[:place] = [EpochEntry(self.entries[place - 1].epoch, start_offset)]
+            self.changed = True
+
+    def encode(self) -> bytes:
+        """The file's content."""
+        lines = ["0", str(len(self.entries))]
+        lines += [f"{epoch} {offset}" for epoch, offset in self.entries]
+        return ("\n".join(lines) + "\n").encode()
+
+    @classmethod
+    def decode(cls, content: bytes) -> LeaderEpochs:
+        """The inverse of `encode`.
+
+        Raises:
+            ValueError: the content is damaged.
+        """
+        lines = content.decode("ascii").splitlines()
+        if len(lines) < 2 or lines[0] != "0" or int(lines[1]) != len(lines) - 2:
+            raise ValueError("not a leader epoch checkpoint of version 0")
+        entries = []
+        for line in lines[2:]:
+            epoch, offset = line.split()
+            entries.append(EpochEntry(int(epoch), int(offset)))
+        return cls(entries)

@@ -1,0 +1,216 @@
+"""The file system as the log needs it, so that a test can bring one that loses, tears and refuses writes.
+
+Everything raises OSError as the system does. A file's bytes are safe after `File.sync`; that a file exists
+under its name, after `sync_directory` of the folder it lies in.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+import stat
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from barnabas.types import Buffer
+
+
+class Entry(NamedTuple):
+    """One name in a folder."""
+
+    name: str
+    size: int
+    is_directory: bool
+    modified_ms: int
+
+
+class File(Protocol):
+    """An open file, read and written by position."""
+
+    def read_at(self, size: int, position: int) -> bytes:
+        """Up to `size` bytes; fewer only at the file's end."""
+        ...
+
+    def write_at(self, chunks: Sequence[Buffer], position: int) -> None:
+        """All of `chunks`, one after the other. On OSError some of the bytes may have been written."""
+        ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def sync(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Lock(Protocol):
+    """An exclusive claim, until it is released or the process ends."""
+
+    def release(self) -> None: ...
+
+
+class FileSystem(Protocol):
+    """Paths are strings with slashes."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """For reading and writing. `create` makes the file when it is missing; else FileNotFoundError."""
+        ...
+
+    def entries(self, path: str) -> list[Entry]: ...
+
+    def make_directory(self, path: str) -> None:
+        """With its parents; one that exists is fine."""
+        ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Replaces a `target` file that exists."""
+        ...
+
+    def remove(self, path: str) -> None: ...
+
+    def remove_tree(self, path: str) -> None: ...
+
+    def sync_directory(self, path: str) -> None: ...
+
+    def lock(self, path: str) -> Lock:
+        """Raises BlockingIOError when another holds the lock."""
+        ...
+
+
+def read_file(fs: FileSystem, path: str) -> bytes:
+    """The whole of a small file; FileNotFoundError when there is none."""
+    file = fs.open(path)
+    try:
+        parts = []
+        position = 0
+        while part := file.read_at(65_536, position):
+            parts.append(part)
+            position += len(part)
+        return b"".join(parts)
+    finally:
+        file.close()
+
+
+def write_file(fs: FileSystem, path: str, data: bytes) -> None:
+    """A small file at once, with no promise: after a crash it may be missing or torn."""
+    file = fs.open(path, create=True)
+    try:
+        file.truncate(0)
+        file.write_at([data], 0)
+    finally:
+        file.close()
+
+
+def replace_file(fs: FileSystem, path: str, data: bytes) -> None:
+    """A small file, atomically and for good: after a crash it is the old one or the new one, whole."""
+    temporary = path + ".tmp"
+    file = fs.open(temporary, create=True)
+    try:
+        file.truncate(0)
+        file.write_at([data], 0)
+        file.sync()
+    finally:
+        file.close()
+    fs.rename(temporary, path)
+    fs.sync_directory(path.rpartition("/")[0])
+
+
+class OsFile:
+    """A `File` of the operating system."""
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def read_at(self, size: int, position: int) -> bytes:
+        data = os.pread(self._fd, size, position)
+        if len(data) == size or not data:
+            return data
+        parts = [data]
+        missing = size - len(data)
+        while missing and (data := os.pread(self._fd, missing, position + size - missing)):
+            parts.append(data)
+            missing -= len(data)
+        return b"".join(parts)
+
+    def write_at(self, chunks: Sequence[Buffer], position: int) -> None:
+        written = os.pwritev(self._fd, chunks, position)
+        total = sum(map(len, chunks))
+        if written == total:
+            return
+        rest = memoryview(b"".join(chunks))
+        while written < total:  # the system may write less, when a disk fills up for one
+            step = os.pwrite(self._fd, rest[written:], position + written)
+            if step == 0:
+                raise OSError(errno.EIO, "nothing could be written")
+            written += step
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+class OsLock:
+    """Both kinds of Unix file lock: flock shuts out a second broker of ours, even one in this process, and
+    a POSIX record lock shuts out Apache Kafka, whose file locks are of that kind."""
+
+    def __init__(self, path: str) -> None:
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._fd)
+            raise
+
+    def release(self) -> None:
+        os.close(self._fd)
+
+
+class OsFileSystem:
+    """The operating system's files."""
+
+    def open(self, path: str, *, create: bool = False) -> OsFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return OsFile(os.open(path, flags, 0o644))
+
+    def entries(self, path: str) -> list[Entry]:
+        found = []
+        with os.scandir(path) as listing:
+            for item in listing:
+                info = item.stat()
+                found.append(
+                    Entry(item.name, info.st_size, stat.S_ISDIR(info.st_mode), info.st_mtime_ns // 1_000_000)
+                )
+        return found
+
+    def make_directory(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def rename(self, source: str, target: str) -> None:
+        os.rename(source, target)
+
+    def remove(self, path: str) -> None:
+        os.unlink(path)
+
+    def remove_tree(self, path: str) -> None:
+        shutil.rmtree(path)
+
+    def sync_directory(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def lock(self, path: str) -> OsLock:
+        return OsLock(path)

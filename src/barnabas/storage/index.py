@@ -1,0 +1,143 @@
+"""The two sparse indexes beside a segment, in Apache Kafka's format (big-endian entries in ascending order).
+
+`.index`      relative offset (uint32), position (uint32): the last offset of a batch and where it begins
+`.timeindex`  timestamp (int64), relative offset (int32): no record up to that offset bears a later timestamp
+
+Offsets are relative to the segment's base offset. An entry is made about every `index.interval.bytes`.
+New entries wait in memory and reach the file a block at a time: an index that a crash cut short is rebuilt
+from its segment, which is read again anyway.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+
+from barnabas.storage.open_files import LogFile
+
+#: entries to a block: what is read for a lookup and written at once
+BLOCK = 512
+
+
+class Index:
+    """Entries of two numbers, ascending by the first: what both indexes have in common."""
+
+    ENTRY: struct.Struct
+
+    __slots__ = ("_stored", "_tail", "file")
+
+    def __init__(self, file: LogFile, stored: int = 0) -> None:
+        """`stored` is how many entries the file holds."""
+        self.file = file
+        self._stored = stored
+        self._tail = bytearray()
+
+    def __len__(self) -> int:
+        return self._stored + len(self._tail) // self.ENTRY.size
+
+    def entry(self, number: int) -> tuple[int, int]:
+        """The entry at place `number`."""
+        size = self.ENTRY.size
+        if number >= self._stored:
+            return self._unpack(self._tail, (number - self._stored) * size)
+        return self._unpack(self.file.read_at(size, number * size), 0)
+
+    def last(self) -> tuple[int, int] | None:
+        return self.entry(len(self) - 1) if len(self) else None
+
+    def floor(self, target: int) -> tuple[int, int] | None:
+        """The last entry whose first number is at most `target`."""
+        size = self.ENTRY.size
+        tail = self._tail
+        if tail and self._unpack(tail, 0)[0] <= target:
+            block: bytes | bytearray = tail
+        else:
+            blocks = range((self._stored + BLOCK - 1) // BLOCK)
+            number = bisect_right(blocks, target, key=lambda block: self.entry(block * BLOCK)[0]) - 1
+            if number < 0:
+                return None
+            count = min(BLOCK, self._stored - number * BLOCK)
+            block = self.file.read_at(count * size, number * BLOCK * size)
+        places = range(len(block) // size)
+        place = bisect_right(places, target, key=lambda place: self._unpack(block, place * size)[0]) - 1
+        return self._unpack(block, place * size) if place >= 0 else None
+
+    def store(self) -> None:
+        """Writes what waits in memory to the file (which is made if need be)."""
+        self.file.write_at([self._tail], self._stored * self.ENTRY.size)
+        self._stored = len(self)
+        self._tail = bytearray()
+
+    def reset(self) -> None:
+        """Forgets every entry, in the file too."""
+        self._keep(0)
+
+    def _append(self, first: int, second: int) -> None:
+        self._tail += self.ENTRY.pack(first, second)
+        if len(self._tail) >= BLOCK * self.ENTRY.size:
+            self.store()
+
+    def _keep(self, count: int) -> None:
+        size = self.ENTRY.size
+        if count < self._stored:
+            self.file.truncate(count * size)
+            self._stored = count
+            self._tail = bytearray()
+        else:
+            del self._tail[(count - self._stored) * size :]
+
+    def _unpack(self, data: bytes | bytearray, position: int) -> tuple[int, int]:
+        first, second = self.ENTRY.unpack_from(data, position)
+        return first, second
+
+
+class OffsetIndex(Index):
+    """Where in the segment an offset is found."""
+
+    ENTRY = struct.Struct(">II")
+
+    __slots__ = ()
+
+    def append(self, relative_offset: int, position: int) -> None:
+        self._append(relative_offset, position)
+
+    def truncate(self, relative_offset: int) -> None:
+        """Drops the entries at `relative_offset` and beyond."""
+        count = bisect_right(range(len(self)), relative_offset - 1, key=lambda place: self.entry(place)[0])
+        self._keep(count)
+
+
+class TimeIndex(Index):
+    """Where in the segment a time is found."""
+
+    ENTRY = struct.Struct(">qi")
+
+    __slots__ = ("_last_timestamp",)
+
+    def __init__(self, file: LogFile, stored: int = 0) -> None:
+        super().__init__(file, stored)
+        self._last_timestamp: int | None = None
+
+    @property
+    def last_timestamp(self) -> int:
+        """The last entry's timestamp, -1 when there is none."""
+        if self._last_timestamp is None:
+            last = self.last()
+            self._last_timestamp = last[0] if last else -1
+        return self._last_timestamp
+
+    def append(self, timestamp: int, relative_offset: int) -> None:
+        """An entry, unless its timestamp adds nothing to the last one's."""
+        if timestamp > self.last_timestamp:
+            self._append(timestamp, relative_offset)
+            self._last_timestamp = timestamp
+
+    def truncate(self, relative_offset: int) -> None:
+        """Drops the entries at `relative_offset` and beyond."""
+        count = bisect_right(range(len(self)), relative_offset - 1, key=lambda place: self.entry(place)[1])
+        self._keep(count)
+        self._last_timestamp = None
+
+    def reset(self) -> None:
+        super().reset()
+        self._last_timestamp = -1

@@ -1,0 +1,243 @@
+"""The files of one log: segments, producer snapshots, and what of them is not yet safe on disk.
+
+Knows names, sizes and fsyncs; what the records mean is the business of `PartitionLog`. Every method may
+raise OSError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from barnabas.config import TopicConfig
+from barnabas.storage.environment import LogEnvironment
+from barnabas.storage.filesystem import write_file
+from barnabas.storage.open_files import LogFile
+from barnabas.storage.producer_snapshot import encode_snapshot
+from barnabas.storage.producers import Producer
+from barnabas.storage.segment import LogSegment, file_name
+from barnabas.storage.segments import Segments
+from barnabas.storage.tasks import Flush, Removal, Replacement
+from barnabas.types import Offset
+
+LOG = ".log"
+INDEX = ".index"
+TIME_INDEX = ".timeindex"
+SNAPSHOT = ".snapshot"
+DELETED = ".deleted"
+
+
+class LogFiles:
+    """The files in one partition's folder. Owned by its log."""
+
+    __slots__ = (
+        "_names_changed",
+        "_tail",
+        "_unflushed",
+        "_unsynced",
+        "env",
+        "path",
+        "recovery_point",
+        "segments",
+        "snapshots",
+    )
+
+    def __init__(
+        self,
+        env: LogEnvironment,
+        path: str,
+        segments: Segments,
+        snapshots: Iterable[Offset],
+        recovery_point: Offset,
+    ) -> None:
+        self.env = env
+        self.path = path
+        self.segments = segments
+        #: the offsets at which producer snapshots were taken
+        self.snapshots = set(snapshots)
+        #: everything before this offset is known to be on disk
+        self.recovery_point = recovery_point
+        self._unflushed: dict[Offset, LogSegment] = {
+            segment.base_offset: segment
+            for place, segment in enumerate(segments)
+            if segment is not segments.active and segments[place + 1].base_offset > recovery_point
+        }
+        #: small files written since the last fsync
+        self._unsynced: list[LogFile] = []
+        #: whether names came or went since the folder was last fsynced
+        self._names_changed = False
+        self._tail = 0
+
+    @property
+    def has_unflushed_segments(self) -> bool:
+        """Whether sealed segments wait to be flushed: a server does so soon after a roll."""
+        return bool(self._unflushed)
+
+    def note_new(self, *files: LogFile) -> None:
+        """Files were made in the folder; the next flush covers them."""
+        self._unsynced += files
+        self._names_changed = True
+
+    def roll(self, offset: Offset, producers: Iterable[Producer], config: TopicConfig) -> LogSegment:
+        """Seals the active segment and begins a new one at `offset`, the log's end."""
+        old = self.segments.active
+        old.seal()
+        self._unflushed[old.base_offset] = old
+        self.take_snapshot(offset, producers)
+        segment = new_segment(self.env, self.path, offset, config)
+        self.segments.add(segment)
+        self._names_changed = True
+        return segment
+
+    def take_snapshot(self, offset: Offset, producers: Iterable[Producer]) -> None:
+        """Writes down the producers as of `offset`, unless that was done."""
+        if offset not in self.snapshots:
+            path = self.snapshot_path(offset)
+            write_file(self.env.fs, path, encode_snapshot(producers))
+            self.snapshots.add(offset)
+            self.note_new(LogFile(self.env.files, path))
+
+    def snapshot_path(self, offset: Offset) -> str:
+        return f"{self.path}/{file_name(offset, SNAPSHOT)}"
+
+    def drop_snapshot(self, offset: Offset) -> None:
+        """Removes a snapshot that is no use."""
+        for file in self._forget_snapshots(lambda taken: taken == offset):
+            file.remove()
+
+    def drop_segments_from(self, place: int) -> None:
+        """Removes the segments from `place` on, at least one stays; from the last, so that no hole opens."""
+        while len(self.segments) > place:
+            self._remove_active()
+
+    def drop_snapshots_after(self, offset: Offset) -> None:
+        for file in self._forget_snapshots(lambda taken: taken > offset):
+            file.remove()
+
+    def take_out_first(self, count: int) -> Removal:
+        """Takes out the oldest segments and the snapshots before what is left.
+
+        Their files get the suffix ``.deleted``, so that a restart knows them for what they are.
+        """
+        if self._names_changed:  # the segments that stay must not be lost where these are not
+            self.env.fs.sync_directory(self.path)
+        files: list[LogFile] = []
+        for segment in self.segments.take_first(count):
+            self._unflushed.pop(segment.base_offset, None)
+            files += segment.all_files()
+        files += self._forget_snapshots(lambda offset: offset < self.segments[0].base_offset)
+        for file in files:
+            file.rename(file.path + DELETED)
+        self._names_changed = True
+        return Removal(files)
+
+    def truncate(self, offset: Offset) -> Offset:
+        """Cuts off the batches that hold `offset` and later ones; where the log ends now.
+
+        From the last segment to the first, so that a crash on the way leaves no hole.
+        """
+        self._tail += 1
+        while self.segments.active.base_offset > offset:
+            self._remove_active()
+        self._unflushed.pop(self.segments.active.base_offset, None)
+        end = self.segments.active.truncate(offset)
+        self.recovery_point = min(self.recovery_point, end)
+        self.drop_snapshots_after(end)
+        self.env.fs.sync_directory(self.path)
+        return end
+
+    def start_over(self, offset: Offset, config: TopicConfig) -> None:
+        """Removes everything; the log goes on, empty, at `offset`."""
+        self._tail += 1
+        while len(self.segments) > 1:
+            self._remove_active()
+        self.segments.active.remove()
+        for file in self._forget_snapshots(lambda taken: True):
+            file.remove()
+        self._unflushed.clear()
+        self.segments = Segments([new_segment(self.env, self.path, offset, config)])
+        self.recovery_point = offset
+        self.env.fs.sync_directory(self.path)
+
+    def prepare_flush(self, log_end_offset: Offset, replacements: list[Replacement]) -> Flush | None:
+        """What makes everything up to the log's end durable; None when everything is."""
+        if not (
+            self._unflushed
+            or self._unsynced
+            or self._names_changed
+            or replacements
+            or log_end_offset > self.recovery_point
+        ):
+            return None
+        sealed = list(self._unflushed.values())
+        files = [file for segment in sealed for file in segment.all_files()]
+        files.append(self.segments.active.log)
+        files += self._unsynced
+        for file in files:
+            file.pin()
+        flush = Flush(
+            self.env.fs,
+            log_end_offset,
+            self._tail,
+            files,
+            self._unsynced,
+            replacements,
+            # the folder's own name must be safe as well, before the first promise about what is in it
+            [self.path, self.env.path] if self._names_changed else [],
+            [segment.base_offset for segment in sealed],
+        )
+        self._unsynced = []
+        self._names_changed = False
+        return flush
+
+    def complete_flush(self, flush: Flush) -> None:
+        """Takes note of a flush that has run, well or not; raises its error."""
+        for file in flush.files:
+            file.unpin()
+        for file in flush.small_files:
+            file.close()
+        if flush.error is not None:
+            raise flush.error
+        if flush.tail == self._tail:
+            self.recovery_point = max(self.recovery_point, flush.offset)
+            for base_offset in flush.sealed:
+                self._unflushed.pop(base_offset, None)
+
+    def seal_active(self) -> None:
+        """Completes the active segment's indexes, so that a start after a clean stop finds all it needs."""
+        active = self.segments.active
+        if active.size:
+            active.seal()
+            self.note_new(active.offsets.file, active.times.file)
+
+    def move_to(self, env: LogEnvironment) -> None:
+        """Closes every file, to be opened again, when needed, among the files of `env`."""
+        self.close()
+        self.env = env
+        for file in self._all():
+            file.move_to(env.files)
+
+    def close(self) -> None:
+        """Closes every file."""
+        for file in self._all():
+            file.close()
+
+    def _all(self) -> list[LogFile]:
+        return [file for segment in self.segments for file in segment.all_files()] + self._unsynced
+
+    def _remove_active(self) -> None:
+        segment = self.segments.take_last()
+        self._unflushed.pop(segment.base_offset, None)
+        segment.remove()
+
+    def _forget_snapshots(self, which: Callable[[Offset], bool]) -> list[LogFile]:
+        gone = [offset for offset in self.snapshots if which(offset)]
+        self.snapshots.difference_update(gone)
+        return [LogFile(self.env.files, self.snapshot_path(offset)) for offset in sorted(gone, reverse=True)]
+
+
+def new_segment(env: LogEnvironment, directory: str, offset: Offset, config: TopicConfig) -> LogSegment:
+    """An empty segment whose file exists."""
+    jitter = env.random.randrange(config.segment_jitter_ms) if config.segment_jitter_ms else 0
+    segment = LogSegment(env.files, directory, offset, now_ms=env.clock.now_ms(), roll_jitter_ms=jitter)
+    segment.log.truncate(0)
+    return segment

@@ -1,0 +1,126 @@
+"""Bounds how many of the logs' files are open at once.
+
+A `LogFile` opens itself when it is used; when more than `capacity` are open, those not used lately are
+closed (the CLOCK rule: each gets a second chance). So a thousand idle partitions cost no file descriptors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from barnabas.storage.filesystem import File, FileSystem
+from barnabas.types import Buffer
+
+
+class OpenFiles:
+    """The open files of one broker. Used by the event loop's thread alone, but for `LogFile.sync`."""
+
+    def __init__(self, fs: FileSystem, capacity: int = 1024) -> None:
+        self.fs = fs
+        self.capacity = capacity
+        self._open: dict[LogFile, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def opened(self, file: LogFile) -> None:
+        """Takes note of a file that has just been opened, and closes others when there are too many."""
+        self._open[file] = None
+        chances = len(self._open)
+        while len(self._open) > self.capacity and chances:
+            chances -= 1
+            oldest = next(iter(self._open))
+            del self._open[oldest]
+            if oldest is file or oldest.pins or oldest.used_lately:
+                oldest.used_lately = False
+                self._open[oldest] = None
+            else:
+                oldest.let_go()
+
+    def closed(self, file: LogFile) -> None:
+        self._open.pop(file, None)
+
+
+class LogFile:
+    """One file of a log, open or not. A pinned file stays open: a thread is at work on it."""
+
+    __slots__ = ("_closing", "_files", "_handle", "path", "pins", "used_lately")
+
+    def __init__(self, files: OpenFiles, path: str) -> None:
+        self.path = path
+        self.used_lately = False
+        self.pins = 0
+        self._files = files
+        self._handle: File | None = None
+        self._closing = False
+
+    def read_at(self, size: int, position: int) -> bytes:
+        self.used_lately = True
+        return (self._handle or self._open()).read_at(size, position)
+
+    def write_at(self, chunks: Sequence[Buffer], position: int) -> None:
+        """Creates the file when there is none."""
+        self.used_lately = True
+        (self._handle or self._open(create=True)).write_at(chunks, position)
+
+    def truncate(self, size: int) -> None:
+        """Creates the file when there is none."""
+        (self._handle or self._open(create=True)).truncate(size)
+
+    def pin(self) -> None:
+        """Opens the file and keeps it open until `unpin`, so that `sync` may run in another thread."""
+        if self._handle is None:
+            self._open(create=True)
+        self.pins += 1
+
+    def unpin(self) -> None:
+        self.pins -= 1
+        if self._closing and not self.pins:
+            self.let_go()
+
+    def sync(self) -> None:
+        """For a pinned file, from any thread."""
+        assert self._handle is not None
+        self._handle.sync()
+
+    def rename(self, path: str) -> None:
+        """Renames the file, open or not; one that was never written has no name to change."""
+        try:
+            self._files.fs.rename(self.path, path)
+        except FileNotFoundError:
+            if self._handle is not None:
+                raise
+        self.path = path
+
+    def remove(self) -> None:
+        """Closes and deletes the file; one that is missing is fine."""
+        self.close()
+        try:
+            self._files.fs.remove(self.path)
+        except FileNotFoundError:
+            return
+
+    def close(self) -> None:
+        """Closes the file, or has it closed when it is unpinned."""
+        self._files.closed(self)
+        if self.pins:
+            self._closing = True
+        else:
+            self.let_go()
+
+    def move_to(self, files: OpenFiles) -> None:
+        """Has a closed file counted among others from now on."""
+        self._files = files
+
+    def let_go(self) -> None:
+        """Closes the handle; the next use opens it again."""
+        handle, self._handle = self._handle, None
+        self._closing = False
+        if handle is not None:
+            handle.close()
+
+    def _open(self, *, create: bool = False) -> File:
+        handle = self._files.fs.open(self.path, create=create)
+        self._handle = handle
+        self._files.opened(self)
+        return handle

@@ -1,0 +1,73 @@
+"""A log's producers from its latest snapshot and the batches appended since."""
+
+from __future__ import annotations
+
+import logging
+
+from barnabas.records.batch import BatchHeader
+from barnabas.records.control import decode_end_transaction
+from barnabas.storage.filesystem import read_file
+from barnabas.storage.log_files import LogFiles
+from barnabas.storage.producer_snapshot import decode_snapshot
+from barnabas.storage.producers import Producers
+from barnabas.storage.segment import LogSegment
+from barnabas.types import NO_PRODUCER_ID, Buffer, Offset
+
+logger = logging.getLogger(__name__)
+
+
+def note_producer(producers: Producers, header: BatchHeader, data: Buffer, base_offset: Offset) -> None:
+    """The batch `data` of an idempotent producer lies in the log at `base_offset`."""
+    if not header.is_control:
+        producers.update(header, base_offset)
+    elif (marker := decode_end_transaction(header, data)) is not None:
+        producers.end_transaction(header, marker)
+
+
+def load_producers(files: LogFiles, end_offset: Offset) -> Producers:
+    """The producers as of `end_offset`: the latest whole snapshot up to there, and what was appended since.
+
+    A damaged snapshot is removed and the one before it taken.
+
+    Raises:
+        OSError: the disk failed.
+        KafkaError: CORRUPT_MESSAGE, a batch before `end_offset` is damaged.
+    """
+    producers = from_snapshot(files, end_offset)
+    replay(files, producers, end_offset)
+    return producers
+
+
+def from_snapshot(files: LogFiles, end_offset: Offset) -> Producers:
+    """The producers as the latest whole snapshot up to `end_offset` has them, none if there is none."""
+    producers = Producers()
+    for offset in sorted(files.snapshots, reverse=True):
+        if offset > end_offset:
+            continue
+        path = files.snapshot_path(offset)
+        try:
+            producers.restore(decode_snapshot(read_file(files.env.fs, path)), offset)
+        except (ValueError, FileNotFoundError) as error:
+            logger.warning("%s is dropped: %s", path, error)
+            files.drop_snapshot(offset)
+        else:
+            return producers
+    return producers
+
+
+def replay(files: LogFiles, producers: Producers, end_offset: Offset) -> None:
+    """Brings `producers` from the offset they stand at to `end_offset` by the batches in between."""
+    start = producers.end_offset
+    if start < end_offset:
+        for segment in files.segments.from_offset(start):
+            _replay_segment(segment, producers, start, end_offset)
+    producers.end_offset = end_offset
+
+
+def _replay_segment(segment: LogSegment, producers: Producers, start: Offset, end_offset: Offset) -> None:
+    for position, header in segment.headers(segment.position_of(start)):
+        if header.base_offset >= end_offset:
+            return
+        if header.producer_id != NO_PRODUCER_ID and header.base_offset >= start:
+            data = segment.log.read_at(header.size, position) if header.is_control else b""
+            note_producer(producers, header, data, header.base_offset)

@@ -1,0 +1,203 @@
+"""What a log remembers of each idempotent producer (KIP-98): its epoch and its last five batches.
+
+Five, because a producer may have five requests under way on a connection: any of them may be sent again
+after its answer was lost, and is then answered with the offset it has already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+from typing import NamedTuple
+
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.records.batch import NO_SEQUENCE, SEQUENCE_LIMIT, BatchHeader
+from barnabas.records.control import EndTransaction
+from barnabas.types import NO_PRODUCER_EPOCH, UNKNOWN_OFFSET, ProducerId
+
+WINDOW = 5
+NO_COORDINATOR_EPOCH = -1
+
+
+class Origin(Enum):
+    """Who appends: what must be checked depends on it."""
+
+    CLIENT = "client"
+    COORDINATOR = "coordinator"
+    REPLICATION = "replication"
+
+
+class ProducerBatch(NamedTuple):
+    """One batch as it is remembered."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def base_sequence(self) -> int:
+        return (self.last_sequence - self.offset_delta) % SEQUENCE_LIMIT
+
+    @property
+    def base_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+class Producer:
+    """One producer. `batches` holds those of its current epoch, oldest first."""
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "last_timestamp",
+        "producer_id",
+        "transaction_start",
+    )
+
+    def __init__(self, producer_id: ProducerId, epoch: int = NO_PRODUCER_EPOCH) -> None:
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.batches: list[ProducerBatch] = []
+        self.last_timestamp = -1
+        self.coordinator_epoch = NO_COORDINATOR_EPOCH
+        #: the first offset of the transaction under way, -1 when there is none
+        self.transaction_start = UNKNOWN_OFFSET
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def last_offset(self) -> int:
+        return self.batches[-1].last_offset if self.batches else UNKNOWN_OFFSET
+
+    def duplicate(self, header: BatchHeader) -> ProducerBatch | None:
+        """The remembered batch that `header` sends again."""
+        if header.producer_epoch == self.epoch:
+            for batch in self.batches:
+                if (
+                    batch.last_sequence == header.last_sequence
+                    and batch.offset_delta == header.last_offset_delta
+                ):
+                    return batch
+        return None
+
+
+class Producers:
+    """Every producer that a log remembers, as of `end_offset`. Owned by the log."""
+
+    __slots__ = ("_open_transactions", "_producers", "end_offset")
+
+    def __init__(self) -> None:
+        self.end_offset = 0
+        self._producers: dict[ProducerId, Producer] = {}
+        #: first offsets, ascending as they were appended
+        self._open_transactions: dict[ProducerId, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def __iter__(self) -> Iterator[Producer]:
+        return iter(self._producers.values())
+
+    def get(self, producer_id: ProducerId) -> Producer | None:
+        return self._producers.get(producer_id)
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the oldest open transaction began: a reader of committed records stops there."""
+        return next(iter(self._open_transactions.values()), None)
+
+    def check(self, header: BatchHeader, origin: Origin) -> ProducerBatch | None:
+        """Whether the batch may be appended: None if it may, the batch that it repeats if it was already.
+
+        Raises:
+            KafkaError: INVALID_PRODUCER_EPOCH, a newer epoch of the producer has written;
+                OUT_OF_ORDER_SEQUENCE_NUMBER, batches are missing or older than those remembered.
+        """
+        producer = self._producers.get(header.producer_id)
+        if producer is None or origin is Origin.REPLICATION:
+            return None  # what is not known (any more) may begin with any sequence
+        if origin is Origin.CLIENT:
+            repeated = producer.duplicate(header)
+            if repeated is not None:
+                return repeated
+        if header.producer_epoch < producer.epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {header.producer_id} has epoch {header.producer_epoch}, "
+                f"{producer.epoch} has written since",
+            )
+        if origin is Origin.CLIENT and not header.is_control:
+            _check_sequence(producer, header)
+        return None
+
+    def update(self, header: BatchHeader, base_offset: int) -> None:
+        """A batch of records with a producer id was appended at `base_offset`."""
+        producer = self._of_epoch(header.producer_id, header.producer_epoch)
+        last_offset = base_offset + header.last_offset_delta
+        batches = producer.batches
+        batches.append(
+            ProducerBatch(header.last_sequence, last_offset, header.last_offset_delta, header.max_timestamp)
+        )
+        if len(batches) > WINDOW:
+            del batches[0]
+        producer.last_timestamp = header.max_timestamp
+        if header.is_transactional and producer.transaction_start == UNKNOWN_OFFSET:
+            producer.transaction_start = base_offset
+            self._open_transactions[producer.producer_id] = base_offset
+
+    def end_transaction(self, header: BatchHeader, marker: EndTransaction) -> None:
+        """A marker that ends the producer's transaction was appended."""
+        producer = self._of_epoch(header.producer_id, header.producer_epoch)
+        producer.coordinator_epoch = marker.coordinator_epoch
+        producer.last_timestamp = header.max_timestamp
+        producer.transaction_start = UNKNOWN_OFFSET
+        self._open_transactions.pop(producer.producer_id, None)
+
+    def expire(self, now_ms: int, expiration_ms: int) -> None:
+        """Forgets producers that have been silent for `expiration_ms` and have no open transaction."""
+        silent = [
+            producer.producer_id
+            for producer in self
+            if now_ms - producer.last_timestamp >= expiration_ms
+            and producer.transaction_start == UNKNOWN_OFFSET
+        ]
+        for producer_id in silent:
+            del self._producers[producer_id]
+
+    def restore(self, producers: list[Producer], end_offset: int) -> None:
+        """Replaces everything by what a snapshot of `end_offset` held."""
+        self.end_offset = end_offset
+        self._producers = {producer.producer_id: producer for producer in producers}
+        in_transaction = [p for p in producers if p.transaction_start != UNKNOWN_OFFSET]
+        in_transaction.sort(key=lambda producer: producer.transaction_start)
+        self._open_transactions = {p.producer_id: p.transaction_start for p in in_transaction}
+
+    def _of_epoch(self, producer_id: ProducerId, epoch: int) -> Producer:
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            producer = self._producers[producer_id] = Producer(producer_id, epoch)
+        elif producer.epoch != epoch:
+            producer.epoch = epoch
+            producer.batches.clear()
+        return producer
+
+
+def _check_sequence(producer: Producer, header: BatchHeader) -> None:
+    sequence = header.base_sequence
+    if header.producer_epoch != producer.epoch:
+        if sequence == 0 or producer.epoch == NO_PRODUCER_EPOCH:
+            return
+        expected = 0
+    else:
+        expected = (producer.last_sequence + 1) % SEQUENCE_LIMIT
+        if sequence == expected:
+            return
+    raise KafkaError(
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        f"producer {producer.producer_id} epoch {header.producer_epoch} sent sequence {sequence}, "
+        f"{expected} comes next",
+    )

@@ -1,0 +1,254 @@
+"""Opens a partition's log from its folder, and puts it right after a crash.
+
+After a clean stop the files are taken at their word. After a crash every segment that may hold records beyond
+the recovery point is read through: each batch's CRC and place are checked, the indexes are built anew, and
+what follows the first damage is cut off, with a log line.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from barnabas.config import TopicConfig
+from barnabas.errors import KafkaError
+from barnabas.records.batch import HEADER_SIZE, BatchHeader, check_crc, parse_header
+from barnabas.storage import producer_recovery
+from barnabas.storage.environment import LogEnvironment
+from barnabas.storage.epochs import FILE_NAME as EPOCH_FILE
+from barnabas.storage.epochs import LeaderEpochs
+from barnabas.storage.filesystem import Entry, read_file
+from barnabas.storage.index import Index, OffsetIndex, TimeIndex
+from barnabas.storage.log import PartitionLog
+from barnabas.storage.log_files import DELETED, INDEX, LOG, SNAPSHOT, TIME_INDEX, LogFiles, new_segment
+from barnabas.storage.open_files import LogFile
+from barnabas.storage.producers import Producers
+from barnabas.storage.segment import MAX_RELATIVE_OFFSET, LogSegment
+from barnabas.storage.segments import Segments
+from barnabas.types import NO_PRODUCER_ID, Offset, TopicId, TopicPartition
+
+logger = logging.getLogger(__name__)
+
+_READ_BYTES = 1024 * 1024
+
+
+def load_log(
+    env: LogEnvironment,
+    path: str,
+    topic_partition: TopicPartition,
+    topic_id: TopicId,
+    config: TopicConfig,
+    *,
+    was_clean: bool,
+    recovery_point: Offset = 0,
+    log_start_offset: Offset = 0,
+) -> PartitionLog:
+    """The log in the folder `path`, which exists; its recovery point and start as they were written down.
+
+    May take long after a crash. Safe in a thread of its own when `env` is.
+
+    Raises:
+        OSError: the disk failed.
+        KafkaError: CORRUPT_MESSAGE, a batch that was taken at its word is damaged.
+    """
+    entries = {entry.name: entry for entry in env.fs.entries(path)}
+    _clear_away(env, path, entries)
+    segments = _open_segments(env, path, entries, config, log_start_offset)
+    snapshots = [int(name[: -len(SNAPSHOT)]) for name in entries if name.endswith(SNAPSHOT)]
+    files = LogFiles(env, path, segments, snapshots, recovery_point)
+    epochs = _load_epochs(env, path)
+    if was_clean:
+        for segment in segments:
+            if not _has_sound_indexes(segment, entries):
+                _rebuild_indexes(segment, config)
+        end = segments.active.next_offset()
+        producers = producer_recovery.load_producers(files, end)
+    else:
+        for segment in segments:
+            if segment.base_offset < recovery_point and not _has_sound_indexes(segment, entries):
+                _rebuild_indexes(segment, config)
+        producers = _recover(files, epochs, config, topic_partition)
+        end = producers.end_offset
+    files.recovery_point = end if was_clean else min(recovery_point, end)
+    start = max(log_start_offset, files.segments[0].base_offset)
+    log = PartitionLog(
+        topic_partition,
+        topic_id,
+        config,
+        files,
+        log_start_offset=min(start, end),
+        log_end_offset=end,
+        epochs=epochs,
+        producers=producers,
+    )
+    epochs.truncate_from_end(end)
+    epochs.truncate_from_start(log.log_start_offset)
+    return log
+
+
+def _clear_away(env: LogEnvironment, path: str, entries: dict[str, Entry]) -> None:
+    """Finishes what a crash interrupted: files already given up, or never finished."""
+    for name in [name for name in entries if name.endswith((DELETED, ".tmp", ".cleaned"))]:
+        env.fs.remove(f"{path}/{name}")
+        del entries[name]
+
+
+def _open_segments(
+    env: LogEnvironment, path: str, entries: dict[str, Entry], config: TopicConfig, log_start_offset: Offset
+) -> Segments:
+    def count(name: str, index: type[Index]) -> int:
+        return entries[name].size // index.ENTRY.size if name in entries else 0
+
+    segments = []
+    for stem in sorted(name[: -len(LOG)] for name in entries if name.endswith(LOG)):
+        entry = entries[stem + LOG]
+        segments.append(
+            LogSegment(
+                env.files,
+                path,
+                int(stem),
+                now_ms=env.clock.now_ms(),
+                size=entry.size,
+                modified_ms=entry.modified_ms,
+                offset_entries=count(stem + INDEX, OffsetIndex),
+                time_entries=count(stem + TIME_INDEX, TimeIndex),
+            )
+        )
+    return Segments(segments or [new_segment(env, path, log_start_offset, config)])
+
+
+def _load_epochs(env: LogEnvironment, path: str) -> LeaderEpochs:
+    file = f"{path}/{EPOCH_FILE}"
+    try:
+        return LeaderEpochs.decode(read_file(env.fs, file))
+    except FileNotFoundError:
+        return LeaderEpochs()
+    except ValueError as error:
+        logger.warning("%s is dropped: %s", file, error)
+        return LeaderEpochs()
+
+
+def _has_sound_indexes(segment: LogSegment, entries: dict[str, Entry]) -> bool:
+    """Whether both index files are there, whole, and end inside the segment."""
+    if not segment.size:
+        return True
+    for index in (segment.offsets, segment.times):
+        entry = entries.get(index.file.path.rpartition("/")[2])
+        if entry is None or entry.size % index.ENTRY.size:
+            return False
+    position = segment.offsets.last()
+    if position and not (0 < position[0] <= MAX_RELATIVE_OFFSET and position[1] < segment.size):
+        return False
+    time = segment.times.last()
+    return not (time and (time[0] < 0 or time[1] < 0))
+
+
+def _rebuild_indexes(segment: LogSegment, config: TopicConfig) -> None:
+    logger.warning("%s: its indexes are missing or damaged and are built anew", segment.log.path)
+    segment.clear_indexes()
+    for position, header in segment.headers(0):
+        _index(segment, position, header, config)
+    segment.seal()
+
+
+def _recover(
+    files: LogFiles, epochs: LeaderEpochs, config: TopicConfig, topic_partition: TopicPartition
+) -> Producers:
+    """Reads through what lies beyond the recovery point; the producers as of the log's true end."""
+    segments = files.segments
+    first = segments.place_of(files.recovery_point)
+    start = segments[first].base_offset
+    producers = producer_recovery.load_producers(files, start)
+    end = start
+    place = first
+    while place < len(segments):
+        segment = segments[place]
+        has_hole = place > first and end != segment.base_offset and "compact" not in config.cleanup_policy
+        if has_hole or end > segment.base_offset:
+            logger.warning(
+                "%s: the log ends at %d and its next segment begins at %d: the rest is dropped",
+                topic_partition,
+                end,
+                segment.base_offset,
+            )
+            break
+        size = segment.size
+        end = _recover_segment(segment, max(end, segment.base_offset), epochs, producers, config)
+        place += 1
+        if segment.size < size:
+            logger.warning(
+                "%s: %d bytes after offset %d are damaged and cut off",
+                topic_partition,
+                size - segment.size,
+                end - 1,
+            )
+            break
+    files.drop_segments_from(place)
+    files.drop_snapshots_after(end)
+    for sealed in segments:
+        if sealed is not segments.active and sealed.base_offset >= start:
+            sealed.seal()
+    producers.end_offset = end
+    return producers
+
+
+def _recover_segment(
+    segment: LogSegment, start: Offset, epochs: LeaderEpochs, producers: Producers, config: TopicConfig
+) -> Offset:
+    """Checks and indexes every batch of a segment, and cuts it off at the first damage; where it ends."""
+    size = segment.size
+    segment.clear_indexes()
+    segment.size = 0
+    end = start
+    for position, header, data in _sound_batches(segment, size, start):
+        _index(segment, position, header, config)
+        segment.size = position + header.size
+        end = header.next_offset
+        if header.leader_epoch > epochs.latest:
+            epochs.assign(header.leader_epoch, header.base_offset)
+        if header.producer_id != NO_PRODUCER_ID:
+            producer_recovery.note_producer(producers, header, data, header.base_offset)
+    if segment.size < size:
+        segment.log.truncate(segment.size)
+    return end
+
+
+def _sound_batches(
+    segment: LogSegment, size: int, start: Offset
+) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    """The batches of a segment's file up to the first that is damaged or out of place."""
+    log: LogFile = segment.log
+    block = b""
+    block_at = 0
+    position = 0
+    expected = start
+    limit = segment.base_offset + MAX_RELATIVE_OFFSET
+    while position + HEADER_SIZE <= size:
+        at = position - block_at
+        if at + HEADER_SIZE > len(block):
+            block, block_at, at = log.read_at(_READ_BYTES, position), position, 0
+        try:
+            header = parse_header(block, at)
+            if header.size < HEADER_SIZE or position + header.size > size:
+                return
+            if at + header.size > len(block):
+                block, block_at, at = log.read_at(max(_READ_BYTES, header.size), position), position, 0
+            check_crc(header, block, at)
+        except KafkaError:
+            return
+        if header.base_offset < expected or not header.base_offset <= header.last_offset <= limit:
+            return
+        yield position, header, memoryview(block)[at : at + header.size]
+        expected = header.next_offset
+        position += header.size
+
+
+def _index(segment: LogSegment, position: int, header: BatchHeader, config: TopicConfig) -> None:
+    segment.indexed(
+        position,
+        header.size,
+        header.base_offset,
+        header.last_offset,
+        header.max_timestamp,
+        config.index_interval_bytes,
+    )

@@ -1,0 +1,290 @@
+"""A log segment: batches one after the other in a `.log` file, with its two indexes beside it.
+
+The file's name is the segment's base offset in 20 digits. Only the last segment of a log, the active one,
+is ever appended to; the others are sealed.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, NO_TIMESTAMP, BatchHeader
+from barnabas.storage.index import OffsetIndex, TimeIndex
+from barnabas.storage.open_files import LogFile, OpenFiles
+from barnabas.types import Buffer
+
+#: base offset, batch length and last offset delta: all a search needs of a header
+_SPAN = struct.Struct(">qi11xi")
+#: how many of the latest batches' positions are remembered: where consumers at the tail will read on
+_RECENT = 64
+_SCAN_BYTES = 8192
+#: an offset must fit the indexes relative to its segment's base
+MAX_RELATIVE_OFFSET = 2**31 - 1
+
+
+class TimestampedOffset(NamedTuple):
+    timestamp: int
+    offset: int
+
+
+def file_name(base_offset: int, suffix: str) -> str:
+    """``00000000000000000000.log`` and its like."""
+    return f"{base_offset:020d}{suffix}"
+
+
+class LogSegment:
+    """One segment, open for use. Owned by its log."""
+
+    __slots__ = (
+        "_first_timestamp",
+        "_latest",
+        "_recent",
+        "_since_indexed",
+        "base_offset",
+        "created_ms",
+        "log",
+        "modified_ms",
+        "offsets",
+        "roll_jitter_ms",
+        "size",
+        "times",
+    )
+
+    def __init__(
+        self,
+        files: OpenFiles,
+        directory: str,
+        base_offset: int,
+        *,
+        now_ms: int,
+        size: int = 0,
+        modified_ms: int = 0,
+        offset_entries: int = 0,
+        time_entries: int = 0,
+        roll_jitter_ms: int = 0,
+    ) -> None:
+        path = f"{directory}/{base_offset:020d}"
+        self.base_offset = base_offset
+        self.log = LogFile(files, path + ".log")
+        self.offsets = OffsetIndex(LogFile(files, path + ".index"), offset_entries)
+        self.times = TimeIndex(LogFile(files, path + ".timeindex"), time_entries)
+        self.size = size
+        self.created_ms = now_ms
+        self.modified_ms = modified_ms or now_ms
+        self.roll_jitter_ms = roll_jitter_ms
+        self._latest: TimestampedOffset | None = None if time_entries else TimestampedOffset(-1, base_offset)
+        self._first_timestamp: int | None = None
+        self._since_indexed = 0
+        self._recent: dict[int, int] = {}
+
+    @property
+    def latest(self) -> TimestampedOffset:
+        """The largest timestamp in the segment and the last offset of the (first) batch that bears it."""
+        if self._latest is None:
+            last = self.times.last()
+            assert last is not None
+            self._latest = TimestampedOffset(last[0], self.base_offset + last[1])
+        return self._latest
+
+    @property
+    def largest_timestamp(self) -> int:
+        """What the segment's age is measured from: its largest timestamp, else when its file changed."""
+        timestamp = self.latest.timestamp
+        return timestamp if timestamp >= 0 else self.modified_ms
+
+    @property
+    def first_timestamp(self) -> int:
+        """The first batch's largest timestamp, -1 when there is none: what rolling by time starts from."""
+        if self._first_timestamp is None:
+            if not self.size:
+                return NO_TIMESTAMP
+            self._first_timestamp = next(self.headers(0))[1].max_timestamp
+        return self._first_timestamp
+
+    def append(
+        self,
+        chunks: Sequence[Buffer],
+        size: int,
+        base_offset: int,
+        last_offset: int,
+        max_timestamp: int,
+        index_interval: int,
+    ) -> None:
+        """Writes one batch, whose bytes are `chunks`, at the end.
+
+        Raises:
+            OSError: nothing was appended.
+        """
+        self.write(chunks)
+        self.indexed(self.size, size, base_offset, last_offset, max_timestamp, index_interval)
+        self.size += size
+
+    def write(self, chunks: Sequence[Buffer]) -> None:
+        """Writes bytes at the end that are not part of the segment yet: `indexed` and `size` follow."""
+        try:
+            self.log.write_at(chunks, self.size)
+        except OSError:
+            self._cut_to_size()
+            raise
+
+    def indexed(
+        self,
+        position: int,
+        size: int,
+        base_offset: int,
+        last_offset: int,
+        max_timestamp: int,
+        index_interval: int,
+    ) -> None:
+        """Takes note of the batch at `position`, in the indexes when it is time for an entry."""
+        latest = self._latest
+        if latest is None:
+            latest = self.latest
+        if max_timestamp > latest.timestamp:
+            latest = self._latest = TimestampedOffset(max_timestamp, last_offset)
+        if self._since_indexed > index_interval:
+            self.offsets.append(last_offset - self.base_offset, position)
+            self.times.append(latest.timestamp, latest.offset - self.base_offset)
+            self._since_indexed = 0
+        self._since_indexed += size
+        if position == 0:
+            self._first_timestamp = max_timestamp
+        recent = self._recent
+        recent[base_offset] = position
+        if len(recent) > _RECENT:
+            del recent[next(iter(recent))]
+
+    def position_of(self, offset: int) -> int:
+        """Where the batch that holds `offset` begins, or the first one after it; else the segment's size."""
+        position = self._recent.get(offset)
+        if position is not None:
+            return position
+        entry = self.offsets.floor(offset - self.base_offset)
+        position = entry[1] if entry else 0
+        block_at = 0
+        block = b""
+        while position < self.size:
+            if position + _SPAN.size > block_at + len(block):
+                block_at = position
+                block = self.log.read_at(min(_SCAN_BYTES, self.size - position), position)
+                if len(block) < _SPAN.size:
+                    raise self._cut_off(position)
+            base_offset, length, last_delta = _SPAN.unpack_from(block, position - block_at)
+            if base_offset + last_delta >= offset:
+                return position
+            if length < HEADER_SIZE - LOG_OVERHEAD:
+                raise self._cut_off(position)
+            position += LOG_OVERHEAD + length
+        return self.size
+
+    def read(self, position: int, max_bytes: int, end: int, min_one: bool) -> bytes | memoryview:
+        """The batches from `position`, where one begins, to `end` at most.
+
+        As many bytes as `max_bytes` allows, the last batch perhaps cut off; the first batch whole if it is
+        larger than that and `min_one`, or nothing if not.
+        """
+        data: bytes | memoryview = self.log.read_at(min(max_bytes, end - position), position)
+        if len(data) >= LOG_OVERHEAD:
+            first = LOG_OVERHEAD + int.from_bytes(data[8:12], "big")
+            if first <= len(data):
+                return data
+        elif min_one:
+            first = LOG_OVERHEAD + int.from_bytes(self.log.read_at(4, position + 8), "big")
+        if not min_one:
+            return b""
+        return self.log.read_at(min(first, end - position), position)
+
+    def headers(self, position: int, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
+        """Each batch from `position` on as (position, header), without its records."""
+        end = self.size if end is None else end
+        block_at = 0
+        block = b""
+        while position < end:
+            if position + HEADER_SIZE > block_at + len(block):
+                block_at = position
+                block = self.log.read_at(min(_SCAN_BYTES, end - position), position)
+                if len(block) < HEADER_SIZE:
+                    raise self._cut_off(position)
+            header = BatchHeader._make(HEADER.unpack_from(block, position - block_at))
+            if header.size < HEADER_SIZE:
+                raise self._cut_off(position)
+            yield position, header
+            position += header.size
+
+    def next_offset(self) -> int:
+        """The offset after the segment's last batch."""
+        last = self.offsets.last()
+        offset = self.base_offset
+        for _, header in self.headers(last[1] if last else 0):
+            offset = header.next_offset
+        return offset
+
+    def seal(self) -> None:
+        """Completes the indexes: the segment's largest timestamp is then the time index's last."""
+        if self.latest.timestamp >= 0:
+            self.times.append(self.latest.timestamp, self.latest.offset - self.base_offset)
+        self.offsets.store()
+        self.times.store()
+
+    def truncate(self, offset: int) -> int:
+        """Drops the batch that holds `offset` and all later ones; where the segment ends now."""
+        position = self.position_of(offset)
+        end = offset
+        if position < self.size:
+            end = min(offset, next(self.headers(position))[1].base_offset)
+        self.offsets.truncate(end - self.base_offset)
+        self.times.truncate(end - self.base_offset)
+        self.size = position
+        self.log.truncate(position)
+        self._recent.clear()
+        self._since_indexed = 0
+        if position == 0:
+            self._first_timestamp = None
+        self._find_latest()
+        return end
+
+    def remove(self) -> None:
+        """Deletes the segment's files."""
+        for file in self.all_files():
+            file.remove()
+
+    def close(self) -> None:
+        for file in self.all_files():
+            file.close()
+
+    def all_files(self) -> tuple[LogFile, LogFile, LogFile]:
+        return self.log, self.offsets.file, self.times.file
+
+    def clear_indexes(self) -> None:
+        """Forgets the indexes, before they are built again by `indexed`."""
+        self.offsets.reset()
+        self.times.reset()
+        self._latest = TimestampedOffset(-1, self.base_offset)
+        self._first_timestamp = None
+        self._since_indexed = 0
+        self._recent.clear()
+
+    def _find_latest(self) -> None:
+        """The largest timestamp after the index's last entry may have gone: look at what is left."""
+        last = self.times.last()
+        latest = TimestampedOffset(last[0], self.base_offset + last[1]) if last else None
+        entry = self.offsets.last()
+        best = latest or TimestampedOffset(-1, self.base_offset)
+        for _, header in self.headers(entry[1] if entry else 0):
+            if header.max_timestamp > best.timestamp:
+                best = TimestampedOffset(header.max_timestamp, header.last_offset)
+        self._latest = best
+
+    def _cut_to_size(self) -> None:
+        try:
+            self.log.truncate(self.size)
+        except OSError:  # the error that brought us here says what is wrong
+            return
+
+    def _cut_off(self, position: int) -> KafkaError:
+        return KafkaError(
+            ErrorCode.CORRUPT_MESSAGE, f"{self.log.path} holds no whole batch at byte {position}"
+        )

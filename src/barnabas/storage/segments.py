@@ -1,0 +1,55 @@
+"""A log's segments in order."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from barnabas.storage.segment import LogSegment
+
+
+class Segments:
+    """Segments ascending by base offset, at least one; the last is the active one."""
+
+    __slots__ = ("_base_offsets", "_segments", "active")
+
+    def __init__(self, segments: list[LogSegment]) -> None:
+        self._segments = segments
+        self._base_offsets = [segment.base_offset for segment in segments]
+        self.active = segments[-1]
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[LogSegment]:
+        return iter(self._segments)
+
+    def __getitem__(self, place: int) -> LogSegment:
+        return self._segments[place]
+
+    def add(self, segment: LogSegment) -> None:
+        """A new active segment."""
+        self._segments.append(segment)
+        self._base_offsets.append(segment.base_offset)
+        self.active = segment
+
+    def place_of(self, offset: int) -> int:
+        """The place of the segment whose range holds `offset`; the first one's when it lies before all."""
+        return max(bisect_right(self._base_offsets, offset) - 1, 0)
+
+    def from_offset(self, offset: int) -> list[LogSegment]:
+        """The segment whose range holds `offset`, and all after it."""
+        return self._segments[self.place_of(offset) :]
+
+    def take_first(self, count: int) -> list[LogSegment]:
+        """Takes out the oldest `count` segments."""
+        taken = self._segments[:count]
+        del self._segments[:count], self._base_offsets[:count]
+        return taken
+
+    def take_last(self) -> LogSegment:
+        """Takes out the active segment; the one before it becomes the active one."""
+        self._base_offsets.pop()
+        taken = self._segments.pop()
+        self.active = self._segments[-1]
+        return taken

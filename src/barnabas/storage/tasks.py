@@ -1,0 +1,85 @@
+"""Work on the disk that blocks: prepared by a log's owner, run in any thread.
+
+Every task touches only what nobody changes meanwhile: pinned files, content made beforehand, files that no
+longer belong to a log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from barnabas.storage.filesystem import FileSystem, replace_file
+from barnabas.storage.open_files import LogFile
+from barnabas.types import Offset
+
+
+@dataclass(slots=True)
+class Replacement:
+    """A small file to be replaced atomically and for good."""
+
+    fs: FileSystem
+    path: str
+    content: bytes
+
+    def run(self) -> None:
+        """Raises OSError."""
+        replace_file(self.fs, self.path, self.content)
+
+
+@dataclass(slots=True)
+class Flush:
+    """What makes a log durable up to `offset`: hand it back to `PartitionLog.complete_flush` when it ran."""
+
+    fs: FileSystem
+    offset: Offset
+    #: which life of the log's tail this is about: a truncation begins another
+    tail: int
+    #: pinned files, `small_files` among them
+    files: Sequence[LogFile]
+    #: files to close afterwards
+    small_files: Sequence[LogFile]
+    replacements: Sequence[Replacement]
+    directories: Sequence[str]
+    #: base offsets of the sealed segments covered
+    sealed: Sequence[Offset]
+    error: OSError | None = None
+
+    def run(self) -> None:
+        """Never raises: the outcome is in `error`."""
+        try:
+            for file in self.files:
+                file.sync()
+            for replacement in self.replacements:
+                replacement.run()
+            for directory in self.directories:
+                self.fs.sync_directory(directory)
+        except OSError as error:
+            self.error = error
+
+
+@dataclass(slots=True)
+class Removal:
+    """Files that no log uses any more."""
+
+    files: Sequence[LogFile]
+
+    def run(self) -> None:
+        """Raises OSError."""
+        for file in self.files:
+            file.remove()
+
+
+@dataclass(slots=True)
+class TreeRemoval:
+    """A deleted partition's folder."""
+
+    fs: FileSystem
+    path: str
+
+    def run(self) -> None:
+        """Raises OSError."""
+        try:
+            self.fs.remove_tree(self.path)
+        except FileNotFoundError:
+            return
