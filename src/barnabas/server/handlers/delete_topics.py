@@ -19,7 +19,7 @@ from barnabas.protocol.messages.delete_topics import (
 )
 from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
-from barnabas.types import ZERO_TOPIC_ID
+from barnabas.types import ZERO_TOPIC_ID, TopicId
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
@@ -34,18 +34,20 @@ async def delete_topics(
     broker: Broker, context: RequestContext, request: DeleteTopicsRequest
 ) -> DeleteTopicsResponse:
     image = broker.image
-    topics: list[TopicImage] = []
+    topics: dict[TopicId, TopicImage] = {}
+    named: Counter[TopicId] = Counter()
     results: list[DeletableTopicResult] = []
     for wanted in _wanted(request):
         try:
-            topics.append(_find(image, wanted))
+            topic = _find(image, wanted)
         except KafkaError as error:
             results.append(_refused(wanted, error))
-    named = Counter(topic.id for topic in topics)
-    errors = await broker.controller.delete_topics(
-        [topic_id for topic_id, times in named.items() if times == 1]
-    )
-    for topic in dict.fromkeys(topics):
+        else:
+            topics[topic.id] = topic
+            named[topic.id] += 1
+    once = [topic_id for topic_id, times in named.items() if times == 1]
+    errors = await broker.controller.delete_topics(once)
+    for topic in topics.values():
         if named[topic.id] > 1:
             twice = f"the request names the topic '{topic.name}' {named[topic.id]} times"
             errors[topic.id] = KafkaError(ErrorCode.INVALID_REQUEST, twice)

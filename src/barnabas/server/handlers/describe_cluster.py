@@ -29,9 +29,7 @@ def describe_cluster(
     broker: Broker, context: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
     if request.endpoint_type == CONTROLLERS:
-        raise KafkaError(
-            ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a broker's endpoint, not a controller's"
-        )
+        raise KafkaError(ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this endpoint is a broker's")
     if request.endpoint_type != BROKERS:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"there is no type {request.endpoint_type} of endpoints"

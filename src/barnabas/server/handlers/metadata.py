@@ -1,8 +1,8 @@
 """Metadata v0-13: brokers, and topics with their partitions' leaders; makes topics that are missing.
 
-Topic ids (KIP-516) are answered from v12 on: no broker ever served them in v10 and v11. A missing topic is made
-before the answer leaves, where Apache Kafka answers with an error and lets the client ask again. The controller
-in the answer is the real one. Rebootstrap (KIP-1102) is the client's part.
+Topic ids (KIP-516) are answered from v12 on: no broker ever served them in v10 and v11. A missing topic is
+made before the answer leaves, where Apache Kafka answers with an error and lets the client ask again. The
+controller in the answer is the real one. Rebootstrap (KIP-1102) is the client's part.
 """
 
 from __future__ import annotations
