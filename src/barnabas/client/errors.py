@@ -35,7 +35,10 @@ def translate(error: Any) -> BarnabasError:
     code = error.code()
     if code >= -1:
         known = _BY_CODE.get(code)
-        return KafkaError(known, error.str()) if known is not None else ClientError(error.str())
+        words = error.str()
+        if words.startswith("Broker: "):  # librdkafka's stock phrase for the code: ours says more
+            words = None
+        return KafkaError(known, words) if known is not None else ClientError(error.str())
     return ClientError(_LOCAL.get(error.name(), error.str()))
 
 

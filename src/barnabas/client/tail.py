@@ -3,7 +3,7 @@
 A file is known again by what it holds, not only by its inode: a `Position` carries a checksum of the last
 bytes before it. When those bytes are still there, the file is the one that was read; when they are not, it
 has been truncated or replaced, and the file that still has them (a rotated sibling, compressed or not) is
-finished first.
+finished first. What cannot be known: that a file was copied and truncated before a line of it was read.
 """
 
 from __future__ import annotations
@@ -94,6 +94,8 @@ class FileTail:
             self._resume(position, since_ns)
         elif history:
             self._open(min(history, key=self._age))
+        else:
+            self._open(path)  # now, so that a rotation before the first look is noticed
 
     @property
     def position(self) -> Position:

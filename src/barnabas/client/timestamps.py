@@ -5,6 +5,7 @@ A time zone is given only when the line gave one: a guess would be wrong half th
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import UTC, datetime, timedelta
 
@@ -68,9 +69,11 @@ def iso_timestamp(value: object) -> str | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     seconds = float(value)
+    if not math.isfinite(seconds):
+        return None
     while seconds > 1e11:  # the year 5138 in seconds: a finer unit, then
         seconds /= 1000
-    if seconds <= 1e8:  # before 1973: a counter, not a time
+    if seconds < 1e8:  # before 1973: a counter, not a time
         return None
     return _utc(seconds)
 

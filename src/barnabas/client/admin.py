@@ -1,0 +1,312 @@
+"""Administering a cluster: `confluent_kafka.admin.AdminClient` with plain answers instead of futures."""
+
+from __future__ import annotations
+
+import concurrent.futures
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import confluent_kafka
+from confluent_kafka import admin as confluent_admin
+
+from barnabas.client.admin_types import (
+    ClusterDescription,
+    ConfigValue,
+    GroupDescription,
+    GroupListing,
+    GroupMember,
+    Node,
+    PartitionDescription,
+    TopicDescription,
+)
+from barnabas.client.errors import translate, unreachable
+from barnabas.client.settings import DEFAULT_BOOTSTRAP, librdkafka_settings
+from barnabas.errors import BarnabasError
+from barnabas.types import TopicPartition
+
+T = TypeVar("T")
+
+_RESOURCES = {
+    "topic": confluent_admin.ResourceType.TOPIC,
+    "broker": confluent_admin.ResourceType.BROKER,
+}
+_SOURCES = {
+    1: "topic",
+    2: "dynamic broker",
+    3: "dynamic default broker",
+    4: "static broker",
+    5: "default",
+    6: "dynamic broker logger",
+}
+
+
+class Admin:
+    """Topics, settings, groups and offsets of one cluster. Every method waits for its answer.
+
+    Raises (every method):
+        KafkaError: the broker refused, with its code and words.
+        ClientError: no broker answers within `timeout` seconds.
+    """
+
+    def __init__(
+        self, bootstrap_servers: str = DEFAULT_BOOTSTRAP, *, timeout: float = 15.0, **settings: Any
+    ) -> None:
+        self._servers = bootstrap_servers
+        self._timeout = timeout
+        self._admin = confluent_admin.AdminClient(librdkafka_settings(bootstrap_servers, settings))
+
+    # -- the cluster
+
+    def cluster(self) -> ClusterDescription:
+        """The brokers and the controller."""
+        answer = self._wait(self._admin.describe_cluster(request_timeout=self._timeout))
+        nodes = tuple(Node(node.id, node.host, node.port, node.rack) for node in answer.nodes)
+        controller = answer.controller.id if answer.controller is not None else None
+        return ClusterDescription(answer.cluster_id, controller, tuple(sorted(nodes)))
+
+    # -- topics
+
+    def topics(self, *, internal: bool = False) -> list[str]:
+        """The names of all topics; internal ones (`__consumer_offsets`) only when asked for."""
+        names = sorted(self._metadata().topics)
+        return [name for name in names if internal or not name.startswith("__")]
+
+    def describe_topics(self, names: Sequence[str]) -> list[TopicDescription]:
+        """Partitions with leader, replicas and ISR, in the order of `names`."""
+        if not names:
+            return []
+        futures = self._admin.describe_topics(
+            confluent_kafka.TopicCollection(list(names)), request_timeout=self._timeout
+        )
+        described = []
+        for name in names:
+            answer = self._wait(futures[name])
+            partitions = tuple(
+                PartitionDescription(
+                    partition.id,
+                    partition.leader.id if partition.leader is not None else None,
+                    tuple(node.id for node in partition.replicas),
+                    tuple(node.id for node in partition.isr),
+                )
+                for partition in answer.partitions
+            )
+            described.append(TopicDescription(name, str(answer.topic_id), answer.is_internal, partitions))
+        return described
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int | None = None,
+        *,
+        replication_factor: int | None = None,
+        configs: Mapping[str, str] | None = None,
+        assignments: Sequence[Sequence[int]] | None = None,
+        validate_only: bool = False,
+    ) -> None:
+        """Create a topic; what is not given is the broker's default.
+
+        Args:
+            assignments: for each partition its replicas (broker ids), the preferred leader first; instead of
+                `partitions` and `replication_factor`.
+        """
+        options: dict[str, Any] = {}
+        if assignments is not None:
+            options["replica_assignment"] = [list(replicas) for replicas in assignments]
+            partitions = len(assignments)
+        else:
+            options["replication_factor"] = -1 if replication_factor is None else replication_factor
+        topic = confluent_admin.NewTopic(
+            name,
+            num_partitions=-1 if partitions is None else partitions,
+            config=dict(configs or {}),
+            **options,
+        )
+        futures = self._admin.create_topics(
+            [topic],
+            operation_timeout=self._timeout,
+            request_timeout=self._timeout,
+            validate_only=validate_only,
+        )
+        self._wait(futures[name])
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic with all its records."""
+        futures = self._admin.delete_topics(
+            [name], operation_timeout=self._timeout, request_timeout=self._timeout
+        )
+        self._wait(futures[name])
+
+    def add_partitions(self, name: str, total: int) -> None:
+        """Raise the number of a topic's partitions to `total`."""
+        futures = self._admin.create_partitions(
+            [confluent_admin.NewPartitions(name, total)],
+            operation_timeout=self._timeout,
+            request_timeout=self._timeout,
+        )
+        self._wait(futures[name])
+
+    def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Delete the records below these offsets (-1: all); the new log start offsets."""
+        asked = [confluent_kafka.TopicPartition(*place, offset) for place, offset in before.items()]
+        futures = self._admin.delete_records(asked, request_timeout=self._timeout)
+        return {
+            TopicPartition(place.topic, place.partition): self._wait(future).low_watermark
+            for place, future in futures.items()
+        }
+
+    def offsets(self, partitions: Iterable[TopicPartition], spec: str | int) -> dict[TopicPartition, int]:
+        """Offsets by "earliest", "latest" (the high watermark) or the first record at a time (ms since 1970).
+
+        A partition without a record at or after the time has offset -1.
+        """
+        if isinstance(spec, int):
+            chosen = confluent_admin.OffsetSpec.for_timestamp(spec)
+        elif spec == "earliest":
+            chosen = confluent_admin.OffsetSpec.earliest()
+        else:
+            chosen = confluent_admin.OffsetSpec.latest()
+        asked = {confluent_kafka.TopicPartition(*place): chosen for place in partitions}
+        if not asked:
+            return {}
+        futures = self._admin.list_offsets(asked, request_timeout=self._timeout)
+        return {
+            TopicPartition(place.topic, place.partition): self._wait(future).offset
+            for place, future in futures.items()
+        }
+
+    # -- settings
+
+    def configs(self, kind: str, name: str) -> list[ConfigValue]:
+        """Every setting of a "topic" or "broker" with its value and where that comes from."""
+        resource = confluent_admin.ConfigResource(_RESOURCES[kind], name)
+        futures = self._admin.describe_configs([resource], request_timeout=self._timeout)
+        answer = self._wait(futures[resource])
+        return sorted(
+            (
+                ConfigValue(
+                    entry.name,
+                    entry.value,
+                    _SOURCES.get(int(entry.source), "unknown"),
+                    entry.is_default,
+                    entry.is_read_only,
+                    entry.is_sensitive,
+                    tuple((synonym.name, synonym.value) for synonym in entry.synonyms.values()),
+                )
+                for entry in answer.values()
+            ),
+            key=lambda value: value.name,
+        )
+
+    def alter_configs(
+        self,
+        kind: str,
+        name: str,
+        *,
+        set: Mapping[str, str] | None = None,  # the operation's name in Kafka
+        delete: Iterable[str] = (),
+        append: Mapping[str, str] | None = None,
+        subtract: Mapping[str, str] | None = None,
+    ) -> None:
+        """Change some settings: set, put back to the default, or add to and take from a list."""
+        operation = confluent_admin.AlterConfigOpType
+        changes = [
+            *((key, value, operation.SET) for key, value in (set or {}).items()),
+            *((key, None, operation.DELETE) for key in delete),
+            *((key, value, operation.APPEND) for key, value in (append or {}).items()),
+            *((key, value, operation.SUBTRACT) for key, value in (subtract or {}).items()),
+        ]
+        resource = confluent_admin.ConfigResource(
+            _RESOURCES[kind],
+            name,
+            incremental_configs=[
+                confluent_admin.ConfigEntry(key, value, incremental_operation=change)
+                for key, value, change in changes
+            ],
+        )
+        futures = self._admin.incremental_alter_configs([resource], request_timeout=self._timeout)
+        self._wait(futures[resource])
+
+    # -- groups
+
+    def groups(self) -> list[GroupListing]:
+        """Every consumer group with its state."""
+        answer = self._wait(self._admin.list_consumer_groups(request_timeout=self._timeout))
+        for error in answer.errors:
+            raise translate(error)
+        return sorted(GroupListing(group.group_id, _state(group.state)) for group in answer.valid)
+
+    def describe_group(self, group: str) -> GroupDescription:
+        """State, assignor and members with what they are assigned; a group that is not there is Dead."""
+        futures = self._admin.describe_consumer_groups([group], request_timeout=self._timeout)
+        answer = self._wait(futures[group])
+        members = tuple(
+            GroupMember(
+                member.member_id,
+                member.group_instance_id,
+                member.client_id,
+                member.host,
+                tuple(
+                    TopicPartition(place.topic, place.partition)
+                    for place in (member.assignment.topic_partitions if member.assignment else ())
+                ),
+            )
+            for member in answer.members
+        )
+        coordinator = answer.coordinator.id if answer.coordinator is not None else None
+        return GroupDescription(
+            group, _state(answer.state), answer.partition_assignor or "", coordinator, members
+        )
+
+    def group_offsets(self, group: str) -> dict[TopicPartition, int]:
+        """What the group has committed: by partition the next offset it will read."""
+        futures = self._admin.list_consumer_group_offsets(
+            [confluent_kafka.ConsumerGroupTopicPartitions(group)], request_timeout=self._timeout
+        )
+        answer = self._wait(futures[group])
+        offsets = {}
+        for place in answer.topic_partitions or ():
+            if place.error is not None:
+                raise translate(place.error)
+            if place.offset >= 0:
+                offsets[TopicPartition(place.topic, place.partition)] = place.offset
+        return dict(sorted(offsets.items()))
+
+    def set_group_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit offsets in the group's name; the group must have no members."""
+        places = [confluent_kafka.TopicPartition(*place, offset) for place, offset in offsets.items()]
+        futures = self._admin.alter_consumer_group_offsets(
+            [confluent_kafka.ConsumerGroupTopicPartitions(group, places)], request_timeout=self._timeout
+        )
+        for place in self._wait(futures[group]).topic_partitions or ():
+            if place.error is not None:
+                raise translate(place.error)
+
+    def delete_group(self, group: str) -> None:
+        """Delete a group and its offsets; it must have no members."""
+        futures = self._admin.delete_consumer_groups([group], request_timeout=self._timeout)
+        self._wait(futures[group])
+
+    # -- within
+
+    def _metadata(self) -> Any:
+        try:
+            return self._admin.list_topics(timeout=self._timeout)
+        except confluent_kafka.KafkaException as error:
+            raise self._translate(error) from None
+
+    def _wait(self, future: concurrent.futures.Future[Any]) -> Any:
+        try:
+            return future.result()
+        except confluent_kafka.KafkaException as error:
+            raise self._translate(error) from None
+
+    def _translate(self, error: confluent_kafka.KafkaException) -> BarnabasError:
+        codes = confluent_kafka.KafkaError
+        if error.args[0].code() in (codes._TRANSPORT, codes._TIMED_OUT, codes._ALL_BROKERS_DOWN):
+            return unreachable(self._servers)
+        return translate(error)
+
+
+def _state(state: Any) -> str:
+    """Kafka's spelling: Stable, PreparingRebalance, Empty ..."""
+    return "".join(word.capitalize() for word in state.name.split("_"))

@@ -1,0 +1,132 @@
+"""Producing records: `confluent_kafka.Producer` with Python values, and with errors that are not missed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+import confluent_kafka
+
+from barnabas.client.errors import ClientError, translate
+from barnabas.client.record import Record
+from barnabas.client.settings import DEFAULT_BOOTSTRAP, librdkafka_settings
+from barnabas.errors import BarnabasError
+
+Headers = Mapping[str, str | bytes | None] | Iterable[tuple[str, str | bytes | None]]
+
+
+class Producer:
+    """Sends records in the background; leaving its `with` block waits until all are acknowledged.
+
+    Idempotent, so acknowledged by all in-sync replicas, in order and without repeats; keys go to the
+    partition that the Java client would choose. Further librdkafka settings by keyword, with underscores
+    for dots: `Producer("127.0.0.1:9092", compression_type="lz4", linger_ms=20)`.
+
+    A record that could not be delivered raises at the next `send` or `flush`.
+    """
+
+    def __init__(self, bootstrap_servers: str = DEFAULT_BOOTSTRAP, **settings: Any) -> None:
+        defaults = {"enable.idempotence": True, "partitioner": "murmur2_random"}
+        if str(settings.get("acks", "all")) not in ("all", "-1"):
+            del defaults["enable.idempotence"]
+        self._producer = confluent_kafka.Producer(
+            {**defaults, **librdkafka_settings(bootstrap_servers, settings)}
+        )
+        self._failure: BarnabasError | None = None
+
+    def send(
+        self,
+        topic: str,
+        value: object = None,
+        *,
+        key: str | bytes | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        on_delivery: Callable[[Record], None] | None = None,
+    ) -> None:
+        """Send a record: bytes as they are, text as UTF-8, None as a tombstone, anything else as JSON.
+
+        Blocks while librdkafka's queue is full. `on_delivery` is called with the record as stored, from
+        within a later `send`, `poll` or `flush`.
+
+        Raises:
+            KafkaError, ClientError: an earlier record, or this one, could not be delivered.
+        """
+        self._raise_failure()
+
+        def delivered(error: Any, message: confluent_kafka.Message) -> None:
+            if error is not None:
+                self._failure = self._failure or translate(error)
+            elif on_delivery is not None:
+                on_delivery(Record.from_message(message))
+
+        pairs = list(headers.items() if isinstance(headers, Mapping) else headers)
+        optional: dict[str, Any] = {}
+        if partition is not None:
+            optional["partition"] = partition
+        if timestamp_ms is not None:
+            optional["timestamp"] = timestamp_ms
+        while True:
+            try:
+                self._producer.produce(
+                    topic,
+                    value=_to_bytes(value),
+                    key=key.encode() if isinstance(key, str) else key,
+                    headers=pairs,
+                    on_delivery=delivered,
+                    **optional,
+                )
+                break
+            except BufferError:  # the queue is full: deliver some
+                self._producer.poll(0.1)
+                self._raise_failure()
+            except confluent_kafka.KafkaException as error:
+                raise translate(error) from None
+        self._producer.poll(0)
+
+    def poll(self, timeout: float = 0.0) -> None:
+        """Give deliveries their callbacks, waiting at most `timeout` seconds for the first."""
+        self._producer.poll(timeout)
+        self._raise_failure()
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Wait until every record is acknowledged; `timeout` in seconds, None waits as long as it takes.
+
+        Raises:
+            KafkaError, ClientError: a record could not be delivered, or the time has passed.
+        """
+        left = self._producer.flush() if timeout is None else self._producer.flush(timeout)
+        self._raise_failure()
+        if left:
+            raise ClientError(f"{left} records were not acknowledged within {timeout} s")
+
+    def __len__(self) -> int:
+        """Records that are not acknowledged yet."""
+        return len(self._producer)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.flush()
+        else:
+            self._producer.flush(1.0)  # what went wrong matters more than what is under way
+
+    def _raise_failure(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+
+def _to_bytes(value: object) -> bytes | None:
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    return json.dumps(value, ensure_ascii=False).encode()

@@ -1,0 +1,49 @@
+"""A record as a consumer gets it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record of a topic; `timestamp_ms` counts from 1970, None when the record has none."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+    @classmethod
+    def from_message(cls, message: Message) -> Record:
+        kind, timestamp = message.timestamp()
+        return cls(
+            message.topic() or "",
+            message.partition() or 0,
+            message.offset() or 0,
+            None if kind == TIMESTAMP_NOT_AVAILABLE else timestamp,
+            message.key(),
+            message.value(),
+            tuple(message.headers() or ()),
+        )
+
+    @property
+    def text(self) -> str | None:
+        """The value as UTF-8; what is not UTF-8 shows as backslash escapes."""
+        return None if self.value is None else self.value.decode("utf-8", "backslashreplace")
+
+    @property
+    def key_text(self) -> str | None:
+        """The key as UTF-8; what is not UTF-8 shows as backslash escapes."""
+        return None if self.key is None else self.key.decode("utf-8", "backslashreplace")
+
+    def json(self) -> Any:
+        """The value read as JSON. Raises ValueError when it is not JSON."""
+        return None if self.value is None else json.loads(self.value)

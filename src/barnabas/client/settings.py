@@ -1,0 +1,37 @@
+"""From keyword arguments to librdkafka's settings, and a quick look whether anyone is there."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+from barnabas.client.errors import ClientError, unreachable
+
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+
+
+def librdkafka_settings(bootstrap_servers: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """`linger_ms=5` becomes `linger.ms: 5`; librdkafka's own chatter on stderr is off unless asked for."""
+    named = {
+        name.replace("_", ".") if name != "log_level" else name: value for name, value in settings.items()
+    }
+    return {"log_level": 0, **named, "bootstrap.servers": bootstrap_servers}
+
+
+def require_broker(bootstrap_servers: str, timeout: float = 3.0) -> None:
+    """Return when one of the servers takes a connection: librdkafka itself would go on trying in silence.
+
+    Raises:
+        ClientError: none does, or an address is not HOST:PORT.
+    """
+    for address in bootstrap_servers.split(","):
+        host, colon, port = address.strip().rpartition(":")
+        if not colon or not port.isdecimal():
+            raise ClientError(f"{address!r} is not HOST:PORT, for example {DEFAULT_BOOTSTRAP}")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout).close()
+            return
+        except (OSError, OverflowError):
+            continue
+    raise unreachable(bootstrap_servers)
