@@ -35,8 +35,8 @@ class _Compiler:
         self.run: list[tuple[str, str]] = []  # (struct code, target) of the fixed-size fields not yet read
         self.namespace: dict[str, Any] = {
             **{name: getattr(wire, name) for name in (
-                "read_uvarint", "read_string_length", "check_array", "unexpected_null",
-                "read_ints", "skip_tags", "tag_count",
+                "read_uvarint", "read_string", "read_bytes", "read_array_length", "check_array_length",
+                "read_ints", "read_tag_count", "skip_tags", "unexpected_null",
             )},
             "ProtocolError": ProtocolError,
             "new": object.__new__,
@@ -46,12 +46,12 @@ class _Compiler:
         self.struct(self.message, "message")
         self.flush()
         name = f"decode_{self.message.__name__}_v{self.version}"
-        head = [f"def {name}(buffer, pos):", " end = len(buffer)"]
+        head = [f"def {name}(buffer, pos):"]
         if any("view[" in line for line in self.lines):
             head.append(" view = memoryview(buffer)")
         tail = [
-            " if pos != end:",
-            f"  raise ProtocolError(f'{name} ended at byte {{pos}} of {{end}}')",
+            " if pos != len(buffer):",
+            f"  raise ProtocolError(f'{name} ended at byte {{pos}} of {{len(buffer)}}')",
             " return message",
         ]
         source = "\n".join(head + self.lines + tail)
@@ -80,19 +80,26 @@ class _Compiler:
         """Leave a fixed-size value to the next flush."""
         self.run.append((code, target))
 
-    def flush(self) -> None:
-        """Read the run of fixed-size values at once."""
+    def flush(self, keep: int = 0) -> None:
+        """Read the run of fixed-size values at once; `pos` stays before the last `keep` bytes of it."""
         if not self.run:
             return
         codes = "".join(code for code, _ in self.run)
         targets = ", ".join(target for _, target in self.run)
-        if codes == "B":
-            self.emit(f"{targets} = buffer[pos]", "pos += 1")
-        else:
-            layout = "unpack_" + codes.replace("?", "o")
-            self.namespace[layout] = Layout(f">{codes}").unpack_from
-            self.emit(f"{targets}, = {layout}(buffer, pos)", f"pos += {Layout('>' + codes).size}")
+        layout = "unpack_" + codes.replace("?", "o")
+        self.namespace[layout] = Layout(f">{codes}").unpack_from
+        self.emit(f"{targets}, = {layout}(buffer, pos)", f"pos += {Layout('>' + codes).size - keep}")
         self.run = []
+
+    def peek(self) -> str:
+        """The name of the next byte, read together with the run before it; `pos` stays at that byte."""
+        n = self.name("n")
+        if self.run:
+            self.read("B", n)
+            self.flush(keep=1)
+        else:
+            self.emit(f"{n} = buffer[pos]")
+        return n
 
     # -- structs and fields ----------------------------------------------------------------------
 
@@ -127,53 +134,76 @@ class _Compiler:
         else:
             self.sized(field.type.name, target, label, nullable)
 
-    def length(self, string: bool) -> tuple[str, str]:
-        """Read a length into a fresh name; how a null looks, and the real length as an expression."""
-        n = self.name("n")
-        if not self.flexible:
-            self.read("h" if string else "i", n)
-            self.flush()
-            return n, n
-        self.read("B", n)
-        self.flush()
-        read = "read_string_length" if string else "read_uvarint"
-        self.emit(f"if {n} > 127: {n}, pos = {read}(buffer, pos - 1)")
-        return n, f"{n} - 1"
-
     def sized(self, kind: str, target: str, label: str, nullable: bool) -> None:
         """A string, bytes or records."""
-        n, size = self.length(kind == "string")
+        if self.flexible and kind != "records":
+            n = self.peek()
+            data = "buffer[pos + 1:stop]"
+            value = f"{data}.decode('utf-8', 'replace')" if kind == "string" else f"bytes({data})"
+            self.emit(
+                f"if 0 < {n} < 128:",
+                f" stop = pos + {n}",
+                f" {target} = {value}",
+                " pos = stop",
+                f"else: {target}, pos = read_{kind}(buffer, pos, {None if nullable else label!r})",
+            )
+            return
+        n = self.name("n")
+        if self.flexible:  # records are seldom shorter than 128 bytes
+            self.flush()
+            self.emit(f"{n}, pos = read_uvarint(buffer, pos)", f"{n} -= 1")
+        else:
+            self.read("h" if kind == "string" else "i", n)
+            self.flush()
         value = {
             "string": "buffer[pos:stop].decode('utf-8', 'replace')",
             "bytes": "bytes(buffer[pos:stop])",
             "records": "view[pos:stop]",
         }[kind]
         self.emit(
-            f"if {n}{'' if self.flexible else ' >= 0'}:",
-            f" stop = pos + {size}",
+            f"if {n} >= 0:",
+            f" stop = pos + {n}",
             f" {target} = {value}",
             " pos = stop",
             f"else: {f'{target} = None' if nullable else f'unexpected_null({label!r})'}",
         )
 
+    def array_length(self, required: str | None) -> str:
+        """The name of an array's length, negative for null; a long one is checked against the bytes left.
+
+        A short one need not be: its elements soon find the end of the buffer.
+        """
+        if self.flexible:
+            n = self.peek()
+            self.emit(
+                f"if 0 < {n} < 128: {n} -= 1; pos += 1",
+                f"else: {n}, pos = read_array_length(buffer, pos, {required!r})",
+            )
+        else:
+            n = self.name("n")
+            self.read("i", n)
+            self.flush()
+            self.emit(f"if not 0 <= {n} < 128: check_array_length({n}, len(buffer) - pos, {required!r})")
+        return n
+
     def array(self, field: Field, target: str, label: str, nullable: bool) -> None:
-        n, size = self.length(string=False)
-        self.emit(f"if {n}{'' if self.flexible else ' >= 0'}:")
-        self.depth += 1
-        self.emit(f"{n} = {size}") if size != n else None
+        n = self.array_length(None if nullable else label)
+        depth = self.depth
+        if nullable:
+            self.emit(f"if {n} < 0: {target} = None", "else:")
+            self.depth += 1
         kind = field.type
-        if isinstance(kind, Primitive) and kind.code in ("i", "q"):
-            width = Layout(">" + kind.code).size
+        if isinstance(kind, Primitive) and kind.code in _INT_READERS:
             readers = f"read_{kind.code}"
             self.namespace[readers] = _INT_READERS[kind.code]
             self.emit(
                 f"if {n} <= {wire.SHORT_ARRAY}: {target} = [*{readers}[{n}](buffer, pos)]",
                 f"else: {target} = read_ints({kind.code!r}, buffer, pos, {n})",
-                f"pos += {width} * {n}",
+                f"pos += {Layout('>' + kind.code).size} * {n}",
             )
         else:
             items, item = self.name("items"), self.name("item")
-            self.emit(f"check_array({n}, end - pos)", f"{target} = {items} = []", f"for _ in range({n}):")
+            self.emit(f"{target} = {items} = []", f"for _ in range({n}):")
             self.depth += 1
             if isinstance(kind, Primitive):
                 self.field(field._replace(is_array=False, nullable_since=self.version + 1), item)
@@ -181,9 +211,7 @@ class _Compiler:
                 self.struct(kind, item)
             self.flush()
             self.emit(f"{items}.append({item})")
-            self.depth -= 1
-        self.depth -= 1
-        self.emit(f"else: {f'{target} = None' if nullable else f'unexpected_null({label!r})'}")
+        self.depth = depth
 
     def nested(self, cls: type[Struct], target: str, nullable: bool) -> None:
         item = self.name("item")
@@ -202,17 +230,15 @@ class _Compiler:
         self.depth -= 1
 
     def tagged_section(self, cls: type[Struct], target: str, known: list[Field]) -> None:
-        count = self.name("n")
-        self.read("B", count)
-        self.flush()
+        count = self.peek()
         if not known:
-            self.emit(f"if {count}: pos = skip_tags(buffer, pos, {count})")
+            self.emit(f"if {count}: pos = skip_tags(buffer, pos)", "else: pos += 1")
             return
         tag, stop = self.name("tag"), self.name("stop")
-        self.emit(f"if {count}:")
+        self.emit(f"if not {count}: pos += 1", "else:")
         self.depth += 1
         self.emit(
-            f"{count}, pos = tag_count(buffer, pos, {count})",
+            f"{count}, pos = read_tag_count(buffer, pos)",
             f"for _ in range({count}):",
             f" {tag}, pos = read_uvarint(buffer, pos)",
             f" {stop}, pos = read_uvarint(buffer, pos)",

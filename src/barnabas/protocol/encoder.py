@@ -124,24 +124,35 @@ class _Compiler:
         self.run = before
         self.emit(f"else: {self.out} += {self.packed()} + {long}")
 
-    def null(self, n: str, label: str, nullable: bool, empty: str) -> str:
+    def null(self, value: str, code: str, label: str, nullable: bool) -> None:
+        """What is done when `value` is null; the caller goes on with the ``else``."""
+        self.emit(f"if {value} is None:")
+        before = list(self.run)
+        self.depth += 1
         if not nullable:
-            return f"unexpected_null({label!r})"
-        return f"{n} = {0 if self.flexible else -1}; {empty}"
+            self.emit(f"unexpected_null({label!r})")
+        else:
+            if self.flexible:
+                self.write("x")
+            else:
+                self.write(code, "-1")
+            self.flush()
+        self.depth -= 1
+        self.run = before
+        self.emit("else:")
 
     def sized(self, string: bool, source: str, label: str, nullable: bool) -> None:
         """A string or bytes."""
         n, data = self.name("n"), self.name("data")
-        null = self.null(n, label, nullable, data + " = b''")
-        self.emit(
-            f"{data} = {source}",
-            f"if {data} is None: {null}",
-            "else:",
-            *([f" {data} = {data}.encode()"] if string else []),
-            f" {n} = len({data}){' + 1' if self.flexible else ''}",
-        )
+        self.emit(f"{data} = {source}")
+        self.null(data, "h" if string else "i", label, nullable)
+        self.depth += 1
+        if string:
+            self.emit(f"{data} = {data}.encode()")
+        self.emit(f"{n} = len({data}){' + 1' if self.flexible else ''}")
         self.length(n, string)
         self.emit(f"{self.out} += {data}")
+        self.depth -= 1
 
     def records(self, source: str, label: str, nullable: bool) -> None:
         assert self.out == "out", "records are never inside a tagged field"
@@ -156,24 +167,24 @@ class _Compiler:
 
     def array(self, field: Field, source: str, label: str, nullable: bool) -> None:
         n, items, item = self.name("n"), self.name("items"), self.name("item")
-        self.emit(
-            f"{items} = {source}",
-            f"if {items} is None: {self.null(n, label, nullable, f'{items} = ()')}",
-            f"else: {n} = len({items}){' + 1' if self.flexible else ''}",
-        )
+        self.emit(f"{items} = {source}")
+        self.null(items, "i", label, nullable)
+        depth = self.depth
+        self.depth += 1
+        self.emit(f"{n} = len({items}){' + 1' if self.flexible else ''}")
         kind = field.type
         if isinstance(kind, Primitive) and kind.code in ("i", "q"):
             self.ints(kind.code, n, items)
-            return
-        self.length(n, string=False)
-        self.emit(f"for {item} in {items}:")
-        self.depth += 1
-        if isinstance(kind, Primitive):
-            self.field(field._replace(is_array=False, nullable_since=self.version + 1), item)
         else:
-            self.struct(kind, item)
-        self.flush()
-        self.depth -= 1
+            self.length(n, string=False)
+            self.emit(f"for {item} in {items}:")
+            self.depth += 1
+            if isinstance(kind, Primitive):
+                self.field(field._replace(is_array=False, nullable_since=self.version + 1), item)
+            else:
+                self.struct(kind, item)
+            self.flush()
+        self.depth = depth
 
     def ints(self, code: str, n: str, items: str) -> None:
         """An array of integers: a short one goes into one layout with its length and the run before it."""

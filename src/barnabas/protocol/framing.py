@@ -108,7 +108,7 @@ def parse_request(frame: Readable) -> tuple[RequestHeader, Request]:
         position += length
     try:
         if version >= cls.flexible_from:
-            position = skip_tags(frame, position + 1, frame[position])
+            position = skip_tags(frame, position)
     except IndexError:
         raise ProtocolError(f"a request of {len(frame)} bytes has no whole header") from None
     header = RequestHeader(api_key, version, correlation_id, client_id)
@@ -161,7 +161,7 @@ def parse_response(header: RequestHeader, frame: Readable) -> Response:
     position = _SIZE.size
     try:
         if header.api_version >= cls.flexible_from and header.api_key != ApiKey.API_VERSIONS:
-            position = skip_tags(frame, position + 1, frame[position])
+            position = skip_tags(frame, position)
     except IndexError:
         raise ProtocolError(f"a response of {len(frame)} bytes has no whole header") from None
     return codec.decode(cls, header.api_version, frame, position)

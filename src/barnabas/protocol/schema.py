@@ -15,7 +15,8 @@ The class is used as it stands: keyword-only construction, mutable slots, ``==``
 """
 
 from collections.abc import Callable
-from typing import Annotated, Any, ClassVar, NamedTuple, TypeAlias, dataclass_transform, get_args, get_origin
+from types import GenericAlias
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeAlias, dataclass_transform
 
 LATEST = 0x7FFF  # a version above every version: "and later"
 
@@ -41,6 +42,8 @@ Uuid: TypeAlias = Annotated[bytes, Primitive("uuid", "16s")]
 Records: TypeAlias = Annotated[Any, Primitive("records")]
 
 ZERO_UUID = bytes(16)
+
+_NONE = type(None)
 
 
 class Field(NamedTuple):
@@ -89,23 +92,19 @@ def tagged(tag: int, *, since: int, default: Any) -> Any:
 
 def _field(name: str, annotation: Any, declared: Any) -> Field:
     placement = declared if isinstance(declared, _Placement) else _Placement(declared)
-    optional = type(None) in get_args(annotation)
-    if optional:
-        annotation = next(arg for arg in get_args(annotation) if arg is not type(None))
-    is_array = get_origin(annotation) is list
+    default, since, until, nullable, tag = placement
+    nullable_since = LATEST + 1
+    if _NONE in getattr(annotation, "__args__", ()):  # X | None
+        nullable_since = since if nullable is None else nullable
+        annotation = annotation.__args__[0]
+    is_array = isinstance(annotation, GenericAlias)  # list[X]
     if is_array:
-        (annotation,) = get_args(annotation)
+        annotation = annotation.__args__[0]
     kind: Primitive | type[Struct]
     kind = annotation if isinstance(annotation, type) else annotation.__metadata__[0]
-    nullable_since = LATEST + 1
-    if optional:
-        nullable_since = placement.since if placement.nullable is None else placement.nullable
-    default = placement.default
     if isinstance(default, Struct):
         default = _shared(default)
-    return Field(
-        name, kind, is_array, default, placement.since, placement.until, nullable_since, placement.tag
-    )
+    return Field(name, kind, is_array, default, since, until, nullable_since, tag)
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(since, until, tagged))
@@ -120,7 +119,7 @@ class StructType(type):
         # Python 3.14 keeps annotations behind a function (PEP 649); 1 asks it for their values.
         annotate = namespace.get("__annotate_func__")
         annotations = annotate(1) if annotate else namespace.get("__annotations__", {})
-        wire = {n: a for n, a in annotations.items() if get_origin(a) is not ClassVar}
+        wire = {n: a for n, a in annotations.items() if getattr(a, "__origin__", None) is not ClassVar}
         fields = tuple(_field(n, a, namespace.pop(n)) for n, a in wire.items())
         cls = super().__new__(mcs, name, bases, {**namespace, "__slots__": tuple(wire)}, **options)
         if fields:

@@ -37,7 +37,7 @@ class IntWriters(dict[int, Callable[..., bytes]]):
         self.before, self.code, self.compact = before, code, compact
 
     def __missing__(self, length: int) -> Callable[..., bytes]:
-        count = max(length - self.compact, 0)  # null is 0 when compact, else -1
+        count = length - self.compact  # compact lengths are written plus one
         pack = Struct(f">{self.before}{'B' if self.compact else 'i'}{count}{self.code}").pack
         self[length] = pack
         return pack
@@ -77,12 +77,39 @@ def uvarint(value: int) -> bytes:
     return bytes((value & 127 | 128, value >> 7 & 127 | 128)) + uvarint(value >> 14)
 
 
-def read_string_length(buffer: Readable, pos: int) -> tuple[int, int]:
-    """A compact string's length plus one, when it does not fit in one byte."""
+def read_string(buffer: Readable, pos: int, required: str | None) -> tuple[str | None, int]:
+    """A compact string, and the position after it; `required` names the field when null is not allowed."""
     length, pos = read_uvarint(buffer, pos)
+    if length == 0 and required:
+        unexpected_null(required)
     if length - 1 > MAX_STRING_LENGTH:
         raise ProtocolError(f"a string of {length - 1} bytes exceeds {MAX_STRING_LENGTH}")
-    return length, pos
+    stop = pos + length - 1
+    return (buffer[pos:stop].decode("utf-8", "replace"), stop) if length else (None, pos)
+
+
+def read_bytes(buffer: Readable, pos: int, required: str | None) -> tuple[bytes | None, int]:
+    """Compact bytes, and the position after them; `required` names the field when null is not allowed."""
+    length, pos = read_uvarint(buffer, pos)
+    if length == 0 and required:
+        unexpected_null(required)
+    stop = pos + length - 1
+    return (bytes(buffer[pos:stop]), stop) if length else (None, pos)
+
+
+def read_array_length(buffer: Readable, pos: int, required: str | None) -> tuple[int, int]:
+    """A compact array's length, -1 for null, and the position after it."""
+    length, pos = read_uvarint(buffer, pos)
+    check_array_length(length - 1, len(buffer) - pos, required)
+    return length - 1, pos
+
+
+def check_array_length(length: int, remaining: int, required: str | None) -> None:
+    """Refuse null where `required` names the field, and what the bytes that remain cannot hold."""
+    if length < 0 and required:
+        unexpected_null(required)
+    if length > remaining or length > MAX_ARRAY_LENGTH:
+        raise ProtocolError(f"an array of {length} elements in the {remaining} bytes that are left")
 
 
 def string_length(length: int) -> bytes:
@@ -92,19 +119,12 @@ def string_length(length: int) -> bytes:
     return uvarint(length)
 
 
-def check_array(length: int, remaining: int) -> None:
-    """Refuse an array that the frame cannot hold, before anything is allocated for it."""
-    if length > remaining or length > MAX_ARRAY_LENGTH:
-        raise ProtocolError(f"an array of {length} elements in the {remaining} bytes that are left")
-
-
 def unexpected_null(field: str) -> NoReturn:
     raise ProtocolError(f"{field} must not be null")
 
 
 def read_ints(code: str, buffer: Readable, pos: int, count: int) -> list[int]:
     """`count` fixed-size integers of one `struct` code."""
-    check_array(count, len(buffer) - pos)
     return list(unpack_from(f">{count}{code}", buffer, pos))
 
 
@@ -113,24 +133,22 @@ def ints(code: str, values: Sequence[int]) -> bytes:
     return pack(f">{len(values)}{code}", *values)
 
 
-def skip_tags(buffer: Readable, pos: int, first: int) -> int:
-    """The position after a section of tagged fields none of which is known; `first` is its first byte."""
-    count, pos = tag_count(buffer, pos, first)
+def read_tag_count(buffer: Readable, pos: int) -> tuple[int, int]:
+    """How many tagged fields follow, and the position of the first."""
+    count, pos = read_uvarint(buffer, pos)
+    if count > MAX_TAGGED_FIELDS:
+        raise ProtocolError(f"{count} tagged fields exceed {MAX_TAGGED_FIELDS}")
+    return count, pos
+
+
+def skip_tags(buffer: Readable, pos: int) -> int:
+    """The position after a section of tagged fields none of which is known."""
+    count, pos = read_tag_count(buffer, pos)
     for _ in range(count):
         _, pos = read_uvarint(buffer, pos)
         size, pos = read_uvarint(buffer, pos)
         pos += size
     return pos
-
-
-def tag_count(buffer: Readable, pos: int, first: int) -> tuple[int, int]:
-    """How many tagged fields follow; `first` is the byte before `pos`."""
-    if first < 128:
-        return first, pos
-    count, pos = read_uvarint(buffer, pos - 1)
-    if count > MAX_TAGGED_FIELDS:
-        raise ProtocolError(f"{count} tagged fields exceed {MAX_TAGGED_FIELDS}")
-    return count, pos
 
 
 def put_records(records: Any, compact: bool, chunks: list[Buffer], out: bytearray) -> bytearray:
