@@ -8,7 +8,6 @@ bytes.
 import dataclasses
 import datetime
 import io
-import os
 import random
 import types
 import typing
@@ -19,11 +18,11 @@ from kio.index import load_payload_module
 from kio.schema.errors import ErrorCode as KioErrorCode
 from kio.serial import entity_writer
 from kio.static.constants import EntityType
+from tests.unit.protocol.examples import INSTANCES
 
 from barnabas.protocol.codec import decode, encode
 from barnabas.protocol.schema import Request, Response, Struct
 
-INSTANCES = int(os.environ.get("BARNABAS_CODEC_INSTANCES", "3"))
 MILLISECOND = datetime.timedelta(milliseconds=1)
 _NULLS = {"uuid": bytes(16), "datetime_i64": -1}  # what kio shows as None though the wire has no null
 
