@@ -33,7 +33,6 @@ from barnabas.protocol.messages.sync_group import (
     SyncGroupResponse,
 )
 from barnabas.records import batches
-from barnabas.records.batch import placed
 from barnabas.testing.virtual_time import run_virtual
 
 MIB = 1 << 20
@@ -78,7 +77,10 @@ class MemoryLog:
         return chosen
 
     def _write(self, partition: int, batch: bytes, epoch: int) -> None:
-        self.batches.setdefault(partition, []).append(b"".join(placed(batch, self._end(partition), epoch)))
+        placed = bytearray(batch)
+        struct.pack_into(">q", placed, 0, self._end(partition))
+        struct.pack_into(">i", placed, 12, epoch)
+        self.batches.setdefault(partition, []).append(bytes(placed))
 
     def _end(self, partition: int) -> int:
         written = self.batches.get(partition)
@@ -96,7 +98,7 @@ class Groups:
 
     def __init__(self, log: MemoryLog | None = None, **settings: Any) -> None:
         self.log = log or MemoryLog()
-        self.config = BrokerConfig(**{"group_initial_rebalance_delay_ms": 0, **settings})
+        self.config = BrokerConfig(**{"group_initial_rebalance_delay_ms": 1000, **settings})
         self.clock = LoopClock(asyncio.get_running_loop())
         numbers = itertools.count(1)
         self.coordinator = GroupCoordinator(
@@ -149,7 +151,8 @@ class Groups:
 
     async def new_member(self, **options: Any) -> tuple[str, asyncio.Task[JoinGroupResponse]]:
         """The two steps of a dynamic member's join: its id, and the JoinGroup that waits."""
-        first = await refused(self.join(**options), ErrorCode.MEMBER_ID_REQUIRED)
+        first = await self.join(**options)
+        assert first.error_code == ErrorCode.MEMBER_ID_REQUIRED
         return first.member_id, self.join(first.member_id, **options)
 
     def sync(
@@ -183,7 +186,14 @@ class Groups:
         request = HeartbeatRequest(
             group_id=group, generation_id=generation, member_id=member_id, group_instance_id=instance
         )
-        return await error_of(_ask(lambda: self.coordinator.heartbeat(request)))
+        return await self.error(_ask(lambda: self.coordinator.heartbeat(request)))
+
+    async def error(self, task: asyncio.Task[Any]) -> ErrorCode:
+        """The error an answer bears, in itself or as an exception."""
+        try:
+            return ErrorCode((await task).error_code)
+        except KafkaError as error:
+            return error.code
 
     async def leave(self, *members: tuple[str, str | None], group: str = "g") -> LeaveGroupResponse:
         leavers = [MemberIdentity(member_id=m, group_instance_id=i) for m, i in members]
@@ -229,6 +239,21 @@ class Groups:
         codes = [p.error_code for t in response.topics for p in t.partitions]
         return ErrorCode(next((code for code in codes if code), 0))
 
+    async def delete(self, group: str = "g") -> ErrorCode:
+        try:
+            await _ask(lambda: self.coordinator.delete_group(group))
+        except KafkaError as error:
+            return error.code
+        return ErrorCode.NONE
+
+    async def delete_offsets(self, *partitions: tuple[str, int], group: str = "g") -> Any:
+        """The outcome of each partition, or the error of the whole."""
+        keys = [OffsetKey(group, topic, partition) for topic, partition in partitions]
+        try:
+            return list((await _ask(lambda: self.coordinator.delete_offsets(group, keys))).values())
+        except KafkaError as error:
+            return error.code
+
     def committed(self, topic: str = "t", partition: int = 0, group: str = "g") -> int | None:
         committed = self.coordinator.offsets(group).get(OffsetKey(group, topic, partition))
         return None if committed is None else committed.offset
@@ -265,22 +290,16 @@ def _ask(request: Callable[[], Any]) -> asyncio.Task[Any]:
     return asyncio.ensure_future(wait())
 
 
-async def error_of(task: asyncio.Task[Any]) -> ErrorCode:
-    """The error an answer bears, in itself or as an exception."""
-    try:
-        return ErrorCode((await task).error_code)
-    except KafkaError as error:
-        return error.code
-
-
-async def refused(task: asyncio.Task[Any], code: ErrorCode) -> Any:
-    """The answer, which must bear `code`."""
-    answer = await task
-    assert answer.error_code == code
-    return answer
-
-
 @pytest.fixture
-def virtual() -> Callable[[Coroutine[Any, Any, None]], None]:
-    """Runs a scenario in virtual time."""
-    return run_virtual
+def coordinate() -> Callable[..., None]:
+    """Runs a scenario with a coordinator, in virtual time: `coordinate(scenario, **settings)`."""
+
+    def run(scenario: Callable[[Groups], Coroutine[Any, Any, None]], **settings: Any) -> None:
+        async def main() -> None:
+            groups = Groups(**settings)
+            await scenario(groups)
+            await groups.coordinator.stop()
+
+        run_virtual(main())
+
+    return run
