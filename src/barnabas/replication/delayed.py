@@ -66,4 +66,4 @@ class Delayed(Generic[T]):
     def _leave(self, _future: asyncio.Future[T]) -> None:
         self._timer.cancel()
         for item in self._watched:
-            item.waiters.discard(self)  # type: ignore[arg-type]
+            item.waiters.discard(self)

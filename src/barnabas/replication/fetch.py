@@ -7,19 +7,18 @@ from typing import TYPE_CHECKING
 
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.fetch import (
-    AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchResponse,
     PartitionData,
 )
-from barnabas.replication.fetch_session import FetchSession, FetchTarget
+from barnabas.replication.fetch_session import FetchSession, FetchTarget, TopicKey
 from barnabas.replication.partition import Partition
+from barnabas.types import NO_LEADER_EPOCH
 
 if TYPE_CHECKING:
-    from barnabas.replication.manager import ReplicaManager
-
     from barnabas.metadata.image import PartitionState
+    from barnabas.replication.manager import ReplicaManager
 
 
 class Fetch:
@@ -29,7 +28,6 @@ class Fetch:
         replicas: where the partitions are.
         targets: what to read, in this order.
         session: what the client has been told already; None for a full answer.
-        by_id: whether topics are named by their ids (v13 and later).
         min_bytes: how much is worth an answer before the time is up.
         max_bytes: the largest answer; the first batch is sent even when it is larger.
         committed: up to the last stable offset (read_committed) instead of the high watermark.
@@ -37,7 +35,6 @@ class Fetch:
 
     __slots__ = (
         "_appended",
-        "_by_id",
         "_committed",
         "_max_bytes",
         "_min_bytes",
@@ -55,7 +52,6 @@ class Fetch:
         targets: Collection[FetchTarget],
         session: FetchSession | None,
         *,
-        by_id: bool,
         min_bytes: int,
         max_bytes: int,
         committed: bool,
@@ -63,7 +59,6 @@ class Fetch:
         self._replicas = replicas
         self._targets = targets
         self._session = session
-        self._by_id = by_id
         self._min_bytes = min(min_bytes, max_bytes)
         self._max_bytes = max_bytes
         self._committed = committed
@@ -124,11 +119,6 @@ class Fetch:
             if target.offset != bound and (max_bytes > 0 or min_one):
                 fetched = log.read(target.offset, max_bytes, bound, min_one)
                 data.records = fetched.chunks
-                if self._committed and fetched.aborted:
-                    data.aborted_transactions = [
-                        AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
-                        for producer_id, first_offset in fetched.aborted
-                    ]
             return data
         except KafkaError as error:
             return PartitionData(
@@ -142,18 +132,18 @@ class Fetch:
     @staticmethod
     def _diverges(partition: Partition, target: FetchTarget, data: PartitionData) -> bool:
         """Tell a fetcher whose log parts ways with this one where to truncate (KIP-595)."""
-        end = partition.log.end_offset_for_epoch(target.last_fetched_epoch)
-        if end is None:
+        epoch, end_offset = partition.end_offset_for_epoch(target.last_fetched_epoch)
+        if epoch == NO_LEADER_EPOCH:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        if end.leader_epoch == target.last_fetched_epoch and end.end_offset >= target.offset:
+        if epoch == target.last_fetched_epoch and end_offset >= target.offset:
             return False
-        data.diverging_epoch = EpochEndOffset(epoch=end.leader_epoch, end_offset=end.end_offset)
+        data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
         return True
 
     def _respond(self, results: list[tuple[FetchTarget, PartitionData]]) -> FetchResponse:
         session = self._session
         topics: list[FetchableTopicResponse] = []
-        current: object = None
+        current: TopicKey | None = None
         for target, data in results:
             if session is not None:
                 if not target.is_news(data) and session.epoch > 1:
@@ -163,9 +153,9 @@ class Fetch:
             if target.topic != current:
                 current = target.topic
                 topics.append(
-                    FetchableTopicResponse(topic_id=current)
-                    if self._by_id
-                    else FetchableTopicResponse(topic=current)
+                    FetchableTopicResponse(topic=current)
+                    if isinstance(current, str)
+                    else FetchableTopicResponse(topic_id=current)
                 )
             topics[-1].partitions.append(data)
         return FetchResponse(session_id=session.session_id if session else 0, responses=topics)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Callable
+from concurrent.futures import Executor
 from typing import TYPE_CHECKING
 
 from barnabas.errors import ErrorCode, KafkaError
+from barnabas.metadata.image import PartitionState
 from barnabas.replication.delayed import Delayed
 from barnabas.types import NO_LEADER_EPOCH, BrokerId, Buffer, LeaderEpoch, Offset, TopicPartition
 
 if TYPE_CHECKING:
-    from barnabas.metadata.image import PartitionState
-    from barnabas.storage import AppendInfo, AppendOrigin, PartitionLog
+    from barnabas.storage import AppendInfo, Origin, PartitionLog
+
+log = logging.getLogger(__name__)
 
 ACKS_ALL = -1
 
@@ -20,7 +25,15 @@ class Partition:
     """A replica and what the cluster says of its partition. Owned by the event loop.
 
     The high watermark is the end of what every in-sync replica has: consumers see nothing past it, and a
-    produce with acks=all waits for it. With ``barnabas.acks.fsync`` a replica *has* only what it has fsynced.
+    produce with acks=all waits for it. A replica *has* what is due to be fsynced (by ``flush.messages`` or
+    ``barnabas.acks.fsync``) only when that is done.
+
+    Args:
+        log: the replica's log.
+        state: what the controller decided.
+        node_id: this broker.
+        flush_every: fsync after so many records, when that is fewer than the topic's ``flush.messages``.
+        on_flush_due: told when records are due to be fsynced.
     """
 
     def __init__(
@@ -29,8 +42,8 @@ class Partition:
         state: PartitionState,
         node_id: BrokerId,
         *,
-        acks_fsync: bool = False,
-        on_append: Callable[[Partition], None] | None = None,
+        flush_every: int | None = None,
+        on_flush_due: Callable[[Partition], None],
     ) -> None:
         self.log = log
         self.topic_partition: TopicPartition = log.topic_partition
@@ -39,11 +52,14 @@ class Partition:
         self.appended_bytes = 0
         #: operations to try again when the high watermark moves or leadership changes
         self.waiters: set[Delayed[object]] = set()
-        #: set when its log directory has failed, or the partition was deleted
+        #: what every request is answered with, once the log directory has failed or the topic was deleted
         self.unavailable: KafkaError | None = None
         self._node_id = node_id
-        self._acks_fsync = acks_fsync
-        self._on_append = on_append
+        self._flush_every = flush_every
+        self._on_flush_due = on_flush_due
+        #: what lies below must be fsynced before it counts
+        self._flush_due: Offset = 0
+        self._flush_timer: asyncio.TimerHandle | None = None
         self.advance_high_watermark()
 
     def __repr__(self) -> str:
@@ -65,7 +81,7 @@ class Partition:
             return
         self.state = state
         self.advance_high_watermark()
-        self.wake()
+        self._wake()
 
     def check_leader(self, current_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH) -> None:
         """Refuse unless this broker leads the partition, in the epoch the client believes (KIP-320).
@@ -86,30 +102,32 @@ class Partition:
     def take_down(self, error: KafkaError) -> None:
         """Answer every request from now on, and those that wait, with `error`."""
         self.unavailable = error
-        self.wake()
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+        self._wake()
 
     # --- writing ---
 
-    def append(self, records: Buffer, acks: int, origin: AppendOrigin) -> AppendInfo:
-        """Append a producer's batches to the leader's log.
+    def append(self, records: Buffer, acks: int, origin: Origin) -> AppendInfo:
+        """Append batches to the leader's log.
 
         Raises:
             KafkaError: as `check_leader`; NOT_ENOUGH_REPLICAS when acks=all cannot be met; whatever the log
                 finds wrong with the batches.
         """
         self.check_leader()
-        if acks == ACKS_ALL and len(self.state.isr) < self.log.config.min_insync_replicas:
+        log = self.log
+        if acks == ACKS_ALL and len(self.state.isr) < log.config.min_insync_replicas:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{self.topic_partition} has {len(self.state.isr)} in-sync replicas, "
-                f"min.insync.replicas={self.log.config.min_insync_replicas}",
+                f"min.insync.replicas={log.config.min_insync_replicas}",
             )
-        info = self.log.append_as_leader(records, self.state.leader_epoch, origin=origin)
+        info = log.append_as_leader(records, self.state.leader_epoch, origin=origin)
         if not info.duplicate:
             self.appended_bytes += len(records)
+            self._schedule_flush()
             self.advance_high_watermark()
-        if self._on_append is not None:
-            self._on_append(self)
         return info
 
     def is_acknowledged(self, last_offset: Offset, acks: int) -> bool:
@@ -125,12 +143,61 @@ class Partition:
         committed = self._own_end()
         if committed > self.log.high_watermark:
             self.log.advance_high_watermark(committed)
-            self.wake()
-
-    def wake(self) -> None:
-        for waiter in self.waiters:
-            waiter.progressed()
+            self._wake()
 
     def _own_end(self) -> Offset:
         """The end of what this replica may count as its own."""
-        return self.log.recovery_point if self._acks_fsync else self.log.log_end_offset
+        log = self.log
+        return log.log_end_offset if self._flush_due <= log.recovery_point else log.recovery_point
+
+    def _wake(self) -> None:
+        for waiter in self.waiters:
+            waiter.progressed()
+
+    def end_offset_for_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
+        """The largest leader epoch not above `epoch` and where it ends; (-1, -1) when unknown (KIP-279).
+
+        The log learns of an epoch by its first batch; the epochs since then, up to the one in which this
+        broker leads, have written nothing.
+        """
+        log = self.log
+        if not self.is_leader or epoch <= log.latest_epoch or epoch > self.leader_epoch:
+            return log.end_offset_for_epoch(epoch)
+        return (epoch if epoch == self.leader_epoch else log.latest_epoch), log.log_end_offset
+
+    # --- fsync ---
+
+    async def flush(self, executor: Executor) -> None:
+        """Fsync what has been appended so far, in a thread."""
+        if self.unavailable is not None:
+            return
+        try:
+            flush = self.log.prepare_flush()
+            if flush is not None:
+                await asyncio.get_running_loop().run_in_executor(executor, flush.run)
+                self.log.complete_flush(flush)
+        except KafkaError as error:
+            # The log directory is offline, and whoever waits is told so by `take_down`.
+            log.error("%s could not be fsynced: %s", self.topic_partition, error)
+            return
+        self.advance_high_watermark()
+
+    def _schedule_flush(self) -> None:
+        """See to it that records reach the disk in time (``flush.messages``, ``flush.ms``)."""
+        log = self.log
+        every = log.config.flush_messages if self._flush_every is None else self._flush_every
+        if log.log_end_offset - log.recovery_point >= every:
+            self._flush_due = log.log_end_offset
+            self._on_flush_due(self)
+        elif log.config.flush_ms < _NEVER_MS and self._flush_timer is None:
+            self._flush_timer = asyncio.get_running_loop().call_later(
+                log.config.flush_ms / 1000, self._flush_now
+            )
+
+    def _flush_now(self) -> None:
+        self._flush_timer = None
+        self._on_flush_due(self)
+
+
+#: a flush.ms beyond this is as good as never, and more than a timer takes
+_NEVER_MS = 2**48

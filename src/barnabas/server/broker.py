@@ -2,31 +2,191 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 
-from barnabas.clock import Clock
+from barnabas.clock import Clock, SystemClock
 from barnabas.config import BrokerConfig
+from barnabas.controller import Controller
+from barnabas.coordinator import GroupCoordinator
+from barnabas.metadata import ClusterImage, ImageDelta, MetadataLoader, open_store
+from barnabas.metadata.configs import ConfigResolver
+from barnabas.metadata.image import BrokerEndpoint, BrokerImage
+from barnabas.replication.fetch_session import FetchSessions
+from barnabas.replication.group_commit import GroupCommit
+from barnabas.replication.logs import LogManager
+from barnabas.replication.manager import ReplicaManager
+from barnabas.server.dispatch import Dispatcher
+from barnabas.server.endpoint import Endpoint, advertised_endpoints, bound_endpoints
+from barnabas.server.groups import follow_image
+from barnabas.server.handlers import load
+from barnabas.server.internal_log import ReplicatedLog
+from barnabas.server.jobs import stop_all, upkeep
+from barnabas.server.listener import Connections, Listener
+from barnabas.server.producer_ids import ProducerIds
+from barnabas.storage import OsFileSystem
+from barnabas.types import GROUP_METADATA_TOPIC
 
-if TYPE_CHECKING:
-    from barnabas.controller import Controller
-    from barnabas.coordinator import GroupCoordinator
-    from barnabas.metadata import ClusterImage, MetadataStore
-    from barnabas.replication import ReplicaManager
-    from barnabas.storage import LogManager
+log = logging.getLogger(__name__)
 
 
 class Broker:
-    """What the handlers work on. Owned by one event loop: nothing here is touched from another thread."""
+    """What the handlers work on. Owned by one event loop: nothing here is touched from another thread.
 
-    config: BrokerConfig
+    `start` builds the parts from the bottom up and leaves nothing behind when it fails; `stop` takes down
+    what was built, the other way round.
+    """
+
     clock: Clock
     node_id: int
-    cluster_id: str
-    #: the latest cluster image; replaced whole, never changed
-    image: ClusterImage
-    store: MetadataStore
-    #: the one writer of metadata (topics, configs, producer-id blocks)
+    #: the settings that hold now
+    config: BrokerConfig
+    configs: ConfigResolver
+    #: the one writer of metadata: topics, settings, producer-id blocks
     controller: Controller
     logs: LogManager
     replicas: ReplicaManager
     groups: GroupCoordinator
+    fetch_sessions: FetchSessions
+    producer_ids: ProducerIds
+
+    def __init__(self, config: BrokerConfig, *, clock: Clock | None = None, rng: random.Random | None = None):
+        self.config = config
+        self.clock = clock or SystemClock()
+        self.node_id = config.node_id
+        self.configs = ConfigResolver(config, config.node_id)
+        self.connections = Connections(lambda: self.config)
+        self._rng = rng or random.Random()
+        self._undo: list[Callable[[], Awaitable[None] | None]] = []
+        self._advertised: list[Endpoint] = []
+
+    @property
+    def image(self) -> ClusterImage:
+        """The latest cluster image: replaced whole, never changed."""
+        return self._loader.image
+
+    @property
+    def cluster_id(self) -> str:
+        return self.image.cluster_id
+
+    @property
+    def address(self) -> str:
+        """``host:port`` of the first listener, as clients are told."""
+        first = self._advertised[0]
+        return f"[{first.host}]:{first.port}" if ":" in first.host else f"{first.host}:{first.port}"
+
+    async def start(self) -> None:
+        """Serve clients when this returns.
+
+        Raises:
+            ConfigError: a setting cannot be met.
+            StoreError: the metadata store cannot be used.
+        """
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Stop serving, then put everything away; what was never started is passed over."""
+        while self._undo:
+            pending = self._undo.pop()()
+            if pending is not None:
+                await pending
+
+    async def _start(self) -> None:
+        listeners = self._bind()
+        store = await open_store(self.config)
+        self._undo.append(store.close)
+        self._loader = MetadataLoader(store)
+        self._undo.append(self._loader.stop)
+        await self._loader.start()
+        await self._open_logs()
+        self.controller = Controller(
+            store, self._loader, self.configs, self._registration(), self.clock, self._rng
+        )
+        await self.controller.start()
+        self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
+        self.fetch_sessions = FetchSessions(
+            self.config.max_incremental_fetch_session_cache_slots, self.clock, self._rng
+        )
+        self._host_partitions()
+        self._start_jobs()
+        self._undo.append(self.connections.close_all)
+        for listener in listeners:
+            await listener.start()
+        log.info("broker %d serves on %s", self.node_id, self.address)
+
+    def _bind(self) -> list[Listener]:
+        """Take the addresses first: a second broker is told before it has touched anything."""
+        dispatcher = Dispatcher(self, load())
+        listeners = [
+            Listener(endpoint, dispatcher, self.connections) for endpoint in bound_endpoints(self.config)
+        ]
+        for listener in listeners:
+            self._undo.append(listener.unbind)
+            listener.bind()
+        self._advertised = advertised_endpoints(self.config, [listener.endpoint for listener in listeners])
+        return listeners
+
+    def _registration(self) -> BrokerImage:
+        endpoints = tuple(BrokerEndpoint(e.name, e.host, e.port) for e in self._advertised)
+        return BrokerImage(self.node_id, endpoints, self.config.broker_rack)
+
+    async def _open_logs(self) -> None:
+        # For what blocks: fsyncs, checkpoints, deletions.
+        self._executor = ThreadPoolExecutor(2, "disk")
+        self._undo.append(self._executor.shutdown)
+        self.logs = LogManager(
+            self.config,
+            OsFileSystem(),
+            self.clock,
+            self._executor,
+            lambda log_dir: self.replicas.take_offline(log_dir),
+        )
+        self._undo.append(self.logs.close)
+        self.logs.open(self.cluster_id)
+        image = self.image
+        await self.logs.load(image, lambda topic: self.configs.topic_config(image, topic))
+
+    def _host_partitions(self) -> None:
+        group_commit = GroupCommit(self._executor)
+        self._undo.append(group_commit.stop)
+        self.replicas = ReplicaManager(
+            self.node_id,
+            self.logs,
+            self.configs,
+            on_flush_due=group_commit.add,
+            acks_fsync=self.config.barnabas_acks_fsync,
+        )
+        self.groups = GroupCoordinator(
+            lambda: self.config,
+            self.clock,
+            ReplicatedLog(GROUP_METADATA_TOPIC, self.replicas, self.config.offsets_commit_timeout_ms),
+            partitions=self._group_partitions,
+        )
+        self._undo.append(self.groups.stop)
+        image = self.image
+        self._follow(ImageDelta(ClusterImage(), image, topics=frozenset(image.topics), broker_configs=True))
+        self._loader.subscribe(self._follow)
+        self.groups.start()
+
+    def _follow(self, delta: ImageDelta) -> None:
+        """Do what the cluster has decided."""
+        if delta.broker_configs:
+            self.config = self.configs.broker_config(delta.after)
+        self.replicas.apply(delta)
+        follow_image(self.groups, self.node_id, delta)
+
+    def _group_partitions(self) -> int:
+        topic = self.image.topics.get(GROUP_METADATA_TOPIC)
+        return len(topic.partitions) if topic else self.config.offsets_topic_num_partitions
+
+    def _start_jobs(self) -> None:
+        jobs = upkeep(lambda: self.config, self.logs)
+        self._undo.append(lambda: stop_all(jobs))
+        for job in jobs:
+            job.start()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.errors import ErrorCode, KafkaError, ProtocolError
 from barnabas.protocol.framing import RequestHeader, encode_response, parse_request
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.protocol.wire import Readable
 from barnabas.server.context import RequestContext
 from barnabas.server.handlers import Api
 from barnabas.server.handlers.api_versions import unsupported_version
@@ -32,7 +33,7 @@ class Dispatcher:
         self._broker = broker
         self._apis = apis
 
-    def serve(self, frame: bytes, session: Session) -> None:
+    def serve(self, frame: Readable, session: Session) -> None:
         """Start a request; its reply goes to `session`, at once or when it is ready.
 
         Raises:

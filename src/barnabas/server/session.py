@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from barnabas.errors import ProtocolError
 from barnabas.protocol.framing import FrameDecoder
+from barnabas.protocol.wire import Readable
 from barnabas.types import Buffer
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Session(asyncio.Protocol):
         self._frames = FrameDecoder(listener.config.socket_request_max_bytes)
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport = None  # type: ignore[assignment]
-        self._backlog: deque[bytes] = deque()
+        self._backlog: deque[Readable] = deque()
         self._unanswered: deque[Unanswered] = deque()
         self._held = 0
         self._write_paused = False
@@ -169,7 +170,7 @@ class Session(asyncio.Protocol):
 
     # --- inside ---
 
-    def _serve_one(self, frame: bytes) -> None:
+    def _serve_one(self, frame: Readable) -> None:
         try:
             self._serve(frame, self)
         except ProtocolError as error:

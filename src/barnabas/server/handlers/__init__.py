@@ -73,10 +73,10 @@ def handles(
     """
     name = request.__name__.removesuffix("Request")
     response = getattr(sys.modules[request.__module__], name + "Response")
-    served: tuple[int, int] = versions or request.versions  # type: ignore[attr-defined]
+    served: tuple[int, int] = versions or request.versions
 
     def register(handler: H) -> H:
-        key: int = request.api_key  # type: ignore[attr-defined]
+        key: int = request.api_key
         if key in _registry and _registry[key].handle.__module__ != handler.__module__:
             raise ValueError(f"{name} has two handlers: {_registry[key].handle} and {handler}")
         _registry[key] = Api(

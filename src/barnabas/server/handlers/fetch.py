@@ -35,18 +35,16 @@ TOPIC_ID_VERSION = 13
 def fetch(
     broker: Broker, context: RequestContext, request: FetchRequest
 ) -> FetchResponse | asyncio.Future[FetchResponse]:
-    by_id = context.api_version >= TOPIC_ID_VERSION
     if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
         return _refuse_followers(request)
     try:
-        session = broker.fetch_sessions.resolve(request, by_id)
+        session = broker.fetch_sessions.resolve(request, context.api_version >= TOPIC_ID_VERSION)
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
     operation = Fetch(
         broker.replicas,
         list(session.targets.values() if session else requested(request)),
         session,
-        by_id=by_id,
         min_bytes=request.min_bytes,
         max_bytes=min(request.max_bytes, broker.config.fetch_max_bytes),
         committed=request.isolation_level == READ_COMMITTED,

@@ -91,7 +91,7 @@ def _look_up(
         result.leader_epoch = partition.leader_epoch
     elif wanted.timestamp in (EARLIEST, EARLIEST_LOCAL):
         result.offset = log.log_start_offset
-        result.leader_epoch = log.epoch_at(log.log_start_offset)
+        result.leader_epoch = log.epochs.epoch_at(log.log_start_offset)
     elif wanted.timestamp >= 0 or wanted.timestamp == MAX_TIMESTAMP:
         found = log.offset_for_timestamp(wanted.timestamp)
         if found is not None and found.offset < bound:

@@ -33,9 +33,7 @@ def offset_for_leader_epoch(
             try:
                 partition = broker.replicas.find(topic.topic, wanted.partition)
                 partition.check_leader(wanted.current_leader_epoch)
-                end = partition.log.end_offset_for_epoch(wanted.leader_epoch)
-                if end is not None:
-                    result.leader_epoch, result.end_offset = end
+                result.leader_epoch, result.end_offset = partition.end_offset_for_epoch(wanted.leader_epoch)
             except KafkaError as error:
                 result.error_code = error.code
             results.append(result)

@@ -22,7 +22,7 @@ from barnabas.protocol.messages.produce import (
 from barnabas.replication.produce import Acknowledgement, Appended
 from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
-from barnabas.storage import AppendOrigin
+from barnabas.storage import Origin
 from barnabas.types import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def _append(
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "clients may not write to internal topics")
     if not data.records:
         raise KafkaError(ErrorCode.INVALID_RECORD, "a partition without records")
-    info = partition.append(data.records, acks, AppendOrigin.CLIENT)
+    info = partition.append(data.records, acks, Origin.CLIENT)
     result.base_offset = info.base_offset
     result.log_append_time_ms = info.log_append_time_ms
     result.log_start_offset = info.log_start_offset
@@ -95,8 +95,8 @@ def _close_on_error(context: RequestContext, response: ProduceResponse) -> None:
     for topic in response.responses:
         for partition in topic.partition_responses:
             if partition.error_code:
-                name = ErrorCode(partition.error_code).name
                 context.connection.close(
-                    f"produce with acks=0 to {topic.name}-{partition.index} failed: {name}"
+                    f"a produce with acks=0 to {topic.name or topic.topic_id.hex()}-{partition.index} failed: "
+                    f"{partition.error_message}"
                 )
                 return

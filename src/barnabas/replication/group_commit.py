@@ -1,0 +1,41 @@
+"""Fsyncs that many requests share, for ``barnabas.acks.fsync``.
+
+While one round of fsyncs runs in threads, appends go on; whatever they touched is in the next round. So the
+more requests wait, the more of them one fsync serves, and none waits for more than two.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Executor
+
+from barnabas.replication.partition import Partition
+
+
+class GroupCommit:
+    """Makes what was appended durable, and lets the high watermarks follow."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self._dirty: dict[Partition, None] = {}
+        self._round: asyncio.Task[None] | None = None
+
+    def add(self, partition: Partition) -> None:
+        """`partition` was appended to: flush it in the next round."""
+        self._dirty[partition] = None
+        if self._round is None:
+            self._round = asyncio.get_running_loop().create_task(self._run(), name="group commit")
+
+    async def stop(self) -> None:
+        """Wait for what is under way."""
+        if self._round is not None:
+            await self._round
+
+    async def _run(self) -> None:
+        try:
+            while self._dirty:
+                partitions = list(self._dirty)
+                self._dirty.clear()
+                await asyncio.gather(*(partition.flush(self._executor) for partition in partitions))
+        finally:
+            self._round = None

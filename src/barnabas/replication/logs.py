@@ -1,0 +1,271 @@
+"""The logs of a broker, over all of its log directories."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from pathlib import Path
+from typing import Protocol
+
+from barnabas.clock import Clock
+from barnabas.config import BrokerConfig, TopicConfig
+from barnabas.errors import ConfigError, ErrorCode, KafkaError
+from barnabas.metadata.image import ClusterImage
+from barnabas.storage import DirectoryLocked, FileSystem, LogDirectory, OpenFiles, PartitionLog
+from barnabas.types import ZERO_TOPIC_ID, TopicId, TopicPartition
+
+log = logging.getLogger(__name__)
+
+
+class Task(Protocol):
+    """Work on the disk that blocks (`barnabas.storage.tasks`)."""
+
+    def run(self) -> None: ...
+
+
+class LogManager:
+    """Opens, makes, deletes and closes logs, each in the log directory where it lies.
+
+    Owned by the event loop; what blocks runs on `executor`.
+
+    Args:
+        on_failure: told the path of a directory that goes offline.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        fs: FileSystem,
+        clock: Clock,
+        executor: Executor,
+        on_failure: Callable[[str], None],
+    ) -> None:
+        self._config = config
+        self._files = OpenFiles(fs)
+        self._fs = fs
+        self._clock = clock
+        self._executor = executor
+        self._on_failure = on_failure
+        self._directories: list[LogDirectory] = []
+        #: configured directories that could not be opened, and why
+        self.unopened: dict[str, OSError] = {}
+        self._where: dict[TopicPartition, LogDirectory] = {}
+        #: logs that exist and could not be opened; None where they must be in a directory that cannot be read
+        self._unreadable: dict[TopicPartition, LogDirectory | None] = {}
+        self._removals: set[asyncio.TimerHandle] = set()
+
+    @property
+    def directories(self) -> Sequence[LogDirectory]:
+        """Those that could be opened, offline or not."""
+        return self._directories
+
+    def __iter__(self) -> Iterator[PartitionLog]:
+        for directory in self._directories:
+            yield from directory.logs.values()
+
+    def directory_of(self, topic_partition: TopicPartition) -> LogDirectory:
+        """Where a log lies."""
+        return self._where[topic_partition]
+
+    # --- start and stop ---
+
+    def open(self, cluster_id: str) -> None:
+        """Take the log directories for this broker.
+
+        Raises:
+            ConfigError: one is in use, belongs to another broker, or none can be opened.
+        """
+        loop = asyncio.get_running_loop()
+        for name in self._config.log_dirs:
+            path = str(Path(name).absolute())
+
+            def failed(_error: OSError, path: str = path) -> None:
+                # A thread that loads a log may be the one to find out.
+                loop.call_soon_threadsafe(self._on_failure, path)
+
+            try:
+                directory = LogDirectory.open(
+                    self._files,
+                    path,
+                    self._clock,
+                    cluster_id=cluster_id,
+                    node_id=self._config.node_id,
+                    on_failure=failed,
+                )
+            except DirectoryLocked as error:
+                raise ConfigError(str(error)) from error
+            except OSError as error:
+                log.error("log directory %s cannot be used: %s", path, error)
+                self.unopened[path] = error
+                continue
+            self._directories.append(directory)
+        if not self._directories:
+            reasons = "; ".join(f"{path}: {error}" for path, error in self.unopened.items())
+            raise ConfigError(f"log.dirs: no directory can be used ({reasons})")
+
+    async def load(self, image: ClusterImage, config_of: Callable[[str], TopicConfig]) -> None:
+        """Open every log that lies in the directories and belongs here, after a crash with recovery.
+
+        A partition that `image` does not place on this broker is moved aside, never deleted: its metadata
+        may be what was lost.
+        """
+        hosted = self._hosted(image)
+        loading: list[Awaitable[None]] = []
+        pools: list[ThreadPoolExecutor] = []
+        for directory in self._directories:
+            pool = ThreadPoolExecutor(self._config.num_recovery_threads_per_data_dir, "recovery")
+            pools.append(pool)
+            for task in directory.leftovers():
+                self._run(task)
+            for topic_partition, found_id in directory.found().items():
+                topic = image.topics.get(topic_partition.topic) if topic_partition in hosted else None
+                if topic is None or found_id not in (topic.id, ZERO_TOPIC_ID):
+                    self._set_aside(directory, topic_partition)
+                    continue
+                config = config_of(topic_partition.topic)
+                loading.append(self._load(directory, pool, topic_partition, topic.id, config))
+        await asyncio.gather(*loading)
+        for pool in pools:
+            pool.shutdown()
+        if self.unopened:
+            self._unreadable.update(dict.fromkeys(hosted - self._where.keys()))
+
+    def close(self) -> None:
+        """Flush and close every log. What still waits for its deletion is deleted at the next start."""
+        for removal in self._removals:
+            removal.cancel()
+        for directory in self._directories:
+            directory.close()
+
+    # --- logs ---
+
+    def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
+        """A log that is open."""
+        directory = self._where.get(topic_partition)
+        return None if directory is None else directory.logs.get(topic_partition)
+
+    def create(self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig) -> PartitionLog:
+        """A new log, in the working directory that holds the fewest.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        if topic_partition in self._unreadable:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {topic_partition} cannot be read")
+        working = [directory for directory in self._directories if directory.failure is None]
+        if not working:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "every log directory is offline")
+        directory = min(working, key=lambda directory: len(directory.logs))
+        created = directory.create(topic_partition, topic_id, config)
+        self._where[topic_partition] = directory
+        return created
+
+    def delete(self, topic_partition: TopicPartition) -> None:
+        """Take a log out at once; its files go when `file.delete.delay.ms` has passed.
+
+        One that could not be opened is moved aside instead, and one that is not there is fine.
+        """
+        broken = self._unreadable.pop(topic_partition, None)
+        if broken is not None:
+            self._set_aside(broken, topic_partition)
+        directory = self._where.pop(topic_partition, None)
+        if directory is None:
+            return
+        delay_ms = directory.logs[topic_partition].config.file_delete_delay_ms
+        try:
+            removal = directory.delete(topic_partition)
+        except KafkaError as error:
+            log.error("%s cannot be deleted: %s", topic_partition, error)
+            return
+        self._run_later(removal, delay_ms)
+
+    # --- upkeep ---
+
+    async def drop_expired(self) -> None:
+        """Delete what retention and DeleteRecords have left behind."""
+        now_ms = self._clock.now_ms()
+        for number, partition_log in enumerate(list(self)):
+            try:
+                removal = partition_log.delete_old_segments(now_ms)
+            except KafkaError as error:
+                log.error("retention of %s: %s", partition_log.topic_partition, error)
+                continue
+            if removal is not None:
+                self._run_later(removal, partition_log.config.file_delete_delay_ms)
+            if number % 100 == 99:
+                await asyncio.sleep(0)
+
+    def expire_producers(self, expiration_ms: int) -> None:
+        """Forget producers that have been silent for `expiration_ms`."""
+        now_ms = self._clock.now_ms()
+        for partition_log in self:
+            partition_log.remove_expired_producers(now_ms, expiration_ms)
+
+    async def checkpoint(self, of: Callable[[LogDirectory], Task]) -> None:
+        """Write a checkpoint of every working directory, in a thread."""
+        loop = asyncio.get_running_loop()
+        for directory in self._directories:
+            if directory.failure is not None:
+                continue
+            try:
+                await loop.run_in_executor(self._executor, of(directory).run)
+            except OSError as error:
+                directory.env.fail(error)
+
+    # --- inside ---
+
+    async def _load(
+        self,
+        directory: LogDirectory,
+        pool: Executor,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        config: TopicConfig,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            loaded = await loop.run_in_executor(pool, directory.load, topic_partition, topic_id, config)
+        except KafkaError as error:
+            log.error("%s cannot be opened: %s", topic_partition, error)
+            self._unreadable[topic_partition] = directory
+            return
+        directory.adopt(loaded)
+        self._where[topic_partition] = directory
+
+    def _hosted(self, image: ClusterImage) -> set[TopicPartition]:
+        """What `image` places on this broker."""
+        return {
+            TopicPartition(topic.name, index)
+            for topic in image.topics.values()
+            for index, state in enumerate(topic.partitions)
+            if self._config.node_id in state.replicas
+        }
+
+    def _set_aside(self, directory: LogDirectory, topic_partition: TopicPartition) -> None:
+        aside = f"{directory.path}/{str(topic_partition)[:200]}.{uuid.uuid4().hex}-stray"
+        log.warning("%s belongs to no topic of this broker: moving it to %s", topic_partition, aside)
+        try:
+            self._fs.rename(f"{directory.path}/{topic_partition}", aside)
+        except OSError as error:
+            directory.env.fail(error)
+
+    def _run_later(self, task: Task, delay_ms: int) -> None:
+        def run() -> None:
+            self._removals.discard(handle)
+            self._run(task)
+
+        handle = asyncio.get_running_loop().call_later(delay_ms / 1000, run)
+        self._removals.add(handle)
+
+    def _run(self, task: Task) -> None:
+        future = asyncio.get_running_loop().run_in_executor(self._executor, task.run)
+        future.add_done_callback(_report)
+
+
+def _report(done: asyncio.Future[None]) -> None:
+    error = None if done.cancelled() else done.exception()
+    if error is not None:
+        log.error("files could not be deleted: %s", error)

@@ -1,0 +1,141 @@
+"""The partitions this broker holds, kept in step with the cluster image."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.metadata.configs import ConfigResolver
+from barnabas.metadata.image import ClusterImage, ImageDelta, TopicImage
+from barnabas.replication.fetch_session import TopicKey
+from barnabas.replication.logs import LogManager
+from barnabas.replication.partition import Partition
+from barnabas.types import BrokerId, TopicPartition
+
+log = logging.getLogger(__name__)
+
+
+class ReplicaManager:
+    """Every local partition, found by its topic's name or id. Owned by the event loop.
+
+    Args:
+        node_id: this broker.
+        logs: where the partitions' logs are, and are made.
+        configs: what holds for a topic.
+        on_flush_due: told of a partition with records that are due to be fsynced.
+        acks_fsync: whether every acknowledged record is fsynced first (``barnabas.acks.fsync``).
+    """
+
+    def __init__(
+        self,
+        node_id: BrokerId,
+        logs: LogManager,
+        configs: ConfigResolver,
+        *,
+        on_flush_due: Callable[[Partition], None],
+        acks_fsync: bool = False,
+    ) -> None:
+        self._node_id = node_id
+        self._logs = logs
+        self._configs = configs
+        self._on_flush_due = on_flush_due
+        self._flush_every = 1 if acks_fsync else None
+        self._image = ClusterImage()
+        #: each partition twice: by (topic name, number) and by (topic id, number)
+        self._partitions: dict[tuple[TopicKey, int], Partition] = {}
+
+    def __iter__(self) -> Iterator[Partition]:
+        for (topic, _), partition in self._partitions.items():
+            if isinstance(topic, str):
+                yield partition
+
+    def find(self, topic: TopicKey, index: int) -> Partition:
+        """The local partition, which this broker need not lead.
+
+        Raises:
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION; UNKNOWN_TOPIC_ID; NOT_LEADER_OR_FOLLOWER when other
+                brokers hold it; KAFKA_STORAGE_ERROR when its log cannot be opened.
+        """
+        partition = self._partitions.get((topic, index))
+        if partition is None:
+            raise self._why_missing(topic, index)
+        return partition
+
+    def apply(self, delta: ImageDelta) -> None:
+        """Open, update, configure and delete partitions as the cluster image says."""
+        image = self._image = delta.after
+        for name in delta.topics:
+            before, after = delta.before.topics.get(name), image.topics.get(name)
+            if before is not None and (after is None or after.id != before.id):
+                self._delete(before)
+            if after is not None:
+                self._host(after)
+        changed = image.topics.keys() if delta.broker_configs else delta.topic_configs
+        for name in changed:
+            self._configure(name)
+
+    def take_offline(self, log_dir: str) -> None:
+        """The directory has failed: its partitions answer KAFKA_STORAGE_ERROR from now on."""
+        for partition in self:
+            if self._logs.directory_of(partition.topic_partition).path == log_dir:
+                partition.take_down(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log_dir} is offline"))
+
+    def _host(self, topic: TopicImage) -> None:
+        for index, state in enumerate(topic.partitions):
+            if self._node_id not in state.replicas:
+                continue
+            partition = self._partitions.get((topic.id, index))
+            if partition is None:
+                self._open(topic, index)
+            else:
+                partition.update(state)
+
+    def _open(self, topic: TopicImage, index: int) -> None:
+        topic_partition = TopicPartition(topic.name, index)
+        opened = self._logs.get(topic_partition)
+        if opened is None:
+            config = self._configs.topic_config(self._image, topic.name)
+            try:
+                opened = self._logs.create(topic_partition, topic.id, config)
+            except KafkaError as error:
+                log.error("%s cannot be made: %s", topic_partition, error)
+                return
+        partition = Partition(
+            opened,
+            topic.partitions[index],
+            self._node_id,
+            flush_every=self._flush_every,
+            on_flush_due=self._on_flush_due,
+        )
+        self._partitions[topic.name, index] = self._partitions[topic.id, index] = partition
+
+    def _delete(self, topic: TopicImage) -> None:
+        for index in range(len(topic.partitions)):
+            partition = self._partitions.pop((topic.id, index), None)
+            if partition is not None:
+                self._partitions.pop((topic.name, index), None)
+                partition.take_down(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted"))
+            self._logs.delete(TopicPartition(topic.name, index))
+
+    def _configure(self, topic: str) -> None:
+        image = self._image.topics.get(topic)
+        if image is None:
+            return
+        config = self._configs.topic_config(self._image, topic)
+        for index in range(len(image.partitions)):
+            partition = self._partitions.get((image.id, index))
+            if partition is not None:
+                partition.log.config = config
+
+    def _why_missing(self, topic: TopicKey, index: int) -> KafkaError:
+        image = self._image.topics.get(topic) if isinstance(topic, str) else self._image.topic_by_id(topic)
+        if image is None:
+            return KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if isinstance(topic, str) else ErrorCode.UNKNOWN_TOPIC_ID
+            )
+        if not 0 <= index < len(image.partitions):
+            return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if self._node_id in image.partitions[index].replicas:
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the partition's log could not be opened")
+        return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -1,0 +1,215 @@
+"""Fixtures for tests against a running broker."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import pytest
+
+from barnabas.protocol.framing import RequestHeader, encode_request, parse_response
+from barnabas.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from barnabas.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+)
+from barnabas.protocol.schema import Request
+from barnabas.records import Record, all_records, encode_batch
+
+
+class Wire:
+    """One connection that speaks the protocol bare: any request in any version, sent and answered in turn."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        host, _, port = bootstrap_servers.rpartition(":")
+        self.socket = socket.create_connection((host, int(port)), timeout=20)
+        self._ids = itertools.count(1)
+
+    def __call__(self, request: Request, version: int | None = None, *, client_id: str = "wire") -> Any:
+        """Send `request` (in its latest version) and wait for the answer."""
+        return self.receive(self.send(request, version, client_id=client_id))
+
+    def send(self, request: Request, version: int | None = None, *, client_id: str = "wire") -> RequestHeader:
+        version = request.versions[1] if version is None else version
+        header = RequestHeader(request.api_key, version, next(self._ids), client_id)
+        self.socket.sendall(b"".join(encode_request(header, request)))
+        return header
+
+    def receive(self, header: RequestHeader) -> Any:
+        return parse_response(header, self.frame())
+
+    def frame(self) -> bytes:
+        return self._exactly(int.from_bytes(self._exactly(4), "big"))
+
+    def is_closed(self) -> bool:
+        """Whether the broker ends the connection without another byte."""
+        try:
+            return self.socket.recv(1) == b""
+        except ConnectionError:
+            return True
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def _exactly(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            part = self.socket.recv(size - len(data))
+            if not part:
+                raise ConnectionError(f"closed by the broker after {len(data)} of {size} bytes")
+            data += part
+        return bytes(data)
+
+
+@pytest.fixture
+def connect(barnabas_broker: Any) -> Iterator[Callable[[], Wire]]:
+    """Opens connections to the session's broker."""
+    opened: list[Wire] = []
+
+    def open_connection() -> Wire:
+        opened.append(Wire(barnabas_broker.bootstrap_servers))
+        return opened[-1]
+
+    yield open_connection
+    for wire in opened:
+        wire.close()
+
+
+@pytest.fixture
+def wire(connect: Callable[[], Wire]) -> Wire:
+    """A connection to the session's broker."""
+    return connect()
+
+
+@pytest.fixture
+def batch() -> Callable[..., bytes]:
+    """Makes a record batch of values: ``batch(b"a", b"b", producer_id=1, ...)``."""
+
+    def make(
+        *values: bytes, key: bytes | None = None, timestamp: int = 1_700_000_000_000, **header: Any
+    ) -> bytes:
+        records = [
+            Record(key=key, value=value, timestamp=timestamp + number) for number, value in enumerate(values)
+        ]
+        return encode_batch(records, **header)
+
+    return make
+
+
+class Topic(NamedTuple):
+    """A topic made for one test."""
+
+    name: str
+    id: bytes
+
+
+@pytest.fixture
+def make_topic(wire: Wire) -> Callable[..., Topic]:
+    """Makes a topic of a fresh name: ``make_topic(partitions=3, **{"retention.ms": "1000"})``."""
+
+    def make(partitions: int = 1, **configs: str) -> Topic:
+        name = f"topic-{uuid.uuid4().hex[:12]}"
+        response = wire(
+            CreateTopicsRequest(
+                topics=[
+                    CreatableTopic(
+                        name=name,
+                        num_partitions=partitions,
+                        replication_factor=-1,
+                        configs=[CreatableTopicConfig(name=n, value=v) for n, v in configs.items()],
+                    )
+                ],
+                timeout_ms=10_000,
+            )
+        )
+        (topic,) = response.topics
+        assert topic.error_code == 0, topic
+        return Topic(name, topic.topic_id)
+
+    return make
+
+
+@pytest.fixture
+def topic(make_topic: Callable[..., Topic]) -> Topic:
+    """A topic of one partition."""
+    return make_topic()
+
+
+@pytest.fixture
+def produce(wire: Wire) -> Callable[..., Any]:
+    """Sends batches to one topic: ``produce(topic, data, partition=1)``; the answer for that partition."""
+
+    def send(
+        topic: Topic,
+        records: bytes,
+        *,
+        partition: int = 0,
+        acks: int = -1,
+        version: int = 13,
+        client_id: str = "wire",
+        by: Wire = wire,
+    ) -> PartitionProduceResponse:
+        request = ProduceRequest(
+            acks=acks,
+            timeout_ms=10_000,
+            topic_data=[
+                TopicProduceData(
+                    name=topic.name,
+                    topic_id=topic.id,
+                    partition_data=[PartitionProduceData(index=partition, records=records)],
+                )
+            ],
+        )
+        response = by(request, version, client_id=client_id)
+        (answered,) = response.responses
+        assert (answered.topic_id if version >= 13 else answered.name) == (
+            topic.id if version >= 13 else topic.name
+        )
+        (result,) = answered.partition_responses
+        assert result.index == partition
+        return result
+
+    return send
+
+
+@pytest.fixture
+def fetch_request() -> Callable[..., FetchRequest]:
+    """A fetch of one topic: ``fetch_request(topic, {partition: offset}, min_bytes=10)``."""
+
+    def make(
+        topic: Topic,
+        offsets: Mapping[int, int],
+        *,
+        partition_max_bytes: int = 1 << 20,
+        leader_epoch: int = -1,
+        **fields: Any,
+    ) -> FetchRequest:
+        wanted = [
+            FetchPartition(
+                partition=partition,
+                fetch_offset=offset,
+                partition_max_bytes=partition_max_bytes,
+                current_leader_epoch=leader_epoch,
+            )
+            for partition, offset in offsets.items()
+        ]
+        topics = [FetchTopic(topic=topic.name, topic_id=topic.id, partitions=wanted)] if wanted else []
+        return FetchRequest(**{"max_wait_ms": 0, "min_bytes": 1, "topics": topics, **fields})
+
+    return make
+
+
+@pytest.fixture
+def read_values() -> Callable[[Any], list[bytes | None]]:
+    """The values of all records in a fetched partition."""
+
+    def read(data: PartitionData) -> list[bytes | None]:
+        return [record.value for record in all_records(data.records or b"")]
+
+    return read

@@ -1,0 +1,192 @@
+"""Produce: what is appended, what is refused, what is answered."""
+
+import struct
+
+import pytest
+
+from barnabas.errors import ErrorCode
+from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.records import Compression
+
+
+@pytest.fixture
+def stored(wire, fetch_request):
+    """The bytes in a topic's first partition."""
+
+    def read(topic, partition=0):
+        response = wire(fetch_request(topic, {partition: 0}))
+        (data,) = response.responses[0].partitions
+        return bytes(data.records or b"")
+
+    return read
+
+
+def test_batches_get_the_offsets_that_follow(topic, produce, batch):
+    assert produce(topic, batch(b"a", b"b")).base_offset == 0
+    assert produce(topic, batch(b"c")).base_offset == 2
+    result = produce(topic, batch(b"d"), acks=1)
+    assert (result.base_offset, result.log_start_offset, result.log_append_time_ms) == (3, 0, -1)
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+def test_every_version_is_served(topic, produce, batch, version):
+    assert produce(topic, batch(b"a"), version=version).error_code == 0
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_versions_before_3_are_advertised_but_refused(connect, version):
+    wire = connect()
+    wire.socket.sendall(struct.pack(">ihhihhih", 18, 0, version, 1, -1, -1, 1000, 0) + bytes(2))
+    assert wire.is_closed()
+
+
+def test_acks_0_gets_no_reply(topic, produce, batch, wire, stored):
+    request = ProduceRequest(
+        acks=0,
+        topic_data=[
+            TopicProduceData(
+                topic_id=topic.id, partition_data=[PartitionProduceData(index=0, records=batch(b"quiet"))]
+            )
+        ],
+    )
+    wire.send(request)
+    assert produce(topic, batch(b"loud")).base_offset == 1
+
+
+def test_an_error_with_acks_0_closes_the_connection(topic, connect, batch):
+    wire = connect()
+    wire.send(
+        ProduceRequest(
+            acks=0,
+            topic_data=[
+                TopicProduceData(
+                    topic_id=topic.id, partition_data=[PartitionProduceData(index=7, records=batch(b"x"))]
+                )
+            ],
+        )
+    )
+    assert wire.is_closed()
+
+
+@pytest.mark.parametrize("acks", [2, -2, 300])
+def test_other_acks_are_refused(topic, produce, batch, stored, acks):
+    assert produce(topic, batch(b"a"), acks=acks).error_code == ErrorCode.INVALID_REQUIRED_ACKS
+    assert stored(topic) == b""
+
+
+def test_what_does_not_exist_is_told_apart(topic, produce, batch):
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert produce(topic, batch(b"a"), partition=1).error_code == unknown
+    assert produce(topic, batch(b"a"), partition=-1).error_code == unknown
+    nowhere = topic._replace(name="nowhere", id=b"\x07" * 16)
+    assert produce(nowhere, batch(b"a"), version=12).error_code == unknown
+    assert produce(nowhere, batch(b"a")).error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_one_bad_partition_does_not_fail_the_others(topic, wire, batch):
+    partitions = [
+        PartitionProduceData(index=0, records=batch(b"a")),
+        PartitionProduceData(index=9, records=batch(b"b")),
+        PartitionProduceData(index=0, records=b"rubbish" * 20),
+        PartitionProduceData(index=0, records=batch(b"c")),
+    ]
+    response = wire(
+        ProduceRequest(acks=-1, topic_data=[TopicProduceData(topic_id=topic.id, partition_data=partitions)])
+    )
+    results = response.responses[0].partition_responses
+    assert [result.error_code for result in results] == [
+        0,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.CORRUPT_MESSAGE,
+        0,
+    ]
+    assert [result.base_offset for result in results] == [0, -1, -1, 1]
+
+
+def test_a_damaged_batch_is_refused_whole(topic, produce, batch, stored):
+    damaged = bytearray(batch(b"abc"))
+    damaged[-1] ^= 1
+    assert produce(topic, bytes(damaged)).error_code == ErrorCode.CORRUPT_MESSAGE
+    assert stored(topic) == b""
+
+
+@pytest.mark.parametrize("records", [b"", None])
+def test_a_partition_without_records_is_refused(topic, produce, records):
+    result = produce(topic, records)
+    assert result.error_code != 0
+    assert result.base_offset == -1
+
+
+def test_a_batch_above_max_message_bytes_is_refused(make_topic, produce, batch, stored):
+    topic = make_topic(**{"max.message.bytes": "200"})
+    assert produce(topic, batch(bytes(300))).error_code == ErrorCode.MESSAGE_TOO_LARGE
+    assert stored(topic) == b""
+    assert produce(topic, batch(bytes(100))).error_code == 0
+
+
+def test_a_record_without_a_key_is_refused_on_a_compacted_topic(make_topic, produce, batch):
+    topic = make_topic(**{"cleanup.policy": "compact"})
+    assert produce(topic, batch(b"a")).error_code == ErrorCode.INVALID_RECORD
+    assert produce(topic, batch(b"a", key=b"k")).error_code == 0
+
+
+def test_the_brokers_time_replaces_the_producers_when_the_topic_says_so(
+    make_topic, produce, batch, wire, fetch_request
+):
+    topic = make_topic(**{"message.timestamp.type": "LogAppendTime"})
+    appended = produce(topic, batch(b"a", b"b", timestamp=5)).log_append_time_ms
+    assert appended > 1_700_000_000_000
+    response = wire(fetch_request(topic, {0: 0}))
+    from barnabas.records import all_records
+
+    records = all_records(response.responses[0].partitions[0].records)
+    assert [record.timestamp for record in records] == [appended, appended]
+
+
+def test_a_timestamp_from_the_far_future_is_refused(topic, produce, batch):
+    assert produce(topic, batch(b"a", timestamp=2**42)).error_code == ErrorCode.INVALID_TIMESTAMP
+
+
+def test_bytes_are_kept_as_the_producer_made_them(topic, produce, batch, stored):
+    sent = batch(b"x" * 2000, compression=Compression.ZSTD)
+    produce(topic, sent)
+    # Base offset and leader epoch are the broker's; all that the CRC covers is the producer's.
+    assert stored(topic)[16:] == sent[16:]
+
+
+def test_clients_may_not_write_to_internal_topics(wire, produce, batch, topic):
+    offsets = topic._replace(name="__consumer_offsets")
+    result = produce(offsets, batch(b"a", key=b"k"), version=12)
+    assert result.error_code in (ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def test_acks_all_needs_min_insync_replicas(make_topic, produce, batch, stored):
+    topic = make_topic(**{"min.insync.replicas": "2"})
+    assert produce(topic, batch(b"a")).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert stored(topic) == b""
+    assert produce(topic, batch(b"a"), acks=1).error_code == 0
+
+
+# --- idempotent producers ---
+
+
+def test_a_duplicate_within_five_batches_returns_its_original_offset(topic, produce, batch):
+    batches = [batch(b"a", b"b", producer_id=9, producer_epoch=0, base_sequence=2 * n) for n in range(5)]
+    offsets = [produce(topic, data).base_offset for data in batches]
+    assert offsets == [0, 2, 4, 6, 8]
+    again = [produce(topic, data) for data in batches]
+    assert [(result.error_code, result.base_offset) for result in again] == [(0, n) for n in offsets]
+    assert produce(topic, batch(b"c")).base_offset == 10
+
+
+def test_a_gap_in_sequences_is_refused(topic, produce, batch):
+    assert produce(topic, batch(b"a", producer_id=9, producer_epoch=0, base_sequence=0)).error_code == 0
+    gap = produce(topic, batch(b"c", producer_id=9, producer_epoch=0, base_sequence=2))
+    assert gap.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_an_older_epoch_is_fenced(topic, produce, batch):
+    assert produce(topic, batch(b"a", producer_id=9, producer_epoch=3, base_sequence=0)).error_code == 0
+    old = produce(topic, batch(b"b", producer_id=9, producer_epoch=2, base_sequence=0))
+    assert old.error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert produce(topic, batch(b"c", producer_id=9, producer_epoch=4, base_sequence=0)).error_code == 0
