@@ -1,0 +1,152 @@
+"""What the planner asks the brokers: partitions, offsets, times; and what it commits."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka.admin import AdminClient
+
+from barnabas.errors import ConfigError
+from barnabas.spark import lookup as lookup_module
+from barnabas.spark.lookup import BrokerUnreachableError, OffsetLookup
+from barnabas.spark.options import ReadOptions
+from barnabas.types import TopicPartition
+
+MakeTopic = Callable[..., str]
+Lookup = Callable[..., OffsetLookup]
+
+
+@pytest.fixture
+def lookup(servers: str) -> Iterator[Lookup]:
+    opened = []
+
+    def lookup(streaming: bool = False, **options: str) -> OffsetLookup:
+        options = {name.replace("__", "."): value for name, value in options.items()}
+        options.setdefault("kafka.bootstrap.servers", servers)
+        opened.append(OffsetLookup(ReadOptions.parse(options, streaming=streaming)))
+        return opened[-1]
+
+    yield lookup
+    for each in opened:
+        each.close()
+
+
+def starting(lookup: OffsetLookup) -> dict[TopicPartition, int]:
+    return lookup.resolve(lookup._options.starting, lookup.partitions())
+
+
+def test_subscribed_topics_are_read_whole(make_topic: MakeTopic, lookup: Lookup) -> None:
+    one, two = sorted([make_topic(1), make_topic(2)])
+    found = lookup(subscribe=f"{two},{one}").partitions()
+    assert found == sorted(found)
+    assert {each.topic for each in found} == {one, two}
+    assert len(found) == 3
+
+
+def test_a_pattern_must_match_the_whole_name(make_topic: MakeTopic, lookup: Lookup) -> None:
+    mark = uuid.uuid4().hex[:8]
+    make_topic(name=f"{mark}-a")
+    make_topic(name=f"{mark}-a-b")
+    assert [each.topic for each in lookup(subscribePattern=f"{mark}-.").partitions()] == [f"{mark}-a"]
+
+
+def test_a_pattern_leaves_internal_topics_out(lookup: Lookup) -> None:
+    assert lookup(subscribePattern="__consumer_offsets").partitions() == []
+
+
+def test_an_unknown_topic_is_refused_by_name(make_topic: MakeTopic, lookup: Lookup) -> None:
+    topic = make_topic()
+    with pytest.raises(
+        ConfigError, match=f"option subscribe={topic},none-such is not allowed: there is no topic"
+    ):
+        lookup(subscribe=f"{topic},none-such").partitions()
+
+
+def test_a_partition_that_is_not_there_is_refused(make_topic: MakeTopic, lookup: Lookup) -> None:
+    topic = make_topic(2)
+    assert lookup(assign=f'{{"{topic}":[1]}}').partitions() == [TopicPartition(topic, 1)]
+    with pytest.raises(
+        ConfigError, match=f"option assign={topic}:5 is not allowed: topic {topic} has 2 partit"
+    ):
+        lookup(assign=f'{{"{topic}":[1,5]}}').partitions()
+    with pytest.raises(ConfigError, match="topic none-such does not exist"):
+        lookup(assign='{"none-such":[0]}').partitions()
+
+
+def test_offsets_by_partition_mix_numbers_and_ends(
+    make_topic: MakeTopic, feed: Callable[..., None], lookup: Lookup
+) -> None:
+    topic = make_topic(3)
+    for partition in range(3):
+        feed(topic, range(10), partition)
+    bounds = f'{{"{topic}":{{"0":4,"1":-1,"2":-2}}}}'
+    found = starting(lookup(True, subscribe=topic, startingOffsets=bounds))
+    assert found == {TopicPartition(topic, 0): 4, TopicPartition(topic, 1): 10, TopicPartition(topic, 2): 0}
+
+
+def test_offsets_must_name_the_partitions_that_are_read(make_topic: MakeTopic, lookup: Lookup) -> None:
+    topic = make_topic(2)
+    with pytest.raises(ConfigError, match=f"name every partition that is read; missing: {topic}-1"):
+        starting(lookup(subscribe=topic, startingOffsets=f'{{"{topic}":{{"0":4}}}}'))
+    with pytest.raises(ConfigError, match="remove what is not read: other-0"):
+        starting(lookup(subscribe=topic, startingOffsets=f'{{"{topic}":{{"0":4,"1":0}},"other":{{"0":1}}}}'))
+
+
+def test_a_time_gives_the_first_record_at_it_or_later(
+    make_topic: MakeTopic, feed: object, lookup: Lookup
+) -> None:
+    topic = make_topic(2)
+    for partition in range(2):
+        for timestamp in (1000, 2000, 3000):
+            feed.send(topic, value=b"v", partition=partition, timestamp=timestamp)
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    assert starting(lookup(subscribe=topic, startingTimestamp="2000")) == {first: 1, second: 1}
+    each = f'{{"{topic}":{{"0":2001,"1":1}}}}'
+    assert starting(lookup(subscribe=topic, startingOffsetsByTimestamp=each)) == {first: 2, second: 0}
+
+
+def test_a_time_that_no_record_has_reached(make_topic: MakeTopic, feed: object, lookup: Lookup) -> None:
+    topic = make_topic()
+    feed.send(topic, value=b"v", timestamp=1000)
+    with pytest.raises(
+        ConfigError, match=f"startingTimestamp=5000 is not allowed: partition {topic}-0 has no"
+    ):
+        starting(lookup(subscribe=topic, startingTimestamp="5000"))
+    late = lookup(subscribe=topic, startingTimestamp="5000", startingOffsetsByTimestampStrategy="latest")
+    assert starting(late) == {TopicPartition(topic, 0): 1}
+
+
+def test_a_commit_shows_in_the_group(make_topic: MakeTopic, lookup: Lookup, admin: AdminClient) -> None:
+    topic, group = make_topic(2), f"lag-{uuid.uuid4()}"
+    asking = lookup(True, subscribe=topic, commitOffsets="true", kafka__group__id=group)
+    asking.commit({TopicPartition(topic, 0): 7, TopicPartition(topic, 1): 0})
+    asking.commit({TopicPartition(topic, 0): 9, TopicPartition(topic, 1): 0})
+    assert committed(admin, group) == {(topic, 0): 9, (topic, 1): 0}
+
+
+def test_a_commit_that_fails_is_only_logged(lookup: Lookup, caplog: pytest.LogCaptureFixture) -> None:
+    asking = lookup(True, subscribe="any", commitOffsets="true", kafka__group__id="g")
+    with caplog.at_level(logging.WARNING):
+        asking.commit({TopicPartition("none-such", 0): 7})
+    assert "cannot commit to group g" in caplog.text
+
+
+def test_an_unreachable_broker_is_named(lookup: Lookup, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookup_module, "_TIMEOUT_S", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        asking = lookup(subscribe="a", kafka__bootstrap__servers=address, kafka__log_level="0")
+        with pytest.raises(
+            BrokerUnreachableError, match=f"option kafka.bootstrap.servers={address}: no answer"
+        ):
+            asking.partitions()
+
+
+def committed(admin: AdminClient, group: str) -> dict[tuple[str, int], int]:
+    asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(30)
+    return {(each.topic, each.partition): each.offset for each in asked.topic_partitions}

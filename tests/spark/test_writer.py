@@ -1,0 +1,120 @@
+"""Rows as records: where they go, what they carry, and what is said when they cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Consumer, Message
+from confluent_kafka import TopicPartition as ClientPartition
+
+from barnabas.spark.options import WriteOptions
+from barnabas.spark.writer import DeliveryError, Written, write_batches
+
+MakeTopic = Callable[..., str]
+Write = Callable[..., Written]
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+@pytest.fixture
+def write(servers: str) -> Write:
+    def write(option: str | None, settings: dict[str, str] | None = None, /, **columns: Any) -> Written:
+        client = {"bootstrap.servers": servers, **(settings or {})}
+        batch = pa.RecordBatch.from_pydict(columns)
+        return write_batches(WriteOptions(client, option), iter([batch.slice(0, 1), batch.slice(1)]))
+
+    return write
+
+
+@pytest.fixture
+def records(servers: str) -> Callable[[str, int], list[Message]]:
+    def records(topic: str, count: int) -> list[Message]:
+        consumer = Consumer(
+            {"bootstrap.servers": servers, "group.id": "reader", "auto.offset.reset": "earliest"}
+        )
+        partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+        consumer.assign([ClientPartition(topic, partition, 0) for partition in partitions])
+        found = consumer.consume(count, timeout=30)
+        consumer.close()
+        assert all(message.error() is None for message in found)
+        return sorted(found, key=lambda message: (message.partition(), message.offset()))
+
+    return records
+
+
+Records = Callable[[str, int], list[Message]]
+
+
+def test_every_row_becomes_a_record_in_order(make_topic: MakeTopic, write: Write, records: Records) -> None:
+    topic = make_topic()
+    assert write(topic, value=[f"v{n}" for n in range(500)]) == Written(500)
+    assert [record.value() for record in records(topic, 500)] == [b"v%d" % n for n in range(500)]
+
+
+def test_nulls_and_headers_come_through(make_topic: MakeTopic, write: Write, records: Records) -> None:
+    topic = make_topic()
+    headers = pa.array([[{"key": "h", "value": b"1"}, {"key": "h", "value": None}], None], HEADERS)
+    write(topic, key=[b"k", None], value=[None, b"v"], headers=headers)
+    first, second = records(topic, 2)
+    assert (first.key(), first.value(), first.headers()) == (b"k", None, [("h", b"1"), ("h", None)])
+    assert (second.key(), second.value(), second.headers()) == (None, b"v", None)
+
+
+def test_keys_go_to_the_partitions_that_java_clients_choose(
+    make_topic: MakeTopic, write: Write, records: Records
+) -> None:
+    topic = make_topic(4)
+    keys = ["foobar", "21", "a-little-bit-long-string"]
+    write(topic, key=keys, value=keys)
+    # murmur2 of these keys is -790332482, -973932308 and -985981536 (Apache Kafka's UtilsTest)
+    expected = {"foobar": -790332482, "21": -973932308, "a-little-bit-long-string": -985981536}
+    chosen = {record.key().decode(): record.partition() for record in records(topic, 3)}
+    assert chosen == {key: (hashed & 0x7FFFFFFF) % 4 for key, hashed in expected.items()}
+
+
+def test_a_row_may_choose_its_topic_and_its_partition(
+    make_topic: MakeTopic, write: Write, records: Records
+) -> None:
+    one, two = make_topic(3), make_topic(3)
+    write(None, value=["a", "b"], topic=[one, two], partition=pa.array([2, None], pa.int32()))
+    assert [(record.partition(), record.value()) for record in records(one, 1)] == [(2, b"a")]
+    assert [record.value() for record in records(two, 1)] == [b"b"]
+
+
+def test_the_option_topic_goes_before_the_column(
+    make_topic: MakeTopic, write: Write, records: Records
+) -> None:
+    topic = make_topic()
+    write(topic, value=["a"], topic=["elsewhere"])
+    assert [record.value() for record in records(topic, 1)] == [b"a"]
+
+
+def test_a_row_without_a_topic_fails_the_task(write: Write) -> None:
+    with pytest.raises(DeliveryError, match="column topic is NULL in a row: name a topic in each"):
+        write(None, value=["a"], topic=pa.array([None], pa.string()))
+
+
+def test_a_partition_that_is_not_there_fails_the_task(make_topic: MakeTopic, write: Write) -> None:
+    topic = make_topic(2)
+    with pytest.raises(DeliveryError, match=f"cannot write to {topic}-7: .*[Uu]nknown partition"):
+        write(topic, value=["a"], partition=pa.array([7], pa.int32()))
+
+
+def test_a_record_the_broker_refuses_fails_the_task_and_not_the_next(
+    make_topic: MakeTopic, write: Write, records: Records
+) -> None:
+    topic = make_topic(max_message_bytes="2000")
+    with pytest.raises(DeliveryError, match=f"cannot write to {topic}-0: Broker: Message size too large"):
+        write(topic, value=["x" * 3000])
+    write(topic, value=["small"])
+    assert [record.value() for record in records(topic, 1)] == [b"small"]
+
+
+def test_a_full_queue_is_waited_for(make_topic: MakeTopic, write: Write, records: Records) -> None:
+    topic = make_topic()
+    settings = {"queue.buffering.max.messages": "10", "linger.ms": "0"}
+    assert write(topic, settings, value=[str(n) for n in range(300)]) == Written(300)
+    assert [record.value() for record in records(topic, 300)] == [b"%d" % n for n in range(300)]
