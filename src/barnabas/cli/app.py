@@ -1,0 +1,71 @@
+"""The root of the commands: which there are, and where each lives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, cast
+
+import click
+
+import barnabas
+
+_EXAMPLES = """\b
+Begin with:
+  barnabas start                                  run a broker here and now
+  barnabas topics create orders --partitions 3    in a second terminal
+  echo hello | barnabas produce orders
+  barnabas consume orders --from-beginning
+
+Every command explains itself with --help and examples. A broker other than 127.0.0.1:9092 is named with
+--bootstrap-server or the environment variable BARNABAS_BOOTSTRAP_SERVER.
+"""
+
+
+class LazyGroup(click.Group):
+    """Knows its commands' names and one line on each, and imports a command when it runs or explains itself.
+
+    So `barnabas start` loads no Kafka client, and completing a word loads next to nothing.
+    """
+
+    def __init__(self, *args: Any, lazy: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._lazy = lazy
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self._lazy)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self._lazy:
+            return None
+        module, _, name = self._lazy[cmd_name][0].partition(":")
+        return cast(click.Command, getattr(import_module(module), name))
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, words) for name, (_, words) in self._lazy.items()])
+
+
+@click.group(
+    cls=LazyGroup,
+    lazy={
+        "start": ("barnabas.cli.start:start", "Run a broker."),
+        "topics": ("barnabas.cli.topics:topics", "Create, list, describe, alter and delete topics."),
+        "produce": ("barnabas.cli.produce:produce", "Send lines of stdin or of a file to a topic."),
+        "consume": ("barnabas.cli.consume:consume", "Print the records of a topic."),
+        "groups": ("barnabas.cli.groups:groups", "Consumer groups: list, lag, reset offsets, delete."),
+        "configs": ("barnabas.cli.configs:configs", "Show and change settings of topics and brokers."),
+        "log": ("barnabas.cli.log:log", "Look into segment files without a broker."),
+        "ship": ("barnabas.cli.ship:ship", "Follow log files into a topic, each record once."),
+        "completion": ("barnabas.cli.completion:completion", "Tab completion for bash, zsh and fish."),
+    },
+    epilog=_EXAMPLES,
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "auto_envvar_prefix": "BARNABAS",
+        "max_content_width": 100,
+    },
+)
+@click.version_option(barnabas.__version__, message="barnabas %(version)s")
+def app() -> None:
+    """Barnabas, an event streaming platform that speaks the Apache Kafka protocol."""

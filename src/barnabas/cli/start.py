@@ -1,0 +1,115 @@
+"""`barnabas start`: a broker in the foreground."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from barnabas.cli.options import example, parse_assignments
+from barnabas.config import BrokerConfig
+from barnabas.errors import ConfigError
+
+_BEGAN = time.monotonic()
+
+
+@click.command(
+    epilog=example(
+        """
+        barnabas start
+        barnabas start --data /var/lib/barnabas --listen 0.0.0.0:9092
+        barnabas start --set num.partitions=3 --set log.retention.hours=24
+        barnabas start --config server.properties
+        """,
+        "Ready is said in one line on stdout: `ready 127.0.0.1:9092`. Everything else goes to stderr. Ctrl-C or "
+        "SIGTERM stops the broker cleanly.",
+    )
+)
+@click.option(
+    "--data",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where the data lies; made when it is not there.  [default: barnabas-data]",
+)
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    help="Where to listen; port 0 takes a free one.  [default: 127.0.0.1:9092]",
+)
+@click.option(
+    "--set",
+    "settings",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="A broker setting, as in Kafka's server.properties; may be repeated.",
+)
+@click.option(
+    "--config",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A file of settings: TOML, or Kafka's own server.properties. --set goes before it.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="How much to say on stderr.",
+)
+def start(
+    data: Path | None, listen: str | None, settings: tuple[str, ...], config: Path | None, log_level: str
+) -> None:
+    """Run a broker until Ctrl-C or SIGTERM.
+
+    It needs nothing else on the machine: the cluster's metadata lies beside the data.
+    """
+    broker_config = _read_config(data, listen, settings, config)
+    logging.basicConfig(
+        stream=sys.stderr, level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    from barnabas.server.broker import Broker
+    from barnabas.server.run import run
+
+    def announce(broker: Broker) -> None:
+        places = ", ".join(str(Path(place).absolute()) for place in broker_config.log_dirs)
+        click.echo(
+            f"broker {broker.node_id} of cluster {broker.cluster_id}\n"
+            f"  listens on  {broker.address}\n"
+            f"  keeps data  {places}\n"
+            f"  stop with   Ctrl-C\n"
+            f"up in {time.monotonic() - _BEGAN:.2f} s",
+            err=True,
+        )
+        click.echo(f"ready {broker.address}")
+        sys.stdout.flush()
+
+    run(broker_config, announce)
+
+
+def _read_config(
+    data: Path | None, listen: str | None, settings: tuple[str, ...], file: Path | None
+) -> BrokerConfig:
+    values: dict[str, str] = {}
+    if file is not None:
+        from barnabas.config.files import read_settings
+
+        values.update(read_settings(file))
+    values.update(parse_assignments(settings, "--set"))
+    if data is not None:
+        values.pop("log.dir", None)
+        values["log.dirs"] = str(data)
+    if listen is not None:
+        values["listeners"] = f"PLAINTEXT://{_address(listen)}"
+    return BrokerConfig.from_text(values)
+
+
+def _address(listen: str) -> str:
+    host, colon, port = listen.rpartition(":")
+    if not port.isdecimal() or int(port) > 65535 or (":" in host and not host.startswith("[")):
+        raise ConfigError(
+            f"--listen {listen} is not HOST:PORT: write for example 127.0.0.1:9092 or [::1]:9092"
+        )
+    return f"{host or '127.0.0.1'}:{port}"

@@ -1,0 +1,124 @@
+"""A broker to test against: up in a blink on a free port, gone with its data when the block ends."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from barnabas.testing.cluster import Cluster
+from barnabas.testing.runners import RUNNERS, BrokerDied, ProcessRunner, Runner
+
+__all__ = ["BarnabasBroker", "BrokerDied"]
+
+#: What a test wants otherwise than a server: small internal topics, that come up in no time.
+_TEST_SETTINGS = {
+    "offsets.topic.num.partitions": "4",
+    "log.index.size.max.bytes": "65536",
+}
+
+
+class BarnabasBroker(Cluster):
+    """A Barnabas broker for as long as the `with` block lasts.
+
+    Args:
+        settings: broker settings by Kafka's names, e.g. {"num.partitions": "3"}.
+        data: where its data lies; kept at the end. By default a temporary directory, removed at the end.
+        mode: "thread" runs it in this process (fastest, and a debugger reaches it); "process" runs
+            `barnabas start` beside it, which can also be killed.
+        port: 0 takes a free one; it stays the same over `restart`.
+
+    `bootstrap_servers` is a plain ``host:port``, for any client.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, str] | None = None,
+        *,
+        data: str | Path | None = None,
+        mode: str = "thread",
+        port: int = 0,
+    ) -> None:
+        if mode not in RUNNERS:
+            raise ValueError(f"mode={mode!r} is not known: choose from {', '.join(RUNNERS)}")
+        super().__init__("")
+        self._settings = {**_TEST_SETTINGS, **(settings or {})}
+        self._mode = mode
+        self._port = port
+        self._data = Path(data) if data is not None else None
+        self._temporary: str | None = None
+        self._runner: Runner | None = None
+
+    # -- its life
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """``host:port`` to give to any Kafka client."""
+        if not self._bootstrap_servers:
+            raise RuntimeError("the broker has not been started: use it in a with block, or call start()")
+        return self._bootstrap_servers
+
+    @property
+    def data(self) -> Path:
+        """Where its data lies."""
+        if self._data is None:
+            self._temporary = tempfile.mkdtemp(prefix="barnabas-test-")
+            self._data = Path(self._temporary)
+        return self._data
+
+    def start(self) -> Self:
+        """Start it and wait until it serves; one that runs is left as it is."""
+        if self._runner is None:
+            settings = {
+                **self._settings,
+                "listeners": f"PLAINTEXT://127.0.0.1:{self._port}",
+                "log.dirs": str(self.data),
+            }
+            self._runner = RUNNERS[self._mode]()
+            try:
+                self._bootstrap_servers = self._runner.start(settings)
+            except BaseException:
+                self._runner = None
+                raise
+            self._port = int(self._bootstrap_servers.rpartition(":")[2])
+        return self
+
+    def stop(self) -> None:
+        """Shut it down cleanly; its data stays until `close`."""
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            runner.stop()
+
+    def kill(self) -> None:
+        """End it as a crash would (SIGKILL); only in mode "process"."""
+        if not isinstance(self._runner, ProcessRunner):
+            raise RuntimeError('only a broker of mode="process" can be killed')
+        runner, self._runner = self._runner, None
+        runner.kill()
+
+    def restart(self) -> None:
+        """Stop it cleanly (if it still runs) and start it again with its data, on its port."""
+        self.stop()
+        self.start()
+
+    def close(self) -> None:
+        """Stop it and remove its temporary data."""
+        self.stop()
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+            self._data = self._temporary = None
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()

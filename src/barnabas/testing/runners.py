@@ -1,0 +1,117 @@
+"""Two ways to run a broker for a test: in a thread of this process, or as a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from barnabas.errors import BarnabasError
+
+
+class BrokerDied(BarnabasError):
+    """The broker's process ended or would not come up; the text holds what it said."""
+
+
+class Runner(Protocol):
+    def start(self, settings: Mapping[str, str]) -> str: ...
+    def stop(self) -> None: ...
+
+
+class ThreadRunner:
+    """The broker in a thread of this process."""
+
+    def start(self, settings: Mapping[str, str]) -> str:
+        from barnabas.config import BrokerConfig
+        from barnabas.server.run import BrokerServer
+
+        self._server = BrokerServer(BrokerConfig.from_text(settings))
+        return self._server.start().bootstrap_servers
+
+    def stop(self) -> None:
+        self._server.stop()
+
+
+class ProcessRunner:
+    """`barnabas start` in a process of its own; what it says goes to a file beside its data."""
+
+    start_timeout = 30.0
+    stop_timeout = 30.0
+
+    def start(self, settings: Mapping[str, str]) -> str:
+        data = Path(settings["log.dirs"])
+        data.parent.mkdir(parents=True, exist_ok=True)
+        self._log = data.with_name(data.name + ".stderr")
+        options = [option for name, value in settings.items() for option in ("--set", f"{name}={value}")]
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "barnabas.cli", "start", *options],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,  # a Ctrl-C at the test run is not meant for it
+            )
+        try:
+            return self._await_ready()
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self) -> None:
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            code = self._process.wait(self.stop_timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise BrokerDied(
+                f"the broker did not stop within {self.stop_timeout:g} s: {self._said()}"
+            ) from None
+        said = self._said()
+        self._cleanup()
+        if code != 0:
+            raise BrokerDied(f"the broker ended with exit code {code}: {said}")
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._cleanup()
+
+    def _await_ready(self) -> str:
+        """The address from the line that says `ready`."""
+        assert self._process.stdout is not None
+        deadline = time.monotonic() + self.start_timeout
+        line = b""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            while not line.endswith(b"\n"):
+                if not selector.select(max(deadline - time.monotonic(), 0)):
+                    raise BrokerDied(
+                        f"the broker was not ready within {self.start_timeout:g} s: {self._said()}"
+                    )
+                chunk = os.read(self._process.stdout.fileno(), 4096)
+                if not chunk:
+                    raise BrokerDied(f"the broker would not start: {self._said()}")
+                line += chunk
+        return line.decode().split()[-1]
+
+    def _said(self) -> str:
+        with contextlib.suppress(FileNotFoundError):
+            return self._log.read_text(errors="replace").strip()[-2000:]
+        return ""
+
+    def _cleanup(self) -> None:
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        self._log.unlink(missing_ok=True)
+
+
+RUNNERS: dict[str, type[ThreadRunner] | type[ProcessRunner]] = {
+    "thread": ThreadRunner,
+    "process": ProcessRunner,
+}
