@@ -24,7 +24,6 @@ class BrokerConfig(Settings):
         Type.INT,
         1,
         minimum=0,
-        synonyms=("broker.id",),
         doc="This broker's number, unique in its cluster.",
     )
     listeners: tuple[str, ...] = setting(
@@ -40,7 +39,6 @@ class BrokerConfig(Settings):
     log_dirs: tuple[str, ...] = setting(
         Type.LIST,
         ("barnabas-data",),
-        synonyms=("log.dir",),
         doc="The folders that hold the data.",
     )
     metadata_store: str = setting(
@@ -108,7 +106,6 @@ class BrokerConfig(Settings):
         Type.INT,
         1,
         minimum=1,
-        update=Update.CLUSTER_WIDE,
         doc="How many partitions a topic gets by default.",
     )
     default_replication_factor: int = setting(

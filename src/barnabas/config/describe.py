@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from barnabas.config.broker import BrokerConfig
 from barnabas.config.layers import Entry, Layer, Source, entries, read
 from barnabas.config.setting import Setting
-from barnabas.config.settings import Settings
+from barnabas.config.topic import TopicConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +21,26 @@ class Description:
     entries: tuple[Entry, ...]
 
 
-def describe(settings: type[Settings], layers: Sequence[Layer]) -> Iterator[Description]:
-    """Every declared setting as it stands in `layers`."""
-    for setting in settings.declared.values():
-        found = tuple(entries((setting.name, *setting.synonyms), layers))
-        if found:
-            text = setting.render(read(setting, found[0], settings.declared))
-            yield Description(setting, text, found[0].source, found)
-        else:
+def describe_topic(layers: Sequence[Layer]) -> Iterator[Description]:
+    """Every setting of a topic as it stands in `layers`."""
+    for setting in TopicConfig.declared.values():
+        found = tuple(entries(setting.names, layers))
+        if not found:
             yield Description(setting, setting.render(setting.default), Source.DEFAULT_CONFIG, ())
+        else:
+            text = setting.render(read(setting, found[0], TopicConfig.declared))
+            yield Description(setting, text, found[0].source, found)
+
+
+def describe_broker(layers: Sequence[Layer]) -> Iterator[Description]:
+    """Every setting of a broker as it stands in `layers`.
+
+    As in Apache Kafka, one that is not set by its own name has no value, whatever its synonyms say.
+    """
+    for setting in BrokerConfig.declared.values():
+        found = tuple(entries(setting.names, layers))
+        own = found[next((i for i, entry in enumerate(found) if entry.name == setting.name), len(found)) :]
+        if not own:
+            yield Description(setting, None, Source.DEFAULT_CONFIG, ())
+        else:
+            yield Description(setting, own[0].text, own[0].source, own)

@@ -35,7 +35,6 @@ class Update(Enum):
     """When a change takes effect, and how far it reaches (KIP-226)."""
 
     READ_ONLY = "read-only"
-    PER_BROKER = "per-broker"
     CLUSTER_WIDE = "cluster-wide"
 
 
@@ -61,6 +60,11 @@ class Setting:
     #: names that stand in for this one, best first: other spellings, coarser units, the broker's default
     synonyms: tuple[str, ...] = ()
     name: str = ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What it goes by, its own name first."""
+        return tuple(dict.fromkeys((self.name, *self.synonyms)))
 
     def parse(self, text: str) -> Any:
         """The value that `text` spells.
@@ -106,7 +110,7 @@ class Setting:
         if self.type is Type.STRING:
             return text
         if self.type is Type.LIST:
-            return tuple(item.strip() for item in text.split(",")) if text else ()
+            return tuple(dict.fromkeys(item.strip() for item in text.split(","))) if text else ()
         if self.type is Type.BOOLEAN:
             lowered = text.lower()
             if lowered not in ("true", "false"):

@@ -65,9 +65,12 @@ class Settings:
         Raises:
             ConfigError: a name is unknown or a value not allowed.
         """
+        given = {}
         for name, value in text.items():
-            cls.find(name).parse(value)
-        return cls.from_layers(cls._layers(text), text)
+            setting = cls.find(name)
+            setting.parse(value)
+            given[setting.name] = value
+        return cls.from_layers(cls._layers(given), given)
 
     @classmethod
     def from_layers(cls, layers: Sequence[Layer], given: Mapping[str, str]) -> Self:
@@ -106,7 +109,7 @@ class Settings:
 
     def _fill(self, layers: Sequence[Layer], given: Mapping[str, str]) -> None:
         for name, setting in self.declared.items():
-            entry = next(entries((name, *setting.synonyms), layers), None)
+            entry = next(entries(setting.names, layers), None)
             value = setting.default if entry is None else read(setting, entry, self.declared)
             self.__dict__[name.replace(".", "_")] = value
         self.__dict__["given"] = dict(given)

@@ -1,11 +1,192 @@
-"""Settings of topics and brokers, changed while they run."""
+"""Settings of topics and brokers, changed while they run (KIP-133, KIP-226, KIP-339)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, NamedTuple
 
-from barnabas.config import TopicConfig
+from barnabas.config import BrokerConfig, Setting, Settings, TopicConfig, Type, Update
+from barnabas.config.layers import Layer, entries, read
+from barnabas.controller.fencing import ControllerSeat
+from barnabas.controller.names import check_topic_name
 from barnabas.errors import ConfigError, ErrorCode, KafkaError
+from barnabas.metadata import znodes
+from barnabas.metadata.configs import ConfigResolver
+from barnabas.metadata.image import ALL_BROKERS, ClusterImage
+from barnabas.metadata.loader import MetadataLoader
+from barnabas.metadata.store import Create, Delete, Operation, Set
+
+
+class ResourceType(IntEnum):
+    """What settings can belong to, by the protocol's numbers."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class ConfigResource(NamedTuple):
+    """Whose settings: a topic's by its name, a broker's by its id, all brokers' by the empty name."""
+
+    type: int
+    name: str
+
+
+class AlterOperation(IntEnum):
+    """What becomes of a setting, by the protocol's numbers; the last two are for lists."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    name: str
+    operation: int
+    value: str | None = None
+
+
+#: (what a resource has set, its layers) -> what it will have set
+Change = Callable[["_Resource"], dict[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Resource:
+    """One resource as the image shows it."""
+
+    settings: type[Settings]
+    #: the code for a setting or value that is not allowed
+    refusal: ErrorCode
+    path: str
+    texts: Mapping[str, str]
+    #: where its values come from, itself first
+    layers: Sequence[Layer]
+
+    def find(self, name: str) -> Setting:
+        """The setting called `name`.
+
+        Raises:
+            KafkaError: it is unknown, or read at start only.
+        """
+        try:
+            setting = self.settings.find(name)
+        except ConfigError as error:
+            raise KafkaError(self.refusal, str(error)) from error
+        if setting.update is Update.READ_ONLY:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"{name} cannot be changed now, it is read at start: set it there and restart",
+            )
+        return setting
+
+    def parse(self, setting: Setting, text: str | None) -> Any:
+        """The value that `text` spells.
+
+        Raises:
+            KafkaError: there is none, or it is not allowed.
+        """
+        if text is None:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"{setting.name} has no value: give one, or delete it"
+            )
+        try:
+            return setting.parse(text)
+        except ConfigError as error:
+            raise KafkaError(self.refusal, str(error)) from error
+
+    def value(self, setting: Setting) -> Any:
+        """The value that holds now, wherever it comes from."""
+        winner = next(entries(setting.names, self.layers), None)
+        return setting.default if winner is None else read(setting, winner, self.settings.declared)
+
+
+class ConfigControl:
+    """The part of the controller that decides what is set for topics and brokers."""
+
+    def __init__(self, seat: ControllerSeat, loader: MetadataLoader, configs: ConfigResolver) -> None:
+        self._seat = seat
+        self._loader = loader
+        self._configs = configs
+
+    async def replace(
+        self, resources: Mapping[ConfigResource, Mapping[str, str | None]], *, validate_only: bool = False
+    ) -> dict[ConfigResource, KafkaError]:
+        """Set what is given and unset all else (AlterConfigs); the errors of those that were left alone."""
+        changes = {resource: _replacing(texts) for resource, texts in resources.items()}
+        return await self._change(changes, validate_only)
+
+    async def alter(
+        self, resources: Mapping[ConfigResource, Sequence[ConfigChange]], *, validate_only: bool = False
+    ) -> dict[ConfigResource, KafkaError]:
+        """Change what is named and leave all else (IncrementalAlterConfigs); errors as of `replace`."""
+        changes = {resource: _altering(steps) for resource, steps in resources.items()}
+        return await self._change(changes, validate_only)
+
+    async def _change(
+        self, changes: Mapping[ConfigResource, Change], validate_only: bool
+    ) -> dict[ConfigResource, KafkaError]:
+        async with self._seat.turn:
+            image = await self._loader.settled()
+            errors: dict[ConfigResource, KafkaError] = {}
+            writes: dict[ConfigResource, list[Operation]] = {}
+            for resource, change in changes.items():
+                try:
+                    found = self._find(resource, image)
+                    texts = change(found)
+                except KafkaError as error:
+                    errors[resource] = error
+                else:
+                    writes[resource] = _write(found, texts)
+            if not validate_only:
+                errors |= await self._seat.write_each(writes)
+                await self._loader.settled()
+            return errors
+
+    def _find(self, resource: ConfigResource, image: ClusterImage) -> _Resource:
+        if resource.type == ResourceType.TOPIC:
+            check_topic_name(resource.name)
+            if resource.name not in image.topics:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{resource.name}'")
+            return _Resource(
+                TopicConfig,
+                ErrorCode.INVALID_CONFIG,
+                znodes.topic_config(resource.name),
+                image.topic_config(resource.name),
+                self._configs.topic_layers(image, resource.name),
+            )
+        if resource.type == ResourceType.BROKER:
+            layers = self._configs.broker_layers(image)
+            name = resource.name
+            if not name:
+                name, layers = ALL_BROKERS, layers[1:]  # without what the one broker sets for itself
+            elif name not in map(str, image.brokers):
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"there is no broker '{name}': give a broker's id, or nothing for all brokers",
+                )
+            return _Resource(
+                BrokerConfig,
+                ErrorCode.INVALID_REQUEST,
+                znodes.broker_config(name),
+                image.broker_config(name),
+                layers,
+            )
+        raise KafkaError(ErrorCode.INVALID_REQUEST, unserved(resource.type))
+
+
+def unserved(resource_type: int) -> str:
+    """Why the settings of a type of resource are neither shown nor changed."""
+    try:
+        name = ResourceType(resource_type).name
+    except ValueError:
+        return f"there is no resource type {resource_type}"
+    return f"resources of type {name} have no settings here: only topics and brokers have"
 
 
 def check_topic_config(texts: Mapping[str, str | None]) -> None:
@@ -17,3 +198,56 @@ def check_topic_config(texts: Mapping[str, str | None]) -> None:
             TopicConfig.find(name).parse(text)
         except ConfigError as error:
             raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+
+def _replacing(texts: Mapping[str, str | None]) -> Change:
+    def change(resource: _Resource) -> dict[str, str]:
+        changed = {}
+        for name, text in texts.items():
+            setting = resource.find(name)
+            changed[setting.name] = _render(setting, resource.parse(setting, text))
+        return changed
+
+    return change
+
+
+def _altering(steps: Sequence[ConfigChange]) -> Change:
+    def change(resource: _Resource) -> dict[str, str]:
+        texts = dict(resource.texts)
+        for step in steps:
+            if step.operation == AlterOperation.DELETE:  # also of what this version does not know
+                texts.pop(step.name, None)
+            else:
+                setting = resource.find(step.name)
+                texts[setting.name] = _render(setting, _altered(resource, setting, step))
+        return texts
+
+    return change
+
+
+def _altered(resource: _Resource, setting: Setting, step: ConfigChange) -> Any:
+    """The value of `setting` after a step."""
+    if step.operation == AlterOperation.SET:
+        return resource.parse(setting, step.value)
+    if step.operation not in (AlterOperation.APPEND, AlterOperation.SUBTRACT):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{step.name}: there is no operation {step.operation}")
+    if setting.type is not Type.LIST:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG, f"{setting.name} is no list to append to or subtract from: set it"
+        )
+    now = resource.value(setting)
+    if step.operation == AlterOperation.APPEND:
+        return (*now, *(item for item in resource.parse(setting, step.value) if item not in now))
+    gone = [item.strip() for item in (step.value or "").split(",")]
+    return tuple(item for item in now if item not in gone)
+
+
+def _render(setting: Setting, value: Any) -> str:
+    return setting.render(value) or ""
+
+
+def _write(resource: _Resource, texts: Mapping[str, str]) -> list[Operation]:
+    data = znodes.encode_config(texts)
+    if not resource.texts:
+        return [Create(resource.path, data)] if texts else []
+    return [Set(resource.path, data)] if texts else [Delete(resource.path)]

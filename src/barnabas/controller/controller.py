@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 
 from barnabas.clock import Clock
+from barnabas.controller.configs import ConfigChange, ConfigControl, ConfigResource
 from barnabas.controller.election import elect
 from barnabas.controller.fencing import ControllerSeat
 from barnabas.controller.producer_ids import allocate_block
@@ -44,6 +45,7 @@ class Controller:
         self._clock = clock
         self._seat = ControllerSeat(store, broker.id, clock)
         self._topics = TopicControl(self._seat, loader, configs, random)
+        self._configs = ConfigControl(self._seat, loader, configs)
 
     @property
     def active(self) -> bool:
@@ -77,6 +79,18 @@ class Controller:
     ) -> dict[str, KafkaError]:
         """As `TopicControl.create_partitions`."""
         return await self._topics.create_partitions(requests, validate_only=validate_only)
+
+    async def replace_configs(
+        self, resources: Mapping[ConfigResource, Mapping[str, str | None]], *, validate_only: bool = False
+    ) -> dict[ConfigResource, KafkaError]:
+        """As `ConfigControl.replace`."""
+        return await self._configs.replace(resources, validate_only=validate_only)
+
+    async def alter_configs(
+        self, resources: Mapping[ConfigResource, Sequence[ConfigChange]], *, validate_only: bool = False
+    ) -> dict[ConfigResource, KafkaError]:
+        """As `ConfigControl.alter`."""
+        return await self._configs.alter(resources, validate_only=validate_only)
 
     async def allocate_producer_ids(self) -> range:
         """As `producer_ids.allocate_block`."""

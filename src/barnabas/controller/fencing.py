@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from barnabas.clock import Clock
 from barnabas.errors import ErrorCode, KafkaError
@@ -19,6 +20,8 @@ from barnabas.metadata.store import (
     StoreUnavailableError,
 )
 from barnabas.types import BrokerId
+
+K = TypeVar("K")
 
 
 class ControllerSeat:
@@ -83,3 +86,19 @@ class ControllerSeat:
             raise KafkaError(ErrorCode.NOT_CONTROLLER) from None
         except StoreUnavailableError as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+
+    async def write_each(self, transactions: Mapping[K, Sequence[Operation]]) -> dict[K, KafkaError]:
+        """Write each transaction by itself; the errors of those that changed nothing.
+
+        Raises:
+            StoreError: an operation is not allowed.
+        """
+        writes = (self.write(operations) for operations in transactions.values())
+        outcomes = await asyncio.gather(*writes, return_exceptions=True)
+        errors: dict[K, KafkaError] = {}
+        for key, outcome in zip(transactions, outcomes, strict=True):
+            if isinstance(outcome, KafkaError):
+                errors[key] = outcome
+            elif isinstance(outcome, BaseException):
+                raise outcome
+        return errors

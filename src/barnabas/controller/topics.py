@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import TypeVar
@@ -88,9 +87,8 @@ class TopicControl:
             _check_partition_count(sum(len(topic.partitions) for topic in planned.values()))
             if not validate_only:
                 configs = {topic.name: dict(topic.configs) for topic in topics}
-                results |= await self._write_all(
-                    {name: self._creation(topic, configs[name]) for name, topic in planned.items()}
-                )
+                creations = {name: self._creation(topic, configs[name]) for name, topic in planned.items()}
+                results |= await self._write_each(creations)
             return results
 
     async def delete(self, topic_ids: Sequence[TopicId]) -> dict[TopicId, KafkaError]:
@@ -108,7 +106,7 @@ class TopicControl:
                     errors[topic_id] = KafkaError(ErrorCode.TOPIC_DELETION_DISABLED)
                 else:
                     deletions[topic_id] = _deletion(topic, topic.name in image.topic_configs)
-            return errors | await self._write_all(deletions)
+            return errors | await self._write_each(deletions)
 
     async def create_partitions(
         self, requests: Sequence[NewPartitions], *, validate_only: bool = False
@@ -129,9 +127,8 @@ class TopicControl:
                     errors[request.topic] = error
             _check_partition_count(sum(len(topic.partitions) - old for topic, old in grown.values()))
             if not validate_only:
-                errors |= await self._write_all(
-                    {name: self._growth(topic, old) for name, (topic, old) in grown.items()}
-                )
+                growths = {name: self._growth(topic, old) for name, (topic, old) in grown.items()}
+                errors |= await self._write_each(growths)
             return errors
 
     def _plan(
@@ -201,17 +198,10 @@ class TopicControl:
         new = tuple(PartitionState(r, isr=r, leader=r[0]) for r in replicas)
         return TopicImage(topic.name, topic.id, topic.partitions + new), old
 
-    async def _write_all(self, transactions: Mapping[K, list[Operation]]) -> dict[K, KafkaError]:
-        """Write each transaction; the errors of those that failed. Afterwards the image shows the rest."""
-        writes: list[Awaitable[object]] = [self._seat.write(ops) for ops in transactions.values()]
-        outcomes = await asyncio.gather(*writes, return_exceptions=True)
+    async def _write_each(self, transactions: Mapping[K, list[Operation]]) -> dict[K, KafkaError]:
+        """As `ControllerSeat.write_each`; afterwards the image shows what was written."""
+        errors = await self._seat.write_each(transactions)
         await self._loader.settled()
-        errors: dict[K, KafkaError] = {}
-        for key, outcome in zip(transactions, outcomes, strict=True):
-            if isinstance(outcome, KafkaError):
-                errors[key] = outcome
-            elif isinstance(outcome, BaseException):
-                raise outcome
         return errors
 
     def _creation(self, topic: TopicImage, configs: Mapping[str, str | None]) -> list[Operation]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from barnabas.config import BrokerConfig, TopicConfig
-from barnabas.config.describe import Description, describe
-from barnabas.config.layers import Layer, Source
+from barnabas.config import BrokerConfig
+from barnabas.config.describe import Description, describe_broker, describe_topic
+from barnabas.config.layers import Entry, Layer, Source
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
@@ -15,15 +15,25 @@ if TYPE_CHECKING:
 
 def topic_settings(broker: Broker, topic: str) -> list[Description]:
     """Every setting of a topic that exists."""
-    return list(describe(TopicConfig, broker.configs.topic_layers(broker.image, topic)))
+    return list(describe_topic(broker.configs.topic_layers(broker.image, topic)))
 
 
 def new_topic_settings(broker: Broker, texts: Mapping[str, str]) -> list[Description]:
     """Every setting of a topic that was given `texts`, whether it exists or not."""
     own = Layer(Source.DYNAMIC_TOPIC_CONFIG, texts)
-    return list(describe(TopicConfig, [own, *broker.configs.broker_layers(broker.image)]))
+    return list(describe_topic([own, *broker.configs.broker_layers(broker.image)]))
 
 
 def broker_settings(broker: Broker) -> list[Description]:
     """Every setting of this broker."""
-    return list(describe(BrokerConfig, broker.configs.broker_layers(broker.image)))
+    return list(describe_broker(broker.configs.broker_layers(broker.image)))
+
+
+def all_brokers_settings(broker: Broker) -> list[Description]:
+    """What is set for all brokers at run time, and nothing else."""
+    return [
+        Description(BrokerConfig.find(name), text, layer.source, (Entry(name, text, layer.source),))
+        for layer in broker.configs.broker_layers(broker.image)
+        if layer.source is Source.DYNAMIC_DEFAULT_BROKER_CONFIG
+        for name, text in layer.texts.items()
+    ]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.controller.names import check_topic_name
 from barnabas.errors import ErrorCode, KafkaError
-from barnabas.metadata.image import ClusterImage, PartitionState, TopicImage
+from barnabas.metadata.image import PartitionState, TopicImage
 from barnabas.protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -23,6 +23,7 @@ from barnabas.protocol.messages.metadata import (
 from barnabas.server.auto_create import create_missing_topics
 from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
+from barnabas.server.leadership import leader_error
 from barnabas.server.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from barnabas.types import INTERNAL_TOPICS, ZERO_TOPIC_ID, TopicId
 
@@ -46,11 +47,13 @@ def metadata(
     if request.topics is None or (context.api_version == 0 and not request.topics):
         return answer.make(answer.image.topics)
     ids = list(dict.fromkeys(t.topic_id for t in request.topics if t.topic_id != ZERO_TOPIC_ID))
-    if context.api_version < 12 and (ids or any(topic.name is None for topic in request.topics)):
+    if ids and context.api_version < 12:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "topic ids can be asked for from version 12 on")
     if ids:
         return answer.make_by_id(ids)
-    names = list(dict.fromkeys(topic.name or "" for topic in request.topics))
+    names = list(dict.fromkeys(topic.name for topic in request.topics if topic.name is not None))
+    if any(topic.name is None for topic in request.topics):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic is named neither by its name nor by its id")
     if request.allow_auto_topic_creation and broker.config.auto_create_topics_enable:
         missing = [name for name in names if name not in answer.image.topics]
         if missing:
@@ -128,7 +131,7 @@ class _Answer:
     def _partition(self, number: int, state: PartitionState) -> MetadataResponsePartition:
         brokers = self.image.brokers
         return MetadataResponsePartition(
-            error_code=leader_error(self.image, state, self._listener, self._version),
+            error_code=self._leader_error(state),
             partition_index=number,
             leader_id=state.leader,
             leader_epoch=state.leader_epoch,
@@ -137,15 +140,11 @@ class _Answer:
             offline_replicas=[replica for replica in state.replicas if replica not in brokers],
         )
 
-
-def leader_error(image: ClusterImage, state: PartitionState, listener: str, version: int) -> ErrorCode:
-    """Whether a client that came by `listener` can reach the partition's leader."""
-    leader = image.brokers.get(state.leader)
-    if leader is None:
-        return ErrorCode.LEADER_NOT_AVAILABLE
-    if leader.endpoint(listener) is None:
-        return ErrorCode.LISTENER_NOT_FOUND if version >= 6 else ErrorCode.LEADER_NOT_AVAILABLE
-    return ErrorCode.NONE
+    def _leader_error(self, state: PartitionState) -> ErrorCode:
+        error = leader_error(self.image, state, self._listener)
+        if error is ErrorCode.LISTENER_NOT_FOUND and self._version < 6:  # the code is that new
+            return ErrorCode.LEADER_NOT_AVAILABLE
+        return error
 
 
 def _absence(name: str) -> ErrorCode:

@@ -1,0 +1,53 @@
+"""AlterConfigs v0-2: all that is set for a topic or broker, replaced (KIP-133).
+
+Clients should use IncrementalAlterConfigs: what is not named here is unset.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.controller import ConfigResource
+from barnabas.errors import KafkaError
+from barnabas.protocol.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+from barnabas.server.config_changes import resources_once
+from barnabas.server.context import RequestContext
+from barnabas.server.handlers import handles
+
+if TYPE_CHECKING:
+    from barnabas.server.broker import Broker
+
+
+def _failed(request: AlterConfigsRequest, error: KafkaError) -> AlterConfigsResponse:
+    return AlterConfigsResponse(responses=[_result(resource, error) for resource in request.resources])
+
+
+@handles(AlterConfigsRequest, on_error=_failed)
+async def alter_configs(
+    broker: Broker, context: RequestContext, request: AlterConfigsRequest
+) -> AlterConfigsResponse:
+    once, errors = resources_once(request.resources)
+    changes = {
+        named: {config.name: config.value for config in resource.configs} for named, resource in once.items()
+    }
+    errors |= await broker.controller.replace_configs(changes, validate_only=request.validate_only)
+    return AlterConfigsResponse(
+        responses=[
+            _result(resource, errors.get(ConfigResource(resource.resource_type, resource.resource_name)))
+            for resource in request.resources
+        ]
+    )
+
+
+def _result(resource: AlterConfigsResource, error: KafkaError | None) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(
+        error_code=0 if error is None else error.code,
+        error_message=None if error is None else error.message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )

@@ -1,0 +1,117 @@
+"""DescribeTopicPartitions v0: topics and partitions page by page (KIP-966).
+
+A page ends at the request's limit or ``max.request.partition.size.limit``; the cursor says where the next
+begins. Topics come in the order of their names. Eligible leader replicas are not tracked.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.controller.names import check_topic_name
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.metadata.image import ClusterImage, TopicImage
+from barnabas.protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from barnabas.server.context import RequestContext
+from barnabas.server.handlers import handles
+from barnabas.server.leadership import leader_error
+from barnabas.server.operations import TOPIC_OPERATIONS
+from barnabas.types import INTERNAL_TOPICS
+
+if TYPE_CHECKING:
+    from barnabas.server.broker import Broker
+
+
+def _failed(request: DescribeTopicPartitionsRequest, error: KafkaError) -> DescribeTopicPartitionsResponse:
+    topics = [
+        DescribeTopicPartitionsResponseTopic(name=topic.name, error_code=error.code)
+        for topic in request.topics
+    ]
+    return DescribeTopicPartitionsResponse(topics=topics)
+
+
+@handles(DescribeTopicPartitionsRequest, on_error=_failed)
+def describe_topic_partitions(
+    broker: Broker, context: RequestContext, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
+    image = broker.image
+    first, start = _cursor(request)
+    names = sorted({topic.name for topic in request.topics} or image.topics)
+    room = max(1, min(request.response_partition_limit, broker.config.max_request_partition_size_limit))
+    response = DescribeTopicPartitionsResponse()
+    for name in names:
+        if name < first:
+            continue
+        topic = image.topics.get(name)
+        if topic is None:
+            response.topics.append(_missing(name))
+            continue
+        begin = start if name == first else 0
+        if room == 0:
+            response.next_cursor = Cursor(topic_name=name, partition_index=begin)
+            break
+        end = min(len(topic.partitions), begin + room)
+        response.topics.append(_topic(image, topic, begin, end, context.listener))
+        room -= max(0, end - begin)
+        if end < len(topic.partitions):
+            response.next_cursor = Cursor(topic_name=name, partition_index=end)
+            break
+    return response
+
+
+def _cursor(request: DescribeTopicPartitionsRequest) -> tuple[str, int]:
+    """The topic and the partition that the page begins with."""
+    cursor = request.cursor
+    if cursor is None:
+        return "", 0
+    if cursor.partition_index < 0:
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+    if request.topics and cursor.topic_name not in {topic.name for topic in request.topics}:
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+    return cursor.topic_name, cursor.partition_index
+
+
+def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
+    try:
+        check_topic_name(name)
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    except KafkaError as error:
+        code = error.code
+    return DescribeTopicPartitionsResponseTopic(
+        name=name,
+        error_code=code,
+        is_internal=name in INTERNAL_TOPICS,
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _topic(
+    image: ClusterImage, topic: TopicImage, begin: int, end: int, listener: str
+) -> DescribeTopicPartitionsResponseTopic:
+    partitions = [
+        DescribeTopicPartitionsResponsePartition(
+            error_code=leader_error(image, topic.partitions[number], listener),
+            partition_index=number,
+            leader_id=topic.partitions[number].leader,
+            leader_epoch=topic.partitions[number].leader_epoch,
+            replica_nodes=list(topic.partitions[number].replicas),
+            isr_nodes=list(topic.partitions[number].isr),
+            eligible_leader_replicas=[],
+            last_known_elr=[],
+            offline_replicas=[r for r in topic.partitions[number].replicas if r not in image.brokers],
+        )
+        for number in range(begin, end)
+    ]
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=partitions,
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )

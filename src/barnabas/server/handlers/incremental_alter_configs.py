@@ -1,0 +1,55 @@
+"""IncrementalAlterConfigs v0-1: settings of topics and brokers set, deleted, and lists appended to and
+subtracted from (KIP-339). A resource changes as a whole or not at all, and at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.controller import ConfigChange, ConfigResource
+from barnabas.errors import KafkaError
+from barnabas.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from barnabas.server.config_changes import resources_once
+from barnabas.server.context import RequestContext
+from barnabas.server.handlers import handles
+
+if TYPE_CHECKING:
+    from barnabas.server.broker import Broker
+
+
+def _failed(request: IncrementalAlterConfigsRequest, error: KafkaError) -> IncrementalAlterConfigsResponse:
+    return IncrementalAlterConfigsResponse(responses=[_result(r, error) for r in request.resources])
+
+
+@handles(IncrementalAlterConfigsRequest, on_error=_failed)
+async def incremental_alter_configs(
+    broker: Broker, context: RequestContext, request: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse:
+    once, errors = resources_once(request.resources)
+    changes = {
+        named: [
+            ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs
+        ]
+        for named, resource in once.items()
+    }
+    errors |= await broker.controller.alter_configs(changes, validate_only=request.validate_only)
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            _result(resource, errors.get(ConfigResource(resource.resource_type, resource.resource_name)))
+            for resource in request.resources
+        ]
+    )
+
+
+def _result(resource: AlterConfigsResource, error: KafkaError | None) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(
+        error_code=0 if error is None else error.code,
+        error_message=None if error is None else error.message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )

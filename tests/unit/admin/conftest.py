@@ -1,0 +1,98 @@
+"""The admin handlers on a broker without sockets or logs: metadata, controller, settings, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Any
+
+import pytest
+
+from barnabas.clock import ManualClock
+from barnabas.config import BrokerConfig
+from barnabas.controller import Controller
+from barnabas.metadata import ClusterImage, MetadataLoader, znodes
+from barnabas.metadata.configs import ConfigResolver
+from barnabas.metadata.image import BrokerEndpoint, BrokerImage
+from barnabas.metadata.memory import MemoryServer, MemoryStore
+from barnabas.metadata.opening import prepare
+from barnabas.protocol.codec import decode, encode
+from barnabas.server.context import RequestContext
+from barnabas.server.handlers import load
+
+
+class FakeConnection:
+    connection_id = 1
+    client_host = "127.0.0.1"
+    listener = "PLAINTEXT"
+    client_software_name = client_software_version = ""
+
+    def close(self, reason: str) -> None:
+        raise AssertionError(f"closed: {reason}")
+
+
+class AdminBroker:
+    """As much of a broker as the admin handlers use."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self.node_id = config.node_id
+        self.server = MemoryServer()
+        self.store = MemoryStore(self.server)
+        self.loader = MetadataLoader(self.store)
+        self.configs = ConfigResolver(config, config.node_id)
+        endpoint = BrokerEndpoint("PLAINTEXT", "127.0.0.1", 9092)
+        broker = BrokerImage(config.node_id, (endpoint,))
+        self.controller = Controller(
+            self.store, self.loader, self.configs, broker, ManualClock(), Random(config.node_id)
+        )
+
+    @property
+    def image(self) -> ClusterImage:
+        return self.loader.image
+
+    @property
+    def config(self) -> BrokerConfig:
+        return self.configs.broker_config(self.image)
+
+    async def start(self, others: int) -> None:
+        await prepare(self.store)
+        for broker_id in range(2, 2 + others):
+            other = BrokerImage(broker_id, (BrokerEndpoint("INTERNAL", "127.0.0.1", 9000 + broker_id),))
+            node = znodes.encode_broker(other, 0)
+            await MemoryStore(self.server).create(znodes.broker(broker_id), node, ephemeral=True)
+        await self.loader.start()
+        await self.controller.start()
+
+    async def ask(self, request: Any, version: int | None = None) -> Any:
+        """What a client gets back: both messages go through the wire's encoding."""
+        cls = type(request)
+        version = cls.versions[1] if version is None else version
+        api = load()[cls.api_key]
+        assert api.versions[0] <= version <= api.versions[1]
+        request = decode(cls, version, encode(request, version))
+        context = RequestContext(cls.api_key, version, 1, "test", FakeConnection())
+        response = api.handle(self, context, request)
+        if inspect.isawaitable(response):
+            response = await response
+        return decode(api.response, version, encode(response, version))
+
+
+Scenario = Callable[[AdminBroker], Awaitable[Any]]
+Play = Callable[..., Any]
+
+
+@pytest.fixture
+def play() -> Play:
+    """Runs a scenario against broker 1; `others` live too, reached by a listener of another name."""
+
+    def run(scenario: Scenario, *, others: int = 0, config: BrokerConfig | None = None) -> Any:
+        async def session() -> Any:
+            broker = AdminBroker(config or BrokerConfig(node_id=1))
+            await broker.start(others)
+            return await scenario(broker)
+
+        return asyncio.run(session())
+
+    return run
