@@ -16,16 +16,18 @@ import logging
 import re
 import uuid
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 from barnabas.clock import Clock
 from barnabas.config import TopicConfig
 from barnabas.errors import BarnabasError, ConfigError, KafkaError
 from barnabas.storage import checkpoints
+from barnabas.storage.checkpoints import CLEAN_SHUTDOWN
 from barnabas.storage.environment import LogEnvironment
 from barnabas.storage.filesystem import FileSystem, Lock, read_file, replace_file, write_file
 from barnabas.storage.log import PartitionLog
 from barnabas.storage.open_files import LogFile, OpenFiles
-from barnabas.storage.recovery import load_log
+from barnabas.storage.recovery import load_log, new_log
 from barnabas.storage.tasks import Replacement, TreeRemoval
 from barnabas.types import ZERO_TOPIC_ID, Offset, TopicId, TopicPartition, topic_id_to_str
 
@@ -139,7 +141,7 @@ class LogDirectory:
                 recovery_point=self._recovery_points.get(topic_partition, 0),
                 log_start_offset=self._log_starts.get(topic_partition, 0),
             )
-            if self._read_topic_id(path) == ZERO_TOPIC_ID:
+            if not self.was_clean or self._read_topic_id(path) == ZERO_TOPIC_ID:
                 self._write_topic_id(log)
         except OSError as error:
             raise env.fail(error) from error
@@ -162,8 +164,10 @@ class LogDirectory:
             raise env.offline()
         path = f"{env.path}/{topic_partition}"
         try:
-            env.fs.make_directory(path)
-            log = load_log(env, path, topic_partition, topic_id, config, was_clean=True)
+            if env.fs.make_directory(path):
+                log = new_log(env, path, topic_partition, topic_id, config)
+            else:  # what a crash left of an earlier start, before anything was promised
+                log = load_log(env, path, topic_partition, topic_id, config, was_clean=False)
             self._write_topic_id(log)
         except OSError as error:
             raise env.fail(error) from error
@@ -208,25 +212,31 @@ class LogDirectory:
 
     def close(self) -> None:
         """Closes every log, and marks the stop as clean if all went well; never raises."""
-        for log in self.logs.values():
-            try:
-                log.close()
-            except KafkaError as error:
-                logger.error("%s could not be closed: %s", log.topic_partition, error)
         try:
-            if self.failure is None:
-                self.recovery_point_checkpoint().run()
-                self.log_start_checkpoint().run()
-                self.high_watermark_checkpoint().run()
-                replace_file(
-                    self.env.fs,
-                    f"{self.path}/{checkpoints.CLEAN_SHUTDOWN}",
-                    checkpoints.CLEAN_SHUTDOWN_CONTENT,
-                )
-        except OSError as error:
-            self.env.fail(error)
+            self._flush_all()
+            for write in (
+                self.recovery_point_checkpoint(),
+                self.log_start_checkpoint(),
+                self.high_watermark_checkpoint(),
+                Replacement(self.env.fs, f"{self.path}/{CLEAN_SHUTDOWN}", checkpoints.CLEAN_SHUTDOWN_CONTENT),
+            ):
+                write.run()
+        except (KafkaError, OSError) as error:
+            logger.error("%s is not marked as cleanly closed: %s", self.path, error)
         finally:
+            for log in self.logs.values():
+                log.abandon()
             self._lock.release()
+
+    def _flush_all(self) -> None:
+        # side by side, because file systems make one commit of fsyncs that come together
+        flushes = [(log, log.prepare_close()) for log in self.logs.values()]
+        due = [(log, flush) for log, flush in flushes if flush is not None]
+        if due:
+            with ThreadPoolExecutor(min(len(due), 16)) as threads:
+                list(threads.map(lambda item: item[1].run(), due))
+        for log, flush in due:
+            log.complete_flush(flush)
 
     def _before_truncation(self, topic_partition: TopicPartition, offset: Offset) -> None:
         # were the old recovery point to outlive a crash, what is written next would go unchecked
@@ -291,7 +301,7 @@ def _claim(fs: FileSystem, path: str, cluster_id: str, node_id: int) -> str:
 def _take_marker(fs: FileSystem, path: str) -> bool:
     """Whether the last stop was clean; the marker is gone afterwards, for good."""
     try:
-        fs.remove(f"{path}/{checkpoints.CLEAN_SHUTDOWN}")
+        fs.remove(f"{path}/{CLEAN_SHUTDOWN}")
     except FileNotFoundError:
         return False
     fs.sync_directory(path)

@@ -59,8 +59,8 @@ class FileSystem(Protocol):
 
     def entries(self, path: str) -> list[Entry]: ...
 
-    def make_directory(self, path: str) -> None:
-        """With its parents; one that exists is fine."""
+    def make_directory(self, path: str) -> bool:
+        """With its parents; False when it existed."""
         ...
 
     def rename(self, source: str, target: str) -> None:
@@ -193,8 +193,14 @@ class OsFileSystem:
                 )
         return found
 
-    def make_directory(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
+    def make_directory(self, path: str) -> bool:
+        try:
+            os.mkdir(path)
+        except FileExistsError:
+            return False
+        except FileNotFoundError:
+            os.makedirs(path, exist_ok=True)
+        return True
 
     def rename(self, source: str, target: str) -> None:
         os.rename(source, target)

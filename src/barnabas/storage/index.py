@@ -24,16 +24,18 @@ class Index:
 
     ENTRY: struct.Struct
 
-    __slots__ = ("_stored", "_tail", "file")
+    __slots__ = ("_stored", "_tail", "file", "size")
 
     def __init__(self, file: LogFile, stored: int = 0) -> None:
         """`stored` is how many entries the file holds."""
         self.file = file
+        #: bytes of all entries, stored or not
+        self.size = stored * self.ENTRY.size
         self._stored = stored
         self._tail = bytearray()
 
     def __len__(self) -> int:
-        return self._stored + len(self._tail) // self.ENTRY.size
+        return self.size // self.ENTRY.size
 
     def entry(self, number: int) -> tuple[int, int]:
         """The entry at place `number`."""
@@ -74,6 +76,7 @@ class Index:
 
     def _append(self, first: int, second: int) -> None:
         self._tail += self.ENTRY.pack(first, second)
+        self.size += self.ENTRY.size
         if len(self._tail) >= BLOCK * self.ENTRY.size:
             self.store()
 
@@ -85,6 +88,7 @@ class Index:
             self._tail = bytearray()
         else:
             del self._tail[(count - self._stored) * size :]
+        self.size = count * size
 
     def _unpack(self, data: bytes | bytearray, position: int) -> tuple[int, int]:
         first, second = self.ENTRY.unpack_from(data, position)

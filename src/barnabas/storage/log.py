@@ -13,11 +13,12 @@ from typing import NamedTuple
 
 from barnabas.config import TopicConfig
 from barnabas.errors import ErrorCode, KafkaError
-from barnabas.records.batch import BatchHeader, batches, check_crc, placed
+from barnabas.records.batch import LOG_OVERHEAD, BatchHeader, batches, check_crc, placed
 from barnabas.storage import timestamps
 from barnabas.storage.environment import LogEnvironment
 from barnabas.storage.epochs import FILE_NAME as EPOCH_FILE
 from barnabas.storage.epochs import LeaderEpochs
+from barnabas.storage.index import TimeIndex
 from barnabas.storage.log_files import LogFiles
 from barnabas.storage.producer_recovery import load_producers, note_producer
 from barnabas.storage.producers import Origin, Producer, Producers
@@ -29,6 +30,9 @@ from barnabas.storage.validation import validate_batch
 from barnabas.types import NO_PRODUCER_ID, Buffer, Offset, TopicId, TopicPartition
 
 logger = logging.getLogger(__name__)
+
+#: the larger of the two indexes' entries: its file is full first
+TIME_ENTRY_SIZE = TimeIndex.ENTRY.size
 
 
 class AppendInfo(NamedTuple):
@@ -163,11 +167,11 @@ class PartitionLog:
                 )
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
-        size = header.length + 12
+        size = header.length + LOG_OVERHEAD
         try:
             segment = self._segment_for(size, last_offset, header.max_timestamp)
             segment.append(
-                placed(data, base_offset, leader_epoch),
+                placed(header, data, base_offset, leader_epoch),
                 size,
                 base_offset,
                 last_offset,
@@ -255,7 +259,7 @@ class PartitionLog:
             segment.size + size > config.segment_bytes
             or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
             or self._is_aged(segment, max_timestamp)
-            or (len(segment.times) + 1) * 12 > config.segment_index_bytes
+            or segment.times.size + TIME_ENTRY_SIZE > config.segment_index_bytes
         ):
             return self.roll()
         return segment
@@ -505,6 +509,21 @@ class PartitionLog:
             flush.run()
             self.complete_flush(flush)
 
+    def prepare_close(self) -> Flush | None:
+        """Writes down all that a quick start needs, and what then makes it durable, as `prepare_flush`.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline.
+        """
+        self._check_usable()
+        try:
+            if self.log_end_offset > max(self.files.snapshots, default=0):
+                self.files.take_snapshot(self.log_end_offset, self.producers)
+            self.files.seal_active()
+        except OSError as error:
+            raise self._failed(error) from error
+        return self.prepare_flush()
+
     def close(self) -> None:
         """Flushes everything that a quick start needs, and closes the files.
 
@@ -512,9 +531,10 @@ class PartitionLog:
             KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline; the files are closed.
         """
         try:
-            if self._env.failure is None:
-                self._complete_files()
-                self.flush()
+            flush = self.prepare_close()
+            if flush is not None:
+                flush.run()
+                self.complete_flush(flush)
         finally:
             self.abandon()
 
@@ -541,11 +561,3 @@ class PartitionLog:
         return KafkaError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"the log of {self.topic_partition} is closed"
         )
-
-    def _complete_files(self) -> None:
-        try:
-            if self.log_end_offset > max(self.files.snapshots, default=0):
-                self.files.take_snapshot(self.log_end_offset, self.producers)
-            self.files.seal_active()
-        except OSError as error:
-            raise self._failed(error) from error

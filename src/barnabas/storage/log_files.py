@@ -30,6 +30,7 @@ class LogFiles:
     """The files in one partition's folder. Owned by its log."""
 
     __slots__ = (
+        "_is_new",
         "_names_changed",
         "_tail",
         "_unflushed",
@@ -48,6 +49,8 @@ class LogFiles:
         segments: Segments,
         snapshots: Iterable[Offset],
         recovery_point: Offset,
+        *,
+        is_new: bool = False,
     ) -> None:
         self.env = env
         self.path = path
@@ -64,7 +67,9 @@ class LogFiles:
         #: small files written since the last fsync
         self._unsynced: list[LogFile] = []
         #: whether names came or went since the folder was last fsynced
-        self._names_changed = False
+        self._names_changed = is_new
+        #: whether the folder's own name may not be safe on disk
+        self._is_new = is_new
         self._tail = 0
 
     @property
@@ -174,6 +179,9 @@ class LogFiles:
         files += self._unsynced
         for file in files:
             file.pin()
+        directories = [self.path] if self._names_changed else []
+        if self._is_new:
+            directories.append(self.env.path)
         flush = Flush(
             self.env.fs,
             log_end_offset,
@@ -181,12 +189,11 @@ class LogFiles:
             files,
             self._unsynced,
             replacements,
-            # the folder's own name must be safe as well, before the first promise about what is in it
-            [self.path, self.env.path] if self._names_changed else [],
+            directories,
             [segment.base_offset for segment in sealed],
         )
         self._unsynced = []
-        self._names_changed = False
+        self._names_changed = self._is_new = False
         return flush
 
     def complete_flush(self, flush: Flush) -> None:
@@ -235,9 +242,14 @@ class LogFiles:
         return [LogFile(self.env.files, self.snapshot_path(offset)) for offset in sorted(gone, reverse=True)]
 
 
-def new_segment(env: LogEnvironment, directory: str, offset: Offset, config: TopicConfig) -> LogSegment:
-    """An empty segment whose file exists."""
+def empty_segment(env: LogEnvironment, directory: str, offset: Offset, config: TopicConfig) -> LogSegment:
+    """A segment whose file is made by the first write."""
     jitter = env.random.randrange(config.segment_jitter_ms) if config.segment_jitter_ms else 0
-    segment = LogSegment(env.files, directory, offset, now_ms=env.clock.now_ms(), roll_jitter_ms=jitter)
+    return LogSegment(env.files, directory, offset, now_ms=env.clock.now_ms(), roll_jitter_ms=jitter)
+
+
+def new_segment(env: LogEnvironment, directory: str, offset: Offset, config: TopicConfig) -> LogSegment:
+    """An empty segment whose file exists: its name tells where the log goes on."""
+    segment = empty_segment(env, directory, offset, config)
     segment.log.truncate(0)
     return segment

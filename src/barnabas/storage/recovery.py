@@ -20,7 +20,16 @@ from barnabas.storage.epochs import LeaderEpochs
 from barnabas.storage.filesystem import Entry, read_file
 from barnabas.storage.index import Index, OffsetIndex, TimeIndex
 from barnabas.storage.log import PartitionLog
-from barnabas.storage.log_files import DELETED, INDEX, LOG, SNAPSHOT, TIME_INDEX, LogFiles, new_segment
+from barnabas.storage.log_files import (
+    DELETED,
+    INDEX,
+    LOG,
+    SNAPSHOT,
+    TIME_INDEX,
+    LogFiles,
+    empty_segment,
+    new_segment,
+)
 from barnabas.storage.open_files import LogFile
 from barnabas.storage.producers import Producers
 from barnabas.storage.segment import MAX_RELATIVE_OFFSET, LogSegment
@@ -30,6 +39,23 @@ from barnabas.types import NO_PRODUCER_ID, Offset, TopicId, TopicPartition
 logger = logging.getLogger(__name__)
 
 _READ_BYTES = 1024 * 1024
+
+
+def new_log(
+    env: LogEnvironment, path: str, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig
+) -> PartitionLog:
+    """An empty log in the new folder `path`; the segment's file is made when there is something to write."""
+    segment = empty_segment(env, path, 0, config)
+    return PartitionLog(
+        topic_partition,
+        topic_id,
+        config,
+        LogFiles(env, path, Segments([segment]), [], 0, is_new=True),
+        log_start_offset=0,
+        log_end_offset=0,
+        epochs=LeaderEpochs(),
+        producers=Producers(),
+    )
 
 
 def load_log(
@@ -55,13 +81,14 @@ def load_log(
     _clear_away(env, path, entries)
     segments = _open_segments(env, path, entries, config, log_start_offset)
     snapshots = [int(name[: -len(SNAPSHOT)]) for name in entries if name.endswith(SNAPSHOT)]
-    files = LogFiles(env, path, segments, snapshots, recovery_point)
+    files = LogFiles(env, path, segments, snapshots, recovery_point, is_new=not was_clean)
     epochs = _load_epochs(env, path)
     if was_clean:
         for segment in segments:
             if not _has_sound_indexes(segment, entries):
                 _rebuild_indexes(segment, config)
         end = segments.active.next_offset()
+        segments.active.become_active()
         producers = producer_recovery.load_producers(files, end)
     else:
         for segment in segments:

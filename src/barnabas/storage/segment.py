@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from barnabas.errors import ErrorCode, KafkaError
-from barnabas.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, NO_TIMESTAMP, BatchHeader
+from barnabas.records.batch import HEADER_SIZE, LOG_OVERHEAD, NO_TIMESTAMP, BatchHeader, parse_header
 from barnabas.storage.index import OffsetIndex, TimeIndex
 from barnabas.storage.open_files import LogFile, OpenFiles
 from barnabas.types import Buffer
@@ -39,12 +39,12 @@ class LogSegment:
     """One segment, open for use. Owned by its log."""
 
     __slots__ = (
-        "_first_timestamp",
         "_latest",
         "_recent",
         "_since_indexed",
         "base_offset",
         "created_ms",
+        "first_timestamp",
         "log",
         "modified_ms",
         "offsets",
@@ -75,8 +75,10 @@ class LogSegment:
         self.created_ms = now_ms
         self.modified_ms = modified_ms or now_ms
         self.roll_jitter_ms = roll_jitter_ms
+        #: the first batch's largest timestamp, -1 when there is none: what rolling by time starts from.
+        #: `become_active` finds it in a segment that was there before
+        self.first_timestamp = NO_TIMESTAMP
         self._latest: TimestampedOffset | None = None if time_entries else TimestampedOffset(-1, base_offset)
-        self._first_timestamp: int | None = None
         self._since_indexed = 0
         self._recent: dict[int, int] = {}
 
@@ -94,15 +96,6 @@ class LogSegment:
         """What the segment's age is measured from: its largest timestamp, else when its file changed."""
         timestamp = self.latest.timestamp
         return timestamp if timestamp >= 0 else self.modified_ms
-
-    @property
-    def first_timestamp(self) -> int:
-        """The first batch's largest timestamp, -1 when there is none: what rolling by time starts from."""
-        if self._first_timestamp is None:
-            if not self.size:
-                return NO_TIMESTAMP
-            self._first_timestamp = next(self.headers(0))[1].max_timestamp
-        return self._first_timestamp
 
     def append(
         self,
@@ -151,7 +144,7 @@ class LogSegment:
             self._since_indexed = 0
         self._since_indexed += size
         if position == 0:
-            self._first_timestamp = max_timestamp
+            self.first_timestamp = max_timestamp
         recent = self._recent
         recent[base_offset] = position
         if len(recent) > _RECENT:
@@ -208,7 +201,7 @@ class LogSegment:
                 block = self.log.read_at(min(_SCAN_BYTES, end - position), position)
                 if len(block) < HEADER_SIZE:
                     raise self._cut_off(position)
-            header = BatchHeader._make(HEADER.unpack_from(block, position - block_at))
+            header = parse_header(block, position - block_at)
             if header.size < HEADER_SIZE:
                 raise self._cut_off(position)
             yield position, header
@@ -221,6 +214,10 @@ class LogSegment:
         for _, header in self.headers(last[1] if last else 0):
             offset = header.next_offset
         return offset
+
+    def become_active(self) -> None:
+        """Makes ready to append to a segment that was there before."""
+        self.first_timestamp = next(self.headers(0))[1].max_timestamp if self.size else NO_TIMESTAMP
 
     def seal(self) -> None:
         """Completes the indexes: the segment's largest timestamp is then the time index's last."""
@@ -241,9 +238,8 @@ class LogSegment:
         self.log.truncate(position)
         self._recent.clear()
         self._since_indexed = 0
-        if position == 0:
-            self._first_timestamp = None
         self._find_latest()
+        self.become_active()
         return end
 
     def remove(self) -> None:
@@ -263,7 +259,7 @@ class LogSegment:
         self.offsets.reset()
         self.times.reset()
         self._latest = TimestampedOffset(-1, self.base_offset)
-        self._first_timestamp = None
+        self.first_timestamp = NO_TIMESTAMP
         self._since_indexed = 0
         self._recent.clear()
 

@@ -11,9 +11,15 @@ from typing import NamedTuple
 from barnabas.config import TopicConfig
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.records.batch import (
+    COMPRESSION_MASK,
+    CONTROL_FLAG,
     HEADER_SIZE,
+    LOG_APPEND_TIME_FLAG,
+    LOG_OVERHEAD,
     MAGIC,
+    MAGIC_AT,
     NO_TIMESTAMP,
+    TRANSACTIONAL_FLAG,
     BatchHeader,
     check_crc,
     parse_header,
@@ -55,13 +61,18 @@ def validate_batch(records: Buffer, config: TopicConfig, origin: Origin, now_ms:
         KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
             INVALID_TIMESTAMP or UNSUPPORTED_COMPRESSION_TYPE.
     """
-    header = _check_frame(records)
-    size = header.size
+    size = len(records)
+    if size < HEADER_SIZE or records[MAGIC_AT] != MAGIC:
+        raise _not_a_batch(records)
+    header = parse_header(records)
+    if header.length + LOG_OVERHEAD != size:
+        raise _not_one_batch(header, size)
     if size > config.max_message_bytes:
         raise _too_large(size, config)
     check_crc(header, records)
     _check_header(header, origin)
-    if "compact" in config.cleanup_policy and not header.is_control:
+    is_control = header.attributes & CONTROL_FLAG
+    if "compact" in config.cleanup_policy and not is_control:
         _check_keys(header, records)
     log_append_time = -1
     if config.message_timestamp_type == "LogAppendTime":
@@ -69,69 +80,48 @@ def validate_batch(records: Buffer, config: TopicConfig, origin: Origin, now_ms:
         records = with_timestamp_type(header, records, now_ms)
         header = parse_header(records)
     else:
-        if header.is_log_append_time:  # the topic's type holds, not what the producer set
+        if header.attributes & LOG_APPEND_TIME_FLAG:  # the topic's type holds, not what the producer set
             records = with_timestamp_type(header, records, None)
             header = parse_header(records)
-        if header.max_timestamp != NO_TIMESTAMP:
-            _check_timestamps(header, config, now_ms)
-    if config.compression_type != "producer" and not header.is_control:
+        _check_timestamps(header, config, now_ms)
+    if config.compression_type != "producer" and not is_control:
         codec = Compression.named(config.compression_type)
         if codec != header.compression:
             records = recompress(records, codec)
             header = parse_header(records)
-            if header.size > config.max_message_bytes:
-                raise _too_large(header.size, config)
-    if header.size > config.segment_bytes:
+            size = len(records)
+            if size > config.max_message_bytes:
+                raise _too_large(size, config)
+    if size > config.segment_bytes:
         raise KafkaError(
             ErrorCode.RECORD_LIST_TOO_LARGE,
-            f"the batch has {header.size} bytes, a segment at most segment.bytes={config.segment_bytes}",
+            f"the batch has {size} bytes, a segment at most segment.bytes={config.segment_bytes}",
         )
     return ValidBatch(header, records, log_append_time)
 
 
-def _check_frame(records: Buffer) -> BatchHeader:
-    if not len(records):
-        raise KafkaError(ErrorCode.INVALID_RECORD, "there is no batch to append")
-    if len(records) > HEADER_SIZE and records[16] != MAGIC:
-        raise KafkaError(
-            ErrorCode.INVALID_RECORD, f"only batches of magic {MAGIC} are taken, this one has {records[16]}"
-        )
-    header = parse_header(records)
-    if header.size > len(records) or header.size < HEADER_SIZE:
-        raise KafkaError(
-            ErrorCode.CORRUPT_MESSAGE,
-            f"the batch says it has {header.size} bytes, {len(records)} came",
-        )
-    if header.size < len(records):
-        raise KafkaError(ErrorCode.INVALID_RECORD, "one batch per partition may be appended, more came")
-    return header
-
-
 def _check_header(header: BatchHeader, origin: Origin) -> None:
-    if header.record_count <= 0 or header.last_offset_delta + 1 != header.record_count:
-        raise KafkaError(
-            ErrorCode.INVALID_RECORD,
-            f"the batch says it has {header.record_count} records and spans "
-            f"{header.last_offset_delta + 1} offsets",
+    attributes = header.attributes
+    count = header.record_count
+    if count <= 0 or header.last_offset_delta + 1 != count:
+        raise _invalid(
+            f"the batch says it has {count} records and spans {header.last_offset_delta + 1} offsets"
         )
-    if header.compression > Compression.ZSTD:
+    if attributes & COMPRESSION_MASK > Compression.ZSTD:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"no compression has the number {header.compression}"
         )
     if origin is not Origin.CLIENT:
         return
-    if header.is_control:
-        raise KafkaError(ErrorCode.INVALID_RECORD, "clients may not write control records")
+    if attributes & CONTROL_FLAG:
+        raise _invalid("clients may not write control records")
     if header.base_offset != 0:
-        raise KafkaError(
-            ErrorCode.INVALID_RECORD, f"a batch to append has base offset 0, this one {header.base_offset}"
-        )
+        raise _invalid(f"a batch to append has base offset 0, this one {header.base_offset}")
     if header.producer_id == NO_PRODUCER_ID:
-        if header.is_transactional:
-            raise KafkaError(ErrorCode.INVALID_RECORD, "a transactional batch has no producer id")
+        if attributes & TRANSACTIONAL_FLAG:
+            raise _invalid("a transactional batch has no producer id")
     elif header.base_sequence < 0 or header.producer_epoch < 0:
-        raise KafkaError(
-            ErrorCode.INVALID_RECORD,
+        raise _invalid(
             f"a batch of producer {header.producer_id} has epoch {header.producer_epoch} "
             f"and sequence {header.base_sequence}",
         )
@@ -148,15 +138,32 @@ def _check_keys(header: BatchHeader, records: Buffer) -> None:
 
 
 def _check_timestamps(header: BatchHeader, config: TopicConfig, now_ms: int) -> None:
+    latest = header.max_timestamp
+    earliest = header.base_timestamp
+    if latest == NO_TIMESTAMP:
+        return
     oldest = now_ms - config.message_timestamp_before_max_ms
     newest = now_ms + config.message_timestamp_after_max_ms
-    earliest = min(header.base_timestamp, header.max_timestamp)
-    if header.max_timestamp > newest or earliest < oldest:
+    if latest > newest or earliest < oldest:
         raise KafkaError(
             ErrorCode.INVALID_TIMESTAMP,
-            f"the records' timestamps {earliest} to {header.max_timestamp} are not within {oldest} and "
-            f"{newest}, which message.timestamp.before.max.ms and message.timestamp.after.max.ms allow",
+            f"the records' timestamps {earliest} to {latest} are not within {oldest} and {newest}, which "
+            "message.timestamp.before.max.ms and message.timestamp.after.max.ms allow",
         )
+
+
+def _not_a_batch(records: Buffer) -> KafkaError:
+    if not len(records):
+        return _invalid("there is no batch to append")
+    if len(records) < HEADER_SIZE:
+        return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{len(records)} bytes are less than a batch header")
+    return _invalid(f"only batches of magic {MAGIC} are taken, this one has {records[MAGIC_AT]}")
+
+
+def _not_one_batch(header: BatchHeader, size: int) -> KafkaError:
+    if HEADER_SIZE <= header.size < size:
+        return _invalid("one batch per partition may be appended, more came")
+    return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"the batch says it has {header.size} bytes, {size} came")
 
 
 def _too_large(size: int, config: TopicConfig) -> KafkaError:
@@ -164,3 +171,7 @@ def _too_large(size: int, config: TopicConfig) -> KafkaError:
         ErrorCode.MESSAGE_TOO_LARGE,
         f"the batch has {size} bytes, max.message.bytes={config.max_message_bytes} allows fewer",
     )
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_RECORD, message)
