@@ -49,8 +49,9 @@ class _Compiler:
         head = [f"def {name}(buffer, pos):"]
         if any("view[" in line for line in self.lines):
             head.append(" view = memoryview(buffer)")
+        slack = getattr(self.message, "slack", 0)
         tail = [
-            " if pos != len(buffer):",
+            f" if not pos <= len(buffer) <= pos + {slack}:" if slack else " if pos != len(buffer):",
             f"  raise ProtocolError(f'{name} ended at byte {{pos}} of {{len(buffer)}}')",
             " return message",
         ]

@@ -159,6 +159,8 @@ class Message(Struct):
     versions: ClassVar[tuple[int, int]]
     flexible_from: ClassVar[int]
     """First version with compact lengths and tagged fields (KIP-482); above `versions` when there is none."""
+    trailing_bytes: ClassVar[bool] = False
+    """Whether bytes behind the message are passed over: Kafka does so always, we where a client needs it."""
 
     def __init_subclass__(cls, *, versions: tuple[int, int], flexible: int = LATEST) -> None:
         cls.versions, cls.flexible_from = versions, flexible
@@ -168,10 +170,15 @@ class Request(Message, versions=(0, 0)):
     """A request: `api_key` is its number in the protocol."""
 
     api_key: ClassVar[int]
+    #: how many bytes may follow the message: those a widespread client is known to send too many
+    slack: ClassVar[int] = 0
 
-    def __init_subclass__(cls, *, key: int, versions: tuple[int, int], flexible: int = LATEST) -> None:
+    def __init_subclass__(
+        cls, *, key: int, versions: tuple[int, int], flexible: int = LATEST, slack: int = 0
+    ) -> None:
         super().__init_subclass__(versions=versions, flexible=flexible)
         cls.api_key = key
+        cls.slack = slack
 
 
 class Response(Message, versions=(0, 0)):

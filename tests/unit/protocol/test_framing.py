@@ -20,6 +20,7 @@ from barnabas.protocol.framing import (
 )
 from barnabas.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.protocol.registry import ApiKey, request_class, response_class
 from barnabas.protocol.schema import Request
@@ -162,3 +163,15 @@ def test_the_registry_finds_both_messages_of_every_api() -> None:
         assert response_class(key).__name__ == key.title + "Response"
         assert request_class(key).api_key == response_class(key).api_key == key
     assert request_class(18) is ApiVersionsRequest
+
+
+def test_librdkafkas_three_bytes_too_many_are_let_pass_where_it_sends_them() -> None:
+    sent = bytes.fromhex("0003000d00000003000772646b61666b61" + "00" * 8)  # librdkafka 2.16, all topics
+    header, request = parse_request(sent)
+    assert (header.client_id, request) == (
+        "rdkafka",
+        MetadataRequest(topics=None, allow_auto_topic_creation=False),
+    )
+    with pytest.raises(ProtocolError, match="ended at byte"):
+        parse_request(sent + b"\0")
+    assert all(request_class(key).slack == 0 for key in ApiKey if key != ApiKey.METADATA)
