@@ -140,6 +140,12 @@ def test_a_frame_that_is_no_request_is_refused(frame: str, problem: str) -> None
         parse_request(bytes.fromhex(frame))
 
 
+def test_librdkafkas_overlong_request_for_all_topics_is_read() -> None:
+    frame = bytes.fromhex("0003 000d 00000003 0007 72646b61666b61 00 00000000 01 00 00")  # as 2.16 sends it
+    _, request = parse_request(frame)
+    assert request == MetadataRequest(topics=None, allow_auto_topic_creation=False)
+
+
 @settings(max_examples=300, deadline=None)
 @given(frame=st.binary(max_size=60), key=st.sampled_from([*ApiKey, 999]), version=st.integers(-1, 20))
 def test_any_frame_gives_a_request_or_the_protocol_error(frame: bytes, key: int, version: int) -> None:
