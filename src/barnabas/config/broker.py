@@ -333,9 +333,9 @@ class BrokerConfig(Settings):
     # --- groups ---
     group_initial_rebalance_delay_ms: int = setting(
         Type.INT,
-        3000,
+        0,
         minimum=0,
-        doc="How long an empty group waits for more members before its first round.",
+        doc="How long an empty group waits for more members before its first round, in milliseconds.",
     )
     group_min_session_timeout_ms: int = setting(
         Type.INT,
