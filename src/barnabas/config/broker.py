@@ -150,13 +150,6 @@ class BrokerConfig(Settings):
         update=Update.CLUSTER_WIDE,
         doc="The default of a topic's compression.type.",
     )
-    log_cleaner_delete_retention_ms: int = setting(
-        Type.LONG,
-        86_400_000,
-        minimum=0,
-        update=Update.CLUSTER_WIDE,
-        doc="The default of a topic's delete.retention.ms.",
-    )
     log_segment_delete_delay_ms: int = setting(
         Type.LONG,
         60_000,

@@ -1,7 +1,7 @@
 """Settings that stand in Apache Kafka's own server.properties and mean nothing here.
 
-Kafka's shipped files set them, so a file that sets them must still load; one that asks for what Barnabas would
-have to do, and does not, must not.
+Kafka's shipped files set them, so a file that sets them must still load; one that asks for what Barnabas
+would have to do, and does not, must not.
 """
 
 from __future__ import annotations

@@ -30,14 +30,6 @@ class TopicConfig(Settings):
         update=Update.CLUSTER_WIDE,
         doc="How batches are compressed on disk; producer keeps what the producer chose, byte for byte.",
     )
-    delete_retention_ms: int = setting(
-        Type.LONG,
-        86_400_000,
-        minimum=0,
-        synonyms=("log.cleaner.delete.retention.ms",),
-        update=Update.CLUSTER_WIDE,
-        doc="How long a compacted topic keeps the markers of deleted keys, in milliseconds.",
-    )
     file_delete_delay_ms: int = setting(
         Type.LONG,
         60_000,

@@ -1,0 +1,55 @@
+"""Writes the documents that are made from the code, so that they cannot say something else than it does.
+
+python -m barnabas.docs            write them into docs/
+python -m barnabas.docs --check    exit with 1 if one of them there is out of date
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from barnabas.config.reference import configuration_reference
+from barnabas.server.reference import protocol_reference
+
+DOCUMENTS: dict[str, Callable[[], str]] = {
+    "configuration.md": configuration_reference,
+    "protocol.md": protocol_reference,
+}
+
+_MARK = "<!-- Made by `make docs` from the code: change that, not this. -->\n\n"
+
+
+def render(name: str) -> str:
+    """One document as it should be."""
+    return _MARK + DOCUMENTS[name]()
+
+
+def stale(folder: Path) -> list[str]:
+    """The names of the documents in `folder` that are missing or out of date."""
+    return [name for name in DOCUMENTS if _read(folder / name) != render(name)]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m barnabas.docs", description="Write the generated docs.")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if any is stale")
+    parser.add_argument("--folder", type=Path, default=Path("docs"), help="where they lie [default: docs]")
+    options = parser.parse_args(arguments)
+    names = stale(options.folder)
+    if options.check and names:
+        print(f"out of date: {', '.join(names)}; run `make docs`", file=sys.stderr)
+        return 1
+    for name in names:
+        (options.folder / name).write_text(render(name), encoding="utf-8")
+        print(f"wrote {options.folder / name}")
+    return 0
+
+
+def _read(path: Path) -> str | None:
+    return path.read_text(encoding="utf-8") if path.exists() else None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

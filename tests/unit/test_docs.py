@@ -1,0 +1,41 @@
+"""The generated documents say what the code says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from barnabas import docs
+from barnabas.config import BrokerConfig, TopicConfig
+from barnabas.server.handlers import load
+
+FOLDER = Path(__file__).parents[2] / "docs"
+
+
+@pytest.mark.parametrize("name", docs.DOCUMENTS)
+def test_generated_document_is_up_to_date(name: str) -> None:
+    assert (FOLDER / name).read_text(encoding="utf-8") == docs.render(name), "run `make docs`"
+
+
+def test_every_setting_is_documented() -> None:
+    text = docs.render("configuration.md")
+    for name in (*BrokerConfig.declared, *TopicConfig.declared):
+        assert f"| `{name}` |" in text
+
+
+def test_every_api_that_is_served_is_documented() -> None:
+    text = docs.render("protocol.md")
+    for api in load().values():
+        assert f"## {api.name}\n" in text
+
+
+def test_check_fails_until_the_documents_are_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert docs.main(["--check", "--folder", str(tmp_path)]) == 1
+    assert "configuration.md" in capsys.readouterr().err
+    assert docs.main(["--folder", str(tmp_path)]) == 0
+    assert docs.main(["--check", "--folder", str(tmp_path)]) == 0
+    (tmp_path / "protocol.md").write_text("something else", encoding="utf-8")
+    assert docs.stale(tmp_path) == ["protocol.md"]
