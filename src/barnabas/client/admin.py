@@ -90,7 +90,9 @@ class Admin:
                 )
                 for partition in answer.partitions
             )
-            described.append(TopicDescription(name, str(answer.topic_id), answer.is_internal, partitions))
+            described.append(
+                TopicDescription(name, _topic_id(answer.topic_id), answer.is_internal, partitions)
+            )
         return described
 
     def create_topic(
@@ -305,6 +307,11 @@ class Admin:
         if error.args[0].code() in (codes._TRANSPORT, codes._TIMED_OUT, codes._ALL_BROKERS_DOWN):
             return unreachable(self._servers)
         return translate(error)
+
+
+def _topic_id(uuid: confluent_kafka.Uuid) -> str:
+    """Kafka's spelling of a topic id, which is URL-safe base64; librdkafka's is not."""
+    return str(uuid).replace("+", "-").replace("/", "_")
 
 
 def _state(state: Any) -> str:

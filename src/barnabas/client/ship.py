@@ -26,9 +26,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import KafkaException, Producer, TopicCollection, murmur2
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaException, Producer, murmur2
 
+from barnabas.client.admin import Admin
 from barnabas.client.errors import ClientError, translate, unreachable
 from barnabas.client.log_lines import parse_line
 from barnabas.client.multiline import Gathered, LineGrouper
@@ -194,8 +194,7 @@ class Shipper:
             time.sleep(0.05)
 
     def _open_sources(self, partitions: int) -> None:
-        admin = AdminClient({"bootstrap.servers": self._bootstrap, "log_level": 0})
-        described = admin.describe_topics(TopicCollection([self._topic]))[self._topic].result(timeout=10)
+        [described] = Admin(self._bootstrap).describe_topics([self._topic])
         directory = self._state_root / f"{self._topic}-{described.topic_id}"
         first_time = not directory.exists()
         directory.mkdir(parents=True, exist_ok=True)
