@@ -10,12 +10,14 @@ from collections.abc import Callable, Hashable
 
 
 class _Timer:
-    __slots__ = ("callback", "deadline", "handle")
+    __slots__ = ("callback", "deadline", "handle", "wakes_at")
 
     def __init__(self, deadline: float, callback: Callable[[], None]) -> None:
         self.deadline = deadline
         self.callback = callback
-        self.handle: asyncio.TimerHandle
+        #: when the loop will look at it: at the deadline of once, which may have moved on since
+        self.wakes_at = deadline
+        self.handle: asyncio.Handle
 
 
 class Timers:
@@ -29,7 +31,7 @@ class Timers:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + delay_ms / 1000
         timer = self._timers.get(key)
-        if timer is not None and timer.handle.when() <= deadline:
+        if timer is not None and timer.wakes_at <= deadline:
             # The loop wakes us no later than needed: `_fire` sees the new deadline then. So a heartbeat costs
             # neither a cancelled handle nor a place in the loop's heap.
             timer.deadline = deadline
@@ -56,7 +58,8 @@ class Timers:
 
     def _fire(self, key: Hashable, timer: _Timer) -> None:
         loop = asyncio.get_running_loop()
-        if timer.deadline > timer.handle.when():
+        if timer.deadline > timer.wakes_at:
+            timer.wakes_at = timer.deadline
             timer.handle = loop.call_at(timer.deadline, self._fire, key, timer)
             return
         del self._timers[key]

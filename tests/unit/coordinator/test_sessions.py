@@ -126,7 +126,7 @@ def test_leaving_while_waiting_for_the_round_answers_the_join(coordinate):
 
 def test_group_that_could_not_be_stored_empty_is_tried_again(coordinate):
     async def scenario(groups):
-        (member,), _ = await groups.stable()
+        (_member,), _ = await groups.stable()
         groups.log.failure = OSErrorAsKafka
         await asyncio.sleep(11)
         assert groups.state() == "PreparingRebalance"

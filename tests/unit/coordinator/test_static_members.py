@@ -48,7 +48,7 @@ def test_predecessor_is_fenced(coordinate):
 
 def test_restarted_leader_is_told_not_to_assign(coordinate):
     async def scenario(groups):
-        ids, generation = await stable(groups, "a", "b")
+        _ids, generation = await stable(groups, "a", "b")
         again = await groups.join(instance="a", version=9)
         assert (again.leader, again.skip_assignment) == (again.member_id, True)
         assert {m.group_instance_id for m in again.members} == {"a", "b"}
@@ -59,7 +59,7 @@ def test_restarted_leader_is_told_not_to_assign(coordinate):
 
 def test_restarted_leader_below_version_9_is_not_told_that_it_leads(coordinate):
     async def scenario(groups):
-        ids, generation = await stable(groups, "a", "b")
+        ids, _generation = await stable(groups, "a", "b")
         again = await groups.join(instance="a", version=8)
         assert (again.leader, again.members, again.skip_assignment) == (ids["a"], [], False)
         # It leads all the same: joining again, it rebalances.
@@ -179,7 +179,7 @@ def test_static_member_away_at_the_round_keeps_its_place_until_it_fails_to_sync(
 def test_static_members_all_away_are_waited_for_until_their_sessions_end(coordinate):
     async def scenario(groups):
         long = {"rebalance": 10_000, "session": 60_000}
-        ids, _ = await stable(groups, "a", "b", **long)
+        _ids, _ = await stable(groups, "a", "b", **long)
         member_id, join = await groups.new_member(**long)
         join.cancel()
         await groups.leave((member_id, None))

@@ -63,9 +63,9 @@ def _describe(group: ClassicGroup) -> DescribedGroup:
                 group_instance_id=member.instance_id,
                 client_id=member.client_id,
                 client_host=member.client_host,
-                # Between generations neither says anything about the next.
+                # Between generations nobody knows which protocol will be chosen.
                 member_metadata=member.metadata(group.protocol) if stable else b"",
-                member_assignment=member.assignment if stable else b"",
+                member_assignment=member.assignment,
             )
             for member in group.members.values()
         ],

@@ -43,7 +43,10 @@ def offset_commit(
         _sort(broker.image, topic, by_id, request.topics, refused)
     if not request.topics:
         return OffsetCommitResponse(topics=refused)
-    answer = broker.groups.commit(request, context.api_version)
+    try:
+        answer = broker.groups.commit(request, context.api_version)
+    except KafkaError as error:
+        answer = _failed(request, error)
     if isinstance(answer, OffsetCommitResponse):
         return _merge(answer, refused)
     return _merge_later(answer, request, refused)
