@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import socket
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -13,6 +14,11 @@ import pytest
 from barnabas.protocol.framing import RequestHeader, encode_request, parse_response
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from barnabas.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from barnabas.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -130,9 +136,20 @@ def make_topic(wire: Wire) -> Callable[..., Topic]:
         )
         (topic,) = response.topics
         assert topic.error_code == 0, topic
+        _await_leaders(wire, name, partitions)
         return Topic(name, topic.topic_id)
 
     return make
+
+
+def _await_leaders(wire: Wire, topic: str, partitions: int) -> None:
+    """Ours lead when the creation is answered; Apache Kafka's (``--barnabas-servers``) a moment later."""
+    wanted = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(partitions)]
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=wanted)])
+    deadline = time.monotonic() + 20
+    while any(result.error_code for result in wire(request).topics[0].partitions):
+        assert time.monotonic() < deadline, f"{topic} got no leaders"
+        time.sleep(0.02)
 
 
 @pytest.fixture

@@ -117,18 +117,23 @@ class Partition:
         """
         self.check_leader()
         log = self.log
-        if acks == ACKS_ALL and len(self.state.isr) < log.config.min_insync_replicas:
-            raise KafkaError(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{self.topic_partition} has {len(self.state.isr)} in-sync replicas, "
-                f"min.insync.replicas={log.config.min_insync_replicas}",
-            )
+        if acks == ACKS_ALL:
+            self._check_in_sync()
         info = log.append_as_leader(records, self.state.leader_epoch, origin=origin)
         if not info.duplicate:
             self.appended_bytes += len(records)
             self._schedule_flush()
             self.advance_high_watermark()
         return info
+
+    def _check_in_sync(self) -> None:
+        # A topic cannot ask for more replicas than it has.
+        needed = min(self.log.config.min_insync_replicas, len(self.state.replicas))
+        if len(self.state.isr) < needed:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{self.topic_partition} has {len(self.state.isr)} replicas in sync, {needed} are needed",
+            )
 
     def is_acknowledged(self, last_offset: Offset, acks: int) -> bool:
         """Whether what ends at `last_offset` is as safe as `acks` asks."""

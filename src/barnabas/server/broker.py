@@ -117,6 +117,7 @@ class Broker:
         self._start_jobs()
         self._undo.append(self.connections.close_all)
         for listener in listeners:
+            self._undo.append(listener.unbind)  # no one may come in while the open connections are closed
             await listener.start()
         log.info("broker %d serves on %s", self.node_id, self.address)
 

@@ -49,5 +49,7 @@ def _delete(broker: Broker, topic: str, index: int, offset: Offset) -> Offset:
     log = partition.log
     if "delete" not in log.config.cleanup_policy:
         raise KafkaError(ErrorCode.POLICY_VIOLATION)
+    if offset < HIGH_WATERMARK:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
     log.advance_log_start(log.high_watermark if offset == HIGH_WATERMARK else offset)
     return log.log_start_offset

@@ -1,0 +1,67 @@
+"""DescribeLogDirs v1-4: the log directories, what lies in them (KIP-113), and the volumes' sizes (KIP-827).
+
+Copies being moved from one directory to another (future replicas) do not exist here.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from barnabas.errors import ErrorCode
+from barnabas.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from barnabas.server.context import RequestContext
+from barnabas.server.handlers import handles
+from barnabas.storage import LogDirectory
+from barnabas.types import TopicPartition
+
+if TYPE_CHECKING:
+    from barnabas.server.broker import Broker
+
+
+@handles(DescribeLogDirsRequest)
+def describe_log_dirs(
+    broker: Broker, context: RequestContext, request: DescribeLogDirsRequest
+) -> DescribeLogDirsResponse:
+    wanted = None
+    if request.topics is not None:
+        wanted = {
+            TopicPartition(topic.topic, index) for topic in request.topics for index in topic.partitions
+        }
+    results = [_describe(directory, wanted) for directory in broker.logs.directories]
+    results += [
+        DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path)
+        for path in broker.logs.unopened
+    ]
+    return DescribeLogDirsResponse(results=results)
+
+
+def _describe(directory: LogDirectory, wanted: set[TopicPartition] | None) -> DescribeLogDirsResult:
+    result = DescribeLogDirsResult(log_dir=directory.path)
+    if directory.failure is not None:
+        result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        return result
+    try:
+        volume = shutil.disk_usage(directory.path)
+    except OSError as error:
+        directory.env.fail(error)
+        result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        return result
+    result.total_bytes, result.usable_bytes = volume.total, volume.free
+    topics: defaultdict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
+    for (topic, index), log in directory.logs.items():
+        if wanted is None or (topic, index) in wanted:
+            # The lag of a follower behind the high watermark; a leader has none.
+            lag = max(0, log.high_watermark - log.log_end_offset)
+            topics[topic].append(
+                DescribeLogDirsPartition(partition_index=index, partition_size=log.size, offset_lag=lag)
+            )
+    result.topics = [DescribeLogDirsTopic(name=name, partitions=found) for name, found in topics.items()]
+    return result
