@@ -49,7 +49,7 @@ class _Compiler:
         head = [f"def {name}(buffer, pos):"]
         if any("view[" in line for line in self.lines):
             head.append(" view = memoryview(buffer)")
-        slack = getattr(self.message, "slack", 0)
+        slack = self.message.slack
         tail = [
             f" if not pos <= len(buffer) <= pos + {slack}:" if slack else " if pos != len(buffer):",
             f"  raise ProtocolError(f'{name} ended at byte {{pos}} of {{len(buffer)}}')",

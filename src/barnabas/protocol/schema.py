@@ -159,26 +159,21 @@ class Message(Struct):
     versions: ClassVar[tuple[int, int]]
     flexible_from: ClassVar[int]
     """First version with compact lengths and tagged fields (KIP-482); above `versions` when there is none."""
-    trailing_bytes: ClassVar[bool] = False
-    """Whether bytes behind the message are passed over: Kafka does so always, we where a client needs it."""
+    slack: ClassVar[int]
+    """How many bytes may follow the message: 0, but for what is known to be sent with more behind it."""
 
-    def __init_subclass__(cls, *, versions: tuple[int, int], flexible: int = LATEST) -> None:
-        cls.versions, cls.flexible_from = versions, flexible
+    def __init_subclass__(cls, *, versions: tuple[int, int], flexible: int = LATEST, slack: int = 0) -> None:
+        cls.versions, cls.flexible_from, cls.slack = versions, flexible, slack
 
 
 class Request(Message, versions=(0, 0)):
     """A request: `api_key` is its number in the protocol."""
 
     api_key: ClassVar[int]
-    #: how many bytes may follow the message: those a widespread client is known to send too many
-    slack: ClassVar[int] = 0
 
-    def __init_subclass__(
-        cls, *, key: int, versions: tuple[int, int], flexible: int = LATEST, slack: int = 0
-    ) -> None:
-        super().__init_subclass__(versions=versions, flexible=flexible)
+    def __init_subclass__(cls, *, key: int, **options: Any) -> None:
+        super().__init_subclass__(**options)
         cls.api_key = key
-        cls.slack = slack
 
 
 class Response(Message, versions=(0, 0)):

@@ -12,6 +12,7 @@ import random
 import types
 import typing
 import uuid
+from importlib import import_module
 from typing import Any
 
 from kio.index import load_payload_module
@@ -119,11 +120,22 @@ def test_kio_writes_what_we_read_and_we_write_it_back(
         assert encode(ours, version) == buffer.getvalue()
 
 
-def test_defaults_are_those_of_kio(api_message: type[Request | Response], version: int) -> None:
-    kio_class = _kio_class(api_message, version)
-    ours = api_message()
-    names = [field.name for field in ours.__fields__]
+def _structs(kio_class: Any) -> Any:
+    """A kio class, and all that it is made of."""
+    yield kio_class
     for field in dataclasses.fields(kio_class):
-        if field.default is not dataclasses.MISSING:
-            name = field.name if field.name in names else field.name + "_ms"
-            _assert_same(getattr(ours, name), field.default, field.metadata.get("kafka_type"))
+        for part in (field.type, *typing.get_args(field.type)):
+            for nested in (part, *typing.get_args(part)):
+                if dataclasses.is_dataclass(nested):
+                    yield from _structs(nested)
+
+
+def test_defaults_are_those_of_kio(api_message: type[Request | Response], version: int) -> None:
+    module = import_module(api_message.__module__)
+    for kio_class in _structs(_kio_class(api_message, version)):
+        ours = getattr(module, kio_class.__name__)()
+        names = [field.name for field in ours.__fields__]
+        for field in dataclasses.fields(kio_class):
+            if field.default is not dataclasses.MISSING:
+                name = field.name if field.name in names else field.name + "_ms"
+                _assert_same(getattr(ours, name), field.default, field.metadata.get("kafka_type"))

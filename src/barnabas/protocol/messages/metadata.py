@@ -27,7 +27,7 @@ class MetadataRequestTopic(Struct):
     name: String | None = since(0, default="", nullable=10)
 
 
-# librdkafka (2.16 at least) leaves three bytes of its own array count behind when it asks for all topics.
+# librdkafka leaves three bytes of its own array count behind the message when it asks for all topics.
 class MetadataRequest(Request, key=3, versions=(0, 13), flexible=9, slack=3):
     # v0: empty asks for all topics; later null asks for all, empty for none.
     topics: list[MetadataRequestTopic] | None = since(0, default=[], nullable=1)

@@ -2,11 +2,12 @@
 
 To a broker these are opaque bytes except where it must know a group's topics (OffsetDelete) or a tool shows
 them. Each begins with its version as an int16, which is not part of the declaration. A version above the
-known is read as the highest known: later versions only add fields at the end, so leave out the bytes that
-follow.
+known is read as the highest known: later versions only add fields at the end, which are passed over.
 """
 
 from barnabas.protocol.schema import Bytes, Int32, Message, String, Struct, since
+
+ANY = 2**31  # bytes of fields that a later version may have added
 
 
 class TopicPartition(Struct):
@@ -14,7 +15,7 @@ class TopicPartition(Struct):
     partitions: list[Int32] = []
 
 
-class ConsumerProtocolSubscription(Message, versions=(0, 3)):
+class ConsumerProtocolSubscription(Message, versions=(0, 3), slack=ANY):
     topics: list[String] = []
     user_data: Bytes | None = None
     # For cooperative rebalancing (KIP-429).
@@ -25,6 +26,6 @@ class ConsumerProtocolSubscription(Message, versions=(0, 3)):
     rack_id: String | None = since(3, default=None)
 
 
-class ConsumerProtocolAssignment(Message, versions=(0, 3)):
+class ConsumerProtocolAssignment(Message, versions=(0, 3), slack=ANY):
     assigned_partitions: list[TopicPartition] = []
     user_data: Bytes | None = None
