@@ -1,7 +1,7 @@
 """A live broker for the data source, and one Spark session for the whole run.
 
-`BARNABAS_SPARK_TEST_SERVERS=host:port` runs the tests against a broker that is there already, whosever it is:
-the data source is for any that speaks the Kafka protocol.
+The data source is for any broker of the Kafka protocol: `--barnabas-servers HOST:PORT` runs the tests
+against another.
 """
 
 from __future__ import annotations
@@ -16,8 +16,12 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from barnabas.spark import clients
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from barnabas.testing.cluster import Cluster
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -29,9 +33,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def servers(request: pytest.FixtureRequest) -> str:
-    given = os.environ.get("BARNABAS_SPARK_TEST_SERVERS")
-    return given or request.getfixturevalue("barnabas_broker").bootstrap_servers
+def servers(barnabas_broker: Cluster) -> Iterator[str]:
+    yield barnabas_broker.bootstrap_servers
+    clients._kept.clear()  # what this process, standing in for a worker, has kept
 
 
 @pytest.fixture(scope="session")
