@@ -11,7 +11,6 @@ import click
 
 from barnabas.cli.options import example, parse_assignments
 from barnabas.config import BrokerConfig
-from barnabas.errors import ConfigError
 
 _BEGAN = time.monotonic()
 
@@ -24,8 +23,8 @@ _BEGAN = time.monotonic()
         barnabas start --set num.partitions=3 --set log.retention.hours=24
         barnabas start --config server.properties
         """,
-        "Ready is said in one line on stdout: `ready 127.0.0.1:9092`. Everything else goes to stderr. Ctrl-C or "
-        "SIGTERM stops the broker cleanly.",
+        "Ready is said in one line on stdout: `ready 127.0.0.1:9092`. Everything else goes to stderr. "
+        "Ctrl-C or SIGTERM stops the broker cleanly.",
     )
 )
 @click.option(
@@ -107,9 +106,9 @@ def _read_config(
 
 
 def _address(listen: str) -> str:
-    host, colon, port = listen.rpartition(":")
+    host, _, port = listen.rpartition(":")
     if not port.isdecimal() or int(port) > 65535 or (":" in host and not host.startswith("[")):
-        raise ConfigError(
-            f"--listen {listen} is not HOST:PORT: write for example 127.0.0.1:9092 or [::1]:9092"
+        raise click.UsageError(
+            f"--listen {listen}: write HOST:PORT, for example 127.0.0.1:9092 or [::1]:9092"
         )
     return f"{host or '127.0.0.1'}:{port}"
