@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from barnabas.client import Admin
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -51,3 +54,16 @@ def parse_assignments(items: Iterable[str], option: str) -> dict[str, str]:
             raise click.UsageError(f"{option} {item}: write NAME=VALUE")
         values[name.strip()] = value.strip()
     return values
+
+
+def connect(bootstrap_server: str) -> Admin:
+    """An admin client, once it is known that somebody answers.
+
+    Raises:
+        ClientError: nobody does.
+    """
+    from barnabas.client import Admin
+    from barnabas.client.settings import require_broker
+
+    require_broker(bootstrap_server)
+    return Admin(bootstrap_server)

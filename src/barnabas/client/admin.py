@@ -21,7 +21,7 @@ from barnabas.client.admin_types import (
 )
 from barnabas.client.errors import translate, unreachable
 from barnabas.client.settings import DEFAULT_BOOTSTRAP, librdkafka_settings
-from barnabas.errors import BarnabasError
+from barnabas.errors import BarnabasError, KafkaError
 from barnabas.types import TopicPartition
 
 T = TypeVar("T")
@@ -80,7 +80,7 @@ class Admin:
         )
         described = []
         for name in names:
-            answer = self._wait(futures[name])
+            answer = self._wait(futures[name], name)
             partitions = tuple(
                 PartitionDescription(
                     partition.id,
@@ -129,14 +129,14 @@ class Admin:
             request_timeout=self._timeout,
             validate_only=validate_only,
         )
-        self._wait(futures[name])
+        self._wait(futures[name], name)
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic with all its records."""
         futures = self._admin.delete_topics(
             [name], operation_timeout=self._timeout, request_timeout=self._timeout
         )
-        self._wait(futures[name])
+        self._wait(futures[name], name)
 
     def add_partitions(self, name: str, total: int) -> None:
         """Raise the number of a topic's partitions to `total`."""
@@ -145,7 +145,7 @@ class Admin:
             operation_timeout=self._timeout,
             request_timeout=self._timeout,
         )
-        self._wait(futures[name])
+        self._wait(futures[name], name)
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Delete the records below these offsets (-1: all); the new log start offsets."""
@@ -182,7 +182,7 @@ class Admin:
         """Every setting of a "topic" or "broker" with its value and where that comes from."""
         resource = confluent_admin.ConfigResource(_RESOURCES[kind], name)
         futures = self._admin.describe_configs([resource], request_timeout=self._timeout)
-        answer = self._wait(futures[resource])
+        answer = self._wait(futures[resource], name)
         return sorted(
             (
                 ConfigValue(
@@ -226,7 +226,7 @@ class Admin:
             ],
         )
         futures = self._admin.incremental_alter_configs([resource], request_timeout=self._timeout)
-        self._wait(futures[resource])
+        self._wait(futures[resource], name)
 
     # -- groups
 
@@ -240,7 +240,7 @@ class Admin:
     def describe_group(self, group: str) -> GroupDescription:
         """State, assignor and members with what they are assigned; a group that is not there is Dead."""
         futures = self._admin.describe_consumer_groups([group], request_timeout=self._timeout)
-        answer = self._wait(futures[group])
+        answer = self._wait(futures[group], group)
         members = tuple(
             GroupMember(
                 member.member_id,
@@ -264,7 +264,7 @@ class Admin:
         futures = self._admin.list_consumer_group_offsets(
             [confluent_kafka.ConsumerGroupTopicPartitions(group)], request_timeout=self._timeout
         )
-        answer = self._wait(futures[group])
+        answer = self._wait(futures[group], group)
         offsets = {}
         for place in answer.topic_partitions or ():
             if place.error is not None:
@@ -279,14 +279,14 @@ class Admin:
         futures = self._admin.alter_consumer_group_offsets(
             [confluent_kafka.ConsumerGroupTopicPartitions(group, places)], request_timeout=self._timeout
         )
-        for place in self._wait(futures[group]).topic_partitions or ():
+        for place in self._wait(futures[group], group).topic_partitions or ():
             if place.error is not None:
                 raise translate(place.error)
 
     def delete_group(self, group: str) -> None:
         """Delete a group and its offsets; it must have no members."""
         futures = self._admin.delete_consumer_groups([group], request_timeout=self._timeout)
-        self._wait(futures[group])
+        self._wait(futures[group], group)
 
     # -- within
 
@@ -296,11 +296,15 @@ class Admin:
         except confluent_kafka.KafkaException as error:
             raise self._translate(error) from None
 
-    def _wait(self, future: concurrent.futures.Future[Any]) -> Any:
+    def _wait(self, future: concurrent.futures.Future[Any], about: str = "") -> Any:
+        """The answer; `about` names what it concerns, for a refusal that does not."""
         try:
             return future.result()
         except confluent_kafka.KafkaException as error:
-            raise self._translate(error) from None
+            translated = self._translate(error)
+            if about and isinstance(translated, KafkaError) and about not in translated.message:
+                translated = KafkaError(translated.code, f"{about}: {translated.message}")
+            raise translated from None
 
     def _translate(self, error: confluent_kafka.KafkaException) -> BarnabasError:
         codes = confluent_kafka.KafkaError

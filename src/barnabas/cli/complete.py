@@ -1,0 +1,53 @@
+"""What tab completion offers: names asked of the broker, quickly or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import click
+
+from barnabas.cli.options import DEFAULT_BOOTSTRAP
+from barnabas.errors import BarnabasError
+
+if TYPE_CHECKING:
+    from barnabas.client import Admin
+
+#: A shell that hangs at a key press is worse than one that offers nothing.
+_PATIENCE = 1.0
+
+
+def topic_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Topics that begin with what has been typed."""
+    return _ask(ctx, incomplete, lambda admin: admin.topics(internal=incomplete.startswith("_")))
+
+
+def group_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Consumer groups that begin with what has been typed."""
+    return _ask(ctx, incomplete, lambda admin: (listing.group for listing in admin.groups()))
+
+
+def topic_settings(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """`name=` of each topic setting."""
+    from barnabas.config import TopicConfig
+
+    return [f"{name}=" for name in TopicConfig.declared if name.startswith(incomplete)]
+
+
+def broker_settings(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """`name=` of each broker setting."""
+    from barnabas.config import BrokerConfig
+
+    return [f"{name}=" for name in BrokerConfig.declared if name.startswith(incomplete)]
+
+
+def _ask(ctx: click.Context, incomplete: str, question: Callable[[Admin], Iterable[str]]) -> list[str]:
+    from barnabas.client import Admin
+    from barnabas.client.settings import require_broker
+
+    servers = ctx.params.get("bootstrap_server") or DEFAULT_BOOTSTRAP
+    with contextlib.suppress(BarnabasError):
+        require_broker(servers, _PATIENCE)
+        return [name for name in question(Admin(servers, timeout=_PATIENCE)) if name.startswith(incomplete)]
+    return []

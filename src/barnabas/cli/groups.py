@@ -1,0 +1,231 @@
+"""`barnabas groups`: consumer groups, their lag and their offsets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from barnabas.cli.complete import group_names, topic_names
+from barnabas.cli.options import bootstrap_option, connect, example, json_option
+from barnabas.cli.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from barnabas.client import Admin
+    from barnabas.client.admin_types import GroupMember
+    from barnabas.types import TopicPartition
+
+
+@click.group()
+def groups() -> None:
+    """Consumer groups: list, describe with lag, reset offsets, delete."""
+
+
+@groups.command("list", epilog=example("barnabas groups list\nbarnabas groups list --state Empty --json"))
+@click.option("--state", metavar="STATE", help="Only groups in this state: Stable, Empty ...")
+@json_option
+@bootstrap_option
+def list_groups(state: str | None, as_json: bool, bootstrap_server: str) -> None:
+    """List the consumer groups of the cluster."""
+    listings = connect(bootstrap_server).groups()
+    chosen = [item for item in listings if state is None or item.state.lower() == state.lower()]
+    if as_json:
+        print_json([{"group": item.group, "state": item.state} for item in chosen])
+    elif not chosen:
+        click.echo("no groups", err=True)
+    else:
+        print_table(["GROUP", "STATE"], [(item.group, item.state) for item in chosen])
+
+
+@groups.command(
+    epilog=example(
+        """
+        barnabas groups describe billing
+        barnabas groups describe billing --members
+        barnabas groups describe billing --json | jq .lag
+        """,
+        "LAG is how many records the group has not read yet: END minus CURRENT.",
+    )
+)
+@click.argument("group", shell_complete=group_names)
+@click.option("--members", is_flag=True, help="Show the members instead of the offsets.")
+@json_option
+@bootstrap_option
+def describe(group: str, members: bool, as_json: bool, bootstrap_server: str) -> None:
+    """Show how far GROUP has read each partition, and who reads it."""
+    from barnabas.errors import ErrorCode, KafkaError
+
+    admin = connect(bootstrap_server)
+    description = admin.describe_group(group)
+    if description.state == "Dead":
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group}")
+    partitions = _progress(admin, group, description.members)
+    lags = [entry["lag"] for entry in partitions if entry["lag"] is not None]
+    if as_json:
+        print_json(
+            {
+                "group": group,
+                "state": description.state,
+                "assignor": description.assignor,
+                "coordinator": description.coordinator,
+                "lag": sum(lags),
+                "partitions": partitions,
+                "members": [_member(member) for member in description.members],
+            }
+        )
+    elif members:
+        click.echo(f"group {group} is {description.state}, {len(description.members)} members")
+        print_table(
+            ["MEMBER", "INSTANCE", "CLIENT", "HOST", "PARTITIONS"],
+            [
+                (member.member_id, member.instance_id, member.client_id, member.host, len(member.assignment))
+                for member in description.members
+            ],
+        )
+    else:
+        click.echo(
+            f"group {group} is {description.state}, {len(description.members)} members, lag {sum(lags)}"
+        )
+        print_table(
+            ["TOPIC", "PARTITION", "CURRENT", "END", "LAG", "CLIENT", "HOST"],
+            [
+                tuple(
+                    entry[name] for name in ("topic", "partition", "current", "end", "lag", "client", "host")
+                )
+                for entry in partitions
+            ],
+        )
+
+
+@groups.command(
+    "reset-offsets",
+    epilog=example(
+        """
+        barnabas groups reset-offsets billing --topic orders --to-earliest
+        barnabas groups reset-offsets billing --topic orders --to-datetime 2026-01-31T12:00 --execute
+        barnabas groups reset-offsets billing --topic orders:0,2 --to-offset 42 --execute
+        barnabas groups reset-offsets billing --all-topics --shift-by -100 --execute
+        """,
+        "Without --execute the new offsets are only shown. The group's consumers must be stopped.",
+    ),
+)
+@click.argument("group", shell_complete=group_names)
+@click.option(
+    "--topic",
+    "topics",
+    metavar="NAME[:P,P...]",
+    multiple=True,
+    shell_complete=topic_names,
+    help="A topic, or some of its partitions; may be repeated.",
+)
+@click.option("--all-topics", is_flag=True, help="Every partition the group has offsets for.")
+@click.option("--to-earliest", is_flag=True, help="To the first record there is.")
+@click.option("--to-latest", is_flag=True, help="Behind the last record.")
+@click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="To this offset.")
+@click.option("--shift-by", type=int, metavar="N", help="Forward by N, or back by -N.")
+@click.option("--to-datetime", metavar="WHEN", help="To the first record at or after an ISO 8601 time.")
+@click.option("--by-duration", metavar="TIME", help="To the first record of the last 90s, 10m, 2h, 1d ...")
+@click.option("--execute", is_flag=True, help="Do it; without this it is only shown.")
+@json_option
+@bootstrap_option
+def reset_offsets(
+    group: str,
+    topics: tuple[str, ...],
+    all_topics: bool,
+    execute: bool,
+    as_json: bool,
+    bootstrap_server: str,
+    **target: Any,
+) -> None:
+    """Set what GROUP will read next."""
+    from barnabas.cli.offset_targets import Target
+
+    chosen = Target.from_options(**target)
+    if bool(topics) == all_topics:
+        raise click.UsageError("say which partitions: --topic NAME (may be repeated) or --all-topics")
+    admin = connect(bootstrap_server)
+    committed = admin.group_offsets(group)
+    partitions = sorted(committed) if all_topics else _partitions(admin, topics)
+    if not partitions:
+        raise click.UsageError(f"group {group} has no offsets: name its topics with --topic")
+    offsets = chosen.offsets(admin, partitions, committed)
+    if execute:
+        admin.set_group_offsets(group, offsets)
+    changes = [
+        {
+            "topic": place.topic,
+            "partition": place.partition,
+            "current": committed.get(place),
+            "new": offset,
+        }
+        for place, offset in sorted(offsets.items())
+    ]
+    if as_json:
+        print_json({"group": group, "executed": execute, "offsets": changes})
+        return
+    print_table(["TOPIC", "PARTITION", "CURRENT", "NEW"], [tuple(change.values()) for change in changes])
+    if not execute:
+        click.echo("nothing has been changed: add --execute to do it", err=True)
+
+
+@groups.command(epilog=example("barnabas groups delete billing"))
+@click.argument("names", metavar="GROUP...", nargs=-1, required=True, shell_complete=group_names)
+@bootstrap_option
+def delete(names: tuple[str, ...], bootstrap_server: str) -> None:
+    """Delete groups with their offsets. Their consumers must be stopped."""
+    admin = connect(bootstrap_server)
+    for name in names:
+        admin.delete_group(name)
+        click.echo(f"deleted group {name}")
+
+
+def _progress(admin: Admin, group: str, members: tuple[GroupMember, ...]) -> list[dict[str, Any]]:
+    """By partition: committed offset, end, lag and who reads it."""
+    readers = {place: member for member in members for place in member.assignment}
+    committed = admin.group_offsets(group)
+    places = sorted({*committed, *readers})
+    ends = admin.offsets(places, "latest")
+    progress = []
+    for place in places:
+        reader = readers.get(place)
+        current = committed.get(place)
+        progress.append(
+            {
+                "topic": place.topic,
+                "partition": place.partition,
+                "current": current,
+                "end": ends[place],
+                "lag": None if current is None else max(ends[place] - current, 0),
+                "member": reader.member_id if reader else None,
+                "client": reader.client_id if reader else None,
+                "host": reader.host if reader else None,
+            }
+        )
+    return progress
+
+
+def _partitions(admin: Admin, topics: tuple[str, ...]) -> list[TopicPartition]:
+    from barnabas.types import TopicPartition
+
+    chosen = []
+    for text in topics:
+        name, colon, numbers = text.partition(":")
+        if colon:
+            try:
+                chosen += [TopicPartition(name, int(number)) for number in numbers.split(",")]
+            except ValueError:
+                raise click.UsageError(f"--topic {text}: write NAME or NAME:0,1,2") from None
+        else:
+            [topic] = admin.describe_topics([name])
+            chosen += [TopicPartition(name, partition.partition) for partition in topic.partitions]
+    return chosen
+
+
+def _member(member: GroupMember) -> dict[str, Any]:
+    return {
+        "member": member.member_id,
+        "instance": member.instance_id,
+        "client": member.client_id,
+        "host": member.host,
+        "partitions": [{"topic": place.topic, "partition": place.partition} for place in member.assignment],
+    }

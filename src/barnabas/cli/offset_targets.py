@@ -1,0 +1,106 @@
+"""Places in a partition as people name them: earliest, an offset, a time, so long ago."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from barnabas.client import Admin
+    from barnabas.types import TopicPartition
+
+_UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+
+
+def parse_time(text: str, option: str) -> int:
+    """An ISO 8601 time (local unless it names a zone) in milliseconds since 1970.
+
+    Raises:
+        click.UsageError: it is not one.
+    """
+    try:
+        return round(datetime.fromisoformat(text).timestamp() * 1000)
+    except ValueError:
+        raise click.UsageError(
+            f"{option} {text}: write for example 2026-01-31T12:00:00 or 2026-01-31"
+        ) from None
+
+
+def parse_duration(text: str, option: str) -> int:
+    """90s, 10m, 2h, 1d, 1w, 500ms in milliseconds.
+
+    Raises:
+        click.UsageError: it is not one.
+    """
+    match = re.fullmatch(r"(\d+)(ms|[smhdw])", text)
+    if match is None:
+        raise click.UsageError(f"{option} {text}: write for example 90s, 10m, 2h or 1d")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where offsets are to be put: one of the --to options."""
+
+    kind: str
+    value: int = 0
+
+    @classmethod
+    def from_options(
+        cls,
+        to_earliest: bool,
+        to_latest: bool,
+        to_offset: int | None,
+        shift_by: int | None,
+        to_datetime: str | None,
+        by_duration: str | None,
+    ) -> Target:
+        """Raises click.UsageError unless exactly one is given."""
+        given = []
+        if to_earliest:
+            given.append(cls("earliest"))
+        if to_latest:
+            given.append(cls("latest"))
+        if to_offset is not None:
+            given.append(cls("offset", to_offset))
+        if shift_by is not None:
+            given.append(cls("shift", shift_by))
+        if to_datetime is not None:
+            given.append(cls("time", parse_time(to_datetime, "--to-datetime")))
+        if by_duration is not None:
+            now = round(time.time() * 1000)
+            given.append(cls("time", now - parse_duration(by_duration, "--by-duration")))
+        if len(given) != 1:
+            raise click.UsageError(
+                "say where to, once: --to-earliest, --to-latest, --to-offset, --shift-by, --to-datetime or "
+                "--by-duration"
+            )
+        return given[0]
+
+    def offsets(
+        self, admin: Admin, partitions: Sequence[TopicPartition], committed: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """The new offset of each partition, kept between its first record and its end as Kafka's tool does."""
+        earliest = admin.offsets(partitions, "earliest")
+        latest = admin.offsets(partitions, "latest")
+        if self.kind == "time":
+            found = admin.offsets(partitions, self.value)
+            wanted = {place: latest[place] if found[place] < 0 else found[place] for place in partitions}
+        elif self.kind == "shift":
+            missing = [place for place in partitions if place not in committed]
+            if missing:
+                raise click.UsageError(
+                    f"--shift-by needs a committed offset, and {missing[0].topic}-{missing[0].partition} has none"
+                )
+            wanted = {place: committed[place] + self.value for place in partitions}
+        elif self.kind == "offset":
+            wanted = dict.fromkeys(partitions, self.value)
+        else:
+            wanted = earliest if self.kind == "earliest" else latest
+        return {place: min(max(wanted[place], earliest[place]), latest[place]) for place in partitions}
