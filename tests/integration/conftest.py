@@ -11,20 +11,31 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from barnabas.errors import ErrorCode
 from barnabas.protocol.framing import RequestHeader, encode_request, parse_response
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from barnabas.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+from barnabas.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest
 from barnabas.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     TopicProduceData,
 )
+from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from barnabas.protocol.schema import Request
 from barnabas.records import Record, all_records, encode_batch
 
@@ -228,5 +239,122 @@ def read_values() -> Callable[[Any], list[bytes | None]]:
 
     def read(data: PartitionData) -> list[bytes | None]:
         return [record.value for record in all_records(data.records or b"")]
+
+    return read
+
+
+# --- groups ---
+
+
+@pytest.fixture
+def group_id(wire: Wire) -> str:
+    """A new group's id, once its coordinator serves (Apache Kafka's takes a moment)."""
+    name = f"group-{uuid.uuid4().hex[:12]}"
+    deadline = time.monotonic() + 20
+    while True:
+        found = wire(FindCoordinatorRequest(key=name), 2).error_code
+        if not found and not wire(DescribeGroupsRequest(groups=[name]), 5).groups[0].error_code:
+            return name
+        assert time.monotonic() < deadline, f"no coordinator for {name}"
+        time.sleep(0.05)
+
+
+class Member(NamedTuple):
+    """A member of a stable group, and the connection it came by."""
+
+    member_id: str
+    generation: int
+    wire: Wire
+
+
+def subscription(*topics: str) -> bytes:
+    """A consumer's metadata in version 0: topics, no user data."""
+    names = b"".join(len(topic).to_bytes(2, "big") + topic.encode() for topic in topics)
+    return b"\0\0" + len(topics).to_bytes(4, "big") + names + b"\xff\xff\xff\xff"
+
+
+@pytest.fixture
+def join_request(group_id: str) -> Callable[..., JoinGroupRequest]:
+    """A JoinGroup that is right in everything: ``join_request(member_id=..., protocols={"range": b""})``."""
+
+    def make(*, protocols: Mapping[str, bytes] | None = None, **fields: Any) -> JoinGroupRequest:
+        supported = {"range": subscription()} if protocols is None else protocols
+        defaults = {
+            "group_id": group_id,
+            "session_timeout_ms": 30_000,
+            "rebalance_timeout_ms": 30_000,
+            "protocol_type": "consumer",
+            "protocols": [JoinGroupRequestProtocol(name=n, metadata=m) for n, m in supported.items()],
+        }
+        return JoinGroupRequest(**{**defaults, **fields})
+
+    return make
+
+
+@pytest.fixture
+def join(connect: Callable[[], Wire], join_request: Callable[..., JoinGroupRequest]) -> Callable[..., Member]:
+    """Makes the only member of a stable group: ``join(group_instance_id="a", topics=["t"])``."""
+
+    def make(*, topics: tuple[str, ...] = (), **fields: Any) -> Member:
+        wire = connect()
+        if topics:
+            fields["protocols"] = {"range": subscription(*topics)}
+        joined = wire(join_request(**fields))
+        if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            joined = wire(join_request(member_id=joined.member_id, **fields))
+        assert joined.error_code == 0, joined
+        member = Member(joined.member_id, joined.generation_id, wire)
+        synced = wire(
+            SyncGroupRequest(
+                group_id=fields.get("group_id", join_request().group_id),
+                generation_id=member.generation,
+                member_id=member.member_id,
+                group_instance_id=fields.get("group_instance_id"),
+                protocol_type=joined.protocol_type,
+                protocol_name=joined.protocol_name,
+                assignments=[SyncGroupRequestAssignment(member_id=member.member_id, assignment=b"all")],
+            )
+        )
+        assert (synced.error_code, synced.assignment) == (0, b"all")
+        return member
+
+    return make
+
+
+@pytest.fixture
+def commit_request(group_id: str) -> Callable[..., OffsetCommitRequest]:
+    """A commit of offsets by partition: ``commit_request(topic, {0: 5}, metadata="m", member_id=...)``."""
+
+    def make(
+        topic: Topic, offsets: Mapping[int, int], *, metadata: str | None = "", epoch: int = -1, **fields: Any
+    ) -> OffsetCommitRequest:
+        partitions = [
+            OffsetCommitRequestPartition(
+                partition_index=partition,
+                committed_offset=offset,
+                committed_leader_epoch=epoch,
+                committed_metadata=metadata,
+            )
+            for partition, offset in offsets.items()
+        ]
+        wanted = OffsetCommitRequestTopic(name=topic.name, topic_id=topic.id, partitions=partitions)
+        return OffsetCommitRequest(**{"group_id": group_id, "topics": [wanted], **fields})
+
+    return make
+
+
+@pytest.fixture
+def committed(wire: Wire, group_id: str) -> Callable[..., dict[int, int]]:
+    """What a group has committed for a topic: offsets by partition, without those that have none."""
+
+    def read(topic: Topic, group: str = group_id) -> dict[int, int]:
+        response = wire(OffsetFetchRequest(group_id=group, topics=None), 7)
+        assert response.error_code == 0
+        return {
+            partition.partition_index: partition.committed_offset
+            for answered in response.topics
+            if answered.name == topic.name
+            for partition in answered.partitions
+        }
 
     return read

@@ -1,0 +1,30 @@
+"""FindCoordinator: of groups, one or several, and of what has none."""
+
+import pytest
+
+from barnabas.errors import ErrorCode
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_coordinator_of_a_group(wire, barnabas_broker, group_id, version):
+    response = wire(FindCoordinatorRequest(key=group_id), version)
+    assert response.error_code == 0
+    assert f"{response.host}:{response.port}" == barnabas_broker.bootstrap_servers
+
+
+@pytest.mark.parametrize("version", range(4, 7))
+def test_coordinators_of_several_groups(wire, barnabas_broker, group_id, version):
+    keys = [group_id, "", group_id]
+    response = wire(FindCoordinatorRequest(coordinator_keys=keys), version)
+    assert sorted(found.key for found in response.coordinators) == sorted(keys)
+    assert {(found.error_code, f"{found.host}:{found.port}") for found in response.coordinators} == {
+        (0, barnabas_broker.bootstrap_servers)
+    }
+
+
+def test_unknown_type_of_key_is_refused(wire, group_id):
+    response = wire(FindCoordinatorRequest(key=group_id, key_type=9), 3)
+    assert (response.error_code, response.node_id) == (ErrorCode.INVALID_REQUEST, -1)
+    (found,) = wire(FindCoordinatorRequest(coordinator_keys=["k"], key_type=9), 4).coordinators
+    assert (found.key, found.error_code, found.node_id) == ("k", ErrorCode.INVALID_REQUEST, -1)
