@@ -109,8 +109,8 @@ class LogManager:
     async def load(self, image: ClusterImage, config_of: Callable[[str], TopicConfig]) -> None:
         """Open every log that lies in the directories and belongs here, after a crash with recovery.
 
-        A partition that `image` does not place on this broker is moved aside, never deleted: its metadata
-        may be what was lost.
+        A partition of a topic that `image` knows to be deleted is deleted. One that `image` does not place on
+        this broker is moved aside, never deleted: its metadata may be what was lost.
         """
         hosted = self._hosted(image)
         loading: list[Awaitable[None]] = []
@@ -118,15 +118,18 @@ class LogManager:
         for directory in self._directories:
             pool = ThreadPoolExecutor(self._config.num_recovery_threads_per_data_dir, "recovery")
             pools.append(pool)
-            for task in directory.leftovers():
-                self._run(task)
             for topic_partition, found_id in directory.found().items():
                 topic = image.topics.get(topic_partition.topic) if topic_partition in hosted else None
+                if found_id in image.deleted_topics:
+                    self._set_aside(directory, topic_partition, "delete")
+                    continue
                 if topic is None or found_id not in (topic.id, ZERO_TOPIC_ID):
                     self._set_aside(directory, topic_partition)
                     continue
                 config = config_of(topic_partition.topic)
                 loading.append(self._load(directory, pool, topic_partition, topic.id, config))
+            for task in directory.leftovers():
+                self._run(task)
         await asyncio.gather(*loading)
         for pool in pools:
             pool.shutdown()
@@ -244,8 +247,10 @@ class LogManager:
             if self._config.node_id in state.replicas
         }
 
-    def _set_aside(self, directory: LogDirectory, topic_partition: TopicPartition) -> None:
-        aside = f"{directory.path}/{str(topic_partition)[:200]}.{uuid.uuid4().hex}-stray"
+    def _set_aside(
+        self, directory: LogDirectory, topic_partition: TopicPartition, suffix: str = "stray"
+    ) -> None:
+        aside = f"{directory.path}/{str(topic_partition)[:200]}.{uuid.uuid4().hex}-{suffix}"
         log.warning("%s belongs to no topic of this broker: moving it to %s", topic_partition, aside)
         try:
             self._fs.rename(f"{directory.path}/{topic_partition}", aside)
