@@ -34,7 +34,7 @@ def _expected(value: Any, field: Field, version: int) -> Any:
     if value is None:
         return None
     if isinstance(value, list):
-        single = field._replace(is_array=False)
+        single = field.element()
         return [_expected(item, single, version) for item in value]
     if not isinstance(field.type, Primitive):
         return {

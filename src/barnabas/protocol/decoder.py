@@ -12,70 +12,38 @@ from typing import Any
 
 from barnabas.errors import ProtocolError
 from barnabas.protocol import wire
+from barnabas.protocol.codegen import FunctionBuilder
 from barnabas.protocol.schema import Field, Message, Primitive, Struct
 
 Decoder = Callable[[wire.Readable, int], Any]
 
 _INT_READERS = {code: wire.int_readers(code) for code in "iq"}
+_NAMES = {
+    **{function.__name__: function for function in (
+        wire.read_uvarint, wire.read_string, wire.read_bytes, wire.read_array_length, wire.check_array_length,
+        wire.read_ints, wire.read_tag_count, wire.skip_tags, wire.unexpected_null,
+    )},
+    **{f"read_{code}": readers for code, readers in _INT_READERS.items()},
+    "ProtocolError": ProtocolError,
+    "new": object.__new__,
+}  # fmt: skip
 
 
 def compile_decoder(message: type[Message], version: int) -> Decoder:
     """``decode(buffer, position)``, which reads to the buffer's end and returns an instance of `message`."""
-    return _Compiler(message, version).compile()
+    compiler = _Compiler(message, version, dict(_NAMES))
+    compiler.struct(message, "message")
+    compiler.flush()
+    head = ["view = memoryview(buffer)"] if compiler.has_records else []
+    beyond = f"not pos <= len(buffer) <= pos + {message.slack}" if message.slack else "pos != len(buffer)"
+    error = f"ProtocolError(f'{message.__name__} v{version} ended at byte {{pos}} of {{len(buffer)}}')"
+    tail = [f"if {beyond}: raise {error}", "return message"]
+    decoder: Decoder = compiler.function("decode", "buffer, pos", head, tail)
+    return decoder
 
 
-class _Compiler:
-    def __init__(self, message: type[Message], version: int) -> None:
-        self.message = message
-        self.version = version
-        self.flexible = version >= message.flexible_from
-        self.lines: list[str] = []
-        self.depth = 1
-        self.names = 0
-        self.run: list[tuple[str, str]] = []  # (struct code, target) of the fixed-size fields not yet read
-        self.namespace: dict[str, Any] = {
-            **{name: getattr(wire, name) for name in (
-                "read_uvarint", "read_string", "read_bytes", "read_array_length", "check_array_length",
-                "read_ints", "read_tag_count", "skip_tags", "unexpected_null",
-            )},
-            "ProtocolError": ProtocolError,
-            "new": object.__new__,
-        }  # fmt: skip
-
-    def compile(self) -> Decoder:
-        self.struct(self.message, "message")
-        self.flush()
-        name = f"decode_{self.message.__name__}_v{self.version}"
-        head = [f"def {name}(buffer, pos):"]
-        if any("view[" in line for line in self.lines):
-            head.append(" view = memoryview(buffer)")
-        slack = self.message.slack
-        tail = [
-            f" if not pos <= len(buffer) <= pos + {slack}:" if slack else " if pos != len(buffer):",
-            f"  raise ProtocolError(f'{name} ended at byte {{pos}} of {{len(buffer)}}')",
-            " return message",
-        ]
-        source = "\n".join(head + self.lines + tail)
-        exec(compile(source, f"<{name}>", "exec"), self.namespace)
-        decoder: Decoder = self.namespace[name]
-        return decoder
-
-    # -- emitting --------------------------------------------------------------------------------
-
-    def emit(self, *lines: str) -> None:
-        self.lines += [" " * self.depth + line for line in lines]
-
-    def name(self, prefix: str) -> str:
-        self.names += 1
-        return f"{prefix}{self.names}"
-
-    def constant(self, prefix: str, value: Any) -> str:
-        for name, known in self.namespace.items():
-            if known is value:
-                return name
-        name = self.name(prefix)
-        self.namespace[name] = value
-        return name
+class _Compiler(FunctionBuilder):
+    has_records = False
 
     def read(self, code: str, target: str) -> None:
         """Leave a fixed-size value to the next flush."""
@@ -87,9 +55,9 @@ class _Compiler:
             return
         codes = "".join(code for code, _ in self.run)
         targets = ", ".join(target for _, target in self.run)
-        layout = "unpack_" + codes.replace("?", "o")
-        self.namespace[layout] = Layout(f">{codes}").unpack_from
-        self.emit(f"{targets}, = {layout}(buffer, pos)", f"pos += {Layout('>' + codes).size - keep}")
+        layout = Layout(f">{codes}")
+        unpack = self.layout("unpack", codes, layout.unpack_from)
+        self.emit(f"{targets}, = {unpack}(buffer, pos)", f"pos += {layout.size - keep}")
         self.run = []
 
     def peek(self) -> str:
@@ -101,8 +69,6 @@ class _Compiler:
         else:
             self.emit(f"{n} = buffer[pos]")
         return n
-
-    # -- structs and fields ----------------------------------------------------------------------
 
     def struct(self, cls: type[Struct], target: str) -> None:
         """Decode `cls` into a new instance named `target`; its last run may still be pending."""
@@ -124,31 +90,35 @@ class _Compiler:
         return self.constant("default", field.default)
 
     def field(self, field: Field, target: str) -> None:
-        label = f"{self.message.__name__}.{field.name}"
         nullable = field.nullable_in(self.version)
+        required = None if nullable else f"{self.message.__name__}.{field.name}"
         if field.is_array:
-            self.array(field, target, label, nullable)
+            self.array(field, target, required)
         elif not isinstance(field.type, Primitive):
             self.nested(field.type, target, nullable)
         elif field.type.code:
             self.read(field.type.code, target)
+        elif self.flexible and field.type.name != "records":
+            self.compact(field.type.name, target, required)
         else:
-            self.sized(field.type.name, target, label, nullable)
+            self.sized(field.type.name, target, required)
 
-    def sized(self, kind: str, target: str, label: str, nullable: bool) -> None:
-        """A string, bytes or records."""
-        if self.flexible and kind != "records":
-            n = self.peek()
-            data = "buffer[pos + 1:stop]"
-            value = f"{data}.decode('utf-8', 'replace')" if kind == "string" else f"bytes({data})"
-            self.emit(
-                f"if 0 < {n} < 128:",
-                f" stop = pos + {n}",
-                f" {target} = {value}",
-                " pos = stop",
-                f"else: {target}, pos = read_{kind}(buffer, pos, {None if nullable else label!r})",
-            )
-            return
+    def compact(self, kind: str, target: str, required: str | None) -> None:
+        """A compact string or bytes: the short ones inline."""
+        n = self.peek()
+        data = "buffer[pos + 1:stop]"
+        value = f"{data}.decode('utf-8', 'replace')" if kind == "string" else f"bytes({data})"
+        self.emit(
+            f"if 0 < {n} < 128:",
+            f" stop = pos + {n}",
+            f" {target} = {value}",
+            " pos = stop",
+            f"else: {target}, pos = read_{kind}(buffer, pos, {required!r})",
+        )
+
+    def sized(self, kind: str, target: str, required: str | None) -> None:
+        """Records, or a string or bytes of before flexible versions."""
+        self.has_records |= kind == "records"
         n = self.name("n")
         if self.flexible:  # records are seldom shorter than 128 bytes
             self.flush()
@@ -166,8 +136,17 @@ class _Compiler:
             f" stop = pos + {n}",
             f" {target} = {value}",
             " pos = stop",
-            f"else: {f'{target} = None' if nullable else f'unexpected_null({label!r})'}",
+            f"else: {f'unexpected_null({required!r})' if required else f'{target} = None'}",
         )
+
+    def array(self, field: Field, target: str, required: str | None) -> None:
+        n = self.array_length(required)
+        if required:
+            self.elements(field, target, n)
+        else:
+            self.emit(f"if {n} < 0: {target} = None")
+            with self.block("else:"):
+                self.elements(field, target, n)
 
     def array_length(self, required: str | None) -> str:
         """The name of an array's length, negative for null; a long one is checked against the bytes left.
@@ -187,32 +166,25 @@ class _Compiler:
             self.emit(f"if not 0 <= {n} < 128: check_array_length({n}, len(buffer) - pos, {required!r})")
         return n
 
-    def array(self, field: Field, target: str, label: str, nullable: bool) -> None:
-        n = self.array_length(None if nullable else label)
-        depth = self.depth
-        if nullable:
-            self.emit(f"if {n} < 0: {target} = None", "else:")
-            self.depth += 1
+    def elements(self, field: Field, target: str, n: str) -> None:
+        """As many elements as `n` says."""
         kind = field.type
         if isinstance(kind, Primitive) and kind.code in _INT_READERS:
-            readers = f"read_{kind.code}"
-            self.namespace[readers] = _INT_READERS[kind.code]
             self.emit(
-                f"if {n} <= {wire.SHORT_ARRAY}: {target} = [*{readers}[{n}](buffer, pos)]",
+                f"if {n} <= {wire.SHORT_ARRAY}: {target} = [*read_{kind.code}[{n}](buffer, pos)]",
                 f"else: {target} = read_ints({kind.code!r}, buffer, pos, {n})",
                 f"pos += {Layout('>' + kind.code).size} * {n}",
             )
-        else:
-            items, item = self.name("items"), self.name("item")
-            self.emit(f"{target} = {items} = []", f"for _ in range({n}):")
-            self.depth += 1
+            return
+        items, item = self.name("items"), self.name("item")
+        self.emit(f"{target} = {items} = []")
+        with self.block(f"for _ in range({n}):"):
             if isinstance(kind, Primitive):
-                self.field(field._replace(is_array=False, nullable_since=self.version + 1), item)
+                self.field(field.element(), item)
             else:
                 self.struct(kind, item)
             self.flush()
             self.emit(f"{items}.append({item})")
-        self.depth = depth
 
     def nested(self, cls: type[Struct], target: str, nullable: bool) -> None:
         item = self.name("item")
@@ -223,12 +195,11 @@ class _Compiler:
         marker = self.name("n")
         self.read("b", marker)
         self.flush()
-        self.emit(f"if {marker} < 0: {target} = None", "else:")
-        self.depth += 1
-        self.struct(cls, item)
-        self.flush()
-        self.emit(f"{target} = {item}")
-        self.depth -= 1
+        self.emit(f"if {marker} < 0: {target} = None")
+        with self.block("else:"):
+            self.struct(cls, item)
+            self.flush()
+            self.emit(f"{target} = {item}")
 
     def tagged_section(self, cls: type[Struct], target: str, known: list[Field]) -> None:
         count = self.peek()
@@ -236,24 +207,18 @@ class _Compiler:
             self.emit(f"if {count}: pos = skip_tags(buffer, pos)", "else: pos += 1")
             return
         tag, stop = self.name("tag"), self.name("stop")
-        self.emit(f"if not {count}: pos += 1", "else:")
-        self.depth += 1
-        self.emit(
-            f"{count}, pos = read_tag_count(buffer, pos)",
-            f"for _ in range({count}):",
-            f" {tag}, pos = read_uvarint(buffer, pos)",
-            f" {stop}, pos = read_uvarint(buffer, pos)",
-            f" {stop} += pos",
-        )
-        self.depth += 1
-        for index, field in enumerate(known):
-            self.emit(f"{'elif' if index else 'if'} {tag} == {field.tag}:")
-            self.depth += 1
-            self.field(field, f"{target}.{field.name}")
-            self.flush()
-            self.depth -= 1
-        self.emit(
-            f"else: pos = {stop}",
-            f"if pos != {stop}: raise ProtocolError(f'tag {{{tag}}} of {cls.__name__} has a wrong size')",
-        )
-        self.depth -= 2
+        wrong_size = f"ProtocolError(f'tag {{{tag}}} of {cls.__name__} has a wrong size')"
+        self.emit(f"if not {count}: pos += 1")
+        with self.block("else:"):
+            self.emit(f"{count}, pos = read_tag_count(buffer, pos)")
+            with self.block(f"for _ in range({count}):"):
+                self.emit(
+                    f"{tag}, pos = read_uvarint(buffer, pos)",
+                    f"{stop}, pos = read_uvarint(buffer, pos)",
+                    f"{stop} += pos",
+                )
+                for index, field in enumerate(known):
+                    with self.block(f"{'elif' if index else 'if'} {tag} == {field.tag}:"):
+                        self.field(field, f"{target}.{field.name}")
+                        self.flush()
+                self.emit(f"else: pos = {stop}", f"if pos != {stop}: raise {wrong_size}")

@@ -64,6 +64,10 @@ class Field(NamedTuple):
     def nullable_in(self, version: int) -> bool:
         return version >= self.nullable_since
 
+    def element(self) -> "Field":
+        """One element of this array; elements are never null."""
+        return self._replace(is_array=False, nullable_since=LATEST + 1)
+
 
 class _Placement(NamedTuple):
     """What a field specifier says beyond the default: the versions, the tag."""

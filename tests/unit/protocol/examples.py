@@ -44,7 +44,7 @@ def _value(field: Field, version: int, rng: random.Random) -> Any:
         length = rng.choice([0, 1, 2, 3])
         if isinstance(field.type, Primitive) and rng.random() < 0.2:
             length = rng.choice([40, 200])
-        single = field._replace(is_array=False, nullable_since=version + 1)
+        single = field.element()
         return [_value(single, version, rng) for _ in range(length)]
     if isinstance(field.type, Primitive):
         return _VALUES[field.type.name](rng)

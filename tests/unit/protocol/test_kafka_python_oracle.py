@@ -31,7 +31,7 @@ def _theirs(name: str, version: int) -> Any:
 def _in_our_terms(theirs: Any, field: Field, version: int) -> Any:
     """A value that kafka-python decoded, as we would hold it."""
     if isinstance(theirs, list):
-        single = field._replace(is_array=False)
+        single = field.element()
         return [_in_our_terms(item, single, version) for item in theirs]
     if theirs is None and field.tag is not None:
         return field.default
