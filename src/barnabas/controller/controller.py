@@ -44,7 +44,7 @@ class Controller:
         self._broker = broker
         self._clock = clock
         self._seat = ControllerSeat(store, broker.id, clock)
-        self._topics = TopicControl(self._seat, loader, configs, random)
+        self._topics = TopicControl(self._seat, loader, configs, broker.id, random)
         self._configs = ConfigControl(self._seat, loader, configs)
 
     @property
@@ -62,6 +62,7 @@ class Controller:
         await self._store.create(znodes.broker(self._broker.id), node, ephemeral=True)
         if await self._seat.take():
             await self._elect_leaders(restarted=(self._broker.id,))
+            await self._topics.forget_deleted()
         await self._loader.settled()
 
     async def create_topics(

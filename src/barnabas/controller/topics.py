@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -20,6 +21,8 @@ from barnabas.metadata.image import ClusterImage, PartitionState, TopicImage
 from barnabas.metadata.loader import MetadataLoader
 from barnabas.metadata.store import Create, Delete, Operation, Set
 from barnabas.types import BrokerId, TopicId, new_topic_id
+
+log = logging.getLogger(__name__)
 
 #: how many partitions one request may make, as in Apache Kafka
 MAX_PARTITIONS_PER_REQUEST = 10_000
@@ -54,14 +57,21 @@ class TopicControl:
     """The part of the controller that decides which topics there are.
 
     Each topic is one transaction of the metadata store: made or gone with all its partitions and settings,
-    or not at all. Folders on disk follow the metadata, never the other way round, so a crash in between
-    leaves at most a folder whose topic id the image does not know (`ClusterImage.hosts`).
+    or not at all. Folders on disk follow the metadata, never the other way round. A deletion leaves a note
+    with the topic's id, which is taken away when the brokers have dropped the folders; so a broker that
+    crashed or was away in between knows that a folder is not an orphan to keep, but rubbish.
     """
 
     def __init__(
-        self, seat: ControllerSeat, loader: MetadataLoader, configs: ConfigResolver, random: Random
+        self,
+        seat: ControllerSeat,
+        loader: MetadataLoader,
+        configs: ConfigResolver,
+        broker_id: BrokerId,
+        random: Random,
     ) -> None:
         self._seat = seat
+        self._broker_id = broker_id
         self._loader = loader
         self._configs = configs
         self._random = random
@@ -106,7 +116,9 @@ class TopicControl:
                     errors[topic_id] = KafkaError(ErrorCode.TOPIC_DELETION_DISABLED)
                 else:
                     deletions[topic_id] = _deletion(topic, topic.name in image.topic_configs)
-            return errors | await self._write_each(deletions)
+            errors |= await self._write_each(deletions)
+            await self._forget_deleted()
+            return errors
 
     async def create_partitions(
         self, requests: Sequence[NewPartitions], *, validate_only: bool = False
@@ -130,6 +142,27 @@ class TopicControl:
                 growths = {name: self._growth(topic, old) for name, (topic, old) in grown.items()}
                 errors |= await self._write_each(growths)
             return errors
+
+    async def forget_deleted(self) -> None:
+        """Take away the notes of deleted topics that no other broker has folders of; this one has none left,
+        since its image has told it."""
+        async with self._seat.turn:
+            await self._loader.settled()
+            await self._forget_deleted()
+
+    async def _forget_deleted(self) -> None:
+        deleted = self._loader.image.deleted_topics
+        notes = [
+            Delete(znodes.deleted_topic(topic_id))
+            for topic_id, brokers in deleted.items()
+            if brokers <= {self._broker_id}
+        ]
+        if not notes:
+            return
+        try:
+            await self._seat.write(notes)
+        except KafkaError as error:  # the topics are gone all the same; the next controller tries again
+            log.warning("notes of deleted topics stay: %s", error)
 
     def _plan(
         self,
@@ -240,6 +273,8 @@ def _deletion(topic: TopicImage, has_config: bool) -> list[Operation]:
     operations += [Delete(znodes.partitions(topic.name)), Delete(znodes.topic(topic.name))]
     if has_config:
         operations.append(Delete(znodes.topic_config(topic.name)))
+    brokers = {broker for state in topic.partitions for broker in state.replicas}
+    operations.append(Create(znodes.deleted_topic(topic.id), znodes.encode_deleted_topic(brokers)))
     return operations
 
 

@@ -8,10 +8,14 @@ from collections.abc import Collection, Mapping
 from barnabas.metadata import znodes
 from barnabas.metadata.image import BrokerImage, ClusterImage, ImageDelta, PartitionState, TopicImage
 from barnabas.metadata.store import MetadataStore, Node
-from barnabas.types import NO_BROKER, BrokerId
+from barnabas.types import NO_BROKER, BrokerId, TopicId, topic_id_from_str
 
 _TOPIC_PATH = re.compile(rf"{znodes.TOPICS}/(?P<topic>[^/]+)(?:/partitions/(?P<partition>\d+)/state)?")
-_NAMED_PATH = re.compile(r"(?P<folder>/brokers/ids|/config/topics|/config/brokers)/(?P<name>[^/]+)")
+_NAMED = (znodes.BROKER_IDS, znodes.TOPIC_CONFIGS, znodes.BROKER_CONFIGS, znodes.DELETED_TOPICS)
+_NAMED_PATH = re.compile(rf"(?P<folder>{'|'.join(_NAMED)})/(?P<name>[^/]+)")
+
+#: the folders that an image is made of
+FOLDERS_READ = (*_NAMED, znodes.TOPICS)
 
 
 class ImageBuilder:
@@ -49,6 +53,7 @@ class ImageBuilder:
             else before.topic_names,
             topic_configs=topic_configs,
             broker_configs=broker_configs,
+            deleted_topics=await self._deleted_topics(names.get(znodes.DELETED_TOPICS, ())),
         )
         return ImageDelta(
             before,
@@ -90,6 +95,17 @@ class ImageBuilder:
             else:
                 configs[name] = znodes.decode_config(node.data)
         return configs
+
+    async def _deleted_topics(self, names: Collection[str]) -> Mapping[TopicId, frozenset[BrokerId]]:
+        if not names:
+            return self._before.deleted_topics
+        deleted = dict(self._before.deleted_topics)
+        for name, node in await self._read(znodes.DELETED_TOPICS, names):
+            if node is None:
+                deleted.pop(topic_id_from_str(name), None)
+            else:
+                deleted[topic_id_from_str(name)] = znodes.decode_deleted_topic(node.data)
+        return deleted
 
     async def _read(self, folder: str, names: Collection[str]) -> list[tuple[str, Node | None]]:
         nodes = await self._store.read([f"{folder}/{name}" for name in names])

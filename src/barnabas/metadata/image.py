@@ -76,6 +76,9 @@ class ClusterImage:
     #: what was set for a broker, as text, by its id or `ALL_BROKERS`
     broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
+    #: topics that are gone, and the brokers that may still have folders of theirs
+    deleted_topics: Mapping[TopicId, frozenset[BrokerId]] = field(default_factory=dict)
+
     def topic_by_id(self, topic_id: TopicId) -> TopicImage | None:
         name = self.topic_names.get(topic_id)
         return None if name is None else self.topics[name]
@@ -93,14 +96,6 @@ class ClusterImage:
     def broker_config(self, name: str) -> Mapping[str, str]:
         """What was set at run time for a broker, by its id as text or `ALL_BROKERS`."""
         return self.broker_configs.get(name, _NOTHING)
-
-    def hosts(self, broker: BrokerId, topic_id: TopicId, partition: int) -> bool:
-        """Whether a partition folder of this topic id belongs on a broker. If not, the folder is stray: its
-        topic was deleted, or the partition moved, while the broker was away."""
-        topic = self.topic_by_id(topic_id)
-        if topic is None or partition >= len(topic.partitions):
-            return False
-        return broker in topic.partitions[partition].replicas
 
 
 @dataclass(frozen=True, slots=True)

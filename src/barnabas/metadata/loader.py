@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from barnabas.metadata import znodes
-from barnabas.metadata.builder import ImageBuilder
+from barnabas.metadata.builder import FOLDERS_READ, ImageBuilder
 from barnabas.metadata.image import ClusterImage, ImageDelta
 from barnabas.metadata.store import Event, MetadataStore, StoreError
 
@@ -48,7 +48,7 @@ class MetadataLoader:
         """
         self._store.watch("/", self._on_event)
         self._changed.update((znodes.CLUSTER_ID, znodes.CONTROLLER))
-        for folder in (znodes.BROKER_IDS, znodes.TOPICS, znodes.TOPIC_CONFIGS, znodes.BROKER_CONFIGS):
+        for folder in FOLDERS_READ:
             self._changed.update(f"{folder}/{name}" for name in await self._store.children(folder))
         await self._refresh()
 

@@ -11,12 +11,13 @@ Paths and JSON are those of Apache Kafka on ZooKeeper (its ``ZkData``): who know
     /config/topics/TOPIC                        what is set for a topic
     /config/brokers/ID or <default>             what is set for a broker, for all
     /latest_producer_id_block                   the producer ids handed out last
+    /admin/delete_topics/TOPIC_ID               a topic that is gone, whose folders may still lie somewhere
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from barnabas.metadata.image import BrokerEndpoint, BrokerImage, PartitionState
@@ -31,9 +32,20 @@ TOPICS = "/brokers/topics"
 TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
+DELETED_TOPICS = "/admin/delete_topics"
 
 #: nodes that hold nothing and are always there
-FOLDERS = ("/cluster", "/brokers", BROKER_IDS, TOPICS, "/config", TOPIC_CONFIGS, BROKER_CONFIGS)
+FOLDERS = (
+    "/cluster",
+    "/brokers",
+    BROKER_IDS,
+    TOPICS,
+    "/config",
+    TOPIC_CONFIGS,
+    BROKER_CONFIGS,
+    "/admin",
+    DELETED_TOPICS,
+)
 
 
 def broker(broker_id: BrokerId) -> str:
@@ -63,6 +75,10 @@ def topic_config(name: str) -> str:
 def broker_config(name: str) -> str:
     """`name` is a broker's id or ``<default>``."""
     return f"{BROKER_CONFIGS}/{name}"
+
+
+def deleted_topic(topic_id: TopicId) -> str:
+    return f"{DELETED_TOPICS}/{topic_id_to_str(topic_id)}"
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
@@ -160,6 +176,15 @@ def decode_partition_state(replicas: tuple[BrokerId, ...], node: Node) -> Partit
     return PartitionState(
         replicas, tuple(value["isr"]), value["leader"], value["leader_epoch"], partition_epoch=node.version
     )
+
+
+def encode_deleted_topic(brokers: Iterable[BrokerId]) -> bytes:
+    return _dump({"version": 1, "brokers": sorted(brokers)})
+
+
+def decode_deleted_topic(data: bytes) -> frozenset[BrokerId]:
+    """The brokers that may still have folders of the topic."""
+    return frozenset(json.loads(data)["brokers"])
 
 
 def encode_config(config: Mapping[str, str]) -> bytes:
