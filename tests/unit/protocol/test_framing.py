@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.protocol.examples import INSTANCES
 
 from barnabas.errors import ProtocolError
 from barnabas.protocol.framing import (
@@ -30,7 +31,7 @@ def framed(payload: bytes) -> bytes:
     return len(payload).to_bytes(4) + payload
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100 * INSTANCES, deadline=None)
 @given(payloads=st.lists(st.binary(max_size=40), max_size=6), cuts=st.lists(st.integers(0, 300)))
 def test_any_split_of_a_stream_gives_the_same_frames(payloads: list[bytes], cuts: list[int]) -> None:
     stream = b"".join(map(framed, payloads))
@@ -146,14 +147,14 @@ def test_librdkafkas_overlong_request_for_all_topics_is_read() -> None:
     assert request == MetadataRequest(topics=None, allow_auto_topic_creation=False)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100 * INSTANCES, deadline=None)
 @given(frame=st.binary(max_size=60), key=st.sampled_from([*ApiKey, 999]), version=st.integers(-1, 20))
 def test_any_frame_gives_a_request_or_the_protocol_error(frame: bytes, key: int, version: int) -> None:
     with suppress(ProtocolError):
         parse_request(key.to_bytes(2) + version.to_bytes(2, signed=True) + frame)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100 * INSTANCES, deadline=None)
 @given(frame=st.binary(max_size=60), key=st.sampled_from(list(ApiKey)), data=st.data())
 def test_any_answer_gives_a_response_or_the_protocol_error(
     frame: bytes, key: ApiKey, data: st.DataObject
