@@ -85,12 +85,13 @@ class Wire:
 
 
 @pytest.fixture
-def connect(barnabas_broker: Any) -> Iterator[Callable[[], Wire]]:
-    """Opens connections to the session's broker."""
+def connect(request: pytest.FixtureRequest) -> Iterator[Callable[..., Wire]]:
+    """Opens connections, to the session's broker when no other is given."""
     opened: list[Wire] = []
 
-    def open_connection() -> Wire:
-        opened.append(Wire(barnabas_broker.bootstrap_servers))
+    def open_connection(broker: Any = None) -> Wire:
+        broker = broker or request.getfixturevalue("barnabas_broker")
+        opened.append(Wire(broker.bootstrap_servers))
         return opened[-1]
 
     yield open_connection
@@ -127,11 +128,12 @@ class Topic(NamedTuple):
 
 
 @pytest.fixture
-def make_topic(wire: Wire) -> Callable[..., Topic]:
+def make_topic(request: pytest.FixtureRequest) -> Callable[..., Topic]:
     """Makes a topic of a fresh name: ``make_topic(partitions=3, **{"retention.ms": "1000"})``."""
 
-    def make(partitions: int = 1, **configs: str) -> Topic:
+    def make(partitions: int = 1, *, by: Wire | None = None, **configs: str) -> Topic:
         name = f"topic-{uuid.uuid4().hex[:12]}"
+        wire = by or request.getfixturevalue("wire")
         response = wire(
             CreateTopicsRequest(
                 topics=[
@@ -170,7 +172,7 @@ def topic(make_topic: Callable[..., Topic]) -> Topic:
 
 
 @pytest.fixture
-def produce(wire: Wire) -> Callable[..., Any]:
+def produce(request: pytest.FixtureRequest) -> Callable[..., Any]:
     """Sends batches to one topic: ``produce(topic, data, partition=1)``; the answer for that partition."""
 
     def send(
@@ -181,9 +183,10 @@ def produce(wire: Wire) -> Callable[..., Any]:
         acks: int = -1,
         version: int = 13,
         client_id: str = "wire",
-        by: Wire = wire,
+        by: Wire | None = None,
     ) -> PartitionProduceResponse:
-        request = ProduceRequest(
+        wire = by or request.getfixturevalue("wire")
+        sent = ProduceRequest(
             acks=acks,
             timeout_ms=10_000,
             topic_data=[
@@ -194,7 +197,7 @@ def produce(wire: Wire) -> Callable[..., Any]:
                 )
             ],
         )
-        response = by(request, version, client_id=client_id)
+        response = wire(sent, version, client_id=client_id)
         (answered,) = response.responses
         assert (answered.topic_id if version >= 13 else answered.name) == (
             topic.id if version >= 13 else topic.name

@@ -147,8 +147,7 @@ def test_kcat(servers, name, codec):
     )
     assert sorted(read.stdout.splitlines()) == VALUES
     group = subprocess.run(
-        ["kcat", "-b", servers, "-G", uuid.uuid4().hex, "-e", "-q", "-o", "beginning"]
-        + ["-X", "auto.offset.reset=earliest", name],
+        ["kcat", "-b", servers, "-G", uuid.uuid4().hex, "-e", "-q", "-X", "auto.offset.reset=earliest", name],
         capture_output=True,
         check=True,
         timeout=30,
