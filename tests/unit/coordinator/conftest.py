@@ -303,3 +303,9 @@ def coordinate() -> Callable[..., None]:
         run_virtual(main())
 
     return run
+
+
+@pytest.fixture(scope="session")
+def memory_log() -> type[MemoryLog]:
+    """Makes an internal topic in memory."""
+    return MemoryLog
