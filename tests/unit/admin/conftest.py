@@ -1,4 +1,4 @@
-"""The admin handlers on a broker without sockets or logs: metadata, controller, settings, and nothing else."""
+"""The admin handlers on a broker without sockets or logs: metadata, controller and settings only."""
 
 from __future__ import annotations
 
@@ -40,6 +40,8 @@ class AdminBroker:
         self.node_id = config.node_id
         self.server = MemoryServer()
         self.store = MemoryStore(self.server)
+        #: the sessions of the other live brokers
+        self.others: list[MemoryStore] = []
         self.loader = MetadataLoader(self.store)
         self.configs = ConfigResolver(config, config.node_id)
         endpoint = BrokerEndpoint("PLAINTEXT", "127.0.0.1", 9092)
@@ -61,7 +63,8 @@ class AdminBroker:
         for broker_id in range(2, 2 + others):
             other = BrokerImage(broker_id, (BrokerEndpoint("INTERNAL", "127.0.0.1", 9000 + broker_id),))
             node = znodes.encode_broker(other, 0)
-            await MemoryStore(self.server).create(znodes.broker(broker_id), node, ephemeral=True)
+            self.others.append(MemoryStore(self.server))
+            await self.others[-1].create(znodes.broker(broker_id), node, ephemeral=True)
         await self.loader.start()
         await self.controller.start()
 

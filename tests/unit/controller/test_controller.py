@@ -1,0 +1,304 @@
+"""The controller's seat, elections, producer ids and settings."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import Any
+
+import pytest
+from tests.unit.controller.conftest import Member, Play, broker_image, join
+
+from barnabas.config import BrokerConfig
+from barnabas.controller import ConfigChange, ConfigResource, NewTopic
+from barnabas.controller.configs import AlterOperation, ResourceType
+from barnabas.controller.election import elect
+from barnabas.controller.placement import place_replicas
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.metadata import znodes
+from barnabas.metadata.image import ALL_BROKERS, PartitionState
+from barnabas.metadata.memory import MemoryServer
+from barnabas.metadata.store import NodeExistsError
+
+TOPIC = ConfigResource(ResourceType.TOPIC, "t")
+BROKER = ConfigResource(ResourceType.BROKER, "1")
+EVERY_BROKER = ConfigResource(ResourceType.BROKER, "")
+
+
+# --- the seat ---
+
+
+def test_first_broker_takes_the_seat_and_the_second_does_not() -> None:
+    async def scenario() -> None:
+        server = MemoryServer()
+        first = await join(server, BrokerConfig(node_id=1))
+        second = await join(server, BrokerConfig(node_id=2))
+        assert (first.controller.active, second.controller.active) == (True, False)
+        assert second.image.controller_id == 1
+        assert second.image.brokers.keys() == {1, 2}
+        results = await second.controller.create_topics([NewTopic("t")])
+        error = results["t"]
+        assert isinstance(error, KafkaError)
+        assert error.code is ErrorCode.NOT_CONTROLLER
+
+    asyncio.run(scenario())
+
+
+def test_controller_that_was_replaced_without_noticing_changes_nothing() -> None:
+    async def scenario() -> None:
+        server = MemoryServer()
+        old = await join(server, BrokerConfig(node_id=1))
+        await old.store.delete(znodes.CONTROLLER)  # as when its session expired
+        new = await join(server, BrokerConfig(node_id=2))
+        assert new.controller.active
+        result = (await old.controller.create_topics([NewTopic("t")]))["t"]
+        assert isinstance(result, KafkaError)
+        assert result.code is ErrorCode.NOT_CONTROLLER
+        assert not old.controller.active
+        assert await new.store.children(znodes.TOPICS) == []
+
+    asyncio.run(scenario())
+
+
+def test_second_broker_of_one_id_is_refused() -> None:
+    async def scenario() -> None:
+        server = MemoryServer()
+        await join(server, BrokerConfig(node_id=1))
+        with pytest.raises(NodeExistsError):
+            await join(server, BrokerConfig(node_id=1))
+
+    asyncio.run(scenario())
+
+
+# --- elections ---
+
+
+def state(leader: int, isr: tuple[int, ...], epoch: int = 5) -> PartitionState:
+    return PartitionState((1, 2, 3), isr, leader, epoch)
+
+
+@pytest.mark.parametrize(
+    ("before", "alive", "restarted", "leader", "epoch"),
+    [
+        (state(1, (1, 2)), {1, 2, 3}, (), 1, 5),
+        (state(2, (2, 3)), {1, 3}, (), 3, 6),
+        (state(2, (3, 2, 1)), {1, 3}, (), 1, 6),
+        (state(1, (1,)), {2, 3}, (), -1, 6),
+        (state(-1, (1,)), {2, 3}, (), -1, 5),
+        (state(-1, (1,)), {1}, (), 1, 6),
+        (state(1, (1,)), {1}, (1,), 1, 6),
+        (state(2, (1, 2)), {1, 2}, (1,), 2, 5),
+    ],
+    ids=[
+        "leader lives: nothing",
+        "next in sync leads",
+        "order of assignment decides",
+        "none in sync: no leader",
+        "still none: nothing",
+        "the last in sync comes back",
+        "leader restarted: a new epoch",
+        "follower restarted: nothing",
+    ],
+)
+def test_election(
+    before: PartitionState, alive: set[int], restarted: tuple[int, ...], leader: int, epoch: int
+) -> None:
+    after = elect(before, alive, restarted) or before
+    assert (after.leader, after.leader_epoch) == (leader, epoch)
+    assert (after.replicas, after.isr) == (before.replicas, before.isr)
+
+
+def test_restart_begins_a_new_leader_epoch_in_every_partition() -> None:
+    async def scenario() -> None:
+        server = MemoryServer()
+        member = await join(server, BrokerConfig(node_id=1))
+        await member.controller.create_topics([NewTopic("t", 3, 1)])
+        await member.store.close()
+        again = await join(server, BrokerConfig(node_id=1))
+        assert [(s.leader, s.leader_epoch) for s in again.image.topics["t"].partitions] == [(1, 1)] * 3
+
+    asyncio.run(scenario())
+
+
+# --- placement ---
+
+
+def test_leaders_and_followers_are_spread_evenly() -> None:
+    placed = place_replicas([broker_image(n) for n in range(1, 5)], 24, 3, Random(7))
+    for position in range(3):
+        holders = [replicas[position] for replicas in placed]
+        assert {holders.count(broker) for broker in range(1, 5)} == {6}
+    assert all(len(set(replicas)) == 3 for replicas in placed)
+
+
+def test_replicas_stand_in_different_racks_when_there_are_as_many() -> None:
+    racks = {1: "a", 2: "a", 3: "b", 4: "b"}
+    brokers = [broker_image(number, rack) for number, rack in racks.items()]
+    for replicas in place_replicas(brokers, 4, 2, Random(7)):
+        assert {racks[broker] for broker in replicas} == {"a", "b"}
+
+
+# --- producer ids ---
+
+
+def test_blocks_of_producer_ids_never_overlap_even_after_a_restart() -> None:
+    async def scenario() -> None:
+        server = MemoryServer()
+        member = await join(server, BrokerConfig(node_id=1))
+        blocks = list(await asyncio.gather(*(member.controller.allocate_producer_ids() for _ in range(3))))
+        await member.store.close()
+        again = await join(server, BrokerConfig(node_id=1))
+        blocks.append(await again.controller.allocate_producer_ids())
+        ids = [producer_id for block in blocks for producer_id in block]
+        assert sorted(ids) == list(range(4000))
+
+    asyncio.run(scenario())
+
+
+# --- settings ---
+
+
+async def alter(
+    member: Member, resource: ConfigResource, *changes: ConfigChange, **options: Any
+) -> ErrorCode:
+    errors = await member.controller.alter_configs({resource: changes}, **options)
+    return errors[resource].code if errors else ErrorCode.NONE
+
+
+def change(name: str, operation: AlterOperation, value: str | None = None) -> ConfigChange:
+    return ConfigChange(name, operation, value)
+
+
+SET_RETENTION = change("log.retention.ms", AlterOperation.SET, "5")
+
+
+def test_settings_are_set_and_deleted_one_by_one(play: Play) -> None:
+    async def scenario(member: Member) -> None:
+        await member.controller.create_topics([NewTopic("t")])
+        await alter(member, TOPIC, change("retention.ms", AlterOperation.SET, " 5 "))
+        await alter(member, TOPIC, change("segment.bytes", AlterOperation.SET, "100"))
+        assert member.image.topic_config("t") == {"retention.ms": "5", "segment.bytes": "100"}
+        await alter(member, TOPIC, change("retention.ms", AlterOperation.DELETE))
+        assert member.image.topic_config("t") == {"segment.bytes": "100"}
+        await alter(member, TOPIC, change("segment.bytes", AlterOperation.DELETE))
+        assert member.image.topic_configs == {}
+
+    play(scenario)
+
+
+def test_lists_are_appended_to_and_subtracted_from_what_holds_now(play: Play) -> None:
+    async def scenario(member: Member) -> None:
+        await member.controller.create_topics([NewTopic("t")])
+
+        async def policy(operation: AlterOperation, value: str) -> str:
+            assert await alter(member, TOPIC, change("cleanup.policy", operation, value)) is ErrorCode.NONE
+            return member.image.topic_config("t")["cleanup.policy"]
+
+        assert await policy(AlterOperation.APPEND, "compact") == "delete,compact"
+        assert await policy(AlterOperation.APPEND, "compact,delete") == "delete,compact"
+        assert await policy(AlterOperation.SUBTRACT, "delete,unheard-of") == "compact"
+        assert await policy(AlterOperation.SET, "delete, delete") == "delete"
+
+    play(scenario)
+
+
+def test_replacing_unsets_what_is_not_named(play: Play) -> None:
+    async def scenario(member: Member) -> None:
+        await member.controller.create_topics([NewTopic("t", configs={"retention.ms": "5"})])
+        assert await member.controller.replace_configs({TOPIC: {"segment.bytes": "100"}}) == {}
+        assert member.image.topic_config("t") == {"segment.bytes": "100"}
+        assert await member.controller.replace_configs({TOPIC: {}}) == {}
+        assert member.image.topic_config("t") == {}
+
+    play(scenario)
+
+
+def test_validating_only_changes_nothing(play: Play) -> None:
+    async def scenario(member: Member) -> None:
+        await member.controller.create_topics([NewTopic("t")])
+        step = change("retention.ms", AlterOperation.SET, "5")
+        assert await alter(member, TOPIC, step, validate_only=True) is ErrorCode.NONE
+        bad = change("retention.ms", AlterOperation.SET, "x")
+        assert await alter(member, TOPIC, bad, validate_only=True) is ErrorCode.INVALID_CONFIG
+        assert member.image.topic_config("t") == {}
+
+    play(scenario)
+
+
+def test_settings_of_one_broker_and_of_all_brokers_are_kept_apart(play: Play) -> None:
+    async def scenario(member: Member) -> None:
+        await alter(member, BROKER, change("log.segment.bytes", AlterOperation.SET, "100"))
+        await alter(member, EVERY_BROKER, change("log.segment.bytes", AlterOperation.SET, "200"))
+        assert member.image.broker_configs == {
+            "1": {"log.segment.bytes": "100"},
+            ALL_BROKERS: {"log.segment.bytes": "200"},
+        }
+
+    play(scenario)
+
+
+def test_append_for_all_brokers_does_not_take_over_what_one_broker_has(play: Play) -> None:
+    async def scenario(member: Member) -> None:
+        await alter(member, BROKER, change("log.cleanup.policy", AlterOperation.SET, "compact"))
+        await alter(member, EVERY_BROKER, change("log.cleanup.policy", AlterOperation.APPEND, "compact"))
+        assert member.image.broker_config(ALL_BROKERS) == {"log.cleanup.policy": "delete,compact"}
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("resource", "step", "expected"),
+    [
+        (TOPIC, change("no.such", AlterOperation.SET, "1"), ErrorCode.INVALID_CONFIG),
+        (TOPIC, change("no.such", AlterOperation.DELETE), ErrorCode.NONE),
+        (TOPIC, change("retention.ms", AlterOperation.SET, "x"), ErrorCode.INVALID_CONFIG),
+        (TOPIC, change("retention.ms", AlterOperation.SET, None), ErrorCode.INVALID_REQUEST),
+        (TOPIC, change("retention.ms", AlterOperation.APPEND, "5"), ErrorCode.INVALID_CONFIG),
+        (TOPIC, change("cleanup.policy", AlterOperation.APPEND, "hide"), ErrorCode.INVALID_CONFIG),
+        (TOPIC, ConfigChange("retention.ms", 9, "5"), ErrorCode.INVALID_REQUEST),
+        (TOPIC, change("log.retention.ms", AlterOperation.SET, "5"), ErrorCode.INVALID_CONFIG),
+        (BROKER, change("log.retention.ms", AlterOperation.SET, "x"), ErrorCode.INVALID_REQUEST),
+        (BROKER, change("no.such", AlterOperation.SET, "1"), ErrorCode.INVALID_REQUEST),
+        (BROKER, change("node.id", AlterOperation.SET, "5"), ErrorCode.INVALID_REQUEST),
+        (EVERY_BROKER, change("log.dirs", AlterOperation.SET, "x"), ErrorCode.INVALID_REQUEST),
+        (
+            ConfigResource(ResourceType.TOPIC, "nope"),
+            change("retention.ms", AlterOperation.SET, "5"),
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ),
+        (
+            ConfigResource(ResourceType.TOPIC, "a b"),
+            change("retention.ms", AlterOperation.SET, "5"),
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ),
+        *(
+            (
+                ConfigResource(kind, name),
+                change("log.retention.ms", AlterOperation.SET, "5"),
+                ErrorCode.INVALID_REQUEST,
+            )
+            for kind, name in [
+                (ResourceType.BROKER, "7"),
+                (ResourceType.BROKER, "one"),
+                (ResourceType.BROKER_LOGGER, "1"),
+                (ResourceType.CLIENT_METRICS, "m"),
+                (ResourceType.GROUP, "g"),
+                (99, "x"),
+            ]
+        ),
+    ],
+    ids=str,
+)
+def test_change_that_must_not_be_is_refused_and_changes_nothing(
+    play: Play, resource: ConfigResource, step: ConfigChange, expected: ErrorCode
+) -> None:
+    async def scenario(member: Member) -> None:
+        await member.controller.create_topics([NewTopic("t", configs={"segment.bytes": "100"})])
+        before = member.image
+        good = change("retention.ms", AlterOperation.SET, "7")
+        steps = (good, step) if resource == TOPIC and expected is not ErrorCode.NONE else (step,)
+        assert await alter(member, resource, *steps) is expected
+        assert member.image.topic_configs == before.topic_configs
+        assert member.image.broker_configs == before.broker_configs
+
+    play(scenario)
