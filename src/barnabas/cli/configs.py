@@ -33,7 +33,8 @@ def configs() -> None:
         barnabas configs describe --topic orders --changed
         barnabas configs describe --broker 1 --json
         """,
-        "SOURCE says where a value comes from: the topic's own setting, the broker's (static: its configuration "
+        "SOURCE says where a value comes from: the topic's own setting, the broker's (static: its "
+        "configuration "
         "file; dynamic: changed while it ran), or the default.",
     )
 )
@@ -77,7 +78,8 @@ def describe(
         barnabas configs alter --topic orders --delete retention.ms
         barnabas configs alter --broker 1 --set log.retention.ms=86400000
         """,
-        "A broker setting that can change while the broker runs takes effect at once; any other is refused: set "
+        "A broker setting that can change while the broker runs takes effect at once; any other is "
+        "refused: set "
         "it at `barnabas start`.",
     )
 )

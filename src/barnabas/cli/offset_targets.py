@@ -86,7 +86,8 @@ class Target:
     def offsets(
         self, admin: Admin, partitions: Sequence[TopicPartition], committed: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """The new offset of each partition, kept between its first record and its end as Kafka's tool does."""
+        """The new offset of each partition, kept between its first record and its end as Kafka's tool "
+        "does."""
         earliest = admin.offsets(partitions, "earliest")
         latest = admin.offsets(partitions, "latest")
         if self.kind == "time":
@@ -96,7 +97,8 @@ class Target:
             missing = [place for place in partitions if place not in committed]
             if missing:
                 raise click.UsageError(
-                    f"--shift-by needs a committed offset, and {missing[0].topic}-{missing[0].partition} has none"
+                    f"--shift-by needs a committed offset, and {missing[0].topic}-{missing[0].partition} "
+                    f"has none"
                 )
             wanted = {place: committed[place] + self.value for place in partitions}
         elif self.kind == "offset":

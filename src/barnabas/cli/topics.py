@@ -158,7 +158,8 @@ def describe(names: tuple[str, ...], under_replicated: bool, as_json: bool, boot
         barnabas topics alter orders --config retention.ms=3600000
         barnabas topics alter orders --delete-config retention.ms
         """,
-        "Partitions can only be added. Records stay where they are, so with more partitions a key's new records "
+        "Partitions can only be added. Records stay where they are, so with more partitions a key's new "
+        "records "
         "may go to another partition than its old ones.",
     )
 )

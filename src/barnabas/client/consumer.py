@@ -12,6 +12,7 @@ import confluent_kafka
 from barnabas.client.errors import ClientError, translate
 from barnabas.client.record import Record
 from barnabas.client.settings import DEFAULT_BOOTSTRAP, librdkafka_settings
+from barnabas.errors import ErrorCode, KafkaError
 from barnabas.types import TopicPartition
 
 _BATCH = 1_000
@@ -21,7 +22,8 @@ class Consumer:
     """Iterates over the records of topics, for ever: `for record in Consumer(servers, "orders"): ...`
 
     With `group`, as a member of that consumer group, which shares the partitions and remembers its offsets
-    (committed as the records are taken from the iterator, or by `commit` with `enable_auto_commit=False`).
+    (a record's when the next is taken, or the block ends without an error; committed now and then, or by
+    `commit`).
     Without, it reads every partition on its own and remembers nothing.
 
     Args:
@@ -41,11 +43,14 @@ class Consumer:
     ) -> None:
         self._group = group
         self._pending: list[Record] = []
+        self._taken: Record | None = None
+        self._ends: dict[TopicPartition, int] = {}  # where the reader has met a partition's end
         self._consumer = confluent_kafka.Consumer(
             {
                 "auto.offset.reset": start,
                 "enable.auto.commit": group is not None,
                 "enable.auto.offset.store": False,
+                "enable.partition.eof": True,
                 "fetch.wait.max.ms": 100,
                 # librdkafka wants a name even where no group is joined
                 "group.id": group or "barnabas-reader",
@@ -53,12 +58,16 @@ class Consumer:
             }
         )
         if group is not None and topics:
-            self._consumer.subscribe(list(topics))
+            self.subscribe(*topics)
         elif topics:
             beginning = (
                 confluent_kafka.OFFSET_BEGINNING if start == "earliest" else confluent_kafka.OFFSET_END
             )
             self.assign(dict.fromkeys(self.partitions(*topics), beginning))
+
+    def subscribe(self, *topics: str) -> None:
+        """Read these topics as a member of the group."""
+        self._consumer.subscribe(list(topics))
 
     def partitions(self, *topics: str) -> list[TopicPartition]:
         """The partitions of the topics.
@@ -74,12 +83,15 @@ class Consumer:
             except confluent_kafka.KafkaException as error:
                 raise translate(error) from None
             if metadata.error is not None:
+                if metadata.error.code() == confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic}")
                 raise translate(metadata.error)
             found += [TopicPartition(topic, partition) for partition in sorted(metadata.partitions)]
         return found
 
     def assign(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Read these partitions from these offsets (or librdkafka's OFFSET_BEGINNING, OFFSET_END)."""
+        self._ends.clear()
         self._consumer.assign(
             [confluent_kafka.TopicPartition(*place, offset) for place, offset in offsets.items()]
         )
@@ -106,17 +118,17 @@ class Consumer:
         return {TopicPartition(place.topic, place.partition): place.offset for place in answer}
 
     def poll(self, timeout: float = 1.0) -> Record | None:
-        """The next record, or None when none has come within `timeout` seconds."""
+        """The next record, or None when none has come within `timeout` seconds.
+
+        In a group this says that the record before is done: its offset will be committed.
+        """
+        self._store_taken()
         if not self._pending:
             self._pending = self.read_batch(timeout)[::-1]
         if not self._pending:
             return None
-        record = self._pending.pop()
-        if self._group is not None:
-            self._consumer.store_offsets(
-                offsets=[confluent_kafka.TopicPartition(record.topic, record.partition, record.offset + 1)]
-            )
-        return record
+        self._taken = self._pending.pop()
+        return self._taken
 
     def read_batch(self, timeout: float = 1.0, at_most: int = _BATCH) -> list[Record]:
         """The records that have come, waiting at most `timeout` seconds for the first; offsets are not
@@ -137,9 +149,28 @@ class Consumer:
             failure = message.error()
             if failure is None:
                 records.append(Record.from_message(message))
-            elif failure.code() != confluent_kafka.KafkaError._PARTITION_EOF:
+            elif failure.code() == confluent_kafka.KafkaError._PARTITION_EOF:
+                self._ends[_place(message)] = message.offset() or 0
+            else:
                 raise translate(failure)
         return records
+
+    def read_until(self, ends: Mapping[TopicPartition, int]) -> Iterator[list[Record]]:
+        """Batches of the assigned partitions' records up to these offsets (not including them).
+
+        Batches may be empty while nothing comes. Raises as `read_batch` does.
+        """
+        left = dict(ends)
+        while left:
+            batch = self.read_batch(0.2)
+            for record in batch:
+                if record.offset + 1 >= left.get(record.place, record.offset + 2):
+                    del left[record.place]
+            # Markers of transactions are offsets too, but never come as records.
+            for place, end in self._ends.items():
+                if place in left and end >= left[place]:
+                    del left[place]
+            yield [record for record in batch if record.offset < ends.get(record.place, 0)]
 
     def take(self, count: int, timeout: float = 10.0) -> list[Record]:
         """Exactly `count` records.
@@ -158,7 +189,8 @@ class Consumer:
         return records
 
     def commit(self) -> None:
-        """Commit what has been taken, and wait for the answer."""
+        """Commit all that has been taken, and wait for the answer."""
+        self._store_taken()
         try:
             self._consumer.commit(asynchronous=False)
         except confluent_kafka.KafkaException as error:
@@ -166,8 +198,16 @@ class Consumer:
                 raise translate(error) from None
 
     def close(self) -> None:
-        """Leave the group, committing what has been taken when commits are automatic."""
+        """Leave the group, committing what is done when commits are automatic."""
         self._consumer.close()
+
+    def _store_taken(self) -> None:
+        """Let the next commit cover the last record taken."""
+        record, self._taken = self._taken, None
+        if record is not None and self._group is not None:
+            self._consumer.store_offsets(
+                offsets=[confluent_kafka.TopicPartition(*record.place, record.offset + 1)]
+            )
 
     def __iter__(self) -> Iterator[Record]:
         while True:
@@ -181,4 +221,10 @@ class Consumer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if kind is None:  # what an error interrupted is not done, and comes again
+            self._store_taken()
         self.close()
+
+
+def _place(message: confluent_kafka.Message) -> TopicPartition:
+    return TopicPartition(message.topic() or "", message.partition() or 0)

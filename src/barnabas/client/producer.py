@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -12,6 +13,7 @@ import confluent_kafka
 from barnabas.client.errors import ClientError, translate
 from barnabas.client.record import Record
 from barnabas.client.settings import DEFAULT_BOOTSTRAP, librdkafka_settings
+from barnabas.client.topic_check import ensure_topic
 from barnabas.errors import BarnabasError
 
 Headers = Mapping[str, str | bytes | None] | Iterable[tuple[str, str | bytes | None]]
@@ -34,7 +36,16 @@ class Producer:
         self._producer = confluent_kafka.Producer(
             {**defaults, **librdkafka_settings(bootstrap_servers, settings)}
         )
+        self._servers = bootstrap_servers
         self._failure: BarnabasError | None = None
+
+    def ensure_topic(self, topic: str) -> int:
+        """How many partitions the topic has; asking creates it where the broker allows that.
+
+        Raises:
+            ClientError: there is no such topic and none was made, or no broker answers.
+        """
+        return ensure_topic(self._producer, topic, self._servers)
 
     def send(
         self,
@@ -57,12 +68,6 @@ class Producer:
         """
         self._raise_failure()
 
-        def delivered(error: Any, message: confluent_kafka.Message) -> None:
-            if error is not None:
-                self._failure = self._failure or translate(error)
-            elif on_delivery is not None:
-                on_delivery(Record.from_message(message))
-
         pairs = list(headers.items() if isinstance(headers, Mapping) else headers)
         optional: dict[str, Any] = {}
         if partition is not None:
@@ -76,7 +81,9 @@ class Producer:
                     value=_to_bytes(value),
                     key=key.encode() if isinstance(key, str) else key,
                     headers=pairs,
-                    on_delivery=delivered,
+                    on_delivery=self._reported
+                    if on_delivery is None
+                    else partial(self._reported, then=on_delivery),
                     **optional,
                 )
                 break
@@ -117,6 +124,14 @@ class Producer:
             self.flush()
         else:
             self._producer.flush(1.0)  # what went wrong matters more than what is under way
+
+    def _reported(
+        self, error: Any, message: confluent_kafka.Message, *, then: Callable[[Record], None] | None = None
+    ) -> None:
+        if error is not None:
+            self._failure = self._failure or translate(error)
+        elif then is not None:
+            then(Record.from_message(message))
 
     def _raise_failure(self) -> None:
         failure, self._failure = self._failure, None

@@ -29,12 +29,14 @@ from typing import Any
 from confluent_kafka import KafkaException, Producer, murmur2
 
 from barnabas.client.admin import Admin
-from barnabas.client.errors import ClientError, translate, unreachable
+from barnabas.client.consumer import Consumer
+from barnabas.client.errors import ClientError, translate
 from barnabas.client.log_lines import parse_line
 from barnabas.client.multiline import Gathered, LineGrouper
-from barnabas.client.ship_recovery import TopicReader
+from barnabas.client.ship_recovery import find_shipped
 from barnabas.client.ship_state import HEADER, Shipped, SourceState, encode_header
 from barnabas.client.tail import FileTail, Position, is_rotated_name
+from barnabas.client.topic_check import ensure_topic
 from barnabas.clock import SystemClock
 
 __all__ = ["parse_line", "Shipper", "Progress"]
@@ -147,7 +149,7 @@ class Shipper:
             }
         )
         try:
-            partitions = self._topic_partitions(producer)
+            partitions = ensure_topic(producer, self._topic, self._bootstrap)
             self._open_sources(partitions)
             try:
                 while not self._stopped.is_set() and self._failure is None:
@@ -173,48 +175,28 @@ class Shipper:
 
     # -- beginning
 
-    def _topic_partitions(self, producer: Producer) -> int:
-        """How many partitions the topic has; asking for it is what creates it."""
-        deadline = time.monotonic() + 10
-        while True:
-            try:
-                topic = producer.list_topics(self._topic, timeout=5).topics[self._topic]
-            except KafkaException as error:
-                if error.args[0].code() < 0:
-                    raise unreachable(self._bootstrap) from None
-                raise
-            if topic.error is None and topic.partitions:
-                return len(topic.partitions)
-            if time.monotonic() > deadline:
-                reason = translate(topic.error) if topic.error is not None else "it has no partitions"
-                raise ClientError(
-                    f"topic {self._topic} cannot be used ({reason}): create it with "
-                    f"`barnabas topics create {self._topic} --bootstrap-server {self._bootstrap}`"
-                )
-            time.sleep(0.05)
-
     def _open_sources(self, partitions: int) -> None:
         [described] = Admin(self._bootstrap).describe_topics([self._topic])
         directory = self._state_root / f"{self._topic}-{described.topic_id}"
         first_time = not directory.exists()
         directory.mkdir(parents=True, exist_ok=True)
         states: dict[str, SourceState] = {}
-        reader = TopicReader(self._bootstrap, self._topic, partitions)
         try:
             for _, name, _ in self._files:
                 states[name] = SourceState(directory, name)
-            found = reader.last_shipped(
-                self._host,
-                {name: state.shipped for name, state in states.items()},
-                scan_unknown=first_time,
-                settle=0.0 if all(state.clean for state in states.values()) else _SETTLE,
-            )
+            with Consumer(self._bootstrap) as consumer:
+                found = find_shipped(
+                    consumer,
+                    self._topic,
+                    self._host,
+                    {name: state.shipped for name, state in states.items()},
+                    scan_unknown=first_time,
+                    settle=0.0 if all(state.clean for state in states.values()) else _SETTLE,
+                )
         except BaseException:
             for state in states.values():
                 state.close()
             raise
-        finally:
-            reader.close()
         for path, name, history in self._files:
             self._sources.append(self._source(path, name, history, states[name], found.get(name), partitions))
         self._read_before = sum(source.tail.position.offset for source in self._sources)

@@ -1,0 +1,237 @@
+"""`barnabas consume`: from topics to stdout."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from barnabas.cli.complete import group_names, topic_names
+from barnabas.cli.offset_targets import parse_duration, parse_time
+from barnabas.cli.options import bootstrap_option, example, parse_assignments
+from barnabas.cli.progress import Counter, is_file
+from barnabas.cli.record_format import Template, to_json
+from barnabas.errors import BarnabasError
+
+if TYPE_CHECKING:
+    from barnabas.client import Consumer, Record
+    from barnabas.types import TopicPartition
+
+
+class TimedOut(BarnabasError):
+    """Fewer records came than were asked for."""
+
+
+@click.command(
+    epilog=example(
+        r"""
+        barnabas consume orders --from-beginning
+        barnabas consume orders --until-end --with-keys
+        barnabas consume orders --group billing --from-beginning
+        barnabas consume orders --partition 0 --offset 42 --max-messages 1
+        barnabas consume orders --offset -10 --until-end
+        barnabas consume orders --since 10m --json | jq .value
+        barnabas consume orders --format '{time} {partition}@{offset} {key}: {value}\n'
+        """,
+        "Without --group every partition is read and nothing is remembered. With --group the group's "
+        "committed "
+        "offsets say where to begin, and what is printed is committed.",
+    )
+)
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...", shell_complete=topic_names)
+@click.option(
+    "--from-beginning",
+    is_flag=True,
+    help="Begin at the first record (with --group: where none is committed).",
+)
+@click.option(
+    "--group", "-g", metavar="GROUP", shell_complete=group_names, help="Read as a member of this group."
+)
+@click.option("--partition", "-p", "partitions", metavar="N[,N...]", help="Only these partitions.")
+@click.option(
+    "--offset", "-o", type=int, metavar="N", help="Begin at offset N, or -N records before the end."
+)
+@click.option("--since", metavar="WHEN", help="Begin at a time: 10m, 2h, 1d ago, or 2026-01-31T12:00.")
+@click.option("--max-messages", "-n", type=click.IntRange(min=1), metavar="N", help="End after N records.")
+@click.option("--until-end", "-e", is_flag=True, help="End where the topic ends now.")
+@click.option("--timeout", type=float, metavar="SECONDS", help="End when nothing has come for so long.")
+@click.option("--with-keys", is_flag=True, help="Print KEY, a tab, VALUE.")
+@click.option("--json", "as_json", is_flag=True, help="Print each record as a line of JSON, with all it has.")
+@click.option("--raw", is_flag=True, help="Print values as they are, with nothing between them.")
+@click.option(
+    "--format",
+    "template",
+    metavar="TEMPLATE",
+    help="Fields: {topic} {partition} {offset} {timestamp} {time} {key} {value} {headers}, and \\n \\t.",
+)
+@click.option(
+    "--isolation",
+    type=click.Choice(["read_committed", "read_uncommitted"]),
+    default="read_committed",
+    show_default=True,
+    help="Whether records of open and aborted transactions are seen.",
+)
+@click.option(
+    "--set", "settings", metavar="NAME=VALUE", multiple=True, help="A librdkafka setting; may be repeated."
+)
+@bootstrap_option
+def consume(
+    topics: tuple[str, ...],
+    from_beginning: bool,
+    group: str | None,
+    partitions: str | None,
+    offset: int | None,
+    since: str | None,
+    max_messages: int | None,
+    until_end: bool,
+    timeout: float | None,
+    with_keys: bool,
+    as_json: bool,
+    raw: bool,
+    template: str | None,
+    isolation: str,
+    settings: tuple[str, ...],
+    bootstrap_server: str,
+) -> None:
+    """Print the records of topics as they come; Ctrl-C ends."""
+    if with_keys + as_json + raw + (template is not None) > 1:
+        raise click.UsageError("--with-keys, --json, --raw and --format are ways to print: take one")
+    if from_beginning + (offset is not None) + (since is not None) > 1:
+        raise click.UsageError("--from-beginning, --offset and --since say where to begin: take one")
+    if group is not None and (partitions is not None or offset is not None or since is not None):
+        raise click.UsageError(
+            "a group decides itself where to begin: leave out --partition, --offset and --since, or move "
+            "it with "
+            "`barnabas groups reset-offsets`"
+        )
+    if group is not None and until_end:
+        raise click.UsageError("--until-end is for reading without --group: give --timeout instead")
+    printer = _Printer(with_keys, as_json, raw, Template(template) if template is not None else None)
+    chosen = _numbers(partitions)
+    since_ms = _since(since)
+    librdkafka = {"isolation.level": isolation, **parse_assignments(settings, "--set")}
+
+    from barnabas.client import Consumer
+    from barnabas.client.settings import require_broker
+
+    require_broker(bootstrap_server)
+    start = "earliest" if from_beginning or until_end else "latest"
+    with Consumer(bootstrap_server, group=group, start=start, **librdkafka) as consumer:
+        places = consumer.partitions(*topics)  # also says when there is no such topic
+        if group is not None:
+            consumer.subscribe(*topics)
+            batches = _take_one_by_one(consumer)
+        else:
+            places = [place for place in places if chosen is None or place.partition in chosen]
+            if not places:
+                raise click.UsageError(f"--partition {partitions}: there are no such partitions")
+            batches = _read(consumer, places, start, offset, since_ms, until_end)
+        shown = sys.stderr.isatty() and is_file(sys.stdout)
+        with Counter("read", shown=shown) as counter:
+            _print(batches, printer, counter, max_messages, timeout)
+
+
+def _read(
+    consumer: Consumer,
+    places: Sequence[TopicPartition],
+    start: str,
+    offset: int | None,
+    since_ms: int | None,
+    until_end: bool,
+) -> Iterator[list[Record]]:
+    """Batches of the partitions from where it was asked; empty ones while nothing comes."""
+    marks = {place: consumer.watermarks(place) for place in places}
+    if since_ms is not None:
+        found = consumer.offsets_for_time(places, since_ms)
+        starts = {place: marks[place][1] if found[place] < 0 else found[place] for place in places}
+    elif offset is not None:
+        starts = {
+            place: offset if offset >= 0 else max(high + offset, low) for place, (low, high) in marks.items()
+        }
+    else:
+        starts = {place: low if start == "earliest" else high for place, (low, high) in marks.items()}
+    if until_end:
+        ends = {place: high for place, (_, high) in marks.items() if starts[place] < high}
+        consumer.assign({place: starts[place] for place in ends})
+        yield from consumer.read_until(ends)
+    else:
+        consumer.assign(starts)
+        while True:
+            yield consumer.read_batch(0.2)
+
+
+def _take_one_by_one(consumer: Consumer) -> Iterator[list[Record]]:
+    """For a group: a record's offset is stored when it is taken, so it must be printed then."""
+    while True:
+        record = consumer.poll(0.2)
+        yield [record] if record is not None else []
+
+
+def _print(
+    batches: Iterator[list[Record]],
+    printer: _Printer,
+    counter: Counter,
+    max_messages: int | None,
+    timeout: float | None,
+) -> None:
+    heard = time.monotonic()
+    for batch in batches:
+        if max_messages is not None:
+            batch = batch[: max_messages - counter.records]
+        if batch:
+            heard = time.monotonic()
+            for record in batch:
+                printer.write(record)
+            counter.add(len(batch), sum(len(record.value or b"") for record in batch))
+            sys.stdout.buffer.flush()  # before the next is taken, which commits these
+        if counter.records == max_messages:
+            break
+        if timeout is not None and time.monotonic() - heard >= timeout:
+            if max_messages is not None:
+                raise TimedOut(
+                    f"only {counter.records} of {max_messages} records came: nothing for {timeout:g} s"
+                )
+            break
+
+
+class _Printer:
+    """Writes records to stdout in the form that was asked for."""
+
+    def __init__(self, with_keys: bool, as_json: bool, raw: bool, template: Template | None) -> None:
+        self._with_keys = with_keys
+        self._as_json = as_json
+        self._raw = raw
+        self._template = template
+        self._out = sys.stdout.buffer
+
+    def write(self, record: Record) -> None:
+        if self._as_json:
+            self._out.write(to_json(record).encode() + b"\n")
+        elif self._template is not None:
+            self._out.write(self._template.fill(record).encode("utf-8", "surrogateescape"))
+        elif self._raw:
+            self._out.write(record.value or b"")
+        elif self._with_keys:
+            self._out.write((record.key or b"") + b"\t" + (record.value or b"") + b"\n")
+        else:
+            self._out.write((record.value or b"") + b"\n")
+
+
+def _numbers(text: str | None) -> set[int] | None:
+    if text is None:
+        return None
+    try:
+        return {int(number) for number in text.split(",")}
+    except ValueError:
+        raise click.UsageError(f"--partition {text}: write numbers, for example 0,2") from None
+
+
+def _since(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if text[-1:] in "smhdw" and text[:1].isdecimal() and "T" not in text and "-" not in text:
+        return round(time.time() * 1000) - parse_duration(text, "--since")
+    return parse_time(text, "--since")

@@ -1,0 +1,45 @@
+"""Making sure of a topic before anything is sent to it."""
+
+from __future__ import annotations
+
+import time
+
+import confluent_kafka
+
+from barnabas.client.errors import ClientError, translate, unreachable
+
+#: How long a topic may take to come up, in seconds.
+_CREATION = 3.0
+
+
+def ensure_topic(producer: confluent_kafka.Producer, topic: str, servers: str) -> int:
+    """How many partitions the topic has. Asking for it creates it where the broker allows that.
+
+    Without this, librdkafka would wait half a minute for a topic that never comes.
+
+    Raises:
+        ClientError: no broker answers, or the topic cannot be used, with the cure.
+        KafkaError: the broker refused.
+    """
+    deadline = time.monotonic() + _CREATION
+    while True:
+        try:
+            metadata = producer.list_topics(topic, timeout=5).topics[topic]
+        except confluent_kafka.KafkaException as error:
+            if error.args[0].code() < -1:
+                raise unreachable(servers) from None
+            raise translate(error) from None
+        if metadata.error is None and metadata.partitions:
+            return len(metadata.partitions)
+        passing = metadata.error is None or metadata.error.code() in (
+            confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART,
+            confluent_kafka.KafkaError.LEADER_NOT_AVAILABLE,
+        )
+        if not passing:
+            raise translate(metadata.error)
+        if time.monotonic() > deadline:
+            raise ClientError(
+                f"there is no topic {topic}: create it with `barnabas topics create {topic} "
+                f"--bootstrap-server {servers}`"
+            )
+        time.sleep(0.05)
