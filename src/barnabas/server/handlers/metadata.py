@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 def _failed(request: MetadataRequest, error: KafkaError) -> MetadataResponse:
     topics = [
-        MetadataResponseTopic(name=topic.name, topic_id=topic.topic_id, error_code=error.code)
+        MetadataResponseTopic(name=topic.name or "", topic_id=topic.topic_id, error_code=error.code)
         for topic in request.topics or ()
     ]
     return MetadataResponse(topics=topics, error_code=error.code)

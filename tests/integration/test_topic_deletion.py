@@ -1,0 +1,129 @@
+"""Folders follow the metadata, whatever moment the broker is killed at."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from barnabas.clock import SystemClock
+from barnabas.config import BrokerConfig
+from barnabas.controller import Controller, NewTopic
+from barnabas.errors import ErrorCode
+from barnabas.metadata import MetadataLoader, open_store
+from barnabas.metadata.configs import ConfigResolver
+from barnabas.metadata.image import BrokerEndpoint, BrokerImage
+from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from barnabas.testing import BarnabasBroker
+
+
+@pytest.fixture
+def broker():
+    with BarnabasBroker(mode="thread") as broker:
+        yield broker
+
+
+def decide(data: Path, decision: Callable[[Controller, MetadataLoader], Awaitable[object]]) -> None:
+    """Do to the metadata of a stopped broker what its controller would, and not what follows from it: as if
+    the broker had been killed in between."""
+
+    async def run() -> None:
+        config = BrokerConfig(log_dirs=(str(data),))
+        store = await open_store(config)
+        loader = MetadataLoader(store)
+        await loader.start()
+        endpoint = BrokerEndpoint("PLAINTEXT", "127.0.0.1", 1)
+        controller = Controller(
+            store,
+            loader,
+            ConfigResolver(config, 1),
+            BrokerImage(1, (endpoint,)),
+            SystemClock(),
+            Random(1),
+        )
+        await controller.start()
+        await decision(controller, loader)
+        await loader.stop()
+        await store.close()
+
+    asyncio.run(run())
+
+
+def folders(data: Path) -> set[str]:
+    return {entry.name for entry in data.iterdir() if entry.is_dir()}
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """For what a thread of the broker does after it is up: there is no event to wait for from outside."""
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_folders_of_a_topic_deleted_just_before_a_crash_are_deleted_at_the_restart(
+    broker, connect, make_topic, produce, batch
+):
+    wire = connect(broker)
+    gone, kept = make_topic(2, by=wire), make_topic(by=wire)
+    produce(gone, batch(b"a"), by=wire)
+    produce(kept, batch(b"b"), by=wire)
+    broker.stop()
+
+    async def delete(controller, loader):
+        # the note that the folders may still be there outlives this process as it would a crash
+        controller._topics._forget_deleted = _nothing
+        assert await controller.delete_topics([gone.id]) == {}
+
+    decide(broker.data, delete)
+    assert f"{gone.name}-0" in folders(broker.data)
+    broker.start()
+    wait_for(lambda: not any(name.startswith(gone.name) for name in folders(broker.data)))
+    assert f"{kept.name}-0" in folders(broker.data)
+
+
+async def _nothing() -> None: ...
+
+
+def test_topic_made_just_before_a_crash_is_there_after_it(broker, connect, produce, batch):
+    broker.stop()
+    made = []
+
+    async def create(controller, loader):
+        made.append((await controller.create_topics([NewTopic("t", 2, 1)]))["t"])
+
+    decide(broker.data, create)
+    assert "t-0" not in folders(broker.data)
+    broker.start()
+    wire = connect(broker)
+    assert produce(made[0], batch(b"a"), partition=1, by=wire).error_code == 0
+
+
+def test_folder_that_no_topic_accounts_for_is_kept_aside(broker, connect, make_topic):
+    topic = make_topic(by=connect(broker))
+    broker.stop()
+    (broker.data / f"{topic.name}-0").rename(broker.data / "unheard-of-0")
+    broker.start()
+    assert any(name.startswith("unheard-of-0.") and name.endswith("-stray") for name in folders(broker.data))
+
+
+def test_topic_made_again_under_the_same_name_is_a_new_one(broker, connect, make_topic, produce, batch):
+    wire = connect(broker)
+    topic = make_topic(by=wire)
+    for value in (b"a", b"b"):
+        produce(topic, batch(value), by=wire)
+    states = [DeleteTopicState(name=topic.name)]
+    assert wire(DeleteTopicsRequest(topics=states, timeout_ms=5000)).responses[0].error_code == 0
+    again = CreatableTopic(name=topic.name, num_partitions=1, replication_factor=1)
+    (made,) = wire(CreateTopicsRequest(topics=[again])).topics
+    assert made.topic_id != topic.id
+    assert produce(topic._replace(id=made.topic_id), batch(b"c"), by=wire).base_offset == 0
+    assert produce(topic, batch(b"d"), by=wire).error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    broker.restart()
+    wire = connect(broker)
+    assert produce(topic._replace(id=made.topic_id), batch(b"e"), by=wire).base_offset == 1
