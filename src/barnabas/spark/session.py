@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
+import shutil
+import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
+
+from barnabas.errors import BarnabasError
+
+_JAVA = 17
 
 _LOCAL = {
     # the loopback address only, and no web server
@@ -22,12 +31,30 @@ _LOCAL = {
 }
 
 
-def local_session(
-    name: str, folder: Path, *, cores: int = 2, more: Mapping[str, str] | None = None
-) -> SparkSession:
-    """The session of this process, started when there is none; Spark's own files go to `folder`.
+class JavaMissingError(BarnabasError):
+    """There is no Java, or one that is too old for Spark."""
 
-    Spark's Python workers run this interpreter: else they take the PATH's, which lacks our packages.
+
+def check_java() -> None:
+    """Raises JavaMissingError when Spark would not find a Java it can run on."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    cure = f"install a JRE {_JAVA} or newer, or set JAVA_HOME to one"
+    try:
+        said = subprocess.run([java or "java", "-version"], capture_output=True, text=True, check=True).stderr
+    except (OSError, subprocess.CalledProcessError):
+        raise JavaMissingError(f"Spark needs Java, and {java or 'java'} does not run: {cure}") from None
+    version = re.search(r'version "(\d+)', said)
+    if version is None or int(version[1]) < _JAVA:
+        found = said.splitlines()[0] if said else "unknown"
+        raise JavaMissingError(f"Spark needs Java {_JAVA}, and {java} is {found}: {cure}")
+
+
+def start_spark(name: str, folder: Path, *, cores: int = 2, log: Path | None = None) -> SparkContext:
+    """Start Spark in this process, or give what has been started; Spark's own files go to `folder`.
+
+    Spark's Python workers run this interpreter: else they take the PATH's, which lacks our packages. What
+    Spark and its workers write to stderr goes to `log` when it is given.
     """
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -36,7 +63,33 @@ def local_session(
         "spark.sql.shuffle.partitions": str(cores),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.local.dir": str(folder / "scratch"),
-        **(more or {}),
     }
-    builder = SparkSession.builder.master(f"local[{cores}]").appName(name)
-    return builder.config(map=settings).getOrCreate()
+    configuration = SparkConf().setMaster(f"local[{cores}]").setAppName(name).setAll(list(settings.items()))
+    with _stderr_to(log):
+        return SparkContext.getOrCreate(configuration)
+
+
+def local_session(name: str, folder: Path, *, cores: int = 2, log: Path | None = None) -> SparkSession:
+    """A session on the Spark of this process, as `start_spark` starts it.
+
+    `start_spark` may run beside other work, in a thread; the session must be made in the thread that uses it,
+    for a stream finds the data source by the session that is active there.
+    """
+    start_spark(name, folder, cores=cores, log=log)
+    return SparkSession.builder.getOrCreate()
+
+
+@contextlib.contextmanager
+def _stderr_to(path: Path | None) -> Iterator[None]:
+    """Let a process that is started meanwhile have `path` as its stderr, for all its life."""
+    if path is None:
+        yield
+        return
+    stderr = os.dup(2)
+    with path.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)

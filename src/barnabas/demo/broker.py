@@ -1,0 +1,63 @@
+"""The demo's broker: ``barnabas start`` in a process of its own, as a user would run it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from barnabas.errors import BarnabasError
+
+_STOP_TIMEOUT_S = 30
+
+
+class BrokerFailedError(BarnabasError):
+    """The broker did not come up; the text says where its log is."""
+
+
+class DemoBroker:
+    """A broker for as long as the ``with`` block lasts; its data and its log stay."""
+
+    def __init__(self, data: Path, log: Path) -> None:
+        self._data = data
+        self._log = log
+        #: host:port, once it is ready
+        self.address = ""
+
+    def __enter__(self) -> Self:
+        command = [
+            sys.executable,
+            "-m",
+            "barnabas.cli",
+            "start",
+            "--data",
+            str(self._data),
+            "--listen",
+            "127.0.0.1:0",
+        ]
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
+        assert self._process.stdout is not None
+        # one line with the word ready and the address, or none when it cannot start
+        ready = self._process.stdout.readline().decode().split()
+        if "ready" not in ready:
+            self.stop()
+            raise BrokerFailedError(f"the broker did not start; its log is {self._log}")
+        self.address = ready[-1]
+        return self
+
+    def stop(self) -> None:
+        """Ask it to end (SIGTERM) and wait until it has; one that hangs is killed."""
+        self._process.terminate()
+        try:
+            self._process.communicate(timeout=_STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()

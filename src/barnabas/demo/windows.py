@@ -1,0 +1,59 @@
+"""How long a time window is to be, for logs that may span minutes or years."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from barnabas.client.log_lines import parse_line
+
+_LENGTHS = [
+    *(timedelta(seconds=seconds) for seconds in (10, 30)),
+    *(timedelta(minutes=minutes) for minutes in (1, 5, 10, 30)),
+    *(timedelta(hours=hours) for hours in (1, 3, 6, 12)),
+    *(timedelta(days=days) for days in (1, 7, 30)),
+]
+
+#: Into about this many windows a usual file is cut, as a plot has room for ...
+_WINDOWS = 60
+#: ... and the longest into at most so many.
+_MOST_WINDOWS = 1_000
+_EDGE_BYTES = 65_536
+
+
+def choose_window(files: Iterable[Path]) -> timedelta:
+    """The round length that suits the files: neither one of years nor one of minutes decides alone."""
+    spans = sorted(spanned for path in files if (spanned := span(path)))
+    if not spans:
+        return _LENGTHS[0]
+    wanted = max(spans[len(spans) // 2] / _WINDOWS, spans[-1] / _MOST_WINDOWS)
+    return next((length for length in _LENGTHS if length >= wanted), _LENGTHS[-1])
+
+
+def span(path: Path) -> timedelta:
+    """From a file's first timestamp to its last, by its two ends; zero when they tell none."""
+    with path.open("rb") as file:
+        head = file.read(_EDGE_BYTES)
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _EDGE_BYTES))
+        tail = file.read()
+    times = [time for edge in (head, tail) for time in _times(edge)]
+    return max(times) - min(times) if times else timedelta(0)
+
+
+def _times(edge: bytes) -> Iterable[datetime]:
+    for line in edge.decode("utf-8", "replace").splitlines():
+        timestamp = parse_line(line, "")["timestamp"]
+        if timestamp is not None:
+            # a zone moves a file by hours at most, which does not matter to the length of a window
+            yield datetime.fromisoformat(timestamp).replace(tzinfo=None)
+
+
+def describe(length: timedelta) -> str:
+    """``10 minutes``: as a person says it, and as Spark's ``window`` takes it."""
+    seconds = round(length.total_seconds())
+    for unit, size in (("day", 86_400), ("hour", 3600), ("minute", 60), ("second", 1)):
+        if seconds % size == 0 and seconds >= size:
+            return f"{seconds // size} {unit}{'s' * (seconds > size)}"
+    return f"{seconds} seconds"
