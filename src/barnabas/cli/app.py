@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, cast
@@ -9,6 +10,9 @@ from typing import Any, cast
 import click
 
 import barnabas
+
+#: As shells have it: 128 and the number of SIGINT.
+_INTERRUPTED = 130
 
 _EXAMPLES = """\b
 Begin with:
@@ -46,8 +50,27 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, words) for name, (_, words) in self._lazy.items()])
 
 
+class Root(LazyGroup):
+    """Says in one line what went wrong, and with which exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        from barnabas.errors import BarnabasError
+
+        try:
+            return super().invoke(ctx)
+        except BarnabasError as error:
+            raise click.ClickException(str(error)) from error
+        except OSError as error:
+            if error.errno == errno.EPIPE or error.strerror is None:  # click knows what a closed pipe means
+                raise
+            where = f"{error.filename}: " if error.filename else ""
+            raise click.ClickException(f"{where}{error.strerror}") from error
+        except KeyboardInterrupt:
+            ctx.exit(_INTERRUPTED)
+
+
 @click.group(
-    cls=LazyGroup,
+    cls=Root,
     lazy={
         "start": ("barnabas.cli.start:start", "Run a broker."),
         "topics": ("barnabas.cli.topics:topics", "Create, list, describe, alter and delete topics."),

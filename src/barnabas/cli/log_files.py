@@ -1,0 +1,215 @@
+"""Every kind of file in a partition's directory, read into entries that print as Kafka's DumpLogSegments "
+"does."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from barnabas.cli.log_records import Decoder, decoder_for, record_fields, record_text
+from barnabas.errors import KafkaError
+from barnabas.records import BatchHeader, Compression, batch_records, check_crc, parse_header
+from barnabas.records.batch import DELETE_HORIZON_FLAG, HEADER_SIZE
+from barnabas.storage.epochs import LeaderEpochs
+from barnabas.storage.index import OffsetIndex, TimeIndex
+from barnabas.storage.producer_snapshot import decode_snapshot
+from barnabas.types import Buffer
+
+
+class Entry(NamedTuple):
+    """One batch, index entry or the like: as text, as fields, and what is wrong with it."""
+
+    text: str
+    fields: dict[str, Any]
+    damage: str | None = None
+
+
+def files_of(path: Path) -> list[Path]:
+    """The file itself, or all files of a partition's directory that can be dumped."""
+    if not path.is_dir():
+        return [path]
+    return sorted(file for file in path.iterdir() if _dumper(file) is not None)
+
+
+def dump_file(path: Path, *, records: bool, from_offset: int) -> Iterator[Entry]:
+    """The entries of one file.
+
+    Args:
+        records: also the records of each batch of a .log file.
+        from_offset: leave out batches that end before it.
+    """
+    dumper = _dumper(path)
+    if dumper is None:
+        yield Entry(
+            "", {}, "not a file of a log: .log, .index, .timeindex, .snapshot or leader-epoch-checkpoint"
+        )
+    elif dumper is _dump_log:
+        yield from _dump_log(path, decoder_for(path.absolute().parent.name) if records else None, from_offset)
+    else:
+        yield from dumper(path)
+
+
+def _dumper(path: Path) -> Callable[..., Iterator[Entry]] | None:
+    return _BY_NAME.get(path.name) or _BY_SUFFIX.get(path.suffix)
+
+
+def _dump_log(path: Path, decoder: Decoder | None, from_offset: int) -> Iterator[Entry]:
+    with _contents(path) as data:
+        position = 0
+        while position + HEADER_SIZE <= len(data):
+            header = parse_header(data, position)
+            if header.size < HEADER_SIZE or position + header.size > len(data):
+                break
+            if header.last_offset >= from_offset:
+                yield _batch(header, position, data, decoder)
+            position += header.size
+        if position < len(data):
+            left = len(data) - position
+            yield Entry(
+                f"{left} bytes from position {position} on are not a whole batch",
+                {"position": position, "bytes": left},
+                "torn end",
+            )
+
+
+def _batch(header: BatchHeader, position: int, data: Buffer, decoder: Decoder | None) -> Entry:
+    damage = None
+    try:
+        check_crc(header, data, position)
+    except KafkaError as error:
+        damage = error.message
+    horizon = header.base_timestamp if header.attributes & DELETE_HORIZON_FLAG else None
+    compression = Compression(header.compression).name.lower() if header.compression < 5 else "unknown"
+    fields: dict[str, Any] = {
+        "baseOffset": header.base_offset,
+        "lastOffset": header.last_offset,
+        "count": header.record_count,
+        "baseSequence": header.base_sequence,
+        "lastSequence": header.last_sequence,
+        "producerId": header.producer_id,
+        "producerEpoch": header.producer_epoch,
+        "partitionLeaderEpoch": header.leader_epoch,
+        "isTransactional": header.is_transactional,
+        "isControl": header.is_control,
+        "deleteHorizonMs": horizon,
+        "position": position,
+        "timestampType": "LogAppendTime" if header.is_log_append_time else "CreateTime",
+        "timestamp": header.max_timestamp,
+        "size": header.size,
+        "magic": header.magic,
+        "compresscodec": compression,
+        "crc": header.crc,
+        "isvalid": damage is None,
+    }
+    lines = [_batch_text(fields)]
+    if decoder is not None and damage is None:
+        try:
+            decoded = list(batch_records(header, memoryview(data)[position : position + header.size]))
+        except KafkaError as error:
+            damage = error.message
+        else:
+            lines += [record_text(record, header, decoder) for record in decoded]
+            fields["records"] = [record_fields(record, header, decoder) for record in decoded]
+    return Entry("\n".join(lines), fields, damage)
+
+
+def _batch_text(fields: dict[str, Any]) -> str:
+    horizon = fields["deleteHorizonMs"]
+    shown = {
+        **fields,
+        "deleteHorizonMs": "OptionalLong.empty" if horizon is None else f"OptionalLong[{horizon}]",
+        fields["timestampType"]: fields["timestamp"],
+    }
+    order = [*fields]
+    order[order.index("timestampType")] = fields["timestampType"]
+    order.remove("timestamp")
+    return _text({name: shown[name] for name in order})
+
+
+def _dump_offset_index(path: Path) -> Iterator[Entry]:
+    base = int(path.stem)
+    for relative, position in _pairs(path, OffsetIndex.ENTRY):
+        fields = {"offset": base + relative, "position": position}
+        yield Entry(_text(fields), fields)
+
+
+def _dump_time_index(path: Path) -> Iterator[Entry]:
+    base = int(path.stem)
+    for timestamp, relative in _pairs(path, TimeIndex.ENTRY):
+        fields = {"timestamp": timestamp, "offset": base + relative}
+        yield Entry(_text(fields), fields)
+
+
+def _dump_snapshot(path: Path) -> Iterator[Entry]:
+    try:
+        producers = decode_snapshot(path.read_bytes())
+    except ValueError as error:
+        yield Entry(str(error), {}, str(error))
+        return
+    for producer in producers:
+        last = producer.batches[-1] if producer.batches else None
+        fields = {
+            "producerId": producer.producer_id,
+            "producerEpoch": producer.epoch,
+            "coordinatorEpoch": producer.coordinator_epoch,
+            "currentTxnFirstOffset": None if producer.transaction_start < 0 else producer.transaction_start,
+            "lastTimestamp": producer.last_timestamp,
+            "lastSequence": producer.last_sequence,
+            "lastOffset": last.last_offset if last else -1,
+            "batches": len(producer.batches),
+        }
+        yield Entry(_text(fields), fields)
+
+
+def _dump_epochs(path: Path) -> Iterator[Entry]:
+    try:
+        entries = LeaderEpochs.decode(path.read_bytes()).entries
+    except ValueError as error:
+        yield Entry(str(error), {}, str(error))
+        return
+    for entry in entries:
+        fields = {"epoch": entry.epoch, "startOffset": entry.start_offset}
+        yield Entry(_text(fields), fields)
+
+
+def _pairs(path: Path, layout: Any) -> Iterator[tuple[int, int]]:
+    """The entries of an index; a broker that runs keeps the space behind them filled with zeros."""
+    with _contents(path) as data:
+        previous = -1
+        for number in range(len(data) // layout.size):
+            first, second = layout.unpack_from(data, number * layout.size)
+            if first <= previous and number:
+                return
+            previous = first
+            yield first, second
+
+
+@contextmanager
+def _contents(path: Path) -> Iterator[Buffer]:
+    """The file's bytes, mapped: a segment may be a gigabyte."""
+    with path.open("rb") as file:
+        if not path.stat().st_size:
+            yield b""
+            return
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as view:
+            yield view
+
+
+def _text(fields: dict[str, Any]) -> str:
+    return " ".join(f"{name}: {_value(value)}" for name, value in fields.items())
+
+
+def _value(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+_BY_SUFFIX: dict[str, Callable[..., Iterator[Entry]]] = {
+    ".log": _dump_log,
+    ".index": _dump_offset_index,
+    ".timeindex": _dump_time_index,
+    ".snapshot": _dump_snapshot,
+}
+_BY_NAME: dict[str, Callable[..., Iterator[Entry]]] = {"leader-epoch-checkpoint": _dump_epochs}

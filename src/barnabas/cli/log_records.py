@@ -1,0 +1,161 @@
+"""Records of a segment in words: of any topic, and decoded for `__consumer_offsets`."""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from barnabas.errors import ProtocolError
+from barnabas.protocol.codec import decode
+from barnabas.protocol.records.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+)
+from barnabas.protocol.records.group_metadata import GroupMetadataKey, GroupMetadataValue
+from barnabas.protocol.records.offset_commit import OffsetCommitKey, OffsetCommitValue
+from barnabas.protocol.schema import Message, Struct
+from barnabas.records import BatchHeader, Record
+from barnabas.records.batch import NO_SEQUENCE, SEQUENCE_LIMIT
+from barnabas.types import topic_id_to_str
+
+#: Turns a record's key and value into what is shown of them.
+Decoder = Callable[[Record], tuple[Any, Any]]
+
+_VERSION = struct.Struct(">h")
+_CONTROL_KEY = struct.Struct(">hh")
+_CONTROL_TYPES = {0: "ABORT", 1: "COMMIT", 2: "LEADER_CHANGE", 3: "SNAPSHOT_HEADER", 4: "SNAPSHOT_FOOTER"}
+
+#: By the version that begins a key of `__consumer_offsets`: which record it is.
+_KINDS: dict[int, tuple[type[Message], type[Message]]] = {
+    0: (OffsetCommitKey, OffsetCommitValue),
+    1: (OffsetCommitKey, OffsetCommitValue),
+    2: (GroupMetadataKey, GroupMetadataValue),
+}
+
+
+def decoder_for(directory: str) -> Decoder:
+    """By the name of the partition's directory: what its records hold."""
+    return _coordinator_record if directory.startswith("__consumer_offsets-") else _plain_record
+
+
+def record_fields(record: Record, header: BatchHeader, decoder: Decoder) -> dict[str, Any]:
+    """A record for JSON."""
+    key, value = _decode(record, header, decoder)
+    return {
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "sequence": _sequence(record, header),
+        "headers": [[name, None if data is None else _text(data)] for name, data in record.headers],
+        "key": key,
+        "value": value,
+    }
+
+
+def record_text(record: Record, header: BatchHeader, decoder: Decoder) -> str:
+    """A record as a line of Kafka's DumpLogSegments."""
+    key, value = _decode(record, header, decoder)
+    kind = "LogAppendTime" if header.is_log_append_time else "CreateTime"
+    names = ",".join(name for name, _ in record.headers)
+    words = [
+        f"| offset: {record.offset} {kind}: {record.timestamp} keySize: {_size(record.key)} "
+        f"valueSize: {_size(record.value)} sequence: {_sequence(record, header)} headerKeys: [{names}]"
+    ]
+    if header.is_control:
+        words.append(f"endTxnMarker: {key}")
+    else:
+        if key is not None:
+            words.append(f"key: {_shown(key)}")
+        words.append(f"payload: {_shown(value)}")
+    return " ".join(words)
+
+
+def _decode(record: Record, header: BatchHeader, decoder: Decoder) -> tuple[Any, Any]:
+    if not header.is_control:
+        return decoder(record)
+    try:
+        _, kind = _CONTROL_KEY.unpack_from(record.key or b"")
+    except struct.error:
+        return _text(record.key), _text(record.value)
+    return _CONTROL_TYPES.get(kind, f"UNKNOWN({kind})"), _text(record.value)
+
+
+def _plain_record(record: Record) -> tuple[Any, Any]:
+    return _text(record.key), _text(record.value)
+
+
+def _coordinator_record(record: Record) -> tuple[Any, Any]:
+    key = record.key or b""
+    try:
+        (kind,) = _VERSION.unpack_from(key)
+        key_class, value_class = _KINDS[kind]
+        shown_key = {"type": str(kind), "data": _fields(decode(key_class, 0, key, _VERSION.size), 0)}
+        if record.value is None:
+            return shown_key, None
+        (version,) = _VERSION.unpack_from(record.value)
+        message = decode(value_class, version, record.value, _VERSION.size)
+    except (struct.error, KeyError, ProtocolError):
+        return _plain_record(record)  # of a kind or version that is not known here
+    return shown_key, {"version": str(version), "data": _fields(message, version)}
+
+
+def _fields(struct_: Struct, version: int) -> dict[str, Any]:
+    """The fields that the version has, under the specification's names."""
+    found = {}
+    for field in struct_.__fields__:
+        value = getattr(struct_, field.name)
+        # A tagged field at its default is not on disk.
+        if field.in_version(version) and not (field.tag is not None and value == field.default):
+            found[_camel(field.name)] = _plain(field.name, value, version)
+    return found
+
+
+def _plain(name: str, value: Any, version: int) -> Any:
+    if isinstance(value, list):
+        return [_plain(name, item, version) for item in value]
+    if isinstance(value, Struct):
+        return _fields(value, version)
+    if isinstance(value, bytes | memoryview):
+        data = bytes(value)
+        if name == "topic_id":
+            return topic_id_to_str(data)
+        if name in ("subscription", "assignment"):
+            return _consumer_protocol(name, data)
+        return base64.b64encode(data).decode()
+    return value
+
+
+def _consumer_protocol(name: str, data: bytes) -> Any:
+    """What a consumer put there; another protocol (Kafka Connect's) stays as it is, in base64."""
+    cls = ConsumerProtocolSubscription if name == "subscription" else ConsumerProtocolAssignment
+    try:
+        (version,) = _VERSION.unpack_from(data)
+        version = min(version, cls.versions[1])
+        return _fields(decode(cls, version, data, _VERSION.size), version)
+    except (struct.error, ProtocolError):
+        return base64.b64encode(data).decode()
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(map(str.capitalize, rest))
+
+
+def _sequence(record: Record, header: BatchHeader) -> int:
+    if header.base_sequence == NO_SEQUENCE:
+        return NO_SEQUENCE
+    return (header.base_sequence + record.offset - header.base_offset) % SEQUENCE_LIMIT
+
+
+def _size(data: bytes | None) -> int:
+    return -1 if data is None else len(data)
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode("utf-8", "backslashreplace")
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))

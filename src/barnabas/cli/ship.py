@@ -1,0 +1,140 @@
+"""`barnabas ship`: log files into a topic, each record once."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from barnabas.cli.complete import topic_names
+from barnabas.cli.options import bootstrap_option, example
+from barnabas.cli.output import print_json
+from barnabas.cli.progress import human_bytes
+
+if TYPE_CHECKING:
+    from barnabas.cli.ship_progress import ProgressBar
+    from barnabas.client.ship import Progress, Shipper
+
+
+@click.command(
+    epilog=example(
+        """
+        barnabas ship /var/log/syslog /var/log/nginx/access.log --topic logs
+        barnabas ship app.log --topic appLogs --once
+        barnabas ship app.log.2 app.log.1 app.log --topic appLogs --source app
+        barnabas consume logs --from-beginning | jq 'select(.level == "ERROR")'
+        """,
+        "A record is JSON: source, level, message, timestamp and whatever else the line holds; stack "
+        "traces stay "
+        "whole. Its key is the source, so that a file's records keep their order. Rotation, by rename or "
+        "by copy "
+        "and truncate, is followed; after a stop or a crash shipping goes on behind the last record that the "
+        "topic holds, so nothing is lost and nothing comes twice.",
+    )
+)
+@click.argument(
+    "files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path, dir_okay=False)
+)
+@click.option("--topic", "-t", required=True, metavar="NAME", shell_complete=topic_names, help="Where to.")
+@click.option("--once", is_flag=True, help="End at the end of the files instead of following them.")
+@click.option(
+    "--source",
+    metavar="NAME",
+    help="Name the source (for one file and its rotations); else it is the file's path.",
+)
+@click.option(
+    "--state",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where positions are remembered.  [default: ~/.local/state/barnabas/ship]",
+)
+@click.option("--json", "as_json", is_flag=True, help="At the end print the totals as JSON.")
+@bootstrap_option
+def ship(
+    files: tuple[Path, ...],
+    topic: str,
+    once: bool,
+    source: str | None,
+    state: Path | None,
+    as_json: bool,
+    bootstrap_server: str,
+) -> None:
+    """Ship log files into a topic, following them as they grow."""
+    from barnabas.client.settings import require_broker
+    from barnabas.client.ship import Shipper
+
+    if source is not None:
+        _require_one_family(files)
+    require_broker(bootstrap_server)
+    bar = _progress_bar()
+    shipper = Shipper(
+        bootstrap_server,
+        topic,
+        dict.fromkeys(files, source) if source is not None else files,
+        follow=not once,
+        state_dir=state,
+        on_progress=bar.update if bar is not None else None,
+    )
+    _stop_on_signals(shipper)
+    if bar is not None:
+        with bar:
+            progress = shipper.run()
+    else:
+        progress = shipper.run()
+    _report(progress, as_json)
+
+
+def _stop_on_signals(shipper: Shipper) -> None:
+    def stop(number: int, frame: object) -> None:
+        shipper.stop()
+        signal.signal(number, signal.SIG_DFL)  # the second one ends it the hard way; nothing is lost by that
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+
+
+def _require_one_family(files: tuple[Path, ...]) -> None:
+    from barnabas.client.tail import is_rotated_name
+
+    base = min(files, key=lambda path: len(path.name))
+    others = [path for path in files if path != base and not is_rotated_name(path, base)]
+    if others:
+        raise click.UsageError(
+            f"--source names one file with its rotations, and {others[0]} is no rotation of {base}: ship "
+            f"it by a "
+            "command of its own"
+        )
+
+
+def _progress_bar() -> ProgressBar | None:
+    if not sys.stderr.isatty():
+        return None
+    from barnabas.cli.ship_progress import ProgressBar
+
+    return ProgressBar()
+
+
+def _report(progress: Progress, as_json: bool) -> None:
+    for warning in progress.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    if as_json:
+        print_json(
+            {
+                "files": progress.files,
+                "lines": progress.lines,
+                "records": progress.acknowledged,
+                "records_before": progress.found,
+                "bytes": progress.bytes_read,
+                "warnings": progress.warnings,
+            }
+        )
+        return
+    before = f" ({progress.found:,} were there from before)" if progress.found else ""
+    click.echo(
+        f"shipped {progress.acknowledged:,} records of {progress.lines:,} lines, "
+        f"{human_bytes(progress.bytes_read)}, from {progress.files} files{before}",
+        err=True,
+    )
