@@ -173,7 +173,7 @@ class TopicControl:
     ) -> TopicImage:
         check_topic_name(topic.name)
         if topic.name in image.topics:
-            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"the topic '{topic.name}' exists")
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
         check_collision(topic.name, image.topics)
         check_collision(topic.name, [n for n, plan in planned.items() if isinstance(plan, TopicImage)])
         check_topic_config(topic.configs)
