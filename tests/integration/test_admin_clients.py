@@ -66,7 +66,7 @@ def test_confluent_kafka_is_told_what_is_wrong(admin, name):
     assert refused(admin.create_topics([NewTopic(name, 2, 1)])).code() == KafkaError.TOPIC_ALREADY_EXISTS
     error = refused(admin.create_topics([NewTopic(f"{name}-b", 1, 1, config={"retention.ms": "soon"})]))
     assert error.code() == KafkaError.INVALID_CONFIG
-    assert "retention.ms=soon" in error.str()
+    assert "retention.ms" in error.str() and "soon" in error.str()
     error = refused(admin.create_topics([NewTopic(f"{name}-b", 1, 1, config={"no.such.setting": "1"})]))
     assert error.code() == KafkaError.INVALID_CONFIG
     error = refused(admin.create_topics([NewTopic(f"{name}-b", 1, 7)]))

@@ -109,7 +109,7 @@ class BrokerConfig(Settings):
         doc="How many partitions a topic gets by default.",
     )
     default_replication_factor: int = setting(
-        Type.SHORT,
+        Type.INT,
         1,
         minimum=1,
         doc="How many replicas a partition gets by default.",

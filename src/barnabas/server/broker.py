@@ -26,7 +26,8 @@ from barnabas.server.internal_log import ReplicatedLog
 from barnabas.server.jobs import stop_all, upkeep
 from barnabas.server.listener import Connections, Listener
 from barnabas.server.producer_ids import ProducerIds
-from barnabas.storage import OsFileSystem
+from barnabas.server.topic_answers import TopicAnswers
+from barnabas.storage import FileSystem, OsFileSystem
 from barnabas.types import GROUP_METADATA_TOPIC
 
 log = logging.getLogger(__name__)
@@ -52,13 +53,22 @@ class Broker:
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
 
-    def __init__(self, config: BrokerConfig, *, clock: Clock | None = None, rng: random.Random | None = None):
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+        fs: FileSystem | None = None,
+    ) -> None:
         self.config = config
         self.clock = clock or SystemClock()
         self.node_id = config.node_id
         self.configs = ConfigResolver(config, config.node_id)
+        self.topic_answers = TopicAnswers()
         self.connections = Connections(lambda: self.config)
         self._rng = rng or random.Random()
+        self._fs = fs or OsFileSystem()
         self._undo: list[Callable[[], Awaitable[None] | None]] = []
         self._advertised: list[Endpoint] = []
 
@@ -143,7 +153,7 @@ class Broker:
         self._undo.append(self._executor.shutdown)
         self.logs = LogManager(
             self.config,
-            OsFileSystem(),
+            self._fs,
             self.clock,
             self._executor,
             lambda log_dir: self.replicas.take_offline(log_dir),

@@ -14,6 +14,7 @@ import uvloop
 from barnabas.clock import Clock
 from barnabas.config import BrokerConfig
 from barnabas.server.broker import Broker
+from barnabas.storage import FileSystem
 
 
 async def serve(config: BrokerConfig, on_ready: Callable[[Broker], None] | None = None) -> None:
@@ -52,9 +53,12 @@ class BrokerServer:
     methods here may be used.
     """
 
-    def __init__(self, config: BrokerConfig, clock: Clock | None = None) -> None:
+    def __init__(
+        self, config: BrokerConfig, *, clock: Clock | None = None, fs: FileSystem | None = None
+    ) -> None:
         self._config = config
         self._clock = clock
+        self._fs = fs
         self._started = threading.Event()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop
@@ -115,7 +119,7 @@ class BrokerServer:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
-        self._broker = Broker(self._config, clock=self._clock)
+        self._broker = Broker(self._config, clock=self._clock, fs=self._fs)
         try:
             await self._broker.start()
             self._started.set()

@@ -21,6 +21,7 @@ from barnabas.metadata.opening import prepare
 from barnabas.protocol.codec import decode, encode
 from barnabas.server.context import RequestContext
 from barnabas.server.handlers import load
+from barnabas.server.topic_answers import TopicAnswers
 
 
 class FakeConnection:
@@ -43,6 +44,7 @@ class AdminBroker:
         #: the sessions of the other live brokers
         self.others: list[MemoryStore] = []
         self.loader = MetadataLoader(self.store)
+        self.topic_answers = TopicAnswers()
         self.configs = ConfigResolver(config, config.node_id)
         endpoint = BrokerEndpoint("PLAINTEXT", "127.0.0.1", 9092)
         broker = BrokerImage(config.node_id, (endpoint,))

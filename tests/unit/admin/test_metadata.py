@@ -8,8 +8,10 @@ import pytest
 from tests.unit.admin.conftest import AdminBroker, Play
 
 from barnabas.config import BrokerConfig
-from barnabas.controller import NewTopic
+from barnabas.controller import NewPartitions, NewTopic
 from barnabas.errors import ErrorCode, KafkaError
+from barnabas.metadata import ClusterImage
+from barnabas.metadata.image import PartitionState, TopicImage
 from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
 from barnabas.protocol.messages.describe_topic_partitions import (
     Cursor,
@@ -17,6 +19,7 @@ from barnabas.protocol.messages.describe_topic_partitions import (
     TopicRequest,
 )
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from barnabas.server.topic_answers import TopicAnswers
 from barnabas.types import GROUP_METADATA_TOPIC
 
 VERSIONS = range(MetadataRequest.versions[0], MetadataRequest.versions[1] + 1)
@@ -298,3 +301,33 @@ def test_only_brokers_are_described(play: Play, endpoint_type: int, expected: Er
         assert refused.value.code is expected
 
     play(scenario)
+
+
+# --- kept answers ---
+
+
+def test_kept_answers_follow_growth_recreation_and_brokers(play: Play) -> None:
+    async def scenario(broker: AdminBroker) -> None:
+        await broker.controller.create_topics([NewTopic("t", 1, 1)])
+        before = (await broker.ask(request("t"))).topics[0]
+        await broker.controller.create_partitions([NewPartitions("t", 3)])
+        assert len((await broker.ask(request("t"))).topics[0].partitions) == 3
+        await broker.controller.delete_topics([before.topic_id])
+        await broker.controller.create_topics([NewTopic("t", assignments=[(0, [1, 2])])])
+        after = (await broker.ask(request("t"))).topics[0]
+        assert after.topic_id != before.topic_id
+        assert after.partitions[0].offline_replicas == []
+        await broker.others[0].close()
+        await broker.loader.settled()
+        assert (await broker.ask(request("t"))).topics[0].partitions[0].offline_replicas == [2]
+
+    play(scenario, others=1)
+
+
+def test_kept_answers_do_not_pile_up() -> None:
+    answers, brokers = TopicAnswers(), {}
+    for number in range(1000):
+        topic = TopicImage(f"t{number}", bytes(16), (PartitionState((1,), (1,), 1),))
+        image = ClusterImage(brokers=brokers, topics={topic.name: topic})
+        answers.get(image, topic, "PLAINTEXT", 12, operations=False)
+    assert len(answers._made) < 200

@@ -12,20 +12,18 @@ from typing import TYPE_CHECKING
 
 from barnabas.controller.names import check_topic_name
 from barnabas.errors import ErrorCode, KafkaError
-from barnabas.metadata.image import PartitionState, TopicImage
+from barnabas.metadata.image import TopicImage
 from barnabas.protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
-    MetadataResponsePartition,
     MetadataResponseTopic,
 )
 from barnabas.server.auto_create import create_missing_topics
 from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
-from barnabas.server.leadership import leader_error
-from barnabas.server.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from barnabas.types import INTERNAL_TOPICS, ZERO_TOPIC_ID, TopicId
+from barnabas.server.operations import CLUSTER_OPERATIONS, NOT_ASKED
+from barnabas.types import ZERO_TOPIC_ID, TopicId
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
@@ -66,8 +64,7 @@ class _Answer:
 
     def __init__(self, broker: Broker, context: RequestContext, request: MetadataRequest) -> None:
         self._broker = broker
-        self._listener = context.listener
-        self._version = context.api_version
+        self._context = context
         self._request = request
         self.image = broker.image
 
@@ -102,7 +99,7 @@ class _Answer:
     def _response(self, topics: list[MetadataResponseTopic]) -> MetadataResponse:
         brokers = []
         for broker in self.image.brokers.values():
-            endpoint = broker.endpoint(self._listener)
+            endpoint = broker.endpoint(self._context.listener)
             if endpoint is not None:
                 brokers.append(
                     MetadataResponseBroker(
@@ -119,32 +116,13 @@ class _Answer:
         )
 
     def _topic(self, topic: TopicImage) -> MetadataResponseTopic:
-        asked = self._request.include_topic_authorized_operations
-        return MetadataResponseTopic(
-            name=topic.name,
-            topic_id=topic.id,
-            is_internal=topic.name in INTERNAL_TOPICS,
-            partitions=[self._partition(number, state) for number, state in enumerate(topic.partitions)],
-            topic_authorized_operations=TOPIC_OPERATIONS if asked else NOT_ASKED,
+        return self._broker.topic_answers.get(
+            self.image,
+            topic,
+            self._context.listener,
+            self._context.api_version,
+            operations=self._request.include_topic_authorized_operations,
         )
-
-    def _partition(self, number: int, state: PartitionState) -> MetadataResponsePartition:
-        brokers = self.image.brokers
-        return MetadataResponsePartition(
-            error_code=self._leader_error(state),
-            partition_index=number,
-            leader_id=state.leader,
-            leader_epoch=state.leader_epoch,
-            replica_nodes=list(state.replicas),
-            isr_nodes=list(state.isr),
-            offline_replicas=[replica for replica in state.replicas if replica not in brokers],
-        )
-
-    def _leader_error(self, state: PartitionState) -> ErrorCode:
-        error = leader_error(self.image, state, self._listener)
-        if error is ErrorCode.LISTENER_NOT_FOUND and self._version < 6:  # the code is that new
-            return ErrorCode.LEADER_NOT_AVAILABLE
-        return error
 
 
 def _absence(name: str) -> ErrorCode:
