@@ -34,11 +34,11 @@ class Fetch:
     """
 
     __slots__ = (
-        "_appended",
         "_committed",
         "_max_bytes",
         "_min_bytes",
         "_replicas",
+        "_seen",
         "_session",
         "_size",
         "_states",
@@ -65,7 +65,7 @@ class Fetch:
         #: those read at the last attempt
         self.partitions: list[Partition] = []
         self._states: list[PartitionState] = []
-        self._appended = 0
+        self._seen = 0
         self._size = 0
 
     def attempt(self, final: bool) -> FetchResponse | None:
@@ -88,13 +88,15 @@ class Fetch:
             return self._respond(results)
         self._size = size
         self._states = [partition.state for partition in self.partitions]
-        self._appended = sum(partition.appended_bytes for partition in self.partitions)
+        self._seen = sum(partition.committed_bytes for partition in self.partitions)
         return None
 
     def _is_worth_reading(self) -> bool:
-        """Whether enough was appended since the last attempt, or a partition has changed hands or gone."""
-        appended = sum(partition.appended_bytes for partition in self.partitions) - self._appended
-        return self._size + appended >= self._min_bytes or any(
+        """Whether enough was committed since the last attempt, or a partition has changed hands or gone."""
+        if self._committed:
+            return True  # the end of a transaction lets out more than its own bytes
+        new = sum(partition.committed_bytes for partition in self.partitions) - self._seen
+        return self._size + new >= self._min_bytes or any(
             partition.state is not state or partition.unavailable
             for partition, state in zip(self.partitions, self._states, strict=True)
         )

@@ -48,8 +48,9 @@ class Partition:
         self.log = log
         self.topic_partition: TopicPartition = log.topic_partition
         self.state = state
-        #: the bytes appended since the partition was opened
-        self.appended_bytes = 0
+        #: the bytes that have passed the high watermark since the partition was opened
+        self.committed_bytes = 0
+        self._uncommitted_bytes = 0
         #: operations to try again when the high watermark moves or leadership changes
         self.waiters: set[Delayed[object]] = set()
         #: what every request is answered with, once the log directory has failed or the topic was deleted
@@ -121,7 +122,7 @@ class Partition:
             self._check_in_sync()
         info = log.append_as_leader(records, self.state.leader_epoch, origin=origin)
         if not info.duplicate:
-            self.appended_bytes += len(records)
+            self._uncommitted_bytes += len(records)
             self._schedule_flush()
             self.advance_high_watermark()
         return info
@@ -148,6 +149,9 @@ class Partition:
         committed = self._own_end()
         if committed > self.log.high_watermark:
             self.log.advance_high_watermark(committed)
+            # Too much when only a part of it has passed: whoever waits for bytes reads to make sure.
+            self.committed_bytes += self._uncommitted_bytes
+            self._uncommitted_bytes = 0
             self._wake()
 
     def _own_end(self) -> Offset:
