@@ -18,7 +18,7 @@ _LABELS = 4
 _MOST_WINDOWS = 400
 
 
-def plot_over_time(counts: list[Count], window: timedelta, width: int, *, colour: bool) -> str:
+def plot_over_time(counts: list[Count], window: timedelta, width: int) -> str:
     """The topic with most errors, window by window; where there is no error at all, records instead.
 
     Raises:
@@ -39,7 +39,8 @@ def plot_over_time(counts: list[Count], window: timedelta, width: int, *, colour
     figure.draw(figure.bar(list(range(len(starts))), [heights[start] for start in starts], width=1.0))
     marks = range(0, len(starts), -(-len(starts) // _LABELS))
     figure.ruler("x").ticks(list(marks), [starts[mark].strftime("%d %b %y %H:%M") for mark in marks])
-    text: str = figure.build().string(colorless=not colour)
+    # in the terminal's own colours: a theme brings a background that may be the wrong one
+    text: str = figure.build().string(colorless=True)
     return text
 
 

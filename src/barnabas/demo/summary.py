@@ -53,9 +53,8 @@ def print_summary(console: Console, result: Result, folder: Path) -> None:
     console.print(_levels_table(result.counts))
     _print_bursts(console, result)
     if result.counts:
-        width = min(console.width, 100)
-        drawn = plot_over_time(result.counts, result.window, width, colour=console.is_terminal)
-        console.print(Text.from_ansi(drawn))
+        drawn = plot_over_time(result.counts, result.window, min(console.width, 100))
+        console.print(Text(drawn))
     _print_whereabouts(console, result, folder)
 
 
@@ -88,7 +87,7 @@ def _levels_table(counts: list[Count]) -> Table:
 
 
 def _print_bursts(console: Console, result: Result) -> None:
-    console.print(f"\nBursts of errors (windows of {describe(result.window)})")
+    console.print(f"\nBursts of errors, in windows of {describe(result.window)}", highlight=False)
     if not result.bursts:
         console.print("  none: no window stands out")
     for burst in result.bursts[:_BURSTS_SHOWN]:

@@ -1,0 +1,117 @@
+"""The demo as a stranger runs it, and its Spark parts by themselves."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pyarrow.dataset
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql import Row, SparkSession
+
+from barnabas.demo import APP, DB, INGRESS, LOG_TOPICS, STATS_TOPIC, report
+from barnabas.demo.bursts import find_bursts
+from barnabas.demo.report import Count, read_counts, reconcile
+from barnabas.demo.shipping import Shipped
+
+LOGHUB = Path(__file__).parents[3] / "shared" / "data" / "loghub"
+
+
+def made_up_logs(folder: Path) -> list[Path]:
+    """Three logs with 300 lines each; the database's has a burst of 40 errors in its second hour."""
+    began = datetime(2026, 3, 1)
+    files = []
+    for name in ("orders.log", "nginx.log", "postgres.log"):
+        lines = []
+        for minute in range(300):
+            burst = name == "postgres.log" and 60 <= minute < 100
+            level, message = ("ERROR", f"lock timeout {minute}") if burst else ("INFO", f"request {minute}")
+            lines.append(f"{began + timedelta(minutes=minute)} {level} {message}\n")
+        files.append(folder / name)
+        files[-1].write_text("".join(lines))
+    return files
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_the_demo_ends_well_in_time_and_its_totals_agree_even_after_a_former_run(tmp_path: Path) -> None:
+    files = sorted(LOGHUB.glob("*.log")) or made_up_logs(tmp_path)
+    lines = sum(len(path.read_text().splitlines()) for path in files)
+    folder = tmp_path / "demo"
+    (folder / "records").mkdir(parents=True)
+    (folder / "records" / "left-over.parquet").write_text("of a former run")
+    (folder / ".barnabas-demo").touch()
+    began = time.monotonic()
+    command = [sys.executable, "-m", "barnabas.demo", "--folder", str(folder), *map(str, files)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert time.monotonic() - began < 270, "90 s on a machine that does nothing else"
+    assert "The totals agree: shipped = stored = in Parquet = sum of the counts" in done.stdout
+    assert f"│ all         │     {len(files)} │ {lines:,} │" in done.stdout
+    assert pyarrow.dataset.dataset(folder / "records", partitioning="hive").count_rows() == lines
+    assert "Bursts of errors" in done.stdout
+    assert done.stderr == ""
+
+
+def test_the_demo_says_in_one_line_what_it_lacks(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "barnabas.demo", "--folder", "demo", "none.log"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 1
+    expected = f"The demo cannot go on: {tmp_path}/none.log: there is no file of that name that can be read\n"
+    assert done.stdout == expected
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_windows_of_many_errors_side_by_side_are_one_burst(spark: SparkSession, tmp_path: Path) -> None:
+    began = datetime(2026, 3, 1)
+    errors = {5: 30, 6: 40, 9: 3}  # by window; the others have records, but no errors
+    rows = []
+    for window in range(20):
+        at = began + timedelta(hours=window, minutes=1)
+        rows.append(Row(topic=DB, at=at, level="INFO", message="fine"))
+        rows += [
+            Row(topic=DB, at=at, level="ERROR", message=f"lock {n}") for n in range(errors.get(window, 0))
+        ]
+        rows += [Row(topic=DB, at=at, level="FATAL", message="odd") for _ in range(window == 6)]
+        rows += [Row(topic=APP, at=at, level="ERROR", message="always") for _ in range(50)]
+    spark.createDataFrame(rows).write.parquet(str(tmp_path / "records"))
+    (burst,) = find_bursts(spark, tmp_path / "records", timedelta(hours=1))
+    assert (burst.topic, burst.errors, burst.sample) == (DB, 71, "lock 0")
+    assert (burst.start, burst.end) == (began + timedelta(hours=5), began + timedelta(hours=7))
+    assert burst.usual == pytest.approx(74 / 20)
+
+
+def test_counts_are_read_by_a_group_and_the_last_of_a_key_holds(
+    servers: str, make_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for topic in LOG_TOPICS:
+        make_topic(3, name=topic)
+    make_topic(name=STATS_TOPIC)
+    monkeypatch.setattr(report, "GROUP", "demo-test")
+    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
+    for records in (3, 5):
+        for topic in (APP, INGRESS):
+            value = {
+                "topic": topic,
+                "level": "INFO",
+                "from": 1_700_000_000,
+                "to": 1_700_000_060,
+                "records": records,
+            }
+            producer.produce(STATS_TOPIC, json.dumps(value), key=f"{topic}|INFO")
+    for number in range(5):
+        producer.produce(APP, b"x", partition=number % 3)
+    producer.flush()
+    counts = read_counts(servers)
+    assert [(count.topic, count.records) for count in counts] == [(APP, 5), (INGRESS, 5)]
+    assert all(isinstance(count, Count) and count.start.year == 2023 for count in counts)
+    nothing = Shipped(0, 0, 0)
+    shipped = {APP: Shipped(1, 6, 5), INGRESS: nothing, DB: nothing}
+    app, ingress, db = reconcile(servers, shipped, {APP: 5}, counts)
+    assert (app.agree, ingress.agree, db.agree) == (True, False, True)
