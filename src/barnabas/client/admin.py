@@ -21,7 +21,7 @@ from barnabas.client.admin_types import (
 )
 from barnabas.client.errors import translate, unreachable
 from barnabas.client.settings import DEFAULT_BOOTSTRAP, librdkafka_settings
-from barnabas.errors import BarnabasError, KafkaError
+from barnabas.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.types import TopicPartition
 
 T = TypeVar("T")
@@ -302,6 +302,9 @@ class Admin:
             return future.result()
         except confluent_kafka.KafkaException as error:
             translated = self._translate(error)
+            code = getattr(translated, "code", None)
+            if about and code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise KafkaError(code, f"there is no topic {about}") from None
             if about and isinstance(translated, KafkaError) and about not in translated.message:
                 translated = KafkaError(translated.code, f"{about}: {translated.message}")
             raise translated from None

@@ -1,0 +1,47 @@
+"""Commands run in this process, against the shared broker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+from click.testing import CliRunner
+
+from barnabas.cli.app import app
+from barnabas.testing.cluster import Cluster
+
+
+class Outcome(NamedTuple):
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.splitlines()
+
+
+@pytest.fixture
+def barnabas(barnabas_broker: Cluster) -> Callable[..., Outcome]:
+    """Runs a command: `barnabas("topics", "list")`; fails the test when the exit code is not `code`."""
+
+    def run(*arguments: object, stdin: bytes | str | None = None, code: int = 0) -> Outcome:
+        result = CliRunner().invoke(
+            app,
+            [str(argument) for argument in arguments],
+            input=stdin,
+            env={"BARNABAS_BOOTSTRAP_SERVER": barnabas_broker.bootstrap_servers},
+            prog_name="barnabas",
+        )
+        outcome = Outcome(result.exit_code, result.stdout, result.stderr)
+        assert outcome.code == code, f"{outcome}\n{result.exception!r}"
+        return outcome
+
+    return run

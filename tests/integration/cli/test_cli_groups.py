@@ -1,0 +1,112 @@
+"""`barnabas groups` against a broker."""
+
+import time
+
+import pytest
+
+
+@pytest.fixture
+def group(barnabas_broker, barnabas_topic):
+    """A group that has read five of ten records and gone."""
+    barnabas_broker.produce(barnabas_topic, *(str(number) for number in range(10)))
+    name = f"group-of-{barnabas_topic}"
+    with barnabas_broker.consumer(barnabas_topic, group=name) as consumer:
+        consumer.take(5)
+    return name
+
+
+def new_offsets(outcome):
+    return [entry["new"] for entry in outcome.json()["offsets"]]
+
+
+def test_a_group_is_listed_with_its_state(barnabas, group):
+    assert {"group": group, "state": "Empty"} in barnabas("groups", "list", "--json").json()
+    assert group in barnabas("groups", "list", "--state", "empty").out
+    assert group not in barnabas("groups", "list", "--state", "Stable").out
+
+
+def test_lag_is_end_minus_current(barnabas, barnabas_topic, group):
+    described = barnabas("groups", "describe", group, "--json").json()
+    assert described["lag"] == 5
+    [partition] = described["partitions"]
+    assert (partition["topic"], partition["current"], partition["end"], partition["lag"]) == (
+        barnabas_topic,
+        5,
+        10,
+        5,
+    )
+    assert f"group {group} is Empty, 0 members, lag 5" in barnabas("groups", "describe", group).out
+
+
+def test_members_are_shown_with_what_they_read(barnabas, barnabas_broker, barnabas_topic, group):
+    with barnabas_broker.consumer(barnabas_topic, group=group, client_id="the-reader") as consumer:
+        consumer.take(1)
+        described = barnabas("groups", "describe", group, "--json").json()
+        assert described["state"] == "Stable"
+        [member] = described["members"]
+        assert member["client"] == "the-reader"
+        assert member["partitions"] == [{"topic": barnabas_topic, "partition": 0}]
+        assert "the-reader" in barnabas("groups", "describe", group, "--members").out
+        assert "NON_EMPTY_GROUP" in barnabas("groups", "delete", group, code=1).err
+
+
+@pytest.mark.parametrize(
+    ("target", "new"),
+    [
+        (["--to-earliest"], 0),
+        (["--to-latest"], 10),
+        (["--to-offset", "3"], 3),
+        (["--to-offset", "99"], 10),
+        (["--shift-by", "-2"], 3),
+        (["--shift-by", "-200"], 0),
+        (["--by-duration", "1h"], 0),
+        (["--to-datetime", "2999-01-01T00:00"], 10),
+    ],
+)
+def test_a_reset_is_shown_and_changes_nothing_until_it_is_executed(
+    barnabas, barnabas_topic, group, target, new
+):
+    command = ["groups", "reset-offsets", group, "--topic", barnabas_topic, *target]
+    assert new_offsets(barnabas(*command, "--json")) == [new]
+    assert barnabas("groups", "describe", group, "--json").json()["partitions"][0]["current"] == 5
+    barnabas(*command, "--execute")
+    assert barnabas("groups", "describe", group, "--json").json()["partitions"][0]["current"] == new
+
+
+def test_a_dry_run_says_that_it_is_one(barnabas, group):
+    outcome = barnabas("groups", "reset-offsets", group, "--all-topics", "--to-earliest")
+    assert "add --execute" in outcome.err
+    assert outcome.lines[0].split() == ["TOPIC", "PARTITION", "CURRENT", "NEW"]
+
+
+def test_some_partitions_can_be_reset(barnabas):
+    topic = f"parts-{time.time_ns()}"
+    barnabas("topics", "create", topic, "--partitions", 3)
+    command = ["groups", "reset-offsets", f"g-{topic}", "--topic", f"{topic}:0,2", "--to-earliest", "--json"]
+    assert [entry["partition"] for entry in barnabas(*command).json()["offsets"]] == [0, 2]
+
+
+def test_a_group_is_deleted_and_then_not_there(barnabas, group):
+    assert barnabas("groups", "delete", group).out == f"deleted group {group}\n"
+    assert f"there is no group {group}" in barnabas("groups", "describe", group, code=1).err
+    assert "GROUP_ID_NOT_FOUND" in barnabas("groups", "delete", group, code=1).err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["g", "--all-topics"], "say where to, once"),
+        (["g", "--all-topics", "--to-earliest", "--to-latest"], "say where to, once"),
+        (["g", "--to-earliest"], "say which partitions"),
+        (["g", "--topic", "t:x", "--to-earliest"], "write NAME or NAME:0,1,2"),
+        (["g", "--all-topics", "--by-duration", "soon"], "for example 90s"),
+        (["never-seen", "--all-topics", "--to-earliest"], "name its topics"),
+    ],
+)
+def test_a_reset_that_says_too_little_or_too_much_is_wrong_usage(barnabas, arguments, words):
+    assert words in barnabas("groups", "reset-offsets", *arguments, code=2).err
+
+
+def test_shifting_needs_an_offset_to_shift(barnabas, barnabas_topic):
+    arguments = ["never-seen", "--topic", barnabas_topic, "--shift-by", 1]
+    assert "has none" in barnabas("groups", "reset-offsets", *arguments, code=2).err

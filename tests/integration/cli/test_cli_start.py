@@ -1,0 +1,166 @@
+"""`barnabas start` as a process."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+BARNABAS = [sys.executable, "-m", "barnabas.cli"]
+
+
+class Started:
+    """A broker process that has said it is ready."""
+
+    def __init__(self, *arguments, cwd):
+        self.process = subprocess.Popen(
+            [*BARNABAS, "start", *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=cwd,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+        self.ready = self.process.stdout.readline()
+        self.address = self.ready.split()[-1] if self.ready else ""
+
+    def end(self, number=signal.SIGTERM):
+        """Exit code, the rest of stdout, stderr, and how long it took."""
+        began = time.monotonic()
+        self.process.send_signal(number)
+        out, err = self.process.communicate(timeout=20)
+        return self.process.returncode, out, err, time.monotonic() - began
+
+
+@pytest.fixture
+def start(tmp_path):
+    started = []
+
+    def run(*arguments):
+        started.append(Started(*arguments, cwd=tmp_path))
+        return started[-1]
+
+    yield run
+    for broker in started:
+        if broker.process.poll() is None:
+            broker.process.kill()
+        broker.process.communicate()
+
+
+def failed_start(cwd, *arguments):
+    outcome = subprocess.run(
+        [*BARNABAS, "start", *map(str, arguments)], capture_output=True, text=True, cwd=cwd, timeout=30
+    )
+    return outcome.returncode, outcome.stdout, outcome.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_says_ready_with_its_address_and_ends_cleanly_at_a_signal(start, tmp_path, number):
+    broker = start("--listen", "127.0.0.1:0", "--data", "here")
+    assert broker.ready == f"ready {broker.address}\n"
+    host, _, port = broker.address.rpartition(":")
+    socket.create_connection((host, int(port))).close()
+    code, out, err, seconds = broker.end(number)
+    assert (code, out) == (0, "")
+    assert seconds < 5
+    assert f"listens on  {broker.address}" in err
+    assert f"keeps data  {tmp_path / 'here'}" in err
+    assert "Traceback" not in err
+    assert (tmp_path / "here" / "meta.properties").is_file()
+
+
+def test_a_second_broker_on_the_same_data_gets_one_clear_line(start, tmp_path):
+    start("--listen", "127.0.0.1:0", "--data", "here")
+    code, out, err = failed_start(tmp_path, "--listen", "127.0.0.1:0", "--data", "here")
+    assert (code, out) == (1, "")
+    assert len(err.splitlines()) == 1
+    assert "here" in err
+
+
+def test_a_second_broker_on_the_same_port_gets_one_clear_line(start, tmp_path):
+    broker = start("--listen", "127.0.0.1:0", "--data", "one")
+    code, out, err = failed_start(tmp_path, "--listen", broker.address, "--data", "two")
+    assert (code, out) == (1, "")
+    assert len(err.splitlines()) == 1
+    assert broker.address.rpartition(":")[2] in err
+
+
+def test_settings_come_from_the_command_line_before_the_file(start, tmp_path, barnabas):
+    (tmp_path / "server.properties").write_text(
+        "# as Kafka's\nnode.id=7\nlog.dirs=unused\nnum.partitions=3\nlog.retention.ms=1000\n"
+    )
+    broker = start(
+        "--config",
+        "server.properties",
+        "--listen",
+        "127.0.0.1:0",
+        "--data",
+        "here",
+        "--set",
+        "log.retention.ms=2000",
+    )
+    values = barnabas("configs", "describe", "--broker", 7, "--json", "-b", broker.address).json()
+    found = {value["name"]: value["value"] for value in values}
+    assert found["num.partitions"] == "3"
+    assert found["log.retention.ms"] == "2000"
+    assert not (tmp_path / "unused").exists()
+
+
+def test_settings_come_from_toml(start, tmp_path, barnabas):
+    (tmp_path / "barnabas.toml").write_text('"num.partitions" = 4\n"log.dirs" = "here"\n')
+    broker = start("--config", "barnabas.toml", "--listen", "127.0.0.1:0")
+    barnabas("topics", "create", "t", "-b", broker.address)
+    assert (
+        len(barnabas("topics", "describe", "t", "--json", "-b", broker.address).json()[0]["partitions"]) == 4
+    )
+    assert (tmp_path / "here").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["--set", "no.such.setting=1"], 1, "no.such.setting"),
+        (["--set", "num.partitions=many"], 1, "num.partitions=many is not allowed: write a whole number"),
+        (["--set", "num.partitions"], 2, "write NAME=VALUE"),
+        (["--listen", "nowhere"], 2, "write HOST:PORT"),
+        (["--listen", "127.0.0.1:99999"], 2, "write HOST:PORT"),
+        (["--config", "absent.toml"], 2, "does not exist"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_cure(tmp_path, arguments, code, words):
+    outcome = failed_start(tmp_path, *arguments)
+    assert outcome[0] == code
+    assert words in outcome[2]
+    assert "Traceback" not in outcome[2]
+
+
+def test_data_outlives_the_process(start, barnabas):
+    broker = start("--listen", "127.0.0.1:0", "--data", "here")
+    barnabas("topics", "create", "kept", "-b", broker.address)
+    barnabas("produce", "kept", "-b", broker.address, stdin="a\nb\n")
+    broker.end()
+    again = start("--listen", "127.0.0.1:0", "--data", "here")
+    assert barnabas("consume", "kept", "-e", "-b", again.address).lines == ["a", "b"]
+
+
+def test_it_loads_neither_rich_nor_a_kafka_client(tmp_path):
+    code = (
+        "import sys, threading, os, signal\n"
+        "import barnabas.server.run as run\n"
+        "real = run.run\n"
+        "def serve(config, ready):\n"
+        "    real(config, lambda broker: (ready(broker), os.kill(os.getpid(), signal.SIGTERM)))\n"
+        "run.run = serve\n"
+        "sys.argv = ['barnabas', 'start', '--data', 'here', '--listen', '127.0.0.1:0']\n"
+        "from barnabas.cli import main\n"
+        "try: main()\n"
+        "finally: print(*({'rich', 'confluent_kafka', 'pytest', 'pyspark'} & set(sys.modules)))\n"
+    )
+    outcome = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=30, check=True
+    )
+    assert outcome.stdout.splitlines()[0].startswith("ready ")
+    assert outcome.stdout.splitlines()[1:] == [""]

@@ -1,0 +1,139 @@
+"""`barnabas topics` and `barnabas configs` against a broker."""
+
+import pytest
+
+
+def test_a_topic_is_created_listed_described_altered_and_deleted(barnabas):
+    assert barnabas("topics", "create", "life", "--partitions", 3).out == "created topic life\n"
+    [listed] = [topic for topic in barnabas("topics", "list", "--json").json() if topic["topic"] == "life"]
+    assert (listed["partitions"], listed["replication_factor"]) == (3, 1)
+    barnabas("topics", "alter", "life", "--partitions", 5, "--config", "retention.ms=1000")
+    [described] = barnabas("topics", "describe", "life", "--json").json()
+    assert [partition["partition"] for partition in described["partitions"]] == [0, 1, 2, 3, 4]
+    assert described["configs"] == {"retention.ms": "1000"}
+    barnabas("topics", "alter", "life", "--delete-config", "retention.ms")
+    assert barnabas("topics", "describe", "life", "--json").json()[0]["configs"] == {}
+    assert barnabas("topics", "delete", "life").out == "deleted topic life\n"
+    assert "life" not in barnabas("topics", "list").out
+
+
+def test_describe_prints_what_kafkas_tool_prints(barnabas):
+    barnabas("topics", "create", "like-kafka", "--partitions", 2, "-c", "retention.ms=1000")
+    head, *partitions = barnabas("topics", "describe", "like-kafka").lines
+    topic, topic_id, count, factor, configs = head.split("\t")
+    assert (topic, count, factor) == ("Topic: like-kafka", "PartitionCount: 2", "ReplicationFactor: 1")
+    assert topic_id.startswith("TopicId: ")
+    assert configs == "Configs: retention.ms=1000"
+    assert partitions == [
+        f"\tTopic: like-kafka\tPartition: {number}\tLeader: 1\tReplicas: 1\tIsr: 1" for number in (0, 1)
+    ]
+
+
+def test_healthy_partitions_are_not_under_replicated(barnabas, barnabas_topic):
+    assert barnabas("topics", "describe", "--under-replicated").out == ""
+
+
+def test_a_topic_that_is_there_is_an_error_unless_that_is_fine(barnabas, barnabas_topic):
+    assert "TOPIC_ALREADY_EXISTS" in barnabas("topics", "create", barnabas_topic, code=1).err
+    assert "is there already" in barnabas("topics", "create", barnabas_topic, "--if-not-exists").out
+
+
+def test_a_topic_that_is_not_there_is_an_error_unless_that_is_fine(barnabas):
+    assert "there is no topic absent" in barnabas("topics", "describe", "absent", code=1).err
+    assert "no topic absent" in barnabas("topics", "delete", "absent", code=1).err
+    assert "there is no topic absent" in barnabas("topics", "delete", "absent", "--if-exists").out
+
+
+def test_validation_creates_nothing(barnabas):
+    barnabas("topics", "create", "only-asked", "--validate-only")
+    assert "only-asked" not in barnabas("topics", "list").out
+
+
+def test_replicas_can_be_placed_by_hand(barnabas):
+    barnabas("topics", "create", "placed", "--replica-assignment", "1,1,1")
+    assert len(barnabas("topics", "describe", "placed", "--json").json()[0]["partitions"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["create", "a b"], "INVALID_TOPIC_EXCEPTION"),
+        (["create", "t", "-c", "no.such=1"], "no.such"),
+        (["create", "t", "-c", "retention.ms=soon"], "retention.ms"),
+        (["create", "t", "--replication-factor", "9"], "INVALID_REPLICATION_FACTOR"),
+        (["create", "t", "--replica-assignment", "7"], "INVALID_REPLICA_ASSIGNMENT"),
+    ],
+)
+def test_what_the_broker_refuses_is_one_line_and_exit_code_1(barnabas, arguments, words):
+    err = barnabas("topics", *arguments, code=1).err
+    assert words in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["topics", "create", "t", "-c", "retention.ms"], "write NAME=VALUE"),
+        (["topics", "create", "t", "--partitions", "0"], "--partitions"),
+        (["topics", "create", "t", "--replica-assignment", "x"], "write broker ids"),
+        (["topics", "create", "t", "--replica-assignment", "1", "--partitions", "1"], "leave out"),
+        (["topics", "alter", "t"], "nothing to alter"),
+        (["topics", "delete"], "Missing argument"),
+        (["configs", "describe"], "--topic NAME or --broker ID"),
+        (["configs", "alter", "--topic", "t"], "nothing to alter"),
+        (["nonsense"], "No such command"),
+    ],
+)
+def test_wrong_usage_is_said_with_exit_code_2(barnabas, arguments, words):
+    assert words in barnabas(*arguments, code=2).err
+
+
+def test_nobody_there_is_said_with_the_cure(barnabas):
+    err = barnabas("topics", "list", "--bootstrap-server", "127.0.0.1:1", code=1).err
+    assert err == (
+        "Error: no broker answers at 127.0.0.1:1: start one with `barnabas start`, or name another with "
+        "--bootstrap-server HOST:PORT\n"
+    )
+
+
+def test_an_address_that_is_none_is_said(barnabas):
+    assert "is not HOST:PORT" in barnabas("topics", "list", "-b", "localhost", code=1).err
+
+
+def test_settings_of_a_topic_are_shown_with_their_source(barnabas, barnabas_topic):
+    barnabas("configs", "alter", "--topic", barnabas_topic, "--set", "retention.ms=1000")
+    values = {
+        value["name"]: value
+        for value in barnabas("configs", "describe", "--topic", barnabas_topic, "--json").json()
+    }
+    assert (values["retention.ms"]["value"], values["retention.ms"]["source"]) == ("1000", "topic")
+    assert values["segment.ms"]["source"] == "default"
+    heading, *changed = barnabas("configs", "describe", "--topic", barnabas_topic, "--changed").lines
+    assert heading.split() == ["NAME", "VALUE", "SOURCE"]
+    assert ["retention.ms", "1000", "topic"] in [line.split() for line in changed]
+    assert not any(line.endswith(" default") for line in changed)
+
+
+def test_list_settings_are_added_to_and_taken_from(barnabas, barnabas_topic):
+    def policy():
+        values = barnabas("configs", "describe", "--topic", barnabas_topic, "--json").json()
+        return next(value["value"] for value in values if value["name"] == "cleanup.policy")
+
+    barnabas("configs", "alter", "--topic", barnabas_topic, "--append", "cleanup.policy=compact")
+    assert policy() == "delete,compact"
+    barnabas("configs", "alter", "--topic", barnabas_topic, "--subtract", "cleanup.policy=delete")
+    assert policy() == "compact"
+    barnabas("configs", "alter", "--topic", barnabas_topic, "--delete", "cleanup.policy")
+    assert policy() == "delete"
+
+
+def test_a_brokers_settings_change_while_it_runs(barnabas):
+    barnabas("configs", "alter", "--broker", 1, "--set", "log.retention.ms=123456")
+    changed = barnabas("configs", "describe", "--broker", 1, "--changed").out
+    assert "dynamic broker" in changed
+    assert "123456" in changed
+    barnabas("configs", "alter", "--broker", 1, "--delete", "log.retention.ms")
+
+
+def test_a_setting_that_needs_a_restart_is_refused(barnabas):
+    assert "node.id" in barnabas("configs", "alter", "--broker", 1, "--set", "node.id=7", code=1).err
