@@ -135,7 +135,7 @@ class MetadataStore(Protocol):
         """Raises NoNodeError, BadVersionError, NotEmptyError."""
 
     async def multi(self, operations: Sequence[Operation]) -> list[int]:
-        """All of the operations in order, or none; the version each left its node with (deleted: its last).
+        """All of the operations in order, or none; the version that each Create and Set gave, -1 for others.
 
         Raises:
             StoreError: what the first operation that failed would raise alone; nothing has changed then.

@@ -67,7 +67,7 @@ class Tree:
         return [path for path, node in self._nodes.items() if node.owner == session]
 
     def apply(self, operations: Sequence[Operation], session: int) -> tuple[list[int], list[Change]]:
-        """Carry a transaction out: the version each operation left, and the changes for `undo` and watchers.
+        """Carry a transaction out: what `MetadataStore.multi` answers, and the changes it made.
 
         Raises:
             StoreError: one operation is not allowed; the tree is as before.
@@ -78,12 +78,12 @@ class Tree:
         try:
             for operation in operations:
                 change = self._change(operation, session)
-                if not isinstance(operation, Check):
-                    self._put(change.path, change.after)
-                    changes.append(change)
-                left = change.after or change.before
-                assert left is not None
-                versions.append(left.version)
+                if isinstance(operation, Check):
+                    versions.append(ANY_VERSION)
+                    continue
+                self._put(change.path, change.after)
+                changes.append(change)
+                versions.append(ANY_VERSION if change.after is None else change.after.version)
         except (StoreError, ValueError):
             self.undo(changes)
             raise

@@ -168,7 +168,7 @@ def test_multi_does_all_in_order_and_tells_versions(play: Play) -> None:
         await store.create("/a", b"")
         assert await store.multi(
             [Check("/a", 0), Create("/a/b", b"x"), Set("/a/b", b"y"), Set("/a", b"z", 0), Delete("/a/b", 1)]
-        ) == [0, 0, 1, 1, 1]
+        ) == [-1, 0, 1, 1, -1]
         assert (await store.get("/a")).data == b"z"
         assert await store.children("/a") == []
 
