@@ -13,10 +13,12 @@ from pathlib import Path
 
 from barnabas.config.reference import configuration_reference
 from barnabas.server.reference import protocol_reference
+from barnabas.spark.reference import spark_reference
 
 DOCUMENTS: dict[str, Callable[[], str]] = {
     "configuration.md": configuration_reference,
     "protocol.md": protocol_reference,
+    "spark.md": spark_reference,
 }
 
 _MARK = "<!-- Made by `make docs` from the code: change that, not this. -->\n\n"

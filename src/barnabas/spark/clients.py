@@ -19,7 +19,7 @@ Settings = dict[str, str | bool | int]
 Client = TypeVar("Client")
 
 #: Java's defaults where librdkafka's differ: a job reads and places records as with Spark's connector.
-_CONSUMER_DEFAULTS: Settings = {
+CONSUMER_DEFAULTS: Settings = {
     "group.id": "barnabas-spark",  # librdkafka wants one; nothing joins it or commits to it
     "isolation.level": "read_uncommitted",
     # a task reads what is there already: a fetch that waits only holds up the next task's on its connection
@@ -32,7 +32,7 @@ _CONSUMER_FIXED: Settings = {
     "auto.offset.reset": "error",
     "enable.partition.eof": True,
 }
-_PRODUCER_DEFAULTS: Settings = {
+PRODUCER_DEFAULTS: Settings = {
     "partitioner": "murmur2_random",
     "enable.idempotence": True,
     "delivery.timeout.ms": 120_000,
@@ -45,12 +45,12 @@ _kept: dict[tuple[Callable[[Settings], Any], frozenset[tuple[str, object]]], Any
 
 def consumer_settings(given: Mapping[str, str]) -> Settings:
     """Settings of a consumer that takes only what it is assigned and finds every partition's end."""
-    return {**_CONSUMER_DEFAULTS, **given, **_CONSUMER_FIXED}
+    return {**CONSUMER_DEFAULTS, **given, **_CONSUMER_FIXED}
 
 
 def producer_settings(given: Mapping[str, str]) -> Settings:
     """Settings of a producer that retries without repeating and puts keys where Java's producer puts them."""
-    return {**_PRODUCER_DEFAULTS, **given}
+    return {**PRODUCER_DEFAULTS, **given}
 
 
 def new_consumer(settings: Settings) -> Consumer:

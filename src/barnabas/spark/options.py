@@ -61,7 +61,7 @@ WRITE_OPTIONS = {
 _SPARKS_OWN = frozenset({"checkpointlocation", "queryname", "outputmode"})
 
 #: Settings of the client that the data source must hold in its own hands.
-_REFUSED_SETTINGS = {
+REFUSED_SETTINGS = {
     "auto.offset.reset": "use the option startingOffsets",
     "enable.auto.commit": "Spark's checkpoint holds the offsets; to see the lag use commitOffsets",
     "enable.auto.offset.store": "Spark's checkpoint holds the offsets",
@@ -182,7 +182,7 @@ class _Given:
         }
         if not settings.get("bootstrap.servers", "").strip():
             raise ConfigError(f"option {_SERVERS} is missing: set it to your broker, such as 127.0.0.1:9092")
-        for name, cure in _REFUSED_SETTINGS.items():
+        for name, cure in REFUSED_SETTINGS.items():
             if name in settings:
                 raise refuse(f"kafka.{name}", settings[name], cure)
         return settings

@@ -1,0 +1,95 @@
+"""What docs/spark.md says: the data source's options, made from their declaration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from barnabas.spark.clients import CONSUMER_DEFAULTS, PRODUCER_DEFAULTS, Settings
+from barnabas.spark.columns import read_schema
+from barnabas.spark.options import READ_OPTIONS, REFUSED_SETTINGS, WRITE_OPTIONS
+
+_HEAD = """\
+# The Spark data source
+
+`format("barnabas")` reads and appends topics, in batch and in streams, against any broker that speaks the
+Kafka protocol. `pip install 'barnabas[spark]'` is all it needs: PySpark finds it by itself. Names and
+meanings are those of Spark's own Kafka connector, so that `format("kafka")` becomes `format("barnabas")`.
+
+## Reading
+
+"""
+
+_WRITING = """
+## Writing
+
+Needed is a column `value` (binary or string); `key` (binary or string), `topic` (string), `partition` (int)
+and `headers` (array of key and value) are taken when they are there; other columns are left out. A key goes
+to the partition that Java's clients choose for it.
+
+"""
+
+_CLIENT = """
+## kafka.*
+
+Every other `kafka.NAME` is handed to the client, librdkafka, as its setting `NAME`. Not taken are:
+
+"""
+
+_DEFAULTS = """
+Defaults that are not librdkafka's:
+
+"""
+
+_LIMITS = """
+## What differs from Spark's own connector
+
+- A batch write needs `mode("append")`: Spark asks Python data sources for it.
+- Output mode `update` is refused by Spark for Python data sources. Use `complete`, or `foreachBatch` with a
+  batch write: `rows.write.format("barnabas").options(...).mode("append").save()`.
+- An option that is not in the tables above is refused, not ignored. Not there yet: `minOffsetsPerTrigger`,
+  `maxTriggerDelay`, `maxRecordsPerPartition`, `groupIdPrefix`, `fetchOffset.*`.
+- `subscribePattern` is a Python regular expression.
+- Small partitions share a Spark task, down to one a core; `minPartitions` keeps them apart.
+- Writing is at least once, as with Spark's own connector.
+- The headers of a record that has none are NULL. Arrow writers and Python functions take NULL arrays slowly;
+  `spark.sql.execution.arrow.maxBytesPerBatch=2147483647` cures it.
+- When "Failed to find the data source: barnabas" comes up, `python -c 'import pyspark_barnabas'` says why;
+  and a stream must be started in the thread that made its session.
+- Spark starts its workers with `PYSPARK_PYTHON`, else with the PATH's `python3`: it must be the one that
+  Barnabas is installed in.
+"""
+
+
+def spark_reference() -> str:
+    """The document, in Markdown."""
+    columns = "".join(
+        f"| `{field.name}` | {field.dataType.simpleString()} |\n" for field in read_schema(True)
+    )
+    refused = "".join(f"- `kafka.{name}`: {cure}\n" for name, cure in REFUSED_SETTINGS.items())
+    return (
+        _HEAD
+        + _options(READ_OPTIONS)
+        + f"\nThe column `headers` comes with `includeHeaders`.\n\n| column | type |\n|---|---|\n{columns}"
+        + _WRITING
+        + _options(WRITE_OPTIONS)
+        + _CLIENT
+        + refused
+        + _DEFAULTS
+        + _settings("reading", CONSUMER_DEFAULTS)
+        + _settings("writing", PRODUCER_DEFAULTS)
+        + _LIMITS
+    )
+
+
+def _options(options: Mapping[str, str]) -> str:
+    rows = "".join(f"| `{name}` | {doc.replace('|', '&#124;')} |\n" for name, doc in options.items())
+    return f"| option | meaning |\n|---|---|\n{rows}"
+
+
+def _settings(use: str, settings: Settings) -> str:
+    shown = ", ".join(f"`{name}={_text(value)}`" for name, value in settings.items())
+    return f"- {use}: {shown}\n"
+
+
+def _text(value: str | bool | int) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
