@@ -281,12 +281,13 @@ class CoordinatorRuntime(Generic[S]):
         def done(outcome: asyncio.Future[None]) -> None:
             timeout.cancel()
             error: KafkaError | None = None
+            failure = None if outcome.cancelled() else outcome.exception()
             if self._slots.get(partition) is not slot:
                 _fail(reply, KafkaError(ErrorCode.NOT_COORDINATOR))
                 return
             if outcome.cancelled():
                 error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the append was given up")
-            elif (failure := outcome.exception()) is not None:
+            elif failure is not None:
                 error = _coordinator_error(failure)
             else:
                 self._replay(slot, result.records)

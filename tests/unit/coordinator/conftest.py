@@ -35,7 +35,8 @@ from barnabas.protocol.messages.sync_group import (
 from barnabas.records import batches
 from barnabas.testing.virtual_time import run_virtual
 
-MIB = 1 << 20
+#: makes member ids unique, over restarts too
+_numbers = itertools.count(1)
 
 
 class MemoryLog:
@@ -96,25 +97,25 @@ def subscription(*topics: str) -> bytes:
 class Groups:
     """A coordinator and short ways to ask it."""
 
-    def __init__(self, log: MemoryLog | None = None, **settings: Any) -> None:
+    def __init__(
+        self, log: MemoryLog | None = None, config: BrokerConfig | None = None, **settings: Any
+    ) -> None:
         self.log = log or MemoryLog()
-        self.config = BrokerConfig(**{"group_initial_rebalance_delay_ms": 1000, **settings})
+        self.config = config or BrokerConfig(**{"group_initial_rebalance_delay_ms": 1000, **settings})
         self.clock = LoopClock(asyncio.get_running_loop())
-        numbers = itertools.count(1)
         self.coordinator = GroupCoordinator(
             lambda: self.config,
             self.clock,
             self.log,
             partitions=lambda: 1,
-            unique=lambda: str(next(numbers)),
+            unique=lambda: str(next(_numbers)),
         )
         self.coordinator.elect(0, 0)
 
     async def restart(self) -> Groups:
         """Another broker on the same log, loaded."""
         await self.coordinator.stop()
-        again = Groups(self.log)
-        again.config = self.config
+        again = Groups(self.log, self.config)
         await again.loaded()
         return again
 
@@ -267,7 +268,8 @@ class Groups:
         ids = [member_id for member_id, _ in parked]
         responses = [await join for _, join in parked]
         generation = responses[0].generation_id
-        syncs = [self.sync(name, generation, {m: f"assignment of {m}".encode() for m in ids}) for name in ids]
+        parts = {name: f"assignment of {name}".encode() for name in ids}
+        syncs = [self.sync(name, generation, parts if name == ids[0] else {}) for name in ids]
         await asyncio.gather(*syncs)
         return ids, generation
 
@@ -309,3 +311,9 @@ def coordinate() -> Callable[..., None]:
 def memory_log() -> type[MemoryLog]:
     """Makes an internal topic in memory."""
     return MemoryLog
+
+
+@pytest.fixture(scope="session")
+def make_groups() -> type[Groups]:
+    """Makes a coordinator on the running loop."""
+    return Groups

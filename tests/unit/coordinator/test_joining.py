@@ -301,3 +301,16 @@ def test_new_member_that_waits_too_long_for_its_round_is_out(coordinate):
         assert asyncio.get_running_loop().time() < 302
 
     coordinate(scenario)
+
+
+def test_group_that_is_too_large_when_it_is_loaded_joins_again(coordinate):
+    async def scenario(groups):
+        ids, generation = await groups.stable(3)
+        groups.config = groups.config.replace(group_max_size=2)
+        restarted = await groups.restart()
+        assert restarted.state() == "PreparingRebalance"
+        again = [restarted.join(name) for name in ids]
+        assert await restarted.error(again[2]) == ErrorCode.GROUP_MAX_SIZE_REACHED
+        assert (await again[0]).generation_id == generation + 1
+
+    coordinate(scenario)

@@ -85,7 +85,7 @@ def test_takeover_keeps_all_protocols_for_the_next_round(coordinate):
         await stable(groups, "a", protocols=both)
         await groups.join(instance="a", protocols=both)
         newcomer = groups.join(instance="b", protocols={"y": b""})
-        member = groups.coordinator.group("g").static_member_id("a")
+        member = groups.coordinator.group("g").members.holder("a").member_id
         again = groups.join(member, instance="a", protocols=both)
         assert (await again).protocol_name == (await newcomer).protocol_name == "y"
 

@@ -7,14 +7,13 @@ operations of `barnabas.coordinator.groups.rebalance` change as they go and a re
 
 from __future__ import annotations
 
-import asyncio
-from collections import Counter
-from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Sequence
 from enum import Enum
 
 from barnabas.coordinator.groups.member import Member, Protocol
+from barnabas.coordinator.groups.roster import Roster
 from barnabas.coordinator.groups.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
-from barnabas.errors import ErrorCode, KafkaError
+from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from barnabas.protocol.messages.sync_group import SyncGroupResponse
 from barnabas.protocol.records.group_metadata import GroupMetadataValue
@@ -44,9 +43,7 @@ class ClassicGroup:
         self.protocol_type: str | None = None
         self.protocol: str | None = None
         self.leader: str | None = None
-        #: in the order they joined
-        self.members: dict[str, Member] = {}
-        self._static: dict[str, str] = {}
+        self.members = Roster()
         #: member ids handed out with MEMBER_ID_REQUIRED, whose second JoinGroup is awaited
         self.pending: set[str] = set()
         #: members of this generation that have not sent SyncGroup
@@ -59,12 +56,8 @@ class ClassicGroup:
     def has(self, *states: GroupState) -> bool:
         return self.state in states
 
-    def static_member_id(self, instance_id: str | None) -> str | None:
-        """The member id that holds a group.instance.id."""
-        return None if instance_id is None else self._static.get(instance_id)
-
-    def is_leader(self, member_id: str) -> bool:
-        return self.leader == member_id
+    def is_leader(self, member: Member) -> bool:
+        return self.leader == member.member_id
 
     @property
     def is_consumer_group(self) -> bool:
@@ -72,57 +65,26 @@ class ClassicGroup:
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     @property
-    def awaiting_join(self) -> int:
-        """How many members have joined the round that is being prepared."""
-        return sum(member.join is not None for member in self.members.values())
-
-    @property
     def all_joined(self) -> bool:
-        return not self.pending and all(member.join is not None for member in self.members.values())
+        return not self.pending and self.members.joined == len(self.members)
 
     @property
     def rebalance_timeout_ms(self) -> int:
         """The longest any member asked for."""
-        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
-
-    def check_member(self, member_id: str, instance_id: str | None) -> Member:
-        """The member a request comes from.
-
-        Raises:
-            KafkaError: UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when another has taken its instance id.
-        """
-        if instance_id is not None:
-            holder = self._static.get(instance_id)
-            if holder is None:
-                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-            if holder != member_id:
-                raise KafkaError(ErrorCode.FENCED_INSTANCE_ID)
-        member = self.members.get(member_id)
-        if member is None:
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-        return member
+        return max((member.rebalance_timeout_ms for member in self.members), default=0)
 
     def supports(self, protocol_type: str, protocols: Sequence[Protocol]) -> bool:
         """Whether a member with these protocols can join those who are there."""
         if not self.members:
             return bool(protocol_type) and bool(protocols)
-        common = _common_protocols(self.members.values())
-        return protocol_type == self.protocol_type and any(protocol.name in common for protocol in protocols)
-
-    def select_protocol(self, members: Collection[Member] | None = None) -> str:
-        """The protocol these members would use: of those all support, the one most prefer."""
-        if members is None:
-            members = self.members.values()
-        candidates = _common_protocols(members)
-        votes = Counter(member.vote(candidates) for member in members)
-        return votes.most_common(1)[0][0]
+        return protocol_type == self.protocol_type and self.members.has_in_common(protocols)
 
     def topics_in_use(self) -> Container[str]:
         """The topics that consumers of this group subscribe to; all topics when that cannot be told."""
         topics: set[str] = set()
         if not self.is_consumer_group:
             return topics
-        for member in self.members.values():
+        for member in self.members:
             try:
                 topics |= subscribed_topics(member.metadata(self.protocol))
             except ValueError:
@@ -139,63 +101,49 @@ class ClassicGroup:
     def add(self, member: Member, protocol_type: str) -> None:
         if not self.members:
             self.protocol_type = protocol_type
-        self._put(member)
+        self.members.add(member)
         if self.leader is None:
             self.leader = member.member_id
         self.pending.discard(member.member_id)
 
-    def await_join(self, member: Member, join: asyncio.Future[JoinGroupResponse]) -> None:
-        """Park a member's JoinGroup; one it had parked before is told to go round again."""
-        member.answer_join(
-            JoinGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)
-        )
-        member.join = join
-
     def remove(self, member: Member) -> None:
         """Take a member out, telling it so if it waits."""
-        member.answer_join(JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+        self.members.answer_join(member, JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
         member.answer_sync(SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
-        self.members.pop(member.member_id, None)
+        self.members.remove(member)
         self.pending_sync.discard(member.member_id)
-        if member.instance_id is not None and self._static.get(member.instance_id) == member.member_id:
-            del self._static[member.instance_id]
-        if self.leader == member.member_id:
-            self.leader = next(iter(self.members), None)
+        if self.is_leader(member):
+            self.leader = next((other.member_id for other in self.members), None)
 
-    def take_over(self, member: Member, old_id: str) -> None:
-        """`member` takes the place of the one that held its instance id, which is fenced if it waits."""
-        old = self.members[old_id]
+    def take_over(self, old: Member, new: Member) -> None:
+        """`new` takes the place of the member that held its instance id, which is fenced if it waits."""
         fenced = ErrorCode.FENCED_INSTANCE_ID
-        old.answer_join(JoinGroupResponse(error_code=fenced, member_id=old_id))
+        self.members.answer_join(old, JoinGroupResponse(error_code=fenced, member_id=old.member_id))
         old.answer_sync(SyncGroupResponse(error_code=fenced))
-        if old_id in self.pending_sync:
-            self.pending_sync.remove(old_id)
-            self.pending_sync.add(member.member_id)
-        self.members = {
-            member.member_id if name == old_id else name: member if name == old_id else other
-            for name, other in self.members.items()
-        }
-        assert member.instance_id is not None
-        self._static[member.instance_id] = member.member_id
-        if self.leader == old_id:
-            self.leader = member.member_id
+        self.members.replace(old, new)
+        if old.member_id in self.pending_sync:
+            self.pending_sync.remove(old.member_id)
+            self.pending_sync.add(new.member_id)
+        if self.is_leader(old):
+            self.leader = new.member_id
 
     def elect_joined_leader(self) -> bool:
         """Make sure that the leader has joined the round; False when nobody has."""
-        if self.leader is None or self.leader not in self.members:
+        leader = self.members.get(self.leader or "")
+        if leader is None:
             return False
-        if self.members[self.leader].join is None:
-            joined = next((m.member_id for m in self.members.values() if m.join is not None), None)
-            if joined is None:
+        if leader.join is None:
+            leader = next((member for member in self.members if member.join is not None), None)
+            if leader is None:
                 return False
-            self.leader = joined
+            self.leader = leader.member_id
         return True
 
     def next_generation(self, now_ms: int) -> None:
         """All who will have joined: settle protocol and generation."""
         self.generation += 1
-        self.protocol = self.select_protocol()
-        self.pending_sync = set(self.members)
+        self.protocol = self.members.select_protocol()
+        self.pending_sync = {member.member_id for member in self.members}
         self.move_to(GroupState.COMPLETING_REBALANCE, now_ms)
 
     def join_response(self, member: Member) -> JoinGroupResponse:
@@ -206,16 +154,18 @@ class ClassicGroup:
             protocol_name=self.protocol,
             leader=self.leader or "",
             member_id=member.member_id,
-            members=list(self._roster()) if self.is_leader(member.member_id) else [],
+            members=self._told_to_leader() if self.is_leader(member) else [],
         )
 
-    def _roster(self) -> Iterator[JoinGroupResponseMember]:
-        for member in self.members.values():
-            yield JoinGroupResponseMember(
+    def _told_to_leader(self) -> list[JoinGroupResponseMember]:
+        return [
+            JoinGroupResponseMember(
                 member_id=member.member_id,
                 group_instance_id=member.instance_id,
                 metadata=member.metadata(self.protocol),
             )
+            for member in self.members
+        ]
 
     # --- what is stored ---
 
@@ -254,26 +204,18 @@ class ClassicGroup:
                 member.assignment = record.assignment
                 continue
             member = Member.from_record(record, value.protocol)
-            predecessor = self.static_member_id(record.group_instance_id)
+            predecessor = self.members.holder(record.group_instance_id)
             if predecessor is not None:
-                self.take_over(member, predecessor)
+                self.take_over(predecessor, member)
             else:
-                self._put(member)
-        for member in [member for name, member in self.members.items() if name not in stored]:
-            self.remove(member)
+                self.members.add(member)
+        for member in self.members:
+            if member.member_id not in stored:
+                self.remove(member)
         self.leader = value.leader
         self.move_to(GroupState.STABLE if stored else GroupState.EMPTY, value.current_state_timestamp)
-
-    def _put(self, member: Member) -> None:
-        self.members[member.member_id] = member
-        if member.instance_id is not None:
-            self._static[member.instance_id] = member.member_id
 
 
 class _Everything:
     def __contains__(self, _item: object) -> bool:
         return True
-
-
-def _common_protocols(members: Iterable[Member]) -> set[str]:
-    return set.intersection(*({protocol.name for protocol in member.protocols} for member in members))

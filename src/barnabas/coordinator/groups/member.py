@@ -103,7 +103,7 @@ class Member:
         return self.is_new or (self.join is None and self.sync is None)
 
     def answer_join(self, response: JoinGroupResponse) -> bool:
-        """Answer the parked JoinGroup; False when there is none."""
+        """Answer the parked JoinGroup (through `Roster.answer_join`); False when there is none."""
         parked, self.join = self.join, None
         return _answer(parked, response)
 

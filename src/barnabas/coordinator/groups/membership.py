@@ -18,6 +18,7 @@ from barnabas.coordinator.groups.codec import group_record
 from barnabas.coordinator.groups.group import ClassicGroup, GroupState
 from barnabas.coordinator.groups.member import Member, Protocol
 from barnabas.coordinator.groups.rebalance import Rebalance
+from barnabas.coordinator.groups.roster import most_preferred
 from barnabas.coordinator.groups.sessions import NEW_MEMBER_JOIN_TIMEOUT_MS, Sessions
 from barnabas.coordinator.runtime import Result
 from barnabas.errors import ErrorCode, KafkaError
@@ -81,7 +82,7 @@ class Membership:
             return self._join_known(group, request, caller, protocols)
         member_id = f"{request.group_instance_id or caller.client_id}-{self._unique()}"
         member = _member(request, caller, member_id, protocols)
-        holder = group.static_member_id(request.group_instance_id)
+        holder = group.members.holder(request.group_instance_id)
         if holder is not None:
             return self._take_over(group, member, holder, caller)
         if request.group_instance_id is None and caller.api_version >= _MEMBER_ID_REQUIRED_FROM:
@@ -99,16 +100,16 @@ class Membership:
                     ErrorCode.INVALID_REQUEST, "the member id was given to a member without group.instance.id"
                 )
             return self._add(group, _member(request, caller, request.member_id, protocols), request)
-        member = group.check_member(request.member_id, request.group_instance_id)
+        member = group.members.check(request.member_id, request.group_instance_id)
         unchanged = member.protocols == protocols
         if group.has(GroupState.COMPLETING_REBALANCE) and unchanged:
             # Its first answer got lost: it is told the same again.
             return Result(group.join_response(member))
-        if group.has(GroupState.STABLE) and unchanged and not group.is_leader(member.member_id):
+        if group.has(GroupState.STABLE) and unchanged and not group.is_leader(member):
             return Result(group.join_response(member))
         if group.has(GroupState.EMPTY, GroupState.DEAD):
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-        member.protocols = protocols
+        group.members.change_protocols(member, protocols)
         member.session_timeout_ms = request.session_timeout_ms
         member.rebalance_timeout_ms = _rebalance_timeout(request)
         reply = _park(group, member)
@@ -126,18 +127,17 @@ class Membership:
         return Result(reply, self._rebalance.advance(group, f"{member.member_id} joins{_why(request)}"))
 
     def _take_over(
-        self, group: ClassicGroup, member: Member, old_id: str, caller: Caller
+        self, group: ClassicGroup, member: Member, old: Member, caller: Caller
     ) -> Result[JoinGroupResponse]:
         """A static member has restarted and comes under a new member id."""
-        old = group.members[old_id]
         member.assignment = old.assignment
-        logger.info("group %s: %s takes the place of %s", group.group_id, member.member_id, old_id)
+        logger.info("group %s: %s takes the place of %s", group.group_id, member.member_id, old.member_id)
         if group.has(GroupState.STABLE):
-            successors = [member if other is old else other for other in group.members.values()]
-            if group.select_protocol(successors) == group.protocol:
+            successors = [member if other is old else other for other in group.members]
+            if most_preferred(successors) == group.protocol:
                 return self._take_over_quietly(group, member, old, successors, caller)
-        self._sessions.unwatch(group, old_id)
-        group.take_over(member, old_id)
+        self._sessions.unwatch(group, old.member_id)
+        group.take_over(old, member)
         self._sessions.keep_alive(group, member)
         reply = _park(group, member)
         if group.has(GroupState.PREPARING_REBALANCE):
@@ -149,7 +149,7 @@ class Membership:
         self, group: ClassicGroup, member: Member, old: Member, successors: list[Member], caller: Caller
     ) -> Result[JoinGroupResponse]:
         """Nobody has to rebalance: only the new member id is stored."""
-        was_leader = group.is_leader(old.member_id)
+        was_leader = group.is_leader(old)
         assignments = {other.member_id: other.assignment for other in successors}
         value = group.to_record(assignments, successors)
         if was_leader:
@@ -159,7 +159,8 @@ class Membership:
             if error is not None:
                 raise error
             # Only the chosen protocol is stored; the group can choose another later from all of them.
-            group.members[member.member_id].protocols = member.protocols
+            stored = group.members.check(member.member_id, member.instance_id)
+            group.members.change_protocols(stored, member.protocols)
             self._sessions.unwatch(group, old.member_id)
             self._sessions.keep_alive(group, member)
             response = group.join_response(member)
@@ -180,7 +181,7 @@ class Membership:
         member = group.members.get(member_id)
         if group.has(GroupState.PREPARING_REBALANCE):
             # Who has joined already counts, not who was there before: a lowered limit pushes out the last.
-            return (member is not None and member.join is not None) or group.awaiting_join < limit
+            return (member is not None and member.join is not None) or group.members.joined < limit
         return group.has(GroupState.EMPTY) or member is not None or len(group.members) < limit
 
     # --- stay and leave ---
@@ -193,7 +194,7 @@ class Membership:
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS.
         """
-        member = group.check_member(member_id, instance_id)
+        member = group.members.check(member_id, instance_id)
         if generation != group.generation:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
         self._sessions.keep_alive(group, member)
@@ -233,8 +234,9 @@ class Membership:
             return False
         member_id = leaver.member_id
         if not member_id:  # an administrator who knows the instance only
-            member_id = group.static_member_id(leaver.group_instance_id) or ""
-        self._rebalance.forget(group, group.check_member(member_id, leaver.group_instance_id))
+            holder = group.members.holder(leaver.group_instance_id)
+            member_id = "" if holder is None else holder.member_id
+        self._rebalance.forget(group, group.members.check(member_id, leaver.group_instance_id))
         return True
 
     def expire(self, group: ClassicGroup, member_id: str) -> list[Record]:
@@ -269,7 +271,7 @@ def _rebalance_timeout(request: JoinGroupRequest) -> int:
 
 def _park(group: ClassicGroup, member: Member) -> Awaitable[JoinGroupResponse]:
     reply: asyncio.Future[JoinGroupResponse] = asyncio.get_running_loop().create_future()
-    group.await_join(member, reply)
+    group.members.park_join(member, reply)
     return reply
 
 

@@ -91,7 +91,9 @@ class Rebalance:
         self._timers.cancel(_join_key(group))
         if not group.has(GroupState.PREPARING_REBALANCE):
             return []
-        for member in [m for m in group.members.values() if m.join is None and m.instance_id is None]:
+        for member in group.members:
+            if member.join is not None or member.instance_id is not None:
+                continue
             logger.info("group %s: %s did not join again, it is out", group.group_id, member.member_id)
             self.forget(group, member)
         if not group.members:
@@ -107,10 +109,10 @@ class Rebalance:
         logger.info(
             "group %s: generation %d with %d members", group.group_id, group.generation, len(group.members)
         )
-        for member in list(group.members.values()):
+        for member in group.members:
             member.is_new = False
             self._sessions.keep_alive(group, member)
-            member.answer_join(group.join_response(member))
+            group.members.answer_join(member, group.join_response(member))
         generation = group.generation
         self._timers.set(
             _sync_key(group),
@@ -151,10 +153,10 @@ class Rebalance:
             return Result(_assigned(group, member))
         member.answer_sync(SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
         member.sync = reply = asyncio.get_running_loop().create_future()
-        if not group.is_leader(member.member_id):
+        if not group.is_leader(member):
             return Result(reply)
         assignments = {entry.member_id: entry.assignment for entry in request.assignments}
-        value = group.to_record(assignments, list(group.members.values()))
+        value = group.to_record(assignments, list(group.members))
 
         def then(error: KafkaError | None) -> Awaitable[SyncGroupResponse]:
             if error is not None:
@@ -166,7 +168,7 @@ class Rebalance:
 
     def announce(self, group: ClassicGroup) -> None:
         """The assignment is stored: tell everybody theirs."""
-        for member in list(group.members.values()):
+        for member in group.members:
             if member.answer_sync(_assigned(group, member)):
                 self._sessions.keep_alive(group, member)
 
@@ -176,7 +178,7 @@ class Rebalance:
             self._timers.cancel(_sync_key(group))
 
     def _refuse_syncs(self, group: ClassicGroup, error: ErrorCode) -> None:
-        for member in list(group.members.values()):
+        for member in group.members:
             member.assignment = b""
             if member.answer_sync(SyncGroupResponse(error_code=error)):
                 self._sessions.keep_alive(group, member)
@@ -186,7 +188,7 @@ class Rebalance:
             GroupState.COMPLETING_REBALANCE, GroupState.STABLE
         ):
             return []
-        late = [group.members[member_id] for member_id in group.pending_sync]
+        late = [member for member in group.members if member.member_id in group.pending_sync]
         if not late:
             return []
         for member in late:
@@ -205,7 +207,7 @@ class Rebalance:
         """The group is no more."""
         self._timers.cancel(_join_key(group))
         self._timers.cancel(_sync_key(group))
-        for member_id in (*group.members, *group.pending):
+        for member_id in (*(member.member_id for member in group.members), *group.pending):
             self._sessions.unwatch(group, member_id)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from barnabas.config import BrokerConfig
 from barnabas.coordinator.groups import codec
@@ -55,17 +56,15 @@ class GroupShard:
     ) -> None:
         self.groups: dict[str, ClassicGroup] = {}
         self.offsets = OffsetStore()
+        self._context = context
         self._clock = context.clock
         self._config = config
         self._is_loaded = False
-
-        def step(group_id: str, step: Callable[[], list[Record]]) -> None:
-            context.write(group_id, lambda _: Result(records=step()))
-
+        self._strange_kinds: set[int] = set()
         self._sessions = Sessions(
-            context.timers, step, lambda group, member: self._membership.expire(group, member)
+            context.timers, self._step, lambda group, member: self._membership.expire(group, member)
         )
-        self._rebalance = Rebalance(config, context.clock, context.timers, step, self._sessions)
+        self._rebalance = Rebalance(config, context.clock, context.timers, self._step, self._sessions)
         self._membership = Membership(config, self._sessions, self._rebalance, unique)
 
     # --- the runtime's side ---
@@ -87,22 +86,32 @@ class GroupShard:
                     self.groups[offset_key.group_id] = self._new_group(offset_key.group_id)
         elif kind == codec.GROUP_KIND:
             self._replay_group(codec.decode_group_key(key), value)
-        else:
-            logger.warning("__consumer_offsets holds a record of kind %d, which is not understood", kind)
+        elif kind not in self._strange_kinds:
+            self._strange_kinds.add(kind)
+            logger.warning("records of kind %d in __consumer_offsets are passed over: not understood", kind)
 
     def loaded(self) -> None:
         """Members of before get a session's time to show up."""
         self._is_loaded = True
+        limit = self._config().group_max_size
         for group in self.groups.values():
-            for member in group.members.values():
+            if len(group.members) > limit:
+                self._step(group.group_id, partial(self._rebalance.prepare, group, "over group.max.size"))
+            for member in group.members:
                 self._sessions.keep_alive(group, member)
 
     def unload(self, error: KafkaError) -> None:
         """Send everybody who waits to look for the new coordinator."""
         for group in self.groups.values():
-            for member in group.members.values():
-                member.answer_join(JoinGroupResponse(error_code=error.code, member_id=member.member_id))
+            for member in group.members:
+                group.members.answer_join(
+                    member, JoinGroupResponse(error_code=error.code, member_id=member.member_id)
+                )
                 member.answer_sync(SyncGroupResponse(error_code=error.code))
+
+    def _step(self, group_id: str, step: Callable[[], list[Record]]) -> None:
+        """Run something of our own in its turn among a group's requests."""
+        self._context.write(group_id, lambda _: Result(records=step()))
 
     def _replay_group(self, group_id: str, value: bytes | None) -> None:
         if value is None:
@@ -135,7 +144,7 @@ class GroupShard:
 
     def sync(self, request: SyncGroupRequest) -> Result[SyncGroupResponse]:
         group = self._member_group(request.group_id)
-        member = group.check_member(request.member_id, request.group_instance_id)
+        member = group.members.check(request.member_id, request.group_instance_id)
         if request.generation_id != group.generation:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
         if (request.protocol_type or group.protocol_type) != group.protocol_type or (
@@ -217,7 +226,7 @@ class GroupShard:
         if generation < 0 and not request.member_id and request.group_instance_id is None:
             # From outside, while members are at work.
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-        member = group.check_member(request.member_id, request.group_instance_id)
+        member = group.members.check(request.member_id, request.group_instance_id)
         if generation != group.generation:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
         if group.has(GroupState.COMPLETING_REBALANCE):

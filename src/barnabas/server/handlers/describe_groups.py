@@ -67,7 +67,7 @@ def _describe(group: ClassicGroup) -> DescribedGroup:
                 member_metadata=member.metadata(group.protocol) if stable else b"",
                 member_assignment=member.assignment,
             )
-            for member in group.members.values()
+            for member in group.members
         ],
         authorized_operations=NOT_ASKED,
     )
