@@ -10,7 +10,7 @@ from typing import TypeAlias
 from barnabas.metadata import znodes
 from barnabas.metadata.builder import FOLDERS_READ, ImageBuilder
 from barnabas.metadata.image import ClusterImage, ImageDelta
-from barnabas.metadata.store import Event, MetadataStore, StoreError
+from barnabas.metadata.store import Event, MetadataStore
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class MetadataLoader:
         self._changed.update((znodes.CLUSTER_ID, znodes.CONTROLLER))
         for folder in FOLDERS_READ:
             self._changed.update(f"{folder}/{name}" for name in await self._store.children(folder))
-        await self._refresh()
+        await self.settled()
 
     async def settled(self) -> ClusterImage:
         """The image with every change in it that the store had reported by the time of the call.
@@ -58,10 +58,8 @@ class MetadataLoader:
         Raises:
             StoreError: the store cannot be read.
         """
-        while self._refreshing is not None:
-            await asyncio.shield(self._refreshing)
-        if self._changed:  # what the last refresh failed to read
-            await self._refresh()
+        while self._changed or self._refreshing is not None:
+            await asyncio.shield(self._begin_refresh())
         return self._image
 
     async def stop(self) -> None:
@@ -73,24 +71,28 @@ class MetadataLoader:
 
     def _on_event(self, _event: Event, path: str) -> None:
         self._changed.add(path)
-        if self._refreshing is None:
-            self._refreshing = asyncio.create_task(self._refresh_later(), name="metadata loader")
+        self._begin_refresh()
 
-    async def _refresh_later(self) -> None:
+    def _begin_refresh(self) -> asyncio.Task[None]:
+        """The one task that makes images: two at once would lose what the other found."""
+        if self._refreshing is None:
+            self._refreshing = asyncio.create_task(self._refresh(), name="metadata loader")
+            self._refreshing.add_done_callback(_report)
+        return self._refreshing
+
+    async def _refresh(self) -> None:
         try:
-            await self._refresh()
-        except StoreError as error:
-            log.warning("the cluster's metadata cannot be read, going on with what is known: %s", error)
+            await self._read_changes()
         finally:
             self._refreshing = None
 
-    async def _refresh(self) -> None:
+    async def _read_changes(self) -> None:
         while self._changed:
             changed, self._changed = self._changed, set()
             builder = ImageBuilder(self._store, self._image)
             try:
                 delta = await builder.apply(changed)
-            except StoreError:
+            except BaseException:
                 self._changed |= changed
                 raise
             self._image = delta.after
@@ -99,3 +101,9 @@ class MetadataLoader:
                     listener(delta)
                 except Exception:
                     log.exception("a listener of cluster metadata failed")
+
+
+def _report(refresh: asyncio.Task[None]) -> None:
+    error = None if refresh.cancelled() else refresh.exception()
+    if error is not None:
+        log.warning("the cluster's metadata cannot be read, going on with what is known: %s", error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -214,3 +215,17 @@ def test_store_that_cannot_be_read_leaves_the_image_and_is_read_again_later(
 
     play(scenario)
     assert "on purpose" in caplog.text
+
+
+def test_changes_from_all_sides_at_once_are_none_of_them_lost() -> None:
+    async def scenario(store: MetadataStore, loader: MetadataLoader, deltas: list[ImageDelta]) -> None:
+        async def make(number: int) -> None:
+            await store.multi(topic_nodes(f"t{number}", new_topic_id()))
+            assert f"t{number}" in (await loader.settled()).topics
+
+        await asyncio.gather(*(make(number) for number in range(50)))
+        assert len(loader.image.topics) == len(loader.image.topic_names) == 50
+        for delta, following in itertools.pairwise(deltas):
+            assert following.before is delta.after
+
+    play(scenario)
