@@ -73,11 +73,12 @@ class OpenRanges:
     def take(self, messages: list[Message]) -> list[Message]:
         """The records among `messages` that lie in the ranges; closes the ranges that have come to an end."""
         records = [message for message in messages if message.error() is None]
-        last = {TopicPartition(record.topic(), record.partition()): record.offset() for record in records}
-        if any(tp not in self._positions or offset >= self._ends[tp] for tp, offset in last.items()):
+        # plain tuples, which equal TopicPartitions, for they are made once a record
+        last = {(record.topic(), record.partition()): record.offset() for record in records}
+        if any(place not in self._positions or offset >= self._ends[place] for place, offset in last.items()):
             records = [record for record in records if self._wants(record)]
-        for tp, offset in last.items():
-            self._advance(tp, offset + 1)
+        for place, offset in last.items():
+            self._advance(TopicPartition(*place), offset + 1)
         if len(records) < len(messages):
             for message in messages:
                 if message.error() is not None:
