@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from barnabas.config.broker import BrokerConfig
 from barnabas.config.layers import Entry, Layer, Source, entries, read
@@ -11,8 +11,7 @@ from barnabas.config.setting import Setting
 from barnabas.config.topic import TopicConfig
 
 
-@dataclass(frozen=True, slots=True)
-class Description:
+class Description(NamedTuple):
     """One setting with the value it has, where it comes from, and all that names it, winner first."""
 
     setting: Setting

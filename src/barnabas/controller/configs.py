@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -45,8 +44,7 @@ class AlterOperation(IntEnum):
     SUBTRACT = 3
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigChange:
+class ConfigChange(NamedTuple):
     name: str
     operation: int
     value: str | None = None
@@ -56,8 +54,7 @@ class ConfigChange:
 Change = Callable[["_Resource"], dict[str, str]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Resource:
+class _Resource(NamedTuple):
     """One resource as the image shows it."""
 
     settings: type[Settings]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 
 from barnabas.metadata.image import PartitionState
 from barnabas.types import NO_BROKER, BrokerId
@@ -24,4 +23,4 @@ def elect(
     leader = next((broker for broker in state.replicas if broker in state.isr and broker in alive), NO_BROKER)
     if leader == NO_BROKER and state.leader == NO_BROKER:
         return None
-    return replace(state, leader=leader, leader_epoch=state.leader_epoch + 1)
+    return state._replace(leader=leader, leader_epoch=state.leader_epoch + 1)

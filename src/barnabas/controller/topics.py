@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from random import Random
-from typing import TypeVar
+from types import MappingProxyType
+from typing import NamedTuple, TypeVar
 
 from barnabas.config import BrokerConfig
 from barnabas.controller.assignment import check_assignment, check_assignments, refuse
@@ -33,23 +33,21 @@ DEFAULT = -1
 K = TypeVar("K")
 
 
-@dataclass(frozen=True, slots=True)
-class NewTopic:
+class NewTopic(NamedTuple):
     """A topic to be made; `assignments` are (partition, replicas), and stand in place of the two numbers."""
 
     name: str
     partitions: int = DEFAULT
     replication_factor: int = DEFAULT
     assignments: Sequence[tuple[int, Sequence[BrokerId]]] = ()
-    configs: Mapping[str, str | None] = field(default_factory=dict)
+    configs: Mapping[str, str | None] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class NewPartitions:
+class NewPartitions(NamedTuple):
     """A topic's new number of partitions, and the replicas of each added one where not left to the broker."""
 
     topic: str
-    count: int
+    total: int
     assignments: Sequence[Sequence[BrokerId]] | None = None
 
 
@@ -214,11 +212,11 @@ class TopicControl:
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{request.topic}'")
         old = len(topic.partitions)
-        added = request.count - old
+        added = request.total - old
         if added <= 0:
             raise KafkaError(
                 ErrorCode.INVALID_PARTITIONS,
-                f"'{request.topic}' has {old} partitions: {request.count} would not be more",
+                f"'{request.topic}' has {old} partitions: {request.total} would not be more",
             )
         factor = len(topic.partitions[0].replicas)
         if request.assignments is None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from barnabas.types import NO_BROKER, BrokerId, LeaderEpoch, TopicId, TopicPartition
 
@@ -11,8 +12,10 @@ from barnabas.types import NO_BROKER, BrokerId, LeaderEpoch, TopicId, TopicParti
 ALL_BROKERS = "<default>"
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerEndpoint:
+_NOTHING: Mapping[Any, Any] = MappingProxyType({})
+
+
+class BrokerEndpoint(NamedTuple):
     """Where clients reach a broker by one of its listeners."""
 
     listener: str
@@ -21,8 +24,7 @@ class BrokerEndpoint:
     security_protocol: str = "PLAINTEXT"
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerImage:
+class BrokerImage(NamedTuple):
     """A broker that is alive. Its epoch grows with every start (KIP-380)."""
 
     id: BrokerId
@@ -35,8 +37,7 @@ class BrokerImage:
         return next((endpoint for endpoint in self.endpoints if endpoint.listener == listener), None)
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionState:
+class PartitionState(NamedTuple):
     """Who holds a partition, who leads it, and who is in sync.
 
     `leader` is -1 while there is none. `leader_epoch` grows with each new leader; `partition_epoch` grows
@@ -50,8 +51,7 @@ class PartitionState:
     partition_epoch: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class TopicImage:
+class TopicImage(NamedTuple):
     """A topic; the partitions stand in the order of their numbers."""
 
     name: str
@@ -59,25 +59,21 @@ class TopicImage:
     partitions: tuple[PartitionState, ...]
 
 
-_NOTHING: Mapping[str, str] = {}
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterImage:
+class ClusterImage(NamedTuple):
     """Brokers, topics and settings. Nothing in here may be changed, the mappings neither."""
 
     cluster_id: str = ""
     controller_id: BrokerId = NO_BROKER
-    brokers: Mapping[BrokerId, BrokerImage] = field(default_factory=dict)
-    topics: Mapping[str, TopicImage] = field(default_factory=dict)
-    topic_names: Mapping[TopicId, str] = field(default_factory=dict)
+    brokers: Mapping[BrokerId, BrokerImage] = _NOTHING
+    topics: Mapping[str, TopicImage] = _NOTHING
+    topic_names: Mapping[TopicId, str] = _NOTHING
     #: what was set for a topic, as text, by topic
-    topic_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    topic_configs: Mapping[str, Mapping[str, str]] = _NOTHING
     #: what was set for a broker, as text, by its id or `ALL_BROKERS`
-    broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    broker_configs: Mapping[str, Mapping[str, str]] = _NOTHING
 
     #: topics that are gone, and the brokers that may still have folders of theirs
-    deleted_topics: Mapping[TopicId, frozenset[BrokerId]] = field(default_factory=dict)
+    deleted_topics: Mapping[TopicId, frozenset[BrokerId]] = _NOTHING
 
     def topic_by_id(self, topic_id: TopicId) -> TopicImage | None:
         name = self.topic_names.get(topic_id)
@@ -98,8 +94,7 @@ class ClusterImage:
         return self.broker_configs.get(name, _NOTHING)
 
 
-@dataclass(frozen=True, slots=True)
-class ImageDelta:
+class ImageDelta(NamedTuple):
     """What changed from one image to the next. A name stands in a set also when it was made or deleted; a
     topic that was deleted and made again has another id in `after` than in `before`."""
 

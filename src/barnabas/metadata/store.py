@@ -8,7 +8,6 @@ or in a ZooKeeper ensemble; tests/unit/metadata/test_store_contract.py is what e
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -69,8 +68,7 @@ class Event(Enum):
 Watcher: TypeAlias = Callable[[Event, str], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Create:
+class Create(NamedTuple):
     """Make a node under a parent that exists. An ephemeral one goes when the session that made it ends."""
 
     path: str
@@ -78,8 +76,7 @@ class Create:
     ephemeral: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Set:
+class Set(NamedTuple):
     """Replace a node's data, if it has the expected version."""
 
     path: str
@@ -87,16 +84,14 @@ class Set:
     version: int = ANY_VERSION
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(NamedTuple):
     """Remove a node without children, if it has the expected version."""
 
     path: str
     version: int = ANY_VERSION
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(NamedTuple):
     """Fail the transaction unless the node exists and has the expected version."""
 
     path: str
