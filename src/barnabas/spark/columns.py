@@ -92,7 +92,7 @@ def to_record_batch(messages: list[Message], schema: pa.Schema) -> pa.RecordBatc
 
 
 def _microseconds(milliseconds: list[int]) -> pa.Array:
-    # by way of int64, which is three times as fast as making timestamps of Python's ints
+    # by way of int64, which is faster than making timestamps of Python's ints
     return pa.array(milliseconds, pa.int64()).cast(pa.timestamp("ms", tz="UTC")).cast(_ARROW_TIMESTAMP)
 
 
