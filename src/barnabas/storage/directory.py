@@ -76,7 +76,9 @@ class LogDirectory:
             OSError: the disk failed.
         """
         fs = files.fs
-        fs.make_directory(path)
+        if fs.make_directory(path):
+            parent, slash, _ = path.rpartition("/")
+            fs.sync_directory(parent or slash or ".")
         try:
             lock = fs.lock(f"{path}/.lock")
         except BlockingIOError:
@@ -221,7 +223,9 @@ class LogDirectory:
                 Replacement(self.env.fs, f"{self.path}/{CLEAN_SHUTDOWN}", checkpoints.CLEAN_SHUTDOWN_CONTENT),
             ):
                 write.run()
-        except (KafkaError, OSError) as error:
+        except OSError as error:
+            self.env.fail(error)
+        except KafkaError as error:
             logger.error("%s is not marked as cleanly closed: %s", self.path, error)
         finally:
             for log in self.logs.values():

@@ -24,11 +24,13 @@ class Index:
 
     ENTRY: struct.Struct
 
-    __slots__ = ("_stored", "_tail", "file", "size")
+    __slots__ = ("_stored", "_tail", "changed", "file", "size")
 
     def __init__(self, file: LogFile, stored: int = 0) -> None:
         """`stored` is how many entries the file holds."""
         self.file = file
+        #: whether the file was changed; set back by whoever sees to its fsync
+        self.changed = False
         #: bytes of all entries, stored or not
         self.size = stored * self.ENTRY.size
         self._stored = stored
@@ -69,6 +71,7 @@ class Index:
         self.file.write_at([self._tail], self._stored * self.ENTRY.size)
         self._stored = len(self)
         self._tail = bytearray()
+        self.changed = True
 
     def reset(self) -> None:
         """Forgets every entry, in the file too."""
@@ -84,6 +87,7 @@ class Index:
         size = self.ENTRY.size
         if count < self._stored:
             self.file.truncate(count * size)
+            self.changed = True
             self._stored = count
             self._tail = bytearray()
         else:

@@ -294,6 +294,8 @@ class PartitionLog:
             KafkaError: OFFSET_OUT_OF_RANGE, `offset` lies before the log's start or beyond its end;
                 KAFKA_STORAGE_ERROR, the disk failed.
         """
+        if self.closed:
+            raise self._gone()
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -434,7 +436,7 @@ class PartitionLog:
             self._announce_truncation(offset)
             self._now_ends_at(self.files.truncate(offset))
         except OSError as error:
-            raise self._failed(error) from error
+            raise self._half_truncated(error) from error
         return True
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
@@ -449,7 +451,7 @@ class PartitionLog:
             self.log_start_offset = self.high_watermark = offset
             self._now_ends_at(offset)
         except OSError as error:
-            raise self._failed(error) from error
+            raise self._half_truncated(error) from error
 
     def _announce_truncation(self, offset: Offset) -> None:
         self._check_usable()
@@ -469,7 +471,8 @@ class PartitionLog:
     def prepare_flush(self) -> Flush | None:
         """What makes the log durable up to its end: run it in any thread, then `complete_flush` it here.
 
-        None when everything is durable already. Any number may be under way at once.
+        None when everything is durable already. One at a time: a second one before the first is completed
+        would promise what the first has yet to do.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline.
@@ -557,7 +560,14 @@ class PartitionLog:
     def _failed(self, error: OSError) -> KafkaError:
         return self._gone() if self.closed else self._env.fail(error)
 
+    def _half_truncated(self, error: OSError) -> KafkaError:
+        failed = self._failed(error)
+        self.abandon()  # what is on disk only the next start can tell
+        return failed
+
     def _gone(self) -> KafkaError:
+        if self._env.failure is not None:
+            return self._env.offline()
         return KafkaError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"the log of {self.topic_partition} is closed"
         )

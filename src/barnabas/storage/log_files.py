@@ -30,6 +30,7 @@ class LogFiles:
     """The files in one partition's folder. Owned by its log."""
 
     __slots__ = (
+        "_is_flushing",
         "_is_new",
         "_names_changed",
         "_tail",
@@ -59,17 +60,15 @@ class LogFiles:
         self.snapshots = set(snapshots)
         #: everything before this offset is known to be on disk
         self.recovery_point = recovery_point
-        self._unflushed: dict[Offset, LogSegment] = {
-            segment.base_offset: segment
-            for place, segment in enumerate(segments)
-            if segment is not segments.active and segments[place + 1].base_offset > recovery_point
-        }
+        #: sealed and not known to be on disk with their indexes
+        self._unflushed: dict[Offset, LogSegment] = {}
         #: small files written since the last fsync
         self._unsynced: list[LogFile] = []
         #: whether names came or went since the folder was last fsynced
         self._names_changed = is_new
         #: whether the folder's own name may not be safe on disk
         self._is_new = is_new
+        self._is_flushing = False
         self._tail = 0
 
     @property
@@ -92,6 +91,13 @@ class LogFiles:
         self.segments.add(segment)
         self._names_changed = True
         return segment
+
+    def seal_again(self, place: int) -> None:
+        """Completes the indexes, built anew, of the sealed segments from `place` on."""
+        for segment in self.segments.from_place(place):
+            if segment is not self.segments.active:
+                segment.seal()
+                self._unflushed[segment.base_offset] = segment
 
     def take_snapshot(self, offset: Offset, producers: Iterable[Producer]) -> None:
         """Writes down the producers as of `offset`, unless that was done."""
@@ -131,6 +137,7 @@ class LogFiles:
             files += segment.all_files()
         files += self._forget_snapshots(lambda offset: offset < self.segments[0].base_offset)
         for file in files:
+            file.close()
             file.rename(file.path + DELETED)
         self._names_changed = True
         return Removal(files)
@@ -145,6 +152,9 @@ class LogFiles:
             self._remove_active()
         self._unflushed.pop(self.segments.active.base_offset, None)
         end = self.segments.active.truncate(offset)
+        # else what was cut off could come back behind what is written next
+        self.segments.active.log.sync()
+        self._note_indexes(self.segments.active)
         self.recovery_point = min(self.recovery_point, end)
         self.drop_snapshots_after(end)
         self.env.fs.sync_directory(self.path)
@@ -165,6 +175,7 @@ class LogFiles:
 
     def prepare_flush(self, log_end_offset: Offset, replacements: list[Replacement]) -> Flush | None:
         """What makes everything up to the log's end durable; None when everything is."""
+        assert not self._is_flushing, f"{self.path} is being flushed already"
         if not (
             self._unflushed
             or self._unsynced
@@ -194,10 +205,12 @@ class LogFiles:
         )
         self._unsynced = []
         self._names_changed = self._is_new = False
+        self._is_flushing = True
         return flush
 
     def complete_flush(self, flush: Flush) -> None:
         """Takes note of a flush that has run, well or not; raises its error."""
+        self._is_flushing = False
         for file in flush.files:
             file.unpin()
         for file in flush.small_files:
@@ -214,7 +227,7 @@ class LogFiles:
         active = self.segments.active
         if active.size:
             active.seal()
-            self.note_new(active.offsets.file, active.times.file)
+        self._note_indexes(active)
 
     def move_to(self, env: LogEnvironment) -> None:
         """Closes every file, to be opened again, when needed, among the files of `env`."""
@@ -230,6 +243,12 @@ class LogFiles:
 
     def _all(self) -> list[LogFile]:
         return [file for segment in self.segments for file in segment.all_files()] + self._unsynced
+
+    def _note_indexes(self, segment: LogSegment) -> None:
+        for index in (segment.offsets, segment.times):
+            if index.changed:
+                self.note_new(index.file)
+                index.changed = False
 
     def _remove_active(self) -> None:
         segment = self.segments.take_last()

@@ -7,6 +7,7 @@ closed (the CLOCK rule: each gets a second chance). So a thousand idle partition
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from barnabas.storage.filesystem import File, FileSystem
 from barnabas.types import Buffer
@@ -24,14 +25,18 @@ class OpenFiles:
         return len(self._open)
 
     def opened(self, file: LogFile) -> None:
-        """Takes note of a file that has just been opened, and closes others when there are too many."""
+        """Takes note of a file that has just been opened."""
         self._open[file] = None
-        chances = len(self._open)
+        self.trim(file)
+
+    def trim(self, keep: LogFile | None = None) -> None:
+        """Closes files while too many are open, those not used lately first, and never a pinned one."""
+        chances = 2 * len(self._open)
         while len(self._open) > self.capacity and chances:
             chances -= 1
             oldest = next(iter(self._open))
             del self._open[oldest]
-            if oldest is file or oldest.pins or oldest.used_lately:
+            if oldest is keep or oldest.pins or oldest.used_lately:
                 oldest.used_lately = False
                 self._open[oldest] = None
             else:
@@ -77,28 +82,23 @@ class LogFile:
         self.pins -= 1
         if self._closing and not self.pins:
             self.let_go()
+        self._files.trim()
 
     def sync(self) -> None:
-        """For a pinned file, from any thread."""
-        assert self._handle is not None
-        self._handle.sync()
+        """From any thread, when the file is pinned."""
+        (self._handle or self._open()).sync()
 
     def rename(self, path: str) -> None:
         """Renames the file, open or not; one that was never written has no name to change."""
-        try:
+        with suppress(FileNotFoundError):
             self._files.fs.rename(self.path, path)
-        except FileNotFoundError:
-            if self._handle is not None:
-                raise
         self.path = path
 
     def remove(self) -> None:
         """Closes and deletes the file; one that is missing is fine."""
         self.close()
-        try:
+        with suppress(FileNotFoundError):
             self._files.fs.remove(self.path)
-        except FileNotFoundError:
-            return
 
     def close(self) -> None:
         """Closes the file, or has it closed when it is unpinned."""

@@ -60,6 +60,8 @@ def replay(files: LogFiles, producers: Producers, end_offset: Offset) -> None:
     start = producers.end_offset
     if start < end_offset:
         for segment in files.segments.from_offset(start):
+            if segment.base_offset >= end_offset:
+                break
             _replay_segment(segment, producers, start, end_offset)
     producers.end_offset = end_offset
 

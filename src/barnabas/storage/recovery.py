@@ -83,18 +83,16 @@ def load_log(
     snapshots = [int(name[: -len(SNAPSHOT)]) for name in entries if name.endswith(SNAPSHOT)]
     files = LogFiles(env, path, segments, snapshots, recovery_point, is_new=not was_clean)
     epochs = _load_epochs(env, path)
+    suspect = len(segments) if was_clean else _first_suspect(segments, recovery_point)
+    for place in range(suspect):
+        if not _has_sound_indexes(segments[place], entries):
+            _rebuild_indexes(segments[place], config)
     if was_clean:
-        for segment in segments:
-            if not _has_sound_indexes(segment, entries):
-                _rebuild_indexes(segment, config)
         end = segments.active.next_offset()
         segments.active.become_active()
         producers = producer_recovery.load_producers(files, end)
     else:
-        for segment in segments:
-            if segment.base_offset < recovery_point and not _has_sound_indexes(segment, entries):
-                _rebuild_indexes(segment, config)
-        producers = _recover(files, epochs, config, topic_partition)
+        producers = _recover(files, suspect, epochs, config, topic_partition)
         end = producers.end_offset
     files.recovery_point = end if was_clean else min(recovery_point, end)
     start = max(log_start_offset, files.segments[0].base_offset)
@@ -178,12 +176,20 @@ def _rebuild_indexes(segment: LogSegment, config: TopicConfig) -> None:
     segment.seal()
 
 
+def _first_suspect(segments: Segments, recovery_point: Offset) -> int:
+    """The place of the first segment that must be read through.
+
+    That is the one with the last record before the recovery point, even when that record is its last: a
+    flush of an active segment leaves out its indexes, and it may have been sealed since.
+    """
+    return segments.place_of(max(recovery_point - 1, 0))
+
+
 def _recover(
-    files: LogFiles, epochs: LeaderEpochs, config: TopicConfig, topic_partition: TopicPartition
+    files: LogFiles, first: int, epochs: LeaderEpochs, config: TopicConfig, topic_partition: TopicPartition
 ) -> Producers:
-    """Reads through what lies beyond the recovery point; the producers as of the log's true end."""
+    """Reads through the segments from place `first` on; the producers as of the log's true end."""
     segments = files.segments
-    first = segments.place_of(files.recovery_point)
     start = segments[first].base_offset
     producers = producer_recovery.load_producers(files, start)
     end = start
@@ -212,9 +218,7 @@ def _recover(
             break
     files.drop_segments_from(place)
     files.drop_snapshots_after(end)
-    for sealed in segments:
-        if sealed is not segments.active and sealed.base_offset >= start:
-            sealed.seal()
+    files.seal_again(first)
     producers.end_offset = end
     return producers
 

@@ -41,6 +41,9 @@ class Segments:
         """The segment whose range holds `offset`, and all after it."""
         return self._segments[self.place_of(offset) :]
 
+    def from_place(self, place: int) -> list[LogSegment]:
+        return self._segments[place:]
+
     def take_first(self, count: int) -> list[LogSegment]:
         """Takes out the oldest `count` segments."""
         taken = self._segments[:count]

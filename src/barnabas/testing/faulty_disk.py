@@ -1,0 +1,257 @@
+"""A disk in memory that forgets, tears and refuses: what the log must survive.
+
+It is a `barnabas.storage.filesystem.FileSystem`. A power cut (`crash`) keeps what was fsynced and, of the
+rest, what chance decides: of a file's unsynced bytes any 64-byte sector may have reached the disk or not, and
+of a folder's unsynced names the first few. So whoever relies on an order that no fsync enforces is found out.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from barnabas.storage.filesystem import Entry
+from barnabas.types import Buffer
+
+SECTOR = 64
+
+
+@dataclass(eq=False, slots=True)
+class _Data:
+    """A file's bytes: as programs see them, and as the disk has them for sure."""
+
+    current: bytearray = field(default_factory=bytearray)
+    durable: bytes = b""
+    #: an fsync failed: what it should have written stays lost, whatever later ones say
+    doomed: bool = False
+
+    def crash(self, chance: random.Random) -> None:
+        """Any changed sector may have been written, and the size may be the old, the new or one between."""
+        old, new = self.durable, bytes(self.current)
+        size = chance.choice([len(old), len(new), chance.randint(*sorted((len(old), len(new))))])
+        survived = bytearray(size)
+        for start in range(0, size, SECTOR):
+            source = new if chance.random() < 0.5 else old
+            sector = source[start : min(start + SECTOR, size)]
+            survived[start : start + len(sector)] = sector
+        self.current = survived
+        self.durable = bytes(survived)
+        self.doomed = False
+
+
+@dataclass(eq=False, slots=True)
+class _Folder:
+    """A folder's names: as programs see them, as the disk has them for sure, and the changes in between."""
+
+    current: dict[str, _Node] = field(default_factory=dict)
+    durable: dict[str, _Node] = field(default_factory=dict)
+    unsynced: list[dict[str, _Node | None]] = field(default_factory=list)
+
+    def change(self, names: dict[str, _Node | None]) -> None:
+        """Some names change together: None takes a name away."""
+        _apply(names, self.current)
+        self.unsynced.append(names)
+
+    def sync(self) -> None:
+        self.durable = dict(self.current)
+        self.unsynced.clear()
+
+    def crash(self, chance: random.Random) -> None:
+        for names in self.unsynced[: chance.randint(0, len(self.unsynced))]:
+            _apply(names, self.durable)
+        self.current = dict(self.durable)
+        self.unsynced.clear()
+        for node in self.current.values():
+            node.crash(chance)
+
+
+_Node: TypeAlias = _Data | _Folder
+
+
+def _apply(names: dict[str, _Node | None], to: dict[str, _Node]) -> None:
+    for name, node in names.items():
+        if node is None:
+            to.pop(name, None)
+        else:
+            to[name] = node
+
+
+class FaultyDisk:
+    """A file system in memory, whose faults a test sets.
+
+    Attributes:
+        space: bytes that may still be written; None for a disk without end.
+        fail_writes, fail_syncs, fail_reads: while true, such a call raises EIO. What an fsync could not
+            write is dropped by later ones as well, as Linux does.
+    """
+
+    def __init__(self) -> None:
+        self.space: int | None = None
+        self.fail_writes = False
+        self.fail_syncs = False
+        self.fail_reads = False
+        #: whether an fsync has failed: only a crash shows what programs still see and the disk never got
+        self.has_lost_writes = False
+        #: what was opened and not closed
+        self.open_files = 0
+        self._root = _Folder()
+        self._locked: set[str] = set()
+
+    def crash(self, chance: random.Random) -> None:
+        """The power goes: what is left is what the disk has. Open files and locks are gone."""
+        self._root.crash(chance)
+        self._locked.clear()
+        self.has_lost_writes = False
+        self.mend()
+
+    def mend(self) -> None:
+        """Takes every fault away."""
+        self.space = None
+        self.fail_writes = self.fail_syncs = self.fail_reads = False
+
+    # --- FileSystem ---
+
+    def open(self, path: str, *, create: bool = False) -> _OpenFile:
+        folder, name = self._parent(path)
+        node = folder.current.get(name)
+        if node is None:
+            if not create:
+                raise FileNotFoundError(errno.ENOENT, "no such file", path)
+            node = _Data()
+            folder.change({name: node})
+        if not isinstance(node, _Data):
+            raise IsADirectoryError(errno.EISDIR, "is a folder", path)
+        self.open_files += 1
+        return _OpenFile(self, node)
+
+    def entries(self, path: str) -> list[Entry]:
+        return [
+            Entry(name, len(node.current) if isinstance(node, _Data) else 0, isinstance(node, _Folder), 0)
+            for name, node in self._folder(path).current.items()
+        ]
+
+    def make_directory(self, path: str) -> bool:
+        folder = self._root
+        made = False
+        for name in _names(path):
+            node = folder.current.get(name)
+            if node is None:
+                node = _Folder()
+                folder.change({name: node})
+                made = True
+            if not isinstance(node, _Folder):
+                raise NotADirectoryError(errno.ENOTDIR, "not a folder", path)
+            folder = node
+        return made
+
+    def rename(self, source: str, target: str) -> None:
+        folder, name = self._parent(source)
+        to_folder, to_name = self._parent(target)
+        node = folder.current.get(name)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", source)
+        if folder is not to_folder:
+            raise OSError(errno.EXDEV, "renames between folders are not played here", source)
+        folder.change({name: None, to_name: node})
+
+    def remove(self, path: str) -> None:
+        folder, name = self._parent(path)
+        if not isinstance(folder.current.get(name), _Data):
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        folder.change({name: None})
+
+    def remove_tree(self, path: str) -> None:
+        folder, name = self._parent(path)
+        if name not in folder.current:
+            raise FileNotFoundError(errno.ENOENT, "no such folder", path)
+        folder.change({name: None})
+
+    def sync_directory(self, path: str) -> None:
+        self.check(self.fail_syncs)
+        self._folder(path).sync()
+
+    def lock(self, path: str) -> _Lock:
+        if path in self._locked:
+            raise BlockingIOError(errno.EAGAIN, "locked", path)
+        self._locked.add(path)
+        return _Lock(self._locked, path)
+
+    # --- inside ---
+
+    def check(self, fails: bool) -> None:
+        if fails:
+            raise OSError(errno.EIO, "the disk is broken")
+
+    def _folder(self, path: str) -> _Folder:
+        folder = self._root
+        for name in _names(path):
+            node = folder.current.get(name)
+            if not isinstance(node, _Folder):
+                raise FileNotFoundError(errno.ENOENT, "no such folder", path)
+            folder = node
+        return folder
+
+    def _parent(self, path: str) -> tuple[_Folder, str]:
+        parent, _, name = path.rpartition("/")
+        return self._folder(parent), name
+
+
+class _OpenFile:
+    def __init__(self, disk: FaultyDisk, data: _Data) -> None:
+        self._disk = disk
+        self._data = data
+        self._is_open = True
+
+    def read_at(self, size: int, position: int) -> bytes:
+        self._use(self._disk.fail_reads)
+        return bytes(self._data.current[position : position + size])
+
+    def write_at(self, chunks: Sequence[Buffer], position: int) -> None:
+        self._use(self._disk.fail_writes)
+        data = b"".join(chunks)
+        space = self._disk.space
+        fits = len(data) if space is None else min(space, len(data))
+        current = self._data.current
+        if position > len(current):
+            current.extend(bytes(position - len(current)))
+        current[position : position + fits] = data[:fits]
+        if space is not None:
+            self._disk.space = space - fits
+            if fits < len(data):
+                raise OSError(errno.ENOSPC, "the disk is full")
+
+    def truncate(self, size: int) -> None:
+        self._use(self._disk.fail_writes)
+        current = self._data.current
+        current.extend(bytes(max(size - len(current), 0)))
+        del current[size:]
+
+    def sync(self) -> None:
+        self._use(False)
+        if self._disk.fail_syncs:
+            self._data.doomed = self._disk.has_lost_writes = True
+        self._disk.check(self._disk.fail_syncs)
+        if not self._data.doomed:
+            self._data.durable = bytes(self._data.current)
+
+    def close(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            self._disk.open_files -= 1
+
+    def _use(self, fails: bool) -> None:
+        if not self._is_open:
+            raise OSError(errno.EBADF, "the file is closed")
+        self._disk.check(fails)
+
+
+class _Lock:
+    def __init__(self, locked: set[str], path: str) -> None:
+        self.release: Callable[[], None] = lambda: locked.discard(path)
+
+
+def _names(path: str) -> Iterable[str]:
+    return filter(None, path.split("/"))
