@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -88,15 +89,17 @@ class Producer:
                 )
                 break
             except BufferError:  # the queue is full: deliver some
-                self._producer.poll(0.1)
-                self._raise_failure()
+                self.poll(0.1)
             except confluent_kafka.KafkaException as error:
                 raise translate(error) from None
-        self._producer.poll(0)
+        self.poll()
 
     def poll(self, timeout: float = 0.0) -> None:
         """Give deliveries their callbacks, waiting at most `timeout` seconds for the first."""
-        self._producer.poll(timeout)
+        try:
+            self._producer.poll(timeout)
+        except confluent_kafka.KafkaException as error:  # fatal: raised from whatever is called next
+            raise translate(error) from None
         self._raise_failure()
 
     def flush(self, timeout: float | None = None) -> None:
@@ -105,7 +108,10 @@ class Producer:
         Raises:
             KafkaError, ClientError: a record could not be delivered, or the time has passed.
         """
-        left = self._producer.flush() if timeout is None else self._producer.flush(timeout)
+        try:
+            left = self._producer.flush() if timeout is None else self._producer.flush(timeout)
+        except confluent_kafka.KafkaException as error:
+            raise translate(error) from None
         self._raise_failure()
         if left:
             raise ClientError(f"{left} records were not acknowledged within {timeout} s")
@@ -123,7 +129,8 @@ class Producer:
         if kind is None:
             self.flush()
         else:
-            self._producer.flush(1.0)  # what went wrong matters more than what is under way
+            with contextlib.suppress(confluent_kafka.KafkaException):
+                self._producer.flush(1.0)  # what went wrong matters more than what is under way
 
     def _reported(
         self, error: Any, message: confluent_kafka.Message, *, then: Callable[[Record], None] | None = None

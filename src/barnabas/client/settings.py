@@ -8,13 +8,16 @@ from typing import Any
 
 from barnabas.client.errors import ClientError, unreachable
 
+#: The few names of confluent-kafka's that have underscores.
+_UNDERSCORED = ("log_level", "error_cb", "stats_cb", "throttle_cb", "oauth_cb", "on_delivery", "on_commit")
+
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 
 
 def librdkafka_settings(bootstrap_servers: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """`linger_ms=5` becomes `linger.ms: 5`; librdkafka's own chatter on stderr is off unless asked for."""
     named = {
-        name.replace("_", ".") if name != "log_level" else name: value for name, value in settings.items()
+        name if name in _UNDERSCORED else name.replace("_", "."): value for name, value in settings.items()
     }
     return {"log_level": 0, **named, "bootstrap.servers": bootstrap_servers}
 

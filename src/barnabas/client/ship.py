@@ -33,6 +33,7 @@ from barnabas.client.consumer import Consumer
 from barnabas.client.errors import ClientError, translate
 from barnabas.client.log_lines import parse_line
 from barnabas.client.multiline import Gathered, LineGrouper
+from barnabas.client.settings import librdkafka_settings
 from barnabas.client.ship_recovery import find_shipped
 from barnabas.client.ship_state import HEADER, Shipped, SourceState, encode_header
 from barnabas.client.tail import FileTail, Position, is_rotated_name
@@ -135,19 +136,16 @@ class Shipper:
                 a record for good.
             KafkaError: the broker answered with an error.
         """
-        producer = Producer(
-            {
-                "linger.ms": 20,
-                "compression.type": "lz4",
-                **self._settings,
-                "bootstrap.servers": self._bootstrap,
-                "client.id": "barnabas-ship",
-                "enable.idempotence": True,
-                "enable.gapless.guarantee": True,
-                "message.timeout.ms": 0,  # a record waits for its broker for as long as it takes
-                "log_level": 0,
-            }
-        )
+        settings = {
+            "linger.ms": 20,
+            "compression.type": "lz4",
+            **self._settings,
+            "client.id": "barnabas-ship",
+            "enable.idempotence": True,
+            "enable.gapless.guarantee": True,
+            "message.timeout.ms": 0,  # a record waits for its broker for as long as it takes
+        }
+        producer = Producer(librdkafka_settings(self._bootstrap, settings))
         try:
             partitions = ensure_topic(producer, self._topic, self._bootstrap)
             self._open_sources(partitions)
@@ -164,7 +162,9 @@ class Shipper:
             finally:
                 self._finish(producer)
         except KafkaException as error:
-            raise self._failure or translate(error) from None
+            # librdkafka raises a fatal error from whatever is called next, before the delivery report comes.
+            fatal = error.args[0].fatal()
+            raise self._failure or (_refused(error) if fatal else translate(error)) from None
         finally:
             for source in self._sources:
                 source.tail.close()
@@ -279,10 +279,7 @@ class Shipper:
 
     def _delivered(self, source: _Source, number: int, position: Position, error: Any, message: Any) -> None:
         if error is not None:
-            self._failure = self._failure or ClientError(
-                f"record {number} of {source.name} was refused ({translate(error)}): nothing after it was "
-                "sent; put right what the broker objects to and ship again"
-            )
+            self._failure = self._failure or _refused(error)
             return
         self.progress.acknowledged += 1
         source.shipped = Shipped(
@@ -322,6 +319,13 @@ class Shipper:
         self._update_progress()
         if self._on_progress is not None:
             self._on_progress(self.progress)
+
+
+def _refused(error: Any) -> ClientError:
+    return ClientError(
+        f"a record was refused for good ({translate(error)}): nothing after it was sent; put right what the "
+        "broker objects to, and ship again"
+    )
 
 
 def _name_sources(
