@@ -6,11 +6,14 @@ import sys
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import NoReturn
 
 import click
 from pyspark import SparkContext
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from rich.console import Console
+from rich.markup import escape
 
 from barnabas.demo import LOG_TOPICS, STATS_TOPIC, pipeline
 from barnabas.demo.broker import DemoBroker
@@ -43,9 +46,17 @@ def main(files: tuple[Path, ...], folder: Path) -> None:
     try:
         agree = run(console, files, folder)
     except BarnabasError as error:
-        console.print(f"[red]The demo cannot go on:[/] {error}", highlight=False, soft_wrap=True)
-        sys.exit(1)
+        _give_up(console, str(error))
+    except PySparkException as error:
+        # Spark wraps what went wrong into pages: the last line of the cause that names an error says it
+        lines = [line for line in str(error).splitlines() if "Error: " in line] or str(error).splitlines()
+        _give_up(console, f"Spark failed: {lines[-1].strip()}; its log is {shorten(folder / 'spark.log')}")
     sys.exit(0 if agree else 1)
+
+
+def _give_up(console: Console, why: str) -> NoReturn:
+    console.print(f"[red]The demo cannot go on:[/] {escape(why)}", highlight=False, soft_wrap=True)
+    sys.exit(1)
 
 
 def run(console: Console, named: tuple[Path, ...], folder: Path) -> bool:

@@ -10,10 +10,17 @@ from datetime import UTC, datetime
 from barnabas.client import Admin, Consumer
 from barnabas.demo import LOG_TOPICS, STATS_TOPIC
 from barnabas.demo.shipping import Shipped
+from barnabas.errors import BarnabasError
 from barnabas.types import TopicPartition
 
 #: The consumer group that reads the counts.
 GROUP = "demo-report"
+
+_PATIENCE_S = 20
+
+
+class CountsMissingError(BarnabasError):
+    """The stats topic was not read to its end in time."""
 
 
 @dataclass(frozen=True)
@@ -44,15 +51,19 @@ class Totals:
 
 
 def read_counts(bootstrap: str) -> list[Count]:
-    """The stats topic read to its end by the group, of each key the last record."""
+    """The stats topic read to its end by the group, of each key the last record.
+
+    Raises:
+        CountsMissingError: the broker does not send them.
+    """
     latest: dict[bytes | None, Count] = {}
     with Consumer(bootstrap, STATS_TOPIC, group=GROUP) as consumer:
         ends = {place: consumer.watermarks(place)[1] for place in consumer.partitions(STATS_TOPIC)}
         missing = {place for place, end in ends.items() if end > 0}
         while missing:
-            record = consumer.poll(10)
+            record = consumer.poll(_PATIENCE_S)
             if record is None:
-                raise TimeoutError(f"topic {STATS_TOPIC} was not read to its end within 10 s")
+                raise CountsMissingError(f"no record of {STATS_TOPIC} came within {_PATIENCE_S} s")
             value = json.loads(record.value or b"{}")
             start = datetime.fromtimestamp(value["from"], UTC)
             latest[record.key] = Count(value["topic"], value["level"], start, value["records"])

@@ -1,0 +1,81 @@
+"""A batch's bounds held against what the logs have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka.admin import AdminClient
+
+from barnabas.errors import ConfigError
+from barnabas.spark.batch_reader import TopicReader
+from barnabas.spark.open_ranges import DataLossError
+from barnabas.spark.options import ReadOptions
+
+MakeTopic = Callable[..., str]
+Plan = Callable[..., list[tuple[int, int, int]]]
+
+
+@pytest.fixture
+def plan(servers: str) -> Plan:
+    """The ranges that a batch with these options would read: partition, start, end."""
+
+    def plan(**options: str) -> list[tuple[int, int, int]]:
+        options |= {"kafka.bootstrap.servers": servers}
+        tasks = TopicReader(ReadOptions.parse(options, streaming=False)).partitions()
+        return sorted((each.partition, each.start, each.end) for task in tasks for each in task.ranges)
+
+    return plan
+
+
+@pytest.fixture
+def topic(make_topic: MakeTopic, feed: Callable[..., None], admin: AdminClient) -> str:
+    """Offsets 3 to 10: those before are deleted."""
+    name = make_topic()
+    feed(name, range(10))
+    partition = ClientPartition(name, 0, 3)
+    admin.delete_records([partition])[partition].result(30)
+    return name
+
+
+def offsets(topic: str, offset: int) -> str:
+    return f'{{"{topic}":{{"0":{offset}}}}}'
+
+
+def test_a_batch_goes_from_the_start_of_the_log_to_its_end(topic: str, plan: Plan) -> None:
+    assert plan(subscribe=topic) == [(0, 3, 10)]
+
+
+def test_an_empty_batch_is_one_empty_task(make_topic: MakeTopic, plan: Plan) -> None:
+    assert plan(subscribe=make_topic(2)) == []
+
+
+def test_a_start_that_is_deleted_is_data_loss(topic: str, plan: Plan) -> None:
+    start = offsets(topic, 1)
+    with pytest.raises(
+        DataLossError, match=f"{topic}-0: offsets 1 to 3 are gone; to go on with what is left"
+    ):
+        plan(subscribe=topic, startingOffsets=start)
+    assert plan(subscribe=topic, startingOffsets=start, failOnDataLoss="false") == [(0, 3, 10)]
+
+
+def test_an_end_beyond_the_log_is_data_loss(topic: str, plan: Plan) -> None:
+    end = offsets(topic, 99)
+    with pytest.raises(DataLossError, match=f"{topic}-0: the log ends at 10, before 99"):
+        plan(subscribe=topic, endingOffsets=end)
+    assert plan(subscribe=topic, endingOffsets=end, failOnDataLoss="false") == [(0, 3, 10)]
+
+
+def test_a_start_beyond_the_log_is_data_loss(topic: str, plan: Plan) -> None:
+    start = offsets(topic, 99)
+    with pytest.raises(DataLossError, match=f"{topic}-0: the log ends at 10, before 99"):
+        plan(subscribe=topic, startingOffsets=start)
+    assert plan(subscribe=topic, startingOffsets=start, failOnDataLoss="false") == []
+
+
+def test_a_start_after_the_end_is_refused(topic: str, plan: Plan) -> None:
+    with pytest.raises(
+        ConfigError, match=f"startingOffsets=8 is not allowed: {topic}-0 is to end before that, at 5"
+    ):
+        plan(subscribe=topic, startingOffsets=offsets(topic, 8), endingOffsets=offsets(topic, 5))
