@@ -86,7 +86,7 @@ class EmbeddedStore(SingleOperations):
         self._watches.add(path, watcher)
 
     async def close(self) -> None:
-        if self._writer is not None:
+        while self._writer is not None:
             await self._writer
         if self._tree is None:
             return
@@ -96,11 +96,13 @@ class EmbeddedStore(SingleOperations):
         self._executor.shutdown()
 
     async def _write_pending(self) -> None:
-        while self._pending:
-            async with self._settled:
-                batch, self._pending = self._pending, []
-                await self._write(batch)
-        self._writer = None
+        try:
+            while self._pending:
+                async with self._settled:
+                    batch, self._pending = self._pending, []
+                    await self._write(batch)
+        finally:
+            self._writer = None
 
     async def _write(self, batch: list[tuple[Sequence[Operation], asyncio.Future[list[int]]]]) -> None:
         tree = self._open_tree()
@@ -118,7 +120,7 @@ class EmbeddedStore(SingleOperations):
             await asyncio.get_running_loop().run_in_executor(
                 self._executor, self._database.write, changes, tree.transaction
             )
-        except StoreUnavailableError as error:
+        except Exception as error:  # whatever it is: nobody may wait for ever
             tree.undo(changes)
             for _, done in applied:
                 _fail(done, error)

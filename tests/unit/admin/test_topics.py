@@ -147,6 +147,22 @@ def test_topic_to_delete_must_be_named_once_and_in_one_way(play: Play) -> None:
     play(scenario)
 
 
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [(1, ErrorCode.INVALID_REQUEST), (2, ErrorCode.INVALID_REQUEST), (3, ErrorCode.TOPIC_DELETION_DISABLED)],
+)
+def test_forbidden_deletion_is_told_by_a_code_the_client_knows(
+    play: Play, version: int, expected: ErrorCode
+) -> None:
+    async def scenario(broker: AdminBroker) -> None:
+        await broker.controller.create_topics([NewTopic("t")])
+        response = await broker.ask(DeleteTopicsRequest(topic_names=["t"]), version)
+        assert response.responses[0].error_code == expected
+        assert "t" in broker.image.topics
+
+    play(scenario, config=BrokerConfig(delete_topic_enable=False))
+
+
 @pytest.mark.parametrize("version", versions(CreatePartitionsRequest))
 def test_partitions_are_added_in_every_version(play: Play, version: int) -> None:
     async def scenario(broker: AdminBroker) -> None:

@@ -24,6 +24,9 @@ from barnabas.types import ZERO_TOPIC_ID, TopicId
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
 
+#: the first version that knows the code TOPIC_DELETION_DISABLED
+_DELETION_DISABLED_SINCE = 3
+
 
 def _failed(request: DeleteTopicsRequest, error: KafkaError) -> DeleteTopicsResponse:
     return DeleteTopicsResponse(responses=[_refused(wanted, error) for wanted in _wanted(request)])
@@ -51,10 +54,7 @@ async def delete_topics(
         if named[topic.id] > 1:
             twice = f"the request names the topic '{topic.name}' {named[topic.id]} times"
             errors[topic.id] = KafkaError(ErrorCode.INVALID_REQUEST, twice)
-        result = DeletableTopicResult(name=topic.name, topic_id=topic.id)
-        if topic.id in errors:
-            result.error_code, result.error_message = errors[topic.id].code, errors[topic.id].message
-        results.append(result)
+        results.append(_result(topic, errors.get(topic.id), context.api_version))
     return DeleteTopicsResponse(responses=results)
 
 
@@ -74,6 +74,17 @@ def _find(image: ClusterImage, wanted: DeleteTopicState) -> TopicImage:
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
     return topic
+
+
+def _result(topic: TopicImage, error: KafkaError | None, version: int) -> DeletableTopicResult:
+    if error is None:
+        return DeletableTopicResult(name=topic.name, topic_id=topic.id)
+    code = error.code
+    if code is ErrorCode.TOPIC_DELETION_DISABLED and version < _DELETION_DISABLED_SINCE:
+        code = ErrorCode.INVALID_REQUEST
+    return DeletableTopicResult(
+        name=topic.name, topic_id=topic.id, error_code=code, error_message=error.message
+    )
 
 
 def _refused(wanted: DeleteTopicState, error: KafkaError) -> DeletableTopicResult:
