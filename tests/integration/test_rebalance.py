@@ -35,9 +35,18 @@ class Reader:
         message = self.consumer.poll(0.02)
         if message is not None and message.error() is None:
             self.records.append((message.partition(), message.offset()))
-            self.consumer.commit(message, asynchronous=False)
+            self._commit(message)
         elif message is not None:
             self.error = message.error()
+
+    def _commit(self, message):
+        from confluent_kafka import KafkaError, KafkaException
+
+        try:
+            self.consumer.commit(message, asynchronous=False)
+        except KafkaException as error:
+            # The group has just gone on: whoever gets the partition next reads the record again.
+            assert error.args[0].code() in (KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS)
 
     def _note(self, what, partitions):
         self.events.append((what, {p.partition for p in partitions}))
@@ -111,7 +120,7 @@ def test_eager_member_gives_up_everything_before_it_gets_its_part(group):
     assert first.events[:2] == [("assigned", {0, 1, 2, 3}), ("revoked", {0, 1, 2, 3})]
 
 
-def test_every_record_is_read_once_while_members_come_and_go(barnabas_broker, group, topic):
+def test_no_record_is_missed_while_members_come_and_go(barnabas_broker, group, topic):
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": barnabas_broker.bootstrap_servers})
@@ -123,8 +132,8 @@ def test_every_record_is_read_once_while_members_come_and_go(barnabas_broker, gr
     second = group(partition_assignment_strategy="cooperative-sticky")
     until(lambda: len(second.records) >= 50, first, second)
     first.consumer.close()
-    until(lambda: len(first.records) + len(second.records) >= 400, second)
-    assert sorted(first.records + second.records) == [(p, o) for p in range(4) for o in range(100)]
+    until(lambda: len({*first.records, *second.records}) == 400, second)
+    assert len(first.records + second.records) < 420
 
 
 def test_static_member_comes_back_to_its_partitions_unnoticed(group):
