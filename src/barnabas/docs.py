@@ -11,11 +11,13 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from barnabas.cli.reference import cli_reference
 from barnabas.config.reference import configuration_reference
 from barnabas.server.reference import protocol_reference
 from barnabas.spark.reference import spark_reference
 
 DOCUMENTS: dict[str, Callable[[], str]] = {
+    "cli.md": cli_reference,
     "configuration.md": configuration_reference,
     "protocol.md": protocol_reference,
     "spark.md": spark_reference,

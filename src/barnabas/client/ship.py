@@ -21,7 +21,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,18 +34,23 @@ from barnabas.client.errors import ClientError, translate
 from barnabas.client.log_lines import parse_line
 from barnabas.client.multiline import Gathered, LineGrouper
 from barnabas.client.settings import librdkafka_settings
+from barnabas.client.ship_files import SourceFile, find_sources
 from barnabas.client.ship_recovery import find_shipped
 from barnabas.client.ship_state import HEADER, Shipped, SourceState, encode_header
-from barnabas.client.tail import FileTail, Position, is_rotated_name
+from barnabas.client.tail import FileTail, Position
 from barnabas.client.topic_check import ensure_topic
 from barnabas.clock import SystemClock
+from barnabas.types import TopicPartition
 
 __all__ = ["parse_line", "Shipper", "Progress"]
 
 #: How many lines of one source are read before the next has its turn.
 _TURN = 2_000
 _SAVE_INTERVAL = 1.0
+#: Seconds of silence after which nothing of a killed shipper is thought to be on its way.
 _SETTLE = 0.5
+#: Seconds that a writer has to let go of a renamed file.
+_GRACE = 1.0
 
 
 @dataclass(slots=True)
@@ -86,7 +91,7 @@ class Shipper:
         follow: go on as the files grow, until `stop`; else end when all has been acknowledged.
         state_dir: where positions are kept; by default below `$XDG_STATE_HOME/barnabas/ship`.
         on_progress: called a few times a second from `run` with the one `Progress` object.
-        poll_interval: seconds between looks at quiet files.
+        poll_interval: seconds between looks at quiet files, above 0.
         flush_after: seconds after which a record that might go on (a stack trace) is taken as whole.
         settings: further librdkafka producer settings, e.g. {"compression.type": "zstd"}.
 
@@ -108,7 +113,7 @@ class Shipper:
     ) -> None:
         self._bootstrap = bootstrap
         self._topic = topic
-        self._files = _name_sources(files)
+        self._files = find_sources(files)
         self._follow = follow
         self._state_root = state_dir if state_dir is not None else _default_state_dir()
         self._on_progress = on_progress
@@ -119,7 +124,6 @@ class Shipper:
         self._stopped = threading.Event()
         self._failure: Exception | None = None
         self._sources: list[_Source] = []
-        self._read_before = 0
         self._next_save = 0.0
         self.progress = Progress(files=len(self._files))
 
@@ -176,57 +180,57 @@ class Shipper:
     # -- beginning
 
     def _open_sources(self, partitions: int) -> None:
-        [described] = Admin(self._bootstrap).describe_topics([self._topic])
+        admin = Admin(self._bootstrap)
+        [described] = admin.describe_topics([self._topic])
         directory = self._state_root / f"{self._topic}-{described.topic_id}"
-        first_time = not directory.exists()
         directory.mkdir(parents=True, exist_ok=True)
+        scanned = (
+            directory / "scanned"
+        )  # the topic has been read for sources shipped before this directory was
         states: dict[str, SourceState] = {}
         try:
-            for _, name, _ in self._files:
-                states[name] = SourceState(directory, name)
+            for file in self._files:
+                states[file.source] = SourceState(directory, file.source)
             with Consumer(self._bootstrap) as consumer:
                 found = find_shipped(
                     consumer,
                     self._topic,
                     self._host,
                     {name: state.shipped for name, state in states.items()},
-                    scan_unknown=first_time,
+                    scan_unknown=not scanned.exists(),
                     settle=0.0 if all(state.clean for state in states.values()) else _SETTLE,
                 )
-        except BaseException:
-            for state in states.values():
+            scanned.touch()
+            places = [TopicPartition(self._topic, partition) for partition in range(partitions)]
+            ends = {place.partition: end for place, end in admin.offsets(places, "latest").items()}
+            for file in self._files:
+                state = states.pop(file.source)
+                self._sources.append(self._source(file, state, found.get(file.source), ends))
+        finally:
+            for state in states.values():  # those that came to nothing
                 state.close()
-            raise
-        for path, name, history in self._files:
-            self._sources.append(self._source(path, name, history, states[name], found.get(name), partitions))
-        self._read_before = sum(source.tail.position.offset for source in self._sources)
 
     def _source(
-        self,
-        path: Path,
-        name: str,
-        history: tuple[Path, ...],
-        state: SourceState,
-        shipped: Shipped | None,
-        partitions: int,
+        self, file: SourceFile, state: SourceState, shipped: Shipped | None, ends: Mapping[int, int]
     ) -> _Source:
-        target = murmur2(name.encode(), partitions)  # where Kafka's own clients put this key
-        grace_polls = max(round(1.0 / self._poll_interval), 1) if self._poll_interval > 0 else 1
+        partition = murmur2(file.source.encode(), len(ends))  # where Kafka's own clients put this key
         if shipped is None and state.shipped is not None and state.shipped.number == 0:
             shipped = state.shipped  # nothing was shipped, but the file it would have been from is known
-        if shipped is not None and shipped.position is not None:
-            tail = FileTail(
-                path, shipped.position, since_ns=shipped.time_ms * 1_000_000, grace_polls=grace_polls
-            )
-        else:
-            tail = FileTail(path, history=history, grace_polls=grace_polls)
+        tail = FileTail(
+            file.path,
+            shipped.position if shipped is not None else None,
+            since_ns=shipped.time_ms * 1_000_000 if shipped is not None else 0,
+            history=file.history,
+            grace_polls=max(round(_GRACE / self._poll_interval), 1),
+        )
         if shipped is None:
-            now = SystemClock().now_ms()
-            inode = path.stat().st_ino if path.exists() else 0
-            shipped = Shipped(0, None if history else Position(inode, 0, 0, 0), target, -1, now)
+            position = None if file.history else tail.position
+            shipped = Shipped(0, position, partition, ends[partition] - 1, SystemClock().now_ms())
+        elif shipped.partition != partition:  # the topic has more partitions than before
+            shipped = replace(shipped, partition=partition, offset=ends[partition] - 1)
         self.progress.found += shipped.number
         state.save(shipped, clean=False)
-        return _Source(name, tail, target, state, shipped.number, LineGrouper(), shipped)
+        return _Source(file.source, tail, partition, state, shipped.number, LineGrouper(), shipped)
 
     # -- the work
 
@@ -326,36 +330,6 @@ def _refused(error: Any) -> ClientError:
         f"a record was refused for good ({translate(error)}): nothing after it was sent; put right what the "
         "broker objects to, and ship again"
     )
-
-
-def _name_sources(
-    files: Iterable[str | Path] | Mapping[Path, str],
-) -> list[tuple[Path, str, tuple[Path, ...]]]:
-    """(path, source, rotated siblings that belong to it) for each file to follow.
-
-    Raises:
-        ClientError: a file is missing, cannot be read, or two have one name.
-    """
-    if isinstance(files, Mapping):
-        paths = {Path(path).absolute(): source for path, source in files.items()}
-    else:
-        paths = {Path(path).absolute(): str(Path(path).absolute()) for path in files}
-    if not paths:
-        raise ClientError("no files to ship: name at least one")
-    for path in paths:
-        if path.is_dir():
-            raise ClientError(f"{path} is a directory: name the files in it, for example {path}/*.log")
-        if not os.access(path, os.R_OK):
-            reason = "may not be read" if path.exists() else "does not exist"
-            raise ClientError(f"{path} {reason}")
-    bases = [path for path in paths if not any(is_rotated_name(path, other) for other in paths)]
-    if len({paths[path] for path in bases}) < len(bases):
-        raise ClientError(
-            "two files have one source name: positions are kept by source, so give each its own"
-        )
-    return [
-        (base, paths[base], tuple(other for other in paths if is_rotated_name(other, base))) for base in bases
-    ]
 
 
 def _default_state_dir() -> Path:
