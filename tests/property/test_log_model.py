@@ -375,7 +375,7 @@ class LogModel(RuleBasedStateMachine):
                 file.close()
 
     def settle(self) -> None:
-        """After a crash the log is a prefix of what was answered, with the failed append perhaps behind it."""
+        """After a crash the log is a prefix of what was answered; a failed append may be behind it."""
         end = self.log.log_end_offset
         if self.maybe and self.maybe.end == end:
             self.batches.append(self.maybe)

@@ -1,0 +1,100 @@
+"""Batch headers, checksums, and what a log changes of a batch."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.records import Record, all_records, batches, check_crc, encode_batch, parse_header
+from barnabas.records.batch import HEADER_SIZE, placed, with_timestamp_type
+from barnabas.records.crc import crc32c
+
+RECORDS = [Record(b"k", b"v%d" % number, 1000 + number) for number in range(3)]
+
+
+def test_crc32c_has_the_check_value_of_the_castagnoli_polynomial():
+    assert crc32c(b"123456789") == 0xE3069283
+
+
+def test_header_tells_what_the_batch_was_made_with():
+    batch = encode_batch(
+        RECORDS,
+        base_offset=7,
+        leader_epoch=3,
+        producer_id=11,
+        producer_epoch=2,
+        base_sequence=5,
+        transactional=True,
+    )
+    header = parse_header(batch)
+    assert header.size == len(batch)
+    assert (header.base_offset, header.last_offset, header.next_offset) == (7, 9, 10)
+    assert (header.leader_epoch, header.magic, header.record_count) == (3, 2, 3)
+    assert (header.base_timestamp, header.max_timestamp) == (1000, 1002)
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (11, 2, 5)
+    assert header.last_sequence == 7
+    assert header.is_transactional and not header.is_control and not header.is_log_append_time
+
+
+def test_sequence_wraps_to_zero_after_the_largest_int():
+    batch = encode_batch(RECORDS, producer_id=1, producer_epoch=0, base_sequence=2**31 - 1)
+    assert parse_header(batch).last_sequence == 1
+
+
+def test_placing_a_batch_changes_offset_and_epoch_and_keeps_the_crc():
+    batch = encode_batch(RECORDS)
+    moved = b"".join(placed(parse_header(batch), batch, 2**40, 9))
+    header = parse_header(moved)
+    check_crc(header, moved)
+    assert (header.base_offset, header.leader_epoch) == (2**40, 9)
+    assert moved[16:] == batch[16:]
+    assert [record.offset for record in all_records(moved)] == [2**40, 2**40 + 1, 2**40 + 2]
+
+
+@pytest.mark.parametrize("at", [16, 17, 21, 40, HEADER_SIZE, -1])
+def test_a_changed_byte_is_found_by_the_check(at):
+    batch = bytearray(encode_batch(RECORDS))
+    batch[at] ^= 0x10
+    with pytest.raises(KafkaError) as refused:
+        check_crc(parse_header(batch), batch)
+    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_batches_or_corrupt(data):
+    try:
+        for position, header in batches(data):
+            check_crc(header, data, position)
+    except KafkaError as error:
+        assert error.code is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_a_batch_cut_off_at_the_end_is_left_out():
+    first, second = encode_batch(RECORDS), encode_batch(RECORDS, base_offset=3)
+    for cut in (1, 20, len(second) - 1):
+        found = list(batches(first + second[:cut]))
+        assert [position for position, _ in found] == [0]
+    assert [header.base_offset for _, header in batches(first + second)] == [0, 3]
+
+
+def test_a_length_below_a_headers_is_corrupt():
+    batch = bytearray(encode_batch(RECORDS))
+    struct.pack_into(">i", batch, 8, -1)
+    with pytest.raises(KafkaError):
+        list(batches(batch))
+
+
+def test_log_append_time_gives_every_record_the_brokers_time():
+    batch = encode_batch(RECORDS)
+    stamped = with_timestamp_type(parse_header(batch), batch, 5555)
+    header = parse_header(stamped)
+    check_crc(header, stamped)
+    assert header.is_log_append_time and header.max_timestamp == 5555
+    assert {record.timestamp for record in all_records(stamped)} == {5555}
+    back = with_timestamp_type(header, stamped, None)
+    check_crc(parse_header(back), back)
+    assert [record.timestamp for record in all_records(back)] == [1000, 1001, 1002]
