@@ -56,7 +56,7 @@ class Settings:
         try:
             return cls.declared[cls.spellings.get(name, name)]
         except KeyError:
-            raise ConfigError(f"{name} is not a setting that Barnabas knows") from None
+            raise ConfigError(f"{name} is not a setting that Barnabas knows{cls._cure(name)}") from None
 
     @classmethod
     def from_text(cls, text: Mapping[str, str]) -> Self:
@@ -88,6 +88,13 @@ class Settings:
         """Every default that is not None, as text."""
         texts = ((setting.name, setting.render(setting.default)) for setting in cls.declared.values())
         return Layer(Source.DEFAULT_CONFIG, {name: text for name, text in texts if text is not None})
+
+    @classmethod
+    def _cure(cls, name: str) -> str:
+        import difflib  # wanted only when something is wrong
+
+        close = difflib.get_close_matches(name, cls.declared, 1, cutoff=0.8)
+        return f": did you mean {close[0]}?" if close else ": docs/configuration.md lists those it does"
 
     def value(self, name: str) -> Any:
         """The value of the setting called `name` (with dots)."""

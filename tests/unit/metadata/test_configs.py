@@ -103,6 +103,13 @@ def test_unknown_setting_is_refused() -> None:
         TopicConfig.from_text({"log.retention.ms": "3"})  # a broker's name is not a topic's
 
 
+def test_misspelt_setting_is_refused_with_the_one_that_was_meant() -> None:
+    with pytest.raises(ConfigError, match=r"num\.partition is not .* did you mean num\.partitions\?"):
+        BrokerConfig.from_text({"num.partition": "3"})
+    with pytest.raises(ConfigError, match=r"colour is not .* docs/configuration\.md"):
+        TopicConfig.from_text({"colour": "red"})
+
+
 def test_settings_are_immutable_and_replaced_by_copies() -> None:
     config = BrokerConfig.from_text({"log.dir": "/x", "log.retention.hours": "1"})
     with pytest.raises(AttributeError, match="replace"):
