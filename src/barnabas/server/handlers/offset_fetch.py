@@ -39,7 +39,17 @@ _TOPIC_IDS_FROM = 10
 _GROUP_ERROR_FROM = 2
 
 
-@handles(OffsetFetchRequest)
+def _failed(request: OffsetFetchRequest, error: KafkaError) -> OffsetFetchResponse:
+    return OffsetFetchResponse(
+        error_code=error.code,
+        groups=[
+            OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
+            for group in request.groups
+        ],
+    )
+
+
+@handles(OffsetFetchRequest, on_error=_failed)
 def offset_fetch(broker: Broker, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
     if context.api_version >= _BATCHED_FROM:
         by_id = context.api_version >= _TOPIC_IDS_FROM
