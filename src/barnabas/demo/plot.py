@@ -37,6 +37,9 @@ def plot_over_time(counts: list[Count], window: timedelta, width: int) -> str:
     figure.plot_size(width, _HEIGHT)
     figure.title(f"{what} in {topic}, by windows of {describe(window)}")
     figure.draw(figure.bar(list(range(len(starts))), [heights[start] for start in starts], width=1.0))
+    top = max(heights.values())
+    levels = sorted({0, top // 2, top})
+    figure.ruler("y").ticks(levels, [f"{level:,}" for level in levels])
     marks = range(0, len(starts), -(-len(starts) // _LABELS))
     figure.ruler("x").ticks(list(marks), [starts[mark].strftime("%d %b %y %H:%M") for mark in marks])
     # in the terminal's own colours: a theme brings a background that may be the wrong one

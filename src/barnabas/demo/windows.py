@@ -13,7 +13,7 @@ _LENGTHS = [
     *(timedelta(seconds=seconds) for seconds in (10, 30)),
     *(timedelta(minutes=minutes) for minutes in (1, 5, 10, 30)),
     *(timedelta(hours=hours) for hours in (1, 3, 6, 12)),
-    *(timedelta(days=days) for days in (1, 7, 30)),
+    *(timedelta(days=days) for days in (1, 3, 7, 14, 30)),
 ]
 
 #: Into about this many windows a usual file is cut, as a plot has room for ...
