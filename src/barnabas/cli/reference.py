@@ -18,7 +18,7 @@ def cli_reference() -> str:
         "1 failed, 2 wrong usage, 130 interrupted.",
         "",
     ]
-    for path, command in _walk(app, click.Context(app, info_name="barnabas")):
+    for path, command in _walk(app, click.Context(app, info_name="barnabas", **app.context_settings)):
         text = command.get_help(path)
         parts += [f"## {path.command_path}", "", "```", text.rstrip(), "```", ""]
     return "\n".join(parts)
