@@ -16,12 +16,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from barnabas.clock import Clock
+from barnabas.coordinator.futures import fail, log_failure, resolve
 from barnabas.coordinator.loading import InternalLog, load
 from barnabas.coordinator.timers import Timers
 from barnabas.errors import ErrorCode, KafkaError
@@ -174,9 +175,9 @@ class CoordinatorRuntime(Generic[S]):
             try:
                 if self._slots.get(partition) is not slot:
                     raise KafkaError(ErrorCode.NOT_COORDINATOR)
-                _resolve(reply, self._run(partition, slot, key, operation))
+                resolve(reply, self._run(partition, slot, key, operation))
             except Exception as error:
-                _fail(reply, error)
+                fail(reply, error)
 
         waiting.append(run)
         return reply
@@ -189,7 +190,7 @@ class CoordinatorRuntime(Generic[S]):
             logger.warning("%s: an operation on %r failed: %s", self._name, key, error)
             return
         if isinstance(reply, asyncio.Future):
-            reply.add_done_callback(_log_failure)
+            reply.add_done_callback(log_failure)
 
     def read(self, partition: int, operation: Callable[[S], T]) -> T:
         """Read what is committed.
@@ -276,28 +277,28 @@ class CoordinatorRuntime(Generic[S]):
         reply: asyncio.Future[T] = loop.create_future()
         slot.waiting[key] = deque()
         late = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the append was not committed in time")
-        timeout = loop.call_later(self._write_timeout, _fail, reply, late)
+        timeout = loop.call_later(self._write_timeout, fail, reply, late)
 
         def done(outcome: asyncio.Future[None]) -> None:
             timeout.cancel()
             error: KafkaError | None = None
             failure = None if outcome.cancelled() else outcome.exception()
             if self._slots.get(partition) is not slot:
-                _fail(reply, KafkaError(ErrorCode.NOT_COORDINATOR))
+                fail(reply, KafkaError(ErrorCode.NOT_COORDINATOR))
                 return
             if outcome.cancelled():
                 error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the append was given up")
             elif failure is not None:
                 error = _coordinator_error(failure)
-            else:
-                self._replay(slot, result.records)
             try:
-                _resolve(reply, _answer(result, error))
+                if error is None:
+                    self._replay(slot, result.records)
+                resolve(reply, _answer(result, error))
             except Exception as failed:
-                _fail(reply, failed)
+                fail(reply, failed)
             self._run_waiting(slot, key)
 
-        asyncio.ensure_future(_as_coroutine(committed)).add_done_callback(done)
+        asyncio.ensure_future(committed).add_done_callback(done)
         return reply
 
     def _run_waiting(self, slot: _Slot[S], key: str) -> None:
@@ -342,38 +343,3 @@ def _answer(result: Result[T], error: KafkaError | None) -> T | Awaitable[T]:
     if error is not None:
         raise error
     return result.response  # type: ignore[return-value]
-
-
-def _resolve(reply: asyncio.Future[T], answer: T | Awaitable[T]) -> None:
-    if isinstance(answer, asyncio.Future):
-        answer.add_done_callback(lambda done: _copy(done, reply))
-    elif not reply.done():
-        reply.set_result(answer)  # type: ignore[arg-type]
-
-
-def _copy(source: asyncio.Future[T], target: asyncio.Future[T]) -> None:
-    if target.done():
-        return
-    if source.cancelled():
-        target.cancel()
-    elif (error := source.exception()) is not None:
-        target.set_exception(error)
-    else:
-        target.set_result(source.result())
-
-
-def _fail(reply: asyncio.Future[Any], error: Exception) -> None:
-    if not reply.done():
-        reply.set_exception(error)
-
-
-def _log_failure(reply: asyncio.Future[Any]) -> None:
-    if not reply.cancelled() and (error := reply.exception()) is not None:
-        logger.warning("an unattended operation failed: %s", error)
-
-
-def _as_coroutine(awaitable: Awaitable[None]) -> Coroutine[Any, Any, None]:
-    async def wait() -> None:
-        await awaitable
-
-    return wait()

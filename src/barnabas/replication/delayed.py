@@ -24,7 +24,7 @@ class Delayed(Generic[T]):
 
     Args:
         watched: what is to progress.
-        timeout_ms: how long to wait at most.
+        timeout_ms: how long to wait at most; None for as long as it takes.
         attempt: called with whether the time is up; returns the result, or None to wait on (never None when
             the time is up). What it raises ends the wait too.
     """
@@ -32,13 +32,15 @@ class Delayed(Generic[T]):
     __slots__ = ("_attempt", "_loop", "_scheduled", "_timer", "_watched", "future")
 
     def __init__(
-        self, watched: Iterable[Watched], timeout_ms: int, attempt: Callable[[bool], T | None]
+        self, watched: Iterable[Watched], timeout_ms: int | None, attempt: Callable[[bool], T | None]
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._attempt = attempt
         self._scheduled = False
         self._watched = tuple(watched)
-        self._timer = self._loop.call_later(timeout_ms / 1000, self._try, True)
+        self._timer: asyncio.TimerHandle | None = None
+        if timeout_ms is not None:
+            self._timer = self._loop.call_later(timeout_ms / 1000, self._try, True)
         self.future: asyncio.Future[T] = self._loop.create_future()
         # Whoever ends the wait (the result, the timer, a client that has gone): nothing is left behind.
         self.future.add_done_callback(self._leave)
@@ -64,6 +66,7 @@ class Delayed(Generic[T]):
             self.future.set_result(result)
 
     def _leave(self, _future: asyncio.Future[T]) -> None:
-        self._timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         for item in self._watched:
             item.waiters.discard(self)

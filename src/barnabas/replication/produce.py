@@ -30,7 +30,7 @@ class Acknowledgement(Generic[T]):
         self._acks = acks
         self._response = response
 
-    def wait(self, timeout_ms: int) -> Delayed[T]:
+    def wait(self, timeout_ms: int | None) -> Delayed[T]:
         """`response`, when its time has come; partitions that failed are told to `fail` before."""
         return Delayed([item.partition for item in self._left], timeout_ms, self._attempt)
 

@@ -176,7 +176,7 @@ class Broker:
         self.groups = GroupCoordinator(
             lambda: self.config,
             self.clock,
-            ReplicatedLog(GROUP_METADATA_TOPIC, self.replicas, self.config.offsets_commit_timeout_ms),
+            ReplicatedLog(GROUP_METADATA_TOPIC, self.replicas),
             partitions=self._group_partitions,
         )
         self._undo.append(self.groups.stop)

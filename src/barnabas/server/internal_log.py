@@ -15,10 +15,9 @@ from barnabas.types import Buffer, LeaderEpoch, Offset
 class ReplicatedLog:
     """`barnabas.coordinator.InternalLog` over the replicas of one topic on this broker."""
 
-    def __init__(self, topic: str, replicas: ReplicaManager, timeout_ms: int) -> None:
+    def __init__(self, topic: str, replicas: ReplicaManager) -> None:
         self._topic = topic
         self._replicas = replicas
-        self._timeout_ms = timeout_ms
 
     def append(self, partition: int, batch: bytes, epoch: LeaderEpoch) -> Awaitable[None] | None:
         replica = self._replicas.find(self._topic, partition)
@@ -37,7 +36,9 @@ class ReplicatedLog:
         return log.read(offset, max_bytes, log.high_watermark, min_one=True).chunks
 
     async def _committed(self, appended: Appended) -> None:
-        await Acknowledgement([appended], ACKS_ALL, True).wait(self._timeout_ms).future
+        # However long it takes: what is appended may be committed yet, and counts from then on. It is the
+        # coordinator that tells its client when that takes too long.
+        await Acknowledgement([appended], ACKS_ALL, True).wait(None).future
 
 
 def _refuse(error: KafkaError) -> None:

@@ -1,0 +1,42 @@
+"""Futures that answers pass through. Whoever waits may have gone: its future is then done already."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable
+from typing import Any, TypeVar
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+def resolve(reply: asyncio.Future[T], answer: T | Awaitable[T]) -> None:
+    """Give `reply` the answer, or let it follow the future that the answer is."""
+    if isinstance(answer, asyncio.Future):
+        answer.add_done_callback(lambda done: _follow(reply, done))
+    elif not reply.done():
+        reply.set_result(answer)  # type: ignore[arg-type]
+
+
+def fail(reply: asyncio.Future[Any], error: Exception) -> None:
+    if not reply.done():
+        reply.set_exception(error)
+
+
+def log_failure(reply: asyncio.Future[Any]) -> None:
+    """A done callback for what nobody waits for."""
+    if not reply.cancelled() and (error := reply.exception()) is not None:
+        logger.warning("an operation that nobody waits for failed: %s", error)
+
+
+def _follow(reply: asyncio.Future[T], done: asyncio.Future[T]) -> None:
+    if reply.done():
+        return
+    if done.cancelled():
+        reply.cancel()
+    elif (error := done.exception()) is not None:
+        reply.set_exception(error)
+    else:
+        reply.set_result(done.result())
