@@ -10,9 +10,9 @@ from barnabas.records import batch_records, batches
 from barnabas.records.control import decode_end_transaction
 from barnabas.types import Buffer, LeaderEpoch, Offset, ProducerId
 
-#: how much is read before others get their turn: a few milliseconds' work
-CHUNK_BYTES = 256 * 1024
-_RECORDS_A_TURN = 1000
+#: how much is read, and how many records are replayed, before others get their turn: some milliseconds' work
+CHUNK_BYTES = 64 * 1024
+_RECORDS_A_TURN = 250
 
 
 class InternalLog(Protocol):

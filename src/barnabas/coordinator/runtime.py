@@ -115,6 +115,8 @@ class CoordinatorRuntime(Generic[S]):
         self._make_shard = make_shard
         self._write_timeout = write_timeout_ms / 1000
         self._slots: dict[int, _Slot[S]] = {}
+        #: one partition is read at a time, or each turn of the loop would do a piece of them all
+        self._load_turn = asyncio.Lock()
 
     # --- leadership ---
 
@@ -235,7 +237,8 @@ class CoordinatorRuntime(Generic[S]):
 
     async def _load(self, partition: int, slot: _Slot[S]) -> None:
         try:
-            count = await load(self._log, partition, slot.shard.replay)
+            async with self._load_turn:
+                count = await load(self._log, partition, slot.shard.replay)
         except Exception:
             logger.exception("%s: partition %d cannot be loaded", self._name, partition)
             slot.state = _State.FAILED

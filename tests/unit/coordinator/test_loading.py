@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.coordinator.loading import load
+from barnabas.coordinator.loading import CHUNK_BYTES, load
 from barnabas.errors import KafkaError
 from barnabas.records import Record, encode_batch
 from barnabas.records.control import EndTransaction, encode_end_transaction
@@ -67,7 +67,7 @@ def test_others_get_their_turn_while_much_is_read(memory_log):
             turns += 1
             await asyncio.sleep(0)
         assert await loading == 300
-        assert turns >= 300 * 4096 // (256 * 1024)
+        assert turns >= 300 * 4096 // CHUNK_BYTES
 
     run_virtual(scenario())
 

@@ -9,7 +9,7 @@ import pytest
 from barnabas.clock import LoopClock
 from barnabas.coordinator.runtime import CoordinatorRuntime, Result
 from barnabas.errors import ErrorCode, KafkaError
-from barnabas.records import Record, batches
+from barnabas.records import Record, batches, encode_batch
 from barnabas.testing.virtual_time import run_virtual
 
 
@@ -23,7 +23,7 @@ class Counters:
         self.is_loaded = False
 
     def replay(self, key, value):
-        self.counts[key] = int(value)
+        self.counts[key] = int(value or 0) if value.isdigit() else 0
 
     def loaded(self):
         self.is_loaded = True
@@ -261,5 +261,28 @@ def test_newer_epoch_of_the_same_leader_keeps_the_state(run):
         runtime.elect(0, 9)
         assert increment(runtime) == 2
         assert next(batches(log.batches[0][1]))[1].leader_epoch == 9
+
+    run(scenario)
+
+
+def test_partitions_are_loaded_one_after_another(run):
+    async def scenario(runtime, log):
+        records = [Record(b"%d" % number, bytes(1024), 0) for number in range(50)]
+        for partition in range(1, 6):
+            for _ in range(10):
+                log.append(partition, encode_batch(records), 0)
+        read, reading = log.read, []
+
+        def note(partition, offset, max_bytes):
+            if reading[-1:] != [partition]:
+                reading.append(partition)
+            return read(partition, offset, max_bytes)
+
+        log.read = note
+        for partition in range(1, 6):
+            runtime.elect(partition, 0)
+        while runtime.is_loading():
+            await asyncio.sleep(0)
+        assert reading == [1, 2, 3, 4, 5]
 
     run(scenario)
