@@ -107,8 +107,6 @@ class Membership:
             return Result(group.join_response(member))
         if group.has(GroupState.STABLE) and unchanged and not group.is_leader(member):
             return Result(group.join_response(member))
-        if group.has(GroupState.EMPTY, GroupState.DEAD):
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         group.members.change_protocols(member, protocols)
         member.session_timeout_ms = request.session_timeout_ms
         member.rebalance_timeout_ms = _rebalance_timeout(request)
