@@ -103,20 +103,20 @@ def has_header(line: str) -> bool:
     )
 
 
-def _parse_head(line: str) -> Fields:
+def _parse_head(line: str, *, inside: bool = False) -> Fields:
     for parser in (_json, _access, _klog, _syslog_priority, _logging_basic, _logfmt):
         fields = parser(line)
         if fields is not None:
             return fields
-    return _header(line)
+    return _header(line, inside=inside)
 
 
 def _json(line: str) -> Fields | None:
     if not line.startswith("{"):
         return None
     try:
-        fields = json.loads(line)
-    except ValueError:
+        fields = json.loads(line, parse_constant=str)  # NaN and Infinity would not be JSON any more
+    except (ValueError, RecursionError):  # no JSON, or nested without reason
         return None
     return _structured(fields) if isinstance(fields, dict) else None
 
@@ -158,7 +158,7 @@ def _first(fields: Fields, keys: tuple[str, ...], kind: type[str]) -> str | None
 
 
 def _access(line: str) -> Fields | None:
-    match = _ACCESS.match(line)
+    match = _ACCESS.match(line) if '] "' in line else None
     if match is None:
         return None
     parts = match.groupdict()
@@ -221,8 +221,11 @@ def _logging_basic(line: str) -> Fields | None:
     return {"level": _LEVELS[match[1]], "logger": match[2], "message": line[match.end() :]}
 
 
-def _header(line: str) -> Fields:
-    """Peel timestamp, level, process, thread and logger off the front; what is left is the message."""
+def _header(line: str, *, inside: bool = False) -> Fields:
+    """Peel timestamp, level, process, thread and logger off the front; what is left is the message.
+
+    A container's log line holds the line that was written in it; `inside` says that this is that one.
+    """
     fields: Fields = {}
     at = 0
     prefix = _PREFIX.match(line)
@@ -233,9 +236,9 @@ def _header(line: str) -> Fields:
     taken = take_timestamp(line, at + bracket)
     if taken is not None and (not bracket or line.startswith("]", taken[1])):
         fields["timestamp"], at = taken[0], taken[1] + bracket
-        container = _CONTAINER.match(line, at + 1)
+        container = None if inside else _CONTAINER.match(line, at + 1)
         if container is not None:
-            return {**_parse_head(line[container.end() :]), **fields, "stream": container[1]}
+            return {**_parse_head(line[container.end() :], inside=True), **fields, "stream": container[1]}
         syslog = _SYSLOG_TAG.match(line, at + 1)
         if syslog is not None and line[at : at + 1] == " " and syslog["host"].upper() not in _LEVELS:
             fields.update({key: value for key, value in syslog.groupdict().items() if value is not None})
@@ -254,40 +257,43 @@ def _peel(line: str, at: int, fields: Fields) -> int:
     while True:
         separator = _SEPARATOR.match(line, at)
         start = separator.end() if separator else at
-        if "level" not in fields:
-            bracket = line.startswith("[", start)
-            level = _LEVEL.match(line, start + bracket)
-            if level is not None and (not bracket or line.startswith("]", level.end())):
-                fields["level"] = _LEVELS[level[1].upper()]
-                at = level.end() + bracket
-                continue
-            logger = _LOGGER_THEN_LEVEL.match(line, start)
-            if logger is not None and "logger" not in fields:
-                fields["logger"] = logger[1]
-                at = logger.end()
-                continue
-        number = _NUMBER.match(line, start)
-        if number is not None and "pid" not in fields:
-            fields["pid"] = int(number[1])
-            at = number.end()
-            continue
+        end = _peel_one(line, start, line[start : start + 1], fields)
+        if end is None:
+            return start
+        at = end
+
+
+def _peel_one(line: str, start: int, first: str, fields: Fields) -> int | None:
+    """Take the part that begins at `start`; where it ends, or None when it belongs to the message."""
+    if first == "[":
         bracketed = _BRACKETED.match(line, start)
-        if bracketed is not None and _take_bracket(bracketed[1], fields):
-            at = bracketed.end()
-            continue
-        logger = _LOGGER_COLON.match(line, start) or _LOGGER_DOTTED.match(line, start)
-        if logger is not None and "level" in fields and "logger" not in fields:
-            fields["logger"] = logger[1]
-            at = logger.end()
-            continue
-        return start
+        return bracketed.end() if bracketed is not None and _take_bracket(bracketed[1], fields) else None
+    if first.isdecimal():
+        return _take("pid", _NUMBER.match(line, start), fields)
+    if "level" in fields:
+        return _take("logger", _LOGGER_COLON.match(line, start) or _LOGGER_DOTTED.match(line, start), fields)
+    level = _LEVEL.match(line, start)
+    if level is not None:
+        fields["level"] = _LEVELS[level[1].upper()]
+        return level.end()
+    number = _take("pid", _NUMBER.match(line, start), fields)
+    return number if number is not None else _take("logger", _LOGGER_THEN_LEVEL.match(line, start), fields)
+
+
+def _take(name: str, match: re.Match[str] | None, fields: Fields) -> int | None:
+    if match is None or name in fields:
+        return None
+    fields[name] = int(match[1]) if name == "pid" else match[1]
+    return match.end()
 
 
 def _take_bracket(text: str, fields: Fields) -> bool:
     """What stands in brackets: `pid 7`, `7`, `module:level`, `client 1.2.3.4`, or a thread's name."""
     word, _, rest = text.partition(" ")
     module, colon, level = text.partition(":")
-    if word in ("pid", "client") and rest and word not in fields:
+    if "level" not in fields and text.upper() in _LEVELS:
+        fields["level"] = _LEVELS[text.upper()]
+    elif word in ("pid", "client") and rest and word not in fields:
         pid = rest.partition(":")[0]
         fields[word] = int(pid) if word == "pid" and pid.isdecimal() else rest
     elif text.isdecimal() and "pid" not in fields:

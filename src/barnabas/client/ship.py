@@ -263,12 +263,12 @@ class Shipper:
             return
         source.number += 1
         number, position = source.number, record.end
-        value = json.dumps(parse_line(record.text, source.name), ensure_ascii=False)
+        value = _to_json(parse_line(record.text, source.name))
         while self._failure is None:
             try:
                 producer.produce(
                     self._topic,
-                    value.encode("utf-8", "backslashreplace"),
+                    value,
                     source.name.encode(),
                     source.partition,
                     on_delivery=partial(self._delivered, source, number, position),
@@ -323,6 +323,14 @@ class Shipper:
         self._update_progress()
         if self._on_progress is not None:
             self._on_progress(self.progress)
+
+
+def _to_json(fields: dict[str, Any]) -> bytes:
+    try:
+        text = json.dumps(fields, ensure_ascii=False)
+    except RecursionError:  # a structured line nested just so that it could be read and cannot be written
+        text = json.dumps({name: fields[name] for name in ("source", "level", "message", "timestamp")})
+    return text.encode("utf-8", "backslashreplace")  # JSON may spell half a surrogate pair
 
 
 def _refused(error: Any) -> ClientError:

@@ -258,6 +258,19 @@ def test_every_line_of_a_real_log_has_its_timestamp_and_a_level(name):
     ) == len(parsed)
 
 
+def test_lines_in_lines_in_lines_do_no_harm():
+    nested = "2024-01-01T12:00:00.1Z stdout F " * 2000
+    assert parse_line(nested, "f")["stream"] == "stdout"
+    parse_line("<34>" * 5000, "f")
+    parse_line("[" * 50_000, "f")
+    parse_line("a=" * 30_000, "f")
+    parse_line('{"a":' * 5_000, "f")
+
+
+def test_numbers_that_json_does_not_have_become_text():
+    assert parse_line('{"message": "m", "load": NaN}', "f")["load"] == "NaN"
+
+
 @given(st.text(max_size=200))
 def test_any_text_gives_a_record_that_json_can_hold(text):
     fields = parse_line(text, "f")
