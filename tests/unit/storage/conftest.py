@@ -1,0 +1,104 @@
+"""A log directory on a disk in memory, with time that stands still."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from barnabas.clock import ManualClock
+from barnabas.config import TopicConfig
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.records import Record, encode_batch
+from barnabas.storage import LogDirectory, OpenFiles, PartitionLog
+from barnabas.testing.faulty_disk import FaultyDisk
+from barnabas.types import TopicPartition
+
+PARTITION = TopicPartition("logs", 0)
+TOPIC_ID = bytes(range(16))
+NOW = 1_700_000_000_000
+
+
+class Bench:
+    """One log directory with one log, and what a test does to them."""
+
+    def __init__(self) -> None:
+        self.disk = FaultyDisk()
+        self.clock = ManualClock(NOW)
+        self.config = TopicConfig()
+        self.path = "/data"
+        self.directory = self.open()
+        self.log: PartitionLog = self.directory.create(PARTITION, TOPIC_ID, self.config)
+
+    def open(self) -> LogDirectory:
+        return LogDirectory.open(OpenFiles(self.disk), "/data", self.clock, cluster_id="c1", node_id=1)
+
+    def configure(self, **settings: object) -> PartitionLog:
+        self.config = self.log.config = TopicConfig(**settings)
+        return self.log
+
+    def append(self, *records: Record, epoch: int = 0, **header: object):
+        """Append one batch and commit it."""
+        info = self.log.append_as_leader(encode_batch(records or [Record(None, b"v", NOW)], **header), epoch)
+        self.log.advance_high_watermark(self.log.log_end_offset)
+        return info
+
+    def fill(self, batches: int, size: int = 100, *, step_ms: int = 0) -> PartitionLog:
+        """Append batches of one record each."""
+        for _ in range(batches):
+            self.append(Record(None, bytes(size), self.clock.now_ms()))
+            self.clock.advance(step_ms)
+        return self.log
+
+    def stop(self) -> None:
+        self.directory.close()
+
+    def kill(self) -> None:
+        """End the process without a word: what was written is there, nothing is marked as clean."""
+        self.log.abandon()
+        self.directory._lock.release()
+
+    def start(self) -> PartitionLog:
+        self.directory = self.open()
+        self.log = self.directory.adopt(self.directory.load(PARTITION, TOPIC_ID, self.config))
+        self.log.advance_high_watermark(self.log.log_end_offset)
+        return self.log
+
+    def restart(self) -> PartitionLog:
+        self.stop()
+        return self.start()
+
+    def crash(self) -> PartitionLog:
+        """Kill the process and start again."""
+        self.kill()
+        return self.start()
+
+    def base_offsets(self) -> list[int]:
+        return [segment.base_offset for segment in self.log.files.segments]
+
+    def names(self, suffix: str) -> list[str]:
+        folder = f"{self.path}/{PARTITION}"
+        return sorted(entry.name for entry in self.disk.entries(folder) if entry.name.endswith(suffix))
+
+    def rewrite(self, name: str, change: Callable[[bytes], bytes]) -> None:
+        """Change a file of the log behind its back."""
+        file = self.disk.open(f"{self.path}/{PARTITION}/{name}", create=True)
+        content = change(file.read_at(1 << 30, 0))
+        file.truncate(0)
+        file.write_at([content], 0)
+        file.close()
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+@pytest.fixture
+def refused() -> Iterator[Callable[[ErrorCode], pytest.RaisesExc[KafkaError]]]:
+    """`with refused(ErrorCode.X):` what is done inside must be refused with that code."""
+
+    def refuse(code: ErrorCode) -> pytest.RaisesExc[KafkaError]:
+        return pytest.raises(KafkaError, match=code.name)
+
+    yield refuse

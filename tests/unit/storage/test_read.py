@@ -1,0 +1,192 @@
+"""Reads by offset and by time."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.errors import ErrorCode
+from barnabas.records import Compression, Record, all_records, batches, encode_batch
+from barnabas.storage.timestamps import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP
+
+NOW = 1_700_000_000_000
+
+
+def three(bench) -> None:
+    """Offsets 0-2, 3-5, 6-8 in three batches."""
+    for start in (0, 3, 6):
+        bench.append(*[Record(None, b"%d" % (start + number), NOW + start + number) for number in range(3)])
+
+
+def read(bench, offset: int, max_bytes: int = 1 << 20, **more) -> bytes:
+    found = bench.log.read(offset, max_bytes, more.pop("max_offset", bench.log.log_end_offset), **more)
+    data = b"".join(found.chunks)
+    assert found.size == len(data)
+    return data
+
+
+def offsets(data: bytes) -> list[int]:
+    return [record.offset for record in all_records(data)]
+
+
+@pytest.mark.parametrize("offset", range(9))
+def test_a_fetch_inside_a_batch_returns_the_whole_batch(bench, offset):
+    three(bench)
+    assert offsets(read(bench, offset)) == list(range(offset // 3 * 3, 9))
+
+
+def test_reads_go_on_from_segment_to_segment(bench):
+    bench.configure(segment_bytes=300)
+    bench.fill(10)
+    found = []
+    while len(found) < 10:
+        found += offsets(read(bench, len(found)))
+    assert found == list(range(10))
+
+
+def test_the_end_of_the_log_reads_as_nothing(bench):
+    three(bench)
+    assert read(bench, 9) == b""
+
+
+@pytest.mark.parametrize("offset", [-1, 10])
+def test_an_offset_the_log_does_not_have_is_out_of_range(bench, refused, offset):
+    three(bench)
+    with refused(ErrorCode.OFFSET_OUT_OF_RANGE):
+        read(bench, offset)
+
+
+def test_an_offset_before_the_log_start_is_out_of_range(bench, refused):
+    three(bench)
+    bench.log.advance_log_start(4)
+    with refused(ErrorCode.OFFSET_OUT_OF_RANGE):
+        read(bench, 3)
+    assert offsets(read(bench, 4)) == [3, 4, 5, 6, 7, 8]  # the consumer drops what it did not ask for
+
+
+def test_the_first_batch_comes_whole_however_few_bytes_are_allowed(bench):
+    three(bench)
+    for max_bytes in (0, 1, 20, 70):
+        data = read(bench, 3, max_bytes)
+        assert offsets(data) == [3, 4, 5]
+        assert len(list(batches(data))) == 1
+
+
+def test_without_min_one_a_batch_that_does_not_fit_is_left_out(bench):
+    three(bench)
+    size = len(read(bench, 6))
+    assert read(bench, 6, size - 1, min_one=False) == b""
+    assert offsets(read(bench, 6, size, min_one=False)) == [6, 7, 8]
+    assert read(bench, 6, 0, min_one=False) == b""
+
+
+def test_no_more_than_max_bytes_come_back(bench):
+    three(bench)
+    size = len(read(bench, 6))
+    assert len(read(bench, 0, size + 10)) <= size + 10
+    assert offsets(read(bench, 0, size + 10)) == [0, 1, 2]
+
+
+def test_nothing_at_or_beyond_the_bound_is_read(bench):
+    three(bench)
+    assert offsets(read(bench, 0, max_offset=6)) == [0, 1, 2, 3, 4, 5]
+    assert read(bench, 3, max_offset=3) == b""
+    assert read(bench, 7, max_offset=3) == b""
+
+
+def test_a_hole_left_by_compaction_is_passed_over(bench):
+    bench.append(Record(b"k", b"v", NOW))
+    bench.log.roll()
+    bench.log.append_as_follower(batch_at(100))
+    bench.log.advance_high_watermark(101)
+    assert offsets(read(bench, 50)) == [100]
+    assert read(bench, 50, max_offset=60) == b""
+
+
+def batch_at(offset: int) -> bytes:
+    return encode_batch([Record(b"k", b"v", NOW)], base_offset=offset)
+
+
+@pytest.mark.parametrize("interval", [0, 300, 4096])
+@pytest.mark.parametrize("restarted", [False, True])
+def test_every_offset_is_found_through_the_index(bench, interval, restarted):
+    bench.configure(index_interval_bytes=interval)
+    bench.fill(300, size=30)
+    if restarted:
+        bench.restart()
+    for offset in range(0, 300, 7):
+        assert offsets(read(bench, offset, 200))[0] == offset
+
+
+def test_offset_by_time_is_the_first_record_at_or_after_it(bench):
+    three(bench)
+    for number in range(9):
+        found = bench.log.offset_for_timestamp(NOW + number)
+        assert (found.timestamp, found.offset, found.leader_epoch) == (NOW + number, number, 0)
+    assert bench.log.offset_for_timestamp(0).offset == 0
+    assert bench.log.offset_for_timestamp(NOW + 9) is None
+
+
+def test_offset_by_time_is_exact_when_times_are_out_of_order(bench):
+    for shift in (50, 0, 100, 20):
+        bench.append(Record(None, b"", NOW + shift), Record(None, b"", NOW + shift + 1))
+    assert bench.log.offset_for_timestamp(NOW + 10).offset == 0
+    assert bench.log.offset_for_timestamp(NOW + 52).offset == 4
+    assert bench.log.offset_for_timestamp(NOW + 101).offset == 5
+
+
+def test_offset_by_time_starts_at_the_log_start(bench):
+    three(bench)
+    bench.log.advance_log_start(4)
+    assert bench.log.offset_for_timestamp(0).offset == 4
+
+
+def test_offset_by_time_works_on_compressed_batches_and_with_the_brokers_time(bench):
+    bench.append(Record(None, b"x", NOW), Record(None, b"y", NOW + 5), compression=Compression.ZSTD)
+    assert bench.log.offset_for_timestamp(NOW + 3).offset == 1
+    bench.configure(message_timestamp_type="LogAppendTime")
+    bench.clock.advance(1000)
+    bench.append(Record(None, b"x", NOW), Record(None, b"y", NOW + 5))
+    found = bench.log.offset_for_timestamp(NOW + 6)
+    assert (found.timestamp, found.offset) == (NOW + 1000, 2)
+
+
+def test_special_timestamps(bench):
+    three(bench)
+    bench.append(Record(None, b"late", NOW + 100), Record(None, b"early", NOW), epoch=2)
+    log = bench.log
+    log.advance_log_start(2)
+    assert log.offset_for_timestamp(EARLIEST) == (-1, 2, 0)
+    assert log.offset_for_timestamp(EARLIEST_LOCAL) == (-1, 2, 0)
+    assert log.offset_for_timestamp(LATEST) == (-1, 11, 2)
+    assert log.offset_for_timestamp(MAX_TIMESTAMP) == (NOW + 100, 9, 2)
+    assert log.offset_for_timestamp(LATEST_TIERED) is None
+
+
+def test_an_empty_log_has_no_record_of_any_time(bench):
+    assert bench.log.offset_for_timestamp(0) is None
+    assert bench.log.offset_for_timestamp(MAX_TIMESTAMP) is None
+    assert bench.log.offset_for_timestamp(EARLIEST) == (-1, 0, -1)
+
+
+def test_epochs_end_where_the_next_one_begins(bench):
+    for epoch in (1, 1, 4, 6):
+        bench.append(epoch=epoch)
+    ends = {epoch: bench.log.end_offset_for_epoch(epoch) for epoch in range(-1, 8)}
+    assert ends == {
+        -1: (-1, -1),
+        0: (0, 0),
+        1: (1, 2),
+        2: (1, 2),
+        3: (1, 2),
+        4: (4, 3),
+        5: (4, 3),
+        6: (6, 4),
+        7: (-1, -1),
+    }
+
+
+def test_the_high_watermark_only_goes_forward_and_not_past_the_end(bench):
+    three(bench)
+    assert not bench.log.advance_high_watermark(5)
+    assert not bench.log.advance_high_watermark(99)
+    assert bench.log.high_watermark == bench.log.last_stable_offset == 9
