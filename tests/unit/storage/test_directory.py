@@ -1,0 +1,188 @@
+"""Log directories on a real file system: locks, identity, what lies in them."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from barnabas.clock import ManualClock
+from barnabas.config import TopicConfig
+from barnabas.errors import ConfigError
+from barnabas.records import Record, encode_batch
+from barnabas.storage import DirectoryLocked, LogDirectory, OpenFiles, OsFileSystem
+from barnabas.storage.checkpoints import (
+    decode_offsets,
+    decode_partition_metadata,
+    decode_properties,
+    encode_offsets,
+    encode_partition_metadata,
+)
+from barnabas.types import ZERO_TOPIC_ID, TopicPartition, new_topic_id
+
+NOW = 1_700_000_000_000
+BATCH = encode_batch([Record(b"k", b"v", NOW)])
+
+
+def open_directory(path: Path, *, cluster_id: str = "c1", node_id: int = 1) -> LogDirectory:
+    return LogDirectory.open(
+        OpenFiles(OsFileSystem()), str(path), ManualClock(NOW), cluster_id=cluster_id, node_id=node_id
+    )
+
+
+def test_a_second_broker_on_the_directory_gets_one_clear_line(tmp_path):
+    directory = open_directory(tmp_path / "data")
+    with pytest.raises(DirectoryLocked, match="in use by another broker"):
+        open_directory(tmp_path / "data")
+    directory.close()
+    open_directory(tmp_path / "data").close()
+
+
+def test_the_lock_shuts_out_another_process_and_record_locks_such_as_javas(tmp_path):
+    directory = open_directory(tmp_path)
+    script = (
+        "import fcntl, os, sys\n"
+        "fd = os.open(sys.argv[1], os.O_RDWR)\n"
+        "fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)\n"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / ".lock")]
+    assert b"BlockingIOError" in subprocess.run(command, capture_output=True, check=False).stderr
+    directory.close()
+    subprocess.run(command, check=True)
+
+
+def test_a_lock_held_elsewhere_is_respected(tmp_path):
+    open_directory(tmp_path).close()
+    fd = os.open(tmp_path / ".lock", os.O_RDWR)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    with pytest.raises(DirectoryLocked):
+        open_directory(tmp_path)
+    os.close(fd)
+
+
+def test_the_directory_belongs_to_one_broker_of_one_cluster(tmp_path):
+    open_directory(tmp_path).close()
+    with pytest.raises(ConfigError, match=r"belongs to node\.id=1, this broker has node\.id=2"):
+        open_directory(tmp_path, node_id=2)
+    with pytest.raises(ConfigError, match=r"belongs to cluster\.id=c1"):
+        open_directory(tmp_path, cluster_id="c2")
+    found = decode_properties((tmp_path / "meta.properties").read_bytes())
+    assert (found["version"], found["cluster.id"], found["node.id"]) == ("1", "c1", "1")
+    directory = open_directory(tmp_path)
+    assert directory.directory_id == found["directory.id"]
+    directory.close()
+
+
+def test_partitions_are_found_again_by_name_and_topic_id(tmp_path):
+    ids = {TopicPartition(name, 0): new_topic_id() for name in ("a", "b-1", "c.d_e-0")}
+    directory = open_directory(tmp_path)
+    for topic_partition, topic_id in ids.items():
+        directory.create(topic_partition, topic_id, TopicConfig()).append_as_leader(BATCH, 0)
+    directory.close()
+    (tmp_path / "lost+found").mkdir()
+    (tmp_path / "a-1").write_text("not a folder")
+    directory = open_directory(tmp_path)
+    assert directory.found() == ids
+    for topic_partition, topic_id in ids.items():
+        assert directory.load(topic_partition, topic_id, TopicConfig()).log_end_offset == 1
+    directory.close()
+
+
+def test_a_torn_topic_id_is_unknown_and_written_anew(tmp_path):
+    partition, topic_id = TopicPartition("a", 0), new_topic_id()
+    directory = open_directory(tmp_path)
+    directory.create(partition, topic_id, TopicConfig())
+    directory.close()
+    (tmp_path / "a-0" / "partition.metadata").write_text("version")
+    directory = open_directory(tmp_path)
+    assert directory.found() == {partition: ZERO_TOPIC_ID}
+    directory.load(partition, topic_id, TopicConfig())
+    assert directory.found() == {partition: topic_id}
+    directory.close()
+
+
+def test_a_deleted_partition_is_gone_at_once_and_its_files_later(tmp_path):
+    partition = TopicPartition("a", 0)
+    directory = open_directory(tmp_path)
+    directory.create(partition, new_topic_id(), TopicConfig()).append_as_leader(BATCH, 0)
+    removal = directory.delete(partition)
+    assert directory.found() == {} and partition not in directory.logs
+    (folder,) = tmp_path.glob("*-delete")
+    directory.create(partition, new_topic_id(), TopicConfig())
+    removal.run()
+    assert not folder.exists()
+    assert list(directory.found()) == [partition]
+    directory.close()
+
+
+def test_deletions_that_a_stop_interrupted_are_found(tmp_path):
+    directory = open_directory(tmp_path)
+    directory.create(TopicPartition("x" * 249, 0), new_topic_id(), TopicConfig())
+    directory.delete(TopicPartition("x" * 249, 0))
+    directory.close()
+    directory = open_directory(tmp_path)
+    assert directory.found() == {}
+    for removal in directory.leftovers():
+        removal.run()
+    assert not list(tmp_path.glob("*-delete"))
+    directory.close()
+
+
+def test_checkpoints_are_in_kafkas_format(tmp_path):
+    directory = open_directory(tmp_path)
+    log = directory.create(TopicPartition("a", 3), new_topic_id(), TopicConfig())
+    log.append_as_leader(BATCH, 0)
+    log.append_as_leader(BATCH, 0)
+    log.advance_high_watermark(2)
+    log.advance_log_start(1)
+    directory.close()
+    assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n1\na 3 2\n"
+    assert (tmp_path / "replication-offset-checkpoint").read_text() == "0\n1\na 3 2\n"
+    assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n1\na 3 1\n"
+    assert (tmp_path / "a-3" / "leader-epoch-checkpoint").read_text() == "0\n1\n0 1\n"
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+    directory = open_directory(tmp_path)
+    assert directory.high_watermarks == {TopicPartition("a", 3): 2}
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    directory.close()
+
+
+def test_a_damaged_checkpoint_is_passed_over(tmp_path, caplog):
+    (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n2\na 0 5\n")
+    open_directory(tmp_path).close()
+    assert "recovery-point-offset-checkpoint is passed over" in caplog.text
+
+
+def test_offsets_and_topic_ids_come_back_from_their_files():
+    offsets = {TopicPartition("a.b-c_d", 7): 2**62, TopicPartition("x", 0): 0}
+    assert decode_offsets(encode_offsets(offsets)) == offsets
+    topic_id = new_topic_id()
+    assert decode_partition_metadata(encode_partition_metadata(topic_id)) == topic_id
+
+
+@pytest.mark.parametrize("content", [b"", b"0", b"1\n0\n", b"0\n1\n", b"0\n1\na 0\n", b"0\nx\n", b"\xff"])
+def test_what_is_no_checkpoint_is_refused(content):
+    with pytest.raises(ValueError, match=r".*"):
+        decode_offsets(content)
+
+
+def test_kafkas_comments_in_meta_properties_are_passed_over(tmp_path):
+    (tmp_path / "meta.properties").write_text(
+        "#\n#Sat Nov 21 00:00:00 UTC 2026\ncluster.id=c1\ndirectory.id=abcdefghijklmnopqrstuv\n"
+        "node.id=1\nversion=1\n"
+    )
+    directory = open_directory(tmp_path)
+    assert directory.directory_id == "abcdefghijklmnopqrstuv"
+    directory.close()
+
+
+def test_idle_partitions_hold_no_open_files(tmp_path):
+    directory = open_directory(tmp_path)
+    for number in range(100):
+        directory.create(TopicPartition("a", number), new_topic_id(), TopicConfig())
+    assert len(directory.env.files) == 0
+    directory.close()

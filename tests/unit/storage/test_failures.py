@@ -1,0 +1,151 @@
+"""A disk that fails: the directory goes offline with the right code, and what is healthy goes on."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from barnabas.config import TopicConfig
+from barnabas.errors import ErrorCode
+from barnabas.records import Record, all_records, encode_batch
+from barnabas.storage import LogDirectory, OpenFiles
+from barnabas.types import TopicPartition
+
+NOW = 1_700_000_000_000
+
+
+def fill_disk(bench) -> None:
+    bench.disk.space = 30
+
+
+def break_writes(bench) -> None:
+    bench.disk.fail_writes = True
+
+
+faults = pytest.mark.parametrize("fault", [fill_disk, break_writes])
+
+
+@faults
+def test_a_failed_write_is_a_storage_error_and_takes_the_directory_offline(bench, refused, fault):
+    failures: list[OSError] = []
+    bench.directory.env.on_failure = failures.append
+    bench.append()
+    fault(bench)
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+        bench.append()
+    assert bench.log.log_end_offset == 1
+    assert bench.directory.failure is failures[0] and len(failures) == 1
+    bench.disk.mend()
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR):  # it stays offline until the broker starts again
+        bench.append()
+    assert len(failures) == 1
+
+
+@faults
+def test_every_log_of_the_directory_is_offline_and_another_directory_is_not(bench, refused, fault):
+    neighbour = bench.directory.create(TopicPartition("logs", 1), bytes(16), TopicConfig())
+    other = LogDirectory.open(OpenFiles(bench.disk), "/other", bench.clock, cluster_id="c1", node_id=1)
+    healthy = other.create(TopicPartition("logs", 2), bytes(16), TopicConfig())
+    batch = encode_batch([Record(None, b"x", NOW)])
+    fault(bench)
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+        bench.append()
+    bench.disk.mend()
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+        neighbour.append_as_leader(batch, 0)
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+        bench.directory.create(TopicPartition("logs", 3), bytes(16), TopicConfig())
+    assert healthy.append_as_leader(batch, 0).base_offset == 0
+
+
+@faults
+def test_what_was_written_is_still_read_from_an_offline_directory(bench, refused, fault):
+    bench.append(Record(None, b"kept", NOW))
+    fault(bench)
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+        bench.append(Record(None, b"not taken", NOW))
+    found = bench.log.read(0, 1000, bench.log.log_end_offset)
+    assert [record.value for record in all_records(b"".join(found.chunks))] == [b"kept"]
+
+
+@faults
+def test_a_stop_with_a_failed_disk_is_not_a_clean_one(bench, refused, fault):
+    bench.append()
+    fault(bench)
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+        bench.append()
+    bench.stop()
+    bench.disk.mend()
+    bench.start()
+    assert not bench.directory.was_clean
+    assert bench.log.log_end_offset == 1
+
+
+def test_a_failed_fsync_is_a_storage_error_and_is_not_tried_again(bench, refused):
+    bench.append()
+    bench.disk.fail_syncs = True
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+        bench.log.flush()
+    assert bench.log.recovery_point == 0
+    bench.disk.mend()
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+        bench.log.flush()
+
+
+def test_a_failed_read_is_a_storage_error(bench, refused):
+    bench.append()
+    bench.disk.fail_reads = True
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+        bench.log.read(0, 1000, 1)
+    assert bench.directory.failure is not None
+
+
+def test_a_directory_that_cannot_be_read_at_start_is_offline(bench, refused):
+    bench.append()
+    bench.stop()
+    bench.directory = bench.open()
+    bench.disk.fail_reads = True
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+        bench.directory.load(bench.log.topic_partition, bench.log.topic_id, bench.config)
+    assert bench.directory.failure is not None
+
+
+def test_flushed_records_survive_a_power_cut_whatever_else_it_takes(bench):
+    for seed in range(50):
+        bench.append(Record(None, b"%d" % seed, NOW))
+        bench.log.flush()
+        end = bench.log.log_end_offset
+        bench.append(Record(None, bytes(300), NOW))
+        bench.kill()
+        bench.disk.crash(random.Random(seed))
+        assert bench.start().log_end_offset in (end, end + 1)
+
+
+def test_a_new_log_survives_a_power_cut_from_its_first_flush_on(bench):
+    bench.log.flush()
+    bench.kill()
+    bench.disk.crash(random.Random(1))
+    bench.directory = bench.open()
+    assert bench.directory.found() == {bench.log.topic_partition: bench.log.topic_id}
+
+
+def test_two_flushes_at_once_are_a_mistake(bench):
+    bench.append()
+    flush = bench.log.prepare_flush()
+    with pytest.raises(AssertionError, match="being flushed"):
+        bench.log.prepare_flush()
+    flush.run()
+    bench.log.complete_flush(flush)
+    assert bench.log.recovery_point == 1
+    assert bench.log.prepare_flush() is None
+
+
+def test_a_truncation_during_a_flush_is_not_undone_by_it(bench):
+    for _ in range(4):
+        bench.append()
+    flush = bench.log.prepare_flush()
+    bench.log.truncate_to(2)
+    flush.run()
+    bench.log.complete_flush(flush)
+    assert bench.log.recovery_point == 0
