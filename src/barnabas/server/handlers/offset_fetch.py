@@ -46,6 +46,18 @@ def _failed(request: OffsetFetchRequest, error: KafkaError) -> OffsetFetchRespon
             OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
             for group in request.groups
         ],
+        topics=[
+            OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=index, committed_offset=UNKNOWN_OFFSET, error_code=error.code
+                    )
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics or ()
+        ],
     )
 
 
