@@ -43,6 +43,8 @@ TRANSACTIONAL_FLAG = 0x10
 CONTROL_FLAG = 0x20
 DELETE_HORIZON_FLAG = 0x40
 
+_ATTRIBUTES_LOW_BYTE = 22
+
 NO_TIMESTAMP = -1
 NO_SEQUENCE = -1
 SEQUENCE_LIMIT = 2**31
@@ -120,6 +122,11 @@ def parse_header(data: Buffer, position: int = 0) -> BatchHeader:
             ErrorCode.CORRUPT_MESSAGE,
             f"a batch header takes {HEADER_SIZE} bytes, {max(len(data) - position, 0)} are left",
         ) from None
+
+
+def is_transactional(batch: Buffer) -> bool:
+    """Whether the batch belongs to a transaction, without parsing its header; False for what is too short."""
+    return len(batch) >= HEADER_SIZE and bool(batch[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_FLAG)
 
 
 def check_crc(header: BatchHeader, data: Buffer, position: int = 0) -> None:
