@@ -129,7 +129,9 @@ def test_a_batch_above_max_message_bytes_is_refused(make_topic, produce, batch, 
 
 def test_a_record_without_a_key_is_refused_on_a_compacted_topic(make_topic, produce, batch):
     topic = make_topic(**{"cleanup.policy": "compact"})
-    assert produce(topic, batch(b"a")).error_code == ErrorCode.INVALID_RECORD
+    refused = produce(topic, batch(b"a", b"b"))
+    assert refused.error_code == ErrorCode.INVALID_RECORD
+    assert [error.batch_index for error in refused.record_errors] == [0, 1]
     assert produce(topic, batch(b"a", key=b"k")).error_code == 0
 
 
@@ -166,6 +168,14 @@ def test_clients_may_not_write_to_internal_topics(wire, produce, batch, topic):
 def test_min_insync_replicas_asks_for_no_more_than_there_are(make_topic, produce, batch):
     topic = make_topic(**{"min.insync.replicas": "2"})
     assert produce(topic, batch(b"a")).error_code == 0
+
+
+def test_a_transactional_batch_is_refused_and_holds_nothing_back(topic, produce, batch, wire, fetch_request):
+    data = batch(b"a", producer_id=9, producer_epoch=0, base_sequence=0, transactional=True)
+    assert produce(topic, data).error_code == ErrorCode.INVALID_TXN_STATE
+    produce(topic, batch(b"b"))
+    (answer,) = wire(fetch_request(topic, {0: 0}, isolation_level=1)).responses[0].partitions
+    assert (answer.last_stable_offset, answer.high_watermark) == (1, 1)
 
 
 # --- idempotent producers ---

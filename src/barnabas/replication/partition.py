@@ -198,6 +198,8 @@ class Partition:
         if log.log_end_offset - log.recovery_point >= every:
             self._flush_due = log.log_end_offset
             self._on_flush_due(self)
+        elif log.has_rolled:
+            self._on_flush_due(self)
         elif log.config.flush_ms < _NEVER_MS and self._flush_timer is None:
             self._flush_timer = asyncio.get_running_loop().call_later(
                 log.config.flush_ms / 1000, self._flush_now

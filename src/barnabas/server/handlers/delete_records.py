@@ -22,7 +22,20 @@ if TYPE_CHECKING:
 HIGH_WATERMARK = -1
 
 
-@handles(DeleteRecordsRequest)
+def _failed(request: DeleteRecordsRequest, error: KafkaError) -> DeleteRecordsResponse:
+    response = DeleteRecordsResponse()
+    for topic in request.topics:
+        results = [
+            DeleteRecordsPartitionResult(
+                partition_index=wanted.partition_index, low_watermark=-1, error_code=error.code
+            )
+            for wanted in topic.partitions
+        ]
+        response.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
+    return response
+
+
+@handles(DeleteRecordsRequest, on_error=_failed)
 def delete_records(
     broker: Broker, context: RequestContext, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:

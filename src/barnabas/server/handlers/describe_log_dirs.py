@@ -10,7 +10,7 @@ import shutil
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from barnabas.errors import ErrorCode
+from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -27,7 +27,13 @@ if TYPE_CHECKING:
     from barnabas.server.broker import Broker
 
 
-@handles(DescribeLogDirsRequest)
+def _failed(request: DescribeLogDirsRequest, error: KafkaError) -> DescribeLogDirsResponse:
+    # Before v3 there is room for an error only with a directory.
+    nowhere = DescribeLogDirsResult(error_code=error.code)
+    return DescribeLogDirsResponse(error_code=error.code, results=[nowhere])
+
+
+@handles(DescribeLogDirsRequest, on_error=_failed)
 def describe_log_dirs(
     broker: Broker, context: RequestContext, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:

@@ -19,7 +19,18 @@ if TYPE_CHECKING:
     from barnabas.server.broker import Broker
 
 
-@handles(DescribeProducersRequest)
+def _failed(request: DescribeProducersRequest, error: KafkaError) -> DescribeProducersResponse:
+    response = DescribeProducersResponse()
+    for topic in request.topics:
+        results = [
+            PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)
+            for index in topic.partition_indexes
+        ]
+        response.topics.append(TopicResponse(name=topic.name, partitions=results))
+    return response
+
+
+@handles(DescribeProducersRequest, on_error=_failed)
 def describe_producers(
     broker: Broker, context: RequestContext, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:

@@ -31,12 +31,30 @@ READ_COMMITTED = 1
 TOPIC_ID_VERSION = 13
 
 
-@handles(FetchRequest, cancel_on_disconnect=True)
+def _failed(request: FetchRequest, error: KafkaError, whole: ErrorCode | None = None) -> FetchResponse:
+    """The error for every partition, and (but before v7) for the `whole`."""
+    topics = [
+        FetchableTopicResponse(
+            topic=topic.topic,
+            topic_id=topic.topic_id,
+            partitions=[
+                PartitionData(
+                    partition_index=wanted.partition, error_code=error.code, high_watermark=-1, records=b""
+                )
+                for wanted in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    return FetchResponse(error_code=error.code if whole is None else whole, responses=topics)
+
+
+@handles(FetchRequest, cancel_on_disconnect=True, on_error=_failed)
 def fetch(
     broker: Broker, context: RequestContext, request: FetchRequest
 ) -> FetchResponse | asyncio.Future[FetchResponse]:
     if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
-        return _refuse_followers(request)
+        return _failed(request, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER), ErrorCode.NONE)
     try:
         session = broker.fetch_sessions.resolve(request, context.api_version >= TOPIC_ID_VERSION)
     except KafkaError as error:
@@ -53,24 +71,3 @@ def fetch(
     if response is not None:
         return response
     return Delayed(operation.partitions, request.max_wait_ms, operation.attempt).future
-
-
-def _refuse_followers(request: FetchRequest) -> FetchResponse:
-    return FetchResponse(
-        responses=[
-            FetchableTopicResponse(
-                topic=topic.topic,
-                topic_id=topic.topic_id,
-                partitions=[
-                    PartitionData(
-                        partition_index=wanted.partition,
-                        error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                        high_watermark=-1,
-                        records=b"",
-                    )
-                    for wanted in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )

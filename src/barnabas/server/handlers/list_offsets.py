@@ -46,7 +46,18 @@ _SINCE = {
 }
 
 
-@handles(ListOffsetsRequest)
+def _failed(request: ListOffsetsRequest, error: KafkaError) -> ListOffsetsResponse:
+    response = ListOffsetsResponse()
+    for topic in request.topics:
+        results = [
+            ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=error.code)
+            for wanted in topic.partitions
+        ]
+        response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=results))
+    return response
+
+
+@handles(ListOffsetsRequest, on_error=_failed)
 def list_offsets(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     named = Counter((topic.name, p.partition_index) for topic in request.topics for p in topic.partitions)
     response = ListOffsetsResponse()

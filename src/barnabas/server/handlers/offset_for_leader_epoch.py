@@ -21,7 +21,17 @@ if TYPE_CHECKING:
     from barnabas.server.broker import Broker
 
 
-@handles(OffsetForLeaderEpochRequest)
+def _failed(request: OffsetForLeaderEpochRequest, error: KafkaError) -> OffsetForLeaderEpochResponse:
+    response = OffsetForLeaderEpochResponse()
+    for topic in request.topics:
+        results = [
+            EpochEndOffset(partition=wanted.partition, error_code=error.code) for wanted in topic.partitions
+        ]
+        response.topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=results))
+    return response
+
+
+@handles(OffsetForLeaderEpochRequest, on_error=_failed)
 def offset_for_leader_epoch(
     broker: Broker, context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:

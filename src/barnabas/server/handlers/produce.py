@@ -1,8 +1,8 @@
 """Produce v3-13: append record batches to the partitions this broker leads.
 
 Advertised from v0, since librdkafka stops compressing otherwise (its issue 4956), but answered from v3 on, as
-in Apache Kafka 4. Topic ids from v13 (KIP-516). Transactions (KIP-98, KIP-890) are not served yet: a
-transactional batch is refused with INVALID_TXN_STATE.
+in Apache Kafka 4. Errors by record (KIP-467), topic ids from v13 (KIP-516). Transactions (KIP-98, KIP-890)
+are not served yet: a transactional batch is refused with INVALID_TXN_STATE.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -19,10 +20,11 @@ from barnabas.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from barnabas.records.batch import is_transactional
 from barnabas.replication.produce import Acknowledgement, Appended
 from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
-from barnabas.storage import Origin
+from barnabas.storage import InvalidRecords, Origin
 from barnabas.types import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
@@ -32,7 +34,21 @@ if TYPE_CHECKING:
 ADMIN_CLIENT_ID = "__admin_client"
 
 
-@handles(ProduceRequest, advertised_from=0)
+def _failed(request: ProduceRequest, error: KafkaError) -> ProduceResponse:
+    if request.acks == 0:
+        raise error  # there is no reply to put it in: the connection is closed
+    response = ProduceResponse()
+    for topic in request.topic_data:
+        results = [PartitionProduceResponse(index=data.index) for data in topic.partition_data]
+        for result in results:
+            _fail(result, error)
+        response.responses.append(
+            TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=results)
+        )
+    return response
+
+
+@handles(ProduceRequest, advertised_from=0, on_error=_failed)
 def produce(
     broker: Broker, context: RequestContext, request: ProduceRequest
 ) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
@@ -76,6 +92,9 @@ def _append(
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "clients may not write to internal topics")
     if not data.records:
         raise KafkaError(ErrorCode.INVALID_RECORD, "a partition without records")
+    if is_transactional(data.records):
+        # Let in, it would hold back the last stable offset for ever, since nothing ends it.
+        raise KafkaError(ErrorCode.INVALID_TXN_STATE, "transactions are not served")
     info = partition.append(data.records, acks, Origin.CLIENT)
     result.base_offset = info.base_offset
     result.log_append_time_ms = info.log_append_time_ms
@@ -88,6 +107,13 @@ def _fail(result: PartitionProduceResponse, error: KafkaError) -> None:
     result.error_code = error.code
     result.error_message = error.message
     result.base_offset = result.log_append_time_ms = result.log_start_offset = -1
+    if isinstance(error, InvalidRecords):
+        result.record_errors = [
+            BatchIndexAndErrorMessage(
+                batch_index=record.batch_index, batch_index_error_message=record.message
+            )
+            for record in error.record_errors
+        ]
 
 
 def _close_on_error(context: RequestContext, response: ProduceResponse) -> None:

@@ -1,0 +1,72 @@
+"""The registry, and what all handlers have in common."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+
+import pytest
+
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.protocol import codec
+from barnabas.protocol.framing import RequestHeader, encode_response, parse_response
+from barnabas.protocol.schema import Struct
+from barnabas.server.handlers import handles, load
+
+APIS = load().values()
+by_name = pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
+
+
+def filled(cls):
+    """A message with one element in each of its arrays, so that an answer has something to be about."""
+    message = cls()
+    for field in cls.__fields__:
+        if field.is_array:
+            one = filled(field.type) if isinstance(field.type, type) else default_of(field.type)
+            setattr(message, field.name, [one])
+    return message
+
+
+def default_of(primitive):
+    return {"string": "x", "uuid": bytes(range(16))}.get(primitive.name, 0)
+
+
+def error_codes(value):
+    if isinstance(value, list):
+        return [code for item in value for code in error_codes(item)]
+    if not isinstance(value, Struct):
+        return []
+    codes = [value.error_code] if hasattr(value, "error_code") else []
+    return codes + [code for field in value.__fields__ for code in error_codes(getattr(value, field.name))]
+
+
+@by_name
+def test_an_escaped_error_is_answered_in_the_apis_own_shape_in_every_version(api):
+    error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "a bug")
+    for version in range(api.versions[0], api.versions[1] + 1):
+        request = filled(api.request)
+        if api.name == "Produce":
+            request.acks = 1
+        request = codec.decode(api.request, version, codec.encode(request, version))
+        header = RequestHeader(api.key, version, 1, None)
+        frame = b"".join(encode_response(header, api.on_error(request, error)))[4:]
+        assert ErrorCode.UNKNOWN_SERVER_ERROR in error_codes(parse_response(header, frame)), version
+
+
+@by_name
+def test_the_versions_served_are_all_of_the_messages(api):
+    assert api.versions == api.request.versions
+
+
+@by_name
+def test_a_handlers_module_opens_with_its_api_and_versions(api):
+    first = inspect.cleandoc(sys.modules[api.handle.__module__].__doc__).splitlines()[0]
+    low, high = api.versions
+    versions = f"v{low}-{high}" if low != high else f"v{low}"
+    assert first.startswith(f"{api.name} {versions}:")
+
+
+def test_two_handlers_of_one_api_are_refused():
+    request = next(iter(APIS)).request
+    with pytest.raises(ValueError, match="two handlers"):
+        handles(request)(lambda broker, context, request: None)
