@@ -132,6 +132,11 @@ class PartitionLog:
         """How many offsets lie beyond the recovery point: `flush.messages` bounds it."""
         return self.log_end_offset - self.files.recovery_point
 
+    @property
+    def has_rolled(self) -> bool:
+        """Whether a segment was sealed since the last flush: the time for one that bounds a recovery."""
+        return self.files.has_rolled
+
     def advance_high_watermark(self, offset: Offset) -> bool:
         """Moves the high watermark forward to `offset`, at most to the log's end; whether it moved."""
         offset = min(offset, self.log_end_offset)

@@ -37,6 +37,7 @@ class LogFiles:
         "_unflushed",
         "_unsynced",
         "env",
+        "has_rolled",
         "path",
         "recovery_point",
         "segments",
@@ -62,6 +63,8 @@ class LogFiles:
         self.recovery_point = recovery_point
         #: sealed and not known to be on disk with their indexes
         self._unflushed: dict[Offset, LogSegment] = {}
+        #: whether a segment was sealed since a flush was last prepared
+        self.has_rolled = False
         #: small files written since the last fsync
         self._unsynced: list[LogFile] = []
         #: whether names came or went since the folder was last fsynced
@@ -70,11 +73,6 @@ class LogFiles:
         self._is_new = is_new
         self._is_flushing = False
         self._tail = 0
-
-    @property
-    def has_unflushed_segments(self) -> bool:
-        """Whether sealed segments wait to be flushed: a server does so soon after a roll."""
-        return bool(self._unflushed)
 
     def note_new(self, *files: LogFile) -> None:
         """Files were made in the folder; the next flush covers them."""
@@ -86,6 +84,7 @@ class LogFiles:
         old = self.segments.active
         old.seal()
         self._unflushed[old.base_offset] = old
+        self.has_rolled = True
         self.take_snapshot(offset, producers)
         segment = new_segment(self.env, self.path, offset, config)
         self.segments.add(segment)
@@ -204,7 +203,7 @@ class LogFiles:
             [segment.base_offset for segment in sealed],
         )
         self._unsynced = []
-        self._names_changed = self._is_new = False
+        self._names_changed = self._is_new = self.has_rolled = False
         self._is_flushing = True
         return flush
 
