@@ -185,7 +185,13 @@ class CoordinatorRuntime(Generic[S]):
         return reply
 
     def write_unattended(self, partition: int, key: str, operation: Operation[S, Any]) -> None:
-        """Run an operation that nobody waits for (a timer's, housekeeping): a failure is logged."""
+        """Run an operation that nobody waits for (a timer's, housekeeping): a failure is logged.
+
+        Nothing is done for a shard that is not served here now: whoever serves it does it.
+        """
+        slot = self._slots.get(partition)
+        if slot is None or slot.state is not _State.ACTIVE:
+            return
         try:
             reply = self.write(partition, key, operation)
         except KafkaError as error:

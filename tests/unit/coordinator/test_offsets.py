@@ -215,14 +215,14 @@ def test_offsets_stay_while_the_group_is_in_use_and_expire_after(coordinate):
         for _ in range(10 * 24 * 2):
             await asyncio.sleep(1800 - 1)
             assert await groups.heartbeat(member, generation) == ErrorCode.NONE
-        groups.coordinator.expire()
+        await groups.coordinator.expire()
         assert groups.committed() == 5
         await groups.leave((member, None))
         await asyncio.sleep(6.9 * DAY)
-        groups.coordinator.expire()
+        await groups.coordinator.expire()
         assert groups.committed() == 5
         await asyncio.sleep(0.2 * DAY)
-        groups.coordinator.expire()
+        await groups.coordinator.expire()
         assert groups.committed() is None
         assert groups.coordinator.groups() == []
 
@@ -236,7 +236,7 @@ def test_offsets_of_a_topic_no_longer_subscribed_expire_while_the_group_lives(co
         for _ in range(8 * 24 * 2):
             await asyncio.sleep(1800 - 1)
             await groups.heartbeat(member, generation)
-        groups.coordinator.expire()
+        await groups.coordinator.expire()
         assert (groups.committed("t"), groups.committed("old")) == (5, None)
 
     coordinate(scenario)
@@ -248,10 +248,10 @@ def test_offsets_of_a_consumer_that_assigns_by_itself_expire_by_commit(coordinat
         await asyncio.sleep(6 * DAY)
         await groups.commit({("t", 1): 6})
         await asyncio.sleep(1.1 * DAY)
-        groups.coordinator.expire()
+        await groups.coordinator.expire()
         assert (groups.committed(partition=0), groups.committed(partition=1)) == (None, 6)
         await asyncio.sleep(6 * DAY)
-        groups.coordinator.expire()
+        await groups.coordinator.expire()
         assert groups.coordinator.groups() == []
 
     coordinate(scenario)
@@ -262,10 +262,10 @@ def test_retention_a_client_chose_itself_holds(coordinate):
         await groups.commit({("t", 0): 5}, retention_ms=60_000, version=4)
         restarted = await groups.restart()
         await asyncio.sleep(59)
-        restarted.coordinator.expire()
+        await restarted.coordinator.expire()
         assert restarted.committed() == 5
         await asyncio.sleep(2)
-        restarted.coordinator.expire()
+        await restarted.coordinator.expire()
         assert restarted.committed() is None
 
     coordinate(scenario)

@@ -34,6 +34,9 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+#: how many groups are looked over for expired offsets before others get their turn
+_GROUPS_A_TURN = 100
+
 
 class GroupCoordinator:
     """The groups whose `__consumer_offsets` partitions this broker leads. Owned by one event loop."""
@@ -51,7 +54,7 @@ class GroupCoordinator:
         (or will have), `unique` what makes a member id unique."""
         self._config = config
         self._partitions = partitions
-        self._housekeeping: asyncio.TimerHandle | None = None
+        self._housekeeping: asyncio.Task[None] | None = None
 
         def make_shard(context: ShardContext[GroupShard]) -> GroupShard:
             return GroupShard(context, config, unique)
@@ -68,12 +71,13 @@ class GroupCoordinator:
 
     def start(self) -> None:
         """Begin to look for expired offsets now and then."""
-        self._schedule_housekeeping()
+        self._housekeeping = asyncio.get_running_loop().create_task(self._keep_house())
 
     async def stop(self) -> None:
         """Answer whoever waits with NOT_COORDINATOR and forget everything."""
         if self._housekeeping is not None:
             self._housekeeping.cancel()
+            await asyncio.wait([self._housekeeping])
         await self._runtime.stop()
 
     def elect(self, partition: int, epoch: LeaderEpoch) -> None:
@@ -99,13 +103,15 @@ class GroupCoordinator:
                         partial(GroupShard.forget_topics, group_id=group_id, topics=topics),
                     )
 
-    def expire(self) -> None:
-        """Delete what has expired."""
+    async def expire(self) -> None:
+        """Delete what has expired, in turns with what else there is to do."""
         for partition, shard in self._runtime.active_shards():
-            for group_id in list(shard.groups):
+            for number, group_id in enumerate(list(shard.groups), 1):
                 self._runtime.write_unattended(
                     partition, group_id, partial(GroupShard.expire_group, group_id=group_id)
                 )
+                if number % _GROUPS_A_TURN == 0:
+                    await asyncio.sleep(0)
 
     # --- membership ---
 
@@ -231,14 +237,13 @@ class GroupCoordinator:
     def _read(self, group_id: str, operation: Callable[[GroupShard], T]) -> T:
         return self._runtime.read(self.partition_for(group_id), operation)
 
-    def _schedule_housekeeping(self) -> None:
-        interval = self._config().offsets_retention_check_interval_ms / 1000
-
-        def run() -> None:
-            self.expire()
-            self._schedule_housekeeping()
-
-        self._housekeeping = asyncio.get_running_loop().call_later(interval, run)
+    async def _keep_house(self) -> None:
+        while True:
+            await asyncio.sleep(self._config().offsets_retention_check_interval_ms / 1000)
+            try:
+                await self.expire()
+            except Exception:
+                logger.exception("expired offsets could not be deleted")
 
 
 def _check_group_id(group_id: str) -> None:
