@@ -21,6 +21,8 @@ _SPAN = struct.Struct(">qi11xi")
 #: how many of the latest batches' positions are remembered: where consumers at the tail will read on
 _RECENT = 64
 _SCAN_BYTES = 8192
+#: how many batches a read that ends inside one looks at to find the last whole one
+_LARGE_BATCHES = 16
 #: an offset must fit the indexes relative to its segment's base
 MAX_RELATIVE_OFFSET = 2**31 - 1
 
@@ -179,26 +181,26 @@ class LogSegment:
         As many bytes as `max_bytes` allows, the last batch perhaps cut off; the first batch whole if it is
         larger than that and `min_one`, or nothing if not.
         """
-        data: bytes | memoryview = self.log.read_at(min(max_bytes, end - position), position)
+        there = end - position
+        data = self.log.read_at(min(max_bytes, there), position)
         if len(data) >= LOG_OVERHEAD:
             first = LOG_OVERHEAD + int.from_bytes(data[8:12], "big")
             if first <= len(data):
-                return data
+                return data if len(data) == there else _without_large_cut(data, first)
         elif min_one:
             first = LOG_OVERHEAD + int.from_bytes(self.log.read_at(4, position + 8), "big")
         if not min_one:
             return b""
-        return self.log.read_at(min(first, end - position), position)
+        return self.log.read_at(min(first, there), position)
 
-    def headers(self, position: int, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
+    def headers(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
         """Each batch from `position` on as (position, header), without its records."""
-        end = self.size if end is None else end
         block_at = 0
         block = b""
-        while position < end:
+        while position < self.size:
             if position + HEADER_SIZE > block_at + len(block):
                 block_at = position
-                block = self.log.read_at(min(_SCAN_BYTES, end - position), position)
+                block = self.log.read_at(min(_SCAN_BYTES, self.size - position), position)
                 if len(block) < HEADER_SIZE:
                     raise self._cut_off(position)
             header = parse_header(block, position - block_at)
@@ -284,3 +286,19 @@ class LogSegment:
         return KafkaError(
             ErrorCode.CORRUPT_MESSAGE, f"{self.log.path} holds no whole batch at byte {position}"
         )
+
+
+def _without_large_cut(data: bytes, position: int) -> bytes | memoryview:
+    """`data` up to the last whole batch, `position` being the end of the first, where batches are large.
+
+    Clients drop a batch that is cut off. To send part of a large one is a waste; to look for the last of many
+    small ones is another, so only a few are looked at.
+    """
+    for _ in range(_LARGE_BATCHES):
+        if position + LOG_OVERHEAD > len(data):
+            return memoryview(data)[:position]
+        end = position + LOG_OVERHEAD + int.from_bytes(data[position + 8 : position + 12], "big")
+        if end > len(data):
+            return memoryview(data)[:position]
+        position = end
+    return data

@@ -86,6 +86,17 @@ def test_no_more_than_max_bytes_come_back(bench):
     assert offsets(read(bench, 0, size + 10)) == [0, 1, 2]
 
 
+def test_a_batch_cut_off_is_left_out_when_batches_are_large(bench):
+    three(bench)
+    whole = len(read(bench, 0))
+    first = whole - len(read(bench, 3))
+    for max_bytes in range(first, whole):
+        data = read(bench, 0, max_bytes)
+        assert len(data) == (max_bytes // first) * first
+    bench.fill(100, size=1)
+    assert len(read(bench, 9, 2000)) == 2000
+
+
 def test_nothing_at_or_beyond_the_bound_is_read(bench):
     three(bench)
     assert offsets(read(bench, 0, max_offset=6)) == [0, 1, 2, 3, 4, 5]
