@@ -125,13 +125,15 @@ def describe(group: str, members: bool, as_json: bool, bootstrap_server: str) ->
 @click.option("--shift-by", type=int, metavar="N", help="Forward by N, or back by -N.")
 @click.option("--to-datetime", metavar="WHEN", help="To the first record at or after an ISO 8601 time.")
 @click.option("--by-duration", metavar="TIME", help="To the first record of the last 90s, 10m, 2h, 1d ...")
-@click.option("--execute", is_flag=True, help="Do it; without this it is only shown.")
+@click.option("--dry-run", is_flag=True, help="Only show what would change, as without --execute.")
+@click.option("--execute", is_flag=True, help="Do it.")
 @json_option
 @bootstrap_option
 def reset_offsets(
     group: str,
     topics: tuple[str, ...],
     all_topics: bool,
+    dry_run: bool,
     execute: bool,
     as_json: bool,
     bootstrap_server: str,
@@ -140,6 +142,8 @@ def reset_offsets(
     """Set what GROUP will read next."""
     from barnabas.cli.offset_targets import Target
 
+    if dry_run and execute:
+        raise click.UsageError("--dry-run shows, --execute does: take one")
     chosen = Target.from_options(**target)
     if bool(topics) == all_topics:
         raise click.UsageError("say which partitions: --topic NAME (may be repeated) or --all-topics")

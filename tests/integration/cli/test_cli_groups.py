@@ -74,7 +74,7 @@ def test_a_reset_is_shown_and_changes_nothing_until_it_is_executed(
 
 
 def test_a_dry_run_says_that_it_is_one(barnabas, group):
-    outcome = barnabas("groups", "reset-offsets", group, "--all-topics", "--to-earliest")
+    outcome = barnabas("groups", "reset-offsets", group, "--all-topics", "--to-earliest", "--dry-run")
     assert "add --execute" in outcome.err
     assert outcome.lines[0].split() == ["TOPIC", "PARTITION", "CURRENT", "NEW"]
 
@@ -98,6 +98,7 @@ def test_a_group_is_deleted_and_then_not_there(barnabas, group):
         (["g", "--all-topics"], "say where to, once"),
         (["g", "--all-topics", "--to-earliest", "--to-latest"], "say where to, once"),
         (["g", "--to-earliest"], "say which partitions"),
+        (["g", "--all-topics", "--to-earliest", "--dry-run", "--execute"], "take one"),
         (["g", "--topic", "t:x", "--to-earliest"], "write NAME or NAME:0,1,2"),
         (["g", "--all-topics", "--by-duration", "soon"], "for example 90s"),
         (["never-seen", "--all-topics", "--to-earliest"], "name its topics"),
