@@ -1,35 +1,24 @@
-"""A partition's log: its segments, and everything that is kept beside them.
+"""A partition's log: appends and reads.
 
-Owned by one thread, the event loop's. Reads and appends are synchronous; what may take long (fsync, deleting
-files) is handed out as a task (`barnabas.storage.tasks`) that any thread may run.
-
-Always: log start offset <= last stable offset <= high watermark <= log end offset.
+Owned by one thread, the event loop's, and synchronous: what may take long is handed out as a task
+(`barnabas.storage.upkeep`).
 """
 
 from __future__ import annotations
 
-import logging
 from typing import NamedTuple
 
-from barnabas.config import TopicConfig
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.records.batch import LOG_OVERHEAD, BatchHeader, batches, check_crc, placed
 from barnabas.storage import timestamps
-from barnabas.storage.environment import LogEnvironment
-from barnabas.storage.epochs import FILE_NAME as EPOCH_FILE
-from barnabas.storage.epochs import LeaderEpochs
 from barnabas.storage.index import TimeIndex
-from barnabas.storage.log_files import LogFiles
-from barnabas.storage.producer_recovery import load_producers, note_producer
-from barnabas.storage.producers import Origin, Producer, Producers
-from barnabas.storage.retention import expired_segments
+from barnabas.storage.producer_recovery import note_producer
+from barnabas.storage.producers import Origin, Producer
 from barnabas.storage.segment import MAX_RELATIVE_OFFSET, LogSegment
-from barnabas.storage.tasks import Flush, Removal, Replacement
 from barnabas.storage.timestamps import OffsetAtTimestamp
+from barnabas.storage.upkeep import LogUpkeep
 from barnabas.storage.validation import validate_batch
-from barnabas.types import NO_PRODUCER_ID, Buffer, Offset, TopicId, TopicPartition
-
-logger = logging.getLogger(__name__)
+from barnabas.types import NO_PRODUCER_ID, Buffer, Offset
 
 #: the larger of the two indexes' entries: its file is full first
 TIME_ENTRY_SIZE = TimeIndex.ENTRY.size
@@ -56,61 +45,10 @@ class FetchedRecords(NamedTuple):
 NOTHING = FetchedRecords([], 0)
 
 
-class PartitionLog:
+class PartitionLog(LogUpkeep):
     """One partition's log. Opened by `LogDirectory`."""
 
-    __slots__ = (
-        "_env",
-        "closed",
-        "config",
-        "epochs",
-        "files",
-        "high_watermark",
-        "last_flush_ms",
-        "log_end_offset",
-        "log_start_offset",
-        "producers",
-        "topic_id",
-        "topic_partition",
-    )
-
-    def __init__(
-        self,
-        topic_partition: TopicPartition,
-        topic_id: TopicId,
-        config: TopicConfig,
-        files: LogFiles,
-        *,
-        log_start_offset: Offset,
-        log_end_offset: Offset,
-        epochs: LeaderEpochs,
-        producers: Producers,
-    ) -> None:
-        self.topic_partition = topic_partition
-        self.topic_id = topic_id
-        #: the topic's settings; a new value takes effect at once
-        self.config = config
-        self.files = files
-        self.log_start_offset = log_start_offset
-        #: raised by the replication room alone
-        self.high_watermark = log_start_offset
-        self.log_end_offset = log_end_offset
-        self.last_flush_ms = files.env.clock.now_ms()
-        self.epochs = epochs
-        self.producers = producers
-        self.closed = False
-        self._env = files.env
-
-    def __repr__(self) -> str:
-        return f"<PartitionLog {self.topic_partition} {self.log_start_offset}..{self.log_end_offset}>"
-
-    # --- what it holds ---
-
-    @property
-    def last_stable_offset(self) -> Offset:
-        """Where a reader of committed records stops: at the first open transaction or the high watermark."""
-        unstable = self.producers.first_unstable_offset
-        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+    __slots__ = ()
 
     @property
     def latest_epoch(self) -> int:
@@ -118,34 +56,10 @@ class PartitionLog:
         return self.epochs.latest
 
     @property
-    def size(self) -> int:
-        """Bytes of all segments."""
-        return sum(segment.size for segment in self.files.segments)
-
-    @property
-    def recovery_point(self) -> Offset:
-        """Everything before this offset is known to be on disk."""
-        return self.files.recovery_point
-
-    @property
-    def unflushed_records(self) -> int:
-        """How many offsets lie beyond the recovery point: `flush.messages` bounds it."""
-        return self.log_end_offset - self.files.recovery_point
-
-    @property
-    def has_rolled(self) -> bool:
-        """Whether a segment was sealed since the last flush: the time for one that bounds a recovery."""
-        return self.files.has_rolled
-
-    def advance_high_watermark(self, offset: Offset) -> bool:
-        """Moves the high watermark forward to `offset`, at most to the log's end; whether it moved."""
-        offset = min(offset, self.log_end_offset)
-        if offset <= self.high_watermark:
-            return False
-        self.high_watermark = offset
-        return True
-
-    # --- append ---
+    def last_stable_offset(self) -> Offset:
+        """Where a reader of committed records stops: at the first open transaction or the high watermark."""
+        unstable = self.producers.first_unstable_offset
+        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
 
     def append_as_leader(
         self, records: Buffer, leader_epoch: int, *, origin: Origin = Origin.CLIENT
@@ -213,17 +127,16 @@ class PartitionLog:
         try:
             segment = self._segment_for(size, last.last_offset, latest)
             segment.write([view[:size]])
-            at = segment.size
-            segment.size += size
             for position, header in found:
                 segment.indexed(
-                    at + position,
+                    segment.size + position,
                     header.size,
                     header.base_offset,
                     header.last_offset,
                     header.max_timestamp,
                     interval,
                 )
+            segment.size += size
         except OSError as error:
             raise self._failed(error) from error
         self.log_end_offset = last.next_offset
@@ -232,10 +145,6 @@ class PartitionLog:
         return AppendInfo(
             first.base_offset, last.last_offset, -1, self.log_start_offset, latest, duplicate=False
         )
-
-    def assign_epoch(self, epoch: int) -> None:
-        """A leader begins to write with `epoch` at the log's end."""
-        self.epochs.assign(epoch, self.log_end_offset)
 
     def _check_follows(self, found: list[tuple[int, BatchHeader]], records: Buffer) -> None:
         expected = self.log_end_offset
@@ -276,16 +185,6 @@ class PartitionLog:
         else:
             age = self._env.clock.now_ms() - segment.created_ms
         return age > self.config.segment_ms - segment.roll_jitter_ms
-
-    def roll(self) -> LogSegment:
-        """Seals the active segment and begins a new one at the log's end.
-
-        Raises:
-            OSError: the caller's business, as it may be in the middle of something.
-        """
-        return self.files.roll(self.log_end_offset, self.producers, self.config)
-
-    # --- read ---
 
     def read(
         self, offset: Offset, max_bytes: int, max_offset: Offset, min_one: bool = True
@@ -370,209 +269,3 @@ class PartitionLog:
     def remove_expired_producers(self, now_ms: int, expiration_ms: int) -> None:
         """Forgets producers silent for longer than `producer.id.expiration.ms`."""
         self.producers.expire(now_ms, expiration_ms)
-
-    # --- drop ---
-
-    def advance_log_start(self, offset: Offset) -> bool:
-        """Records before `offset` are gone for readers (DeleteRecords); whether anything changed.
-
-        Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE, `offset` lies beyond the high watermark.
-        """
-        if offset > self.high_watermark:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self.topic_partition} can start at its high watermark {self.high_watermark} at the "
-                f"latest, not at {offset}",
-            )
-        if offset <= self.log_start_offset:
-            return False
-        self.log_start_offset = offset
-        self.epochs.truncate_from_start(offset)
-        return True
-
-    def delete_old_segments(self, now_ms: int) -> Removal | None:
-        """Takes out the segments that retention or the log's start has left behind.
-
-        Their files are renamed to ``.deleted``; run the result when `file.delete.delay.ms` has passed.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline.
-        """
-        self._check_usable()
-        count = expired_segments(
-            self.files.segments,
-            self.config,
-            log_start_offset=self.log_start_offset,
-            high_watermark=self.high_watermark,
-            log_end_offset=self.log_end_offset,
-            now_ms=now_ms,
-        )
-        if not count:
-            return None
-        try:
-            if count == len(self.files.segments):
-                self.roll()
-            oldest = self.files.segments[0].base_offset
-            removal = self.files.take_out_first(count)
-        except OSError as error:
-            raise self._failed(error) from error
-        start = self.files.segments[0].base_offset
-        logger.info("%s: dropping %d segments, offsets %d to %d", self, count, oldest, start - 1)
-        if start > self.log_start_offset:
-            self.log_start_offset = start
-            self.epochs.truncate_from_start(start)
-        return removal
-
-    def truncate_to(self, offset: Offset) -> bool:
-        """Cuts the log off before `offset`, as a follower does to agree with its leader; whether it did.
-
-        A batch that holds `offset` goes as a whole.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline.
-        """
-        if offset >= self.log_end_offset:
-            return False
-        if offset < self.files.segments[0].base_offset:
-            self.truncate_fully_and_start_at(offset)
-            return True
-        try:
-            self._announce_truncation(offset)
-            self._now_ends_at(self.files.truncate(offset))
-        except OSError as error:
-            raise self._half_truncated(error) from error
-        return True
-
-    def truncate_fully_and_start_at(self, offset: Offset) -> None:
-        """Drops everything; the log is empty and goes on at `offset`.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline.
-        """
-        try:
-            self._announce_truncation(min(offset, self.log_start_offset))
-            self.files.start_over(offset, self.config)
-            self.log_start_offset = self.high_watermark = offset
-            self._now_ends_at(offset)
-        except OSError as error:
-            raise self._half_truncated(error) from error
-
-    def _announce_truncation(self, offset: Offset) -> None:
-        self._check_usable()
-        if self._env.before_truncation is not None and offset < self.recovery_point:
-            self._env.before_truncation(self.topic_partition, offset)
-
-    def _now_ends_at(self, end: Offset) -> None:
-        logger.info("%s: truncated, it ends at %d", self.topic_partition, end)
-        self.log_end_offset = end
-        self.high_watermark = min(self.high_watermark, end)
-        self.log_start_offset = min(self.log_start_offset, end)
-        self.epochs.truncate_from_end(end)
-        self.producers = load_producers(self.files, end)
-
-    # --- keep ---
-
-    def prepare_flush(self) -> Flush | None:
-        """What makes the log durable up to its end: run it in any thread, then `complete_flush` it here.
-
-        None when everything is durable already. One at a time: a second one before the first is completed
-        would promise what the first has yet to do.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline.
-        """
-        self._check_usable()
-        replacements = []
-        if self.epochs.changed:
-            path = f"{self.files.path}/{EPOCH_FILE}"
-            replacements.append(Replacement(self._env.fs, path, self.epochs.encode()))
-            self.epochs.changed = False
-        try:
-            return self.files.prepare_flush(self.log_end_offset, replacements)
-        except OSError as error:
-            raise self._failed(error) from error
-
-    def complete_flush(self, flush: Flush) -> None:
-        """Moves the recovery point on after a flush that has run.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, it failed: the log directory is offline, for what an fsync
-                could not write may be lost though a second fsync says nothing.
-        """
-        self.last_flush_ms = self._env.clock.now_ms()
-        try:
-            self.files.complete_flush(flush)
-        except OSError as error:
-            raise self._failed(error) from error
-
-    def flush(self) -> None:
-        """Makes the log durable up to its end, here and now.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, it failed; the log directory is offline.
-        """
-        flush = self.prepare_flush()
-        if flush is not None:
-            flush.run()
-            self.complete_flush(flush)
-
-    def prepare_close(self) -> Flush | None:
-        """Writes down all that a quick start needs, and what then makes it durable, as `prepare_flush`.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline.
-        """
-        self._check_usable()
-        try:
-            if self.log_end_offset > max(self.files.snapshots, default=0):
-                self.files.take_snapshot(self.log_end_offset, self.producers)
-            self.files.seal_active()
-        except OSError as error:
-            raise self._failed(error) from error
-        return self.prepare_flush()
-
-    def close(self) -> None:
-        """Flushes everything that a quick start needs, and closes the files.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline; the files are closed.
-        """
-        try:
-            flush = self.prepare_close()
-            if flush is not None:
-                flush.run()
-                self.complete_flush(flush)
-        finally:
-            self.abandon()
-
-    def abandon(self) -> None:
-        """Closes the files as they are: the log was deleted, or a crash is played."""
-        self.closed = True
-        self.files.close()
-
-    def move_to(self, env: LogEnvironment) -> None:
-        """Gives a log that was loaded in a thread over to the owner of `env`; its files are closed."""
-        self._env = env
-        self.files.move_to(env)
-
-    def _check_usable(self) -> None:
-        if self.closed:
-            raise self._gone()
-        if self._env.failure is not None:
-            raise self._env.offline()
-
-    def _failed(self, error: OSError) -> KafkaError:
-        return self._gone() if self.closed else self._env.fail(error)
-
-    def _half_truncated(self, error: OSError) -> KafkaError:
-        failed = self._failed(error)
-        self.abandon()  # what is on disk only the next start can tell
-        return failed
-
-    def _gone(self) -> KafkaError:
-        if self._env.failure is not None:
-            return self._env.offline()
-        return KafkaError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"the log of {self.topic_partition} is closed"
-        )
