@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from barnabas.protocol.framing import RequestHeader
+
 
 class Connection(Protocol):
     """The connection a request came by, as handlers may see it."""
@@ -25,20 +27,12 @@ class Connection(Protocol):
 class RequestContext:
     """One request's header and its connection."""
 
-    __slots__ = ("api_key", "api_version", "client_id", "connection", "correlation_id")
+    __slots__ = ("api_version", "client_id", "connection", "header")
 
-    def __init__(
-        self,
-        api_key: int,
-        api_version: int,
-        correlation_id: int,
-        client_id: str | None,
-        connection: Connection,
-    ) -> None:
-        self.api_key = api_key
-        self.api_version = api_version
-        self.correlation_id = correlation_id
-        self.client_id = client_id
+    def __init__(self, header: RequestHeader, connection: Connection) -> None:
+        self.header = header
+        self.api_version = header.api_version
+        self.client_id = header.client_id
         self.connection = connection
 
     @property

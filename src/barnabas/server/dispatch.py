@@ -23,7 +23,22 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+
 _KEY_VERSION_CORRELATION = struct.Struct(">hhi")
+
+
+def _api_versions_of_unknown_version(frame: Readable) -> RequestHeader | None:
+    """The header to answer with, when that is what `frame` is.
+
+    The client cannot know yet what this broker speaks: it is answered in v0, which everyone reads.
+    """
+    if len(frame) < _KEY_VERSION_CORRELATION.size:
+        return None
+    key, version, correlation_id = _KEY_VERSION_CORRELATION.unpack_from(frame)
+    lowest, highest = ApiVersionsRequest.versions
+    if key != ApiVersionsRequest.api_key or lowest <= version <= highest:
+        return None
+    return RequestHeader(key, 0, correlation_id, None)
 
 
 class Dispatcher:
@@ -40,22 +55,17 @@ class Dispatcher:
             ProtocolError: the frame is no request that this broker serves; the connection is to be closed.
         """
         try:
-            key, version, correlation_id = _KEY_VERSION_CORRELATION.unpack_from(frame)
-        except struct.error:
-            raise ProtocolError(f"a request of {len(frame)} bytes is too short for its header") from None
-        api = self._apis.get(key)
-        if api is None:
-            raise ProtocolError(f"API key {key} is not served")
-        lowest, highest = api.versions
-        if not lowest <= version <= highest:
-            if key != ApiVersionsRequest.api_key:
-                raise ProtocolError(f"{api.name} is served in versions {lowest} to {highest}, not {version}")
-            # The client cannot know yet what this broker speaks: answer in the format everyone reads.
-            header = RequestHeader(key, 0, correlation_id, None)
-            session.reply(encode_response(header, unsupported_version(api)))
+            header, request = parse_request(frame)
+        except ProtocolError:
+            unknown = _api_versions_of_unknown_version(frame)
+            if unknown is None:
+                raise
+            session.reply(encode_response(unknown, unsupported_version()))
             return
-        header, request = parse_request(frame)
-        context = RequestContext(key, version, correlation_id, header.client_id, session)
+        api = self._apis.get(header.api_key)
+        if api is None:
+            raise ProtocolError(f"API key {header.api_key} is not served")
+        context = RequestContext(header, session)
         try:
             answer = api.handle(self._broker, context, request)
         except Exception as error:

@@ -39,7 +39,7 @@ class Api:
     name: str
     request: type[Any]
     response: type[Any]
-    #: the lowest and highest version that are answered
+    #: the lowest and highest version that are answered: all that the message has
     versions: tuple[int, int]
     #: the lowest version that ApiVersions names; below `versions` only where clients depend on it
     advertised_from: int
@@ -55,7 +55,6 @@ _registry: dict[int, Api] = {}
 def handles(
     request: type[Any],
     *,
-    versions: tuple[int, int] | None = None,
     advertised_from: int | None = None,
     on_error: ErrorReply | None = None,
     cancel_on_disconnect: bool = False,
@@ -64,7 +63,6 @@ def handles(
 
     Args:
         request: the message class; its response is the class of the same name in the same module.
-        versions: the lowest and highest version served, when fewer than the message knows.
         advertised_from: the lowest version that ApiVersions names, when it differs.
         on_error: makes the response for an error that escapes the handler. It may be left out where the
             response has an `error_code` at its top; for the others an escaped error closes the connection.
@@ -73,7 +71,7 @@ def handles(
     """
     name = request.__name__.removesuffix("Request")
     response = getattr(sys.modules[request.__module__], name + "Response")
-    served: tuple[int, int] = versions or request.versions
+    served: tuple[int, int] = request.versions
 
     def register(handler: H) -> H:
         key: int = request.api_key

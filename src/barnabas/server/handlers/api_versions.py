@@ -31,9 +31,10 @@ def api_versions(broker: Broker, context: RequestContext, request: ApiVersionsRe
     return ApiVersionsResponse(api_keys=[_range(api) for api in load().values()])
 
 
-def unsupported_version(api: Api) -> ApiVersionsResponse:
+def unsupported_version() -> ApiVersionsResponse:
     """The answer, in v0, to an ApiVersions of a version that is not served: the versions that are."""
-    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_range(api)])
+    served = _range(load()[ApiVersionsRequest.api_key])
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[served])
 
 
 def _range(api: Api) -> ApiVersion:
