@@ -122,7 +122,7 @@ def _close_on_error(context: RequestContext, response: ProduceResponse) -> None:
         for partition in topic.partition_responses:
             if partition.error_code:
                 context.connection.close(
-                    f"a produce with acks=0 to {topic.name or topic.topic_id.hex()}-{partition.index} failed:"
+                    f"a produce with acks=0 to {topic.name or topic.topic_id.hex()!r}-{partition.index} failed:"
                     f" {partition.error_message}"
                 )
                 return
