@@ -1,0 +1,29 @@
+"""Asked the same in every version of every API, Barnabas and Apache Kafka answer the same."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+from tests.compat.scenarios import data, groups, topics
+from tests.compat.wire import Scenario, converse, differences
+
+# A scenario is a generator function of one argument, `wire`.
+SCENARIOS = [
+    scenario
+    for module in (data, topics, groups)
+    for name, scenario in vars(module).items()
+    if inspect.isgeneratorfunction(scenario) and list(inspect.signature(scenario).parameters) == ["wire"]
+]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_same_answers(broker, kafka, scenario: Scenario):
+    ours, theirs = converse(broker.bootstrap, scenario), converse(kafka.bootstrap, scenario)
+    different = [
+        f"{request[:300]}\n    " + "\n    ".join(found)
+        for (request, mine), (_, expected) in zip(ours, theirs, strict=False)
+        if (found := list(differences(mine, expected)))
+    ]
+    assert not different, f"{len(different)} of {len(theirs)} answers differ\n" + "\n".join(different)
+    assert len(ours) == len(theirs)

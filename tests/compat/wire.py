@@ -1,0 +1,174 @@
+"""A client that asks any API in any version, and answers made comparable between brokers."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
+
+from barnabas.errors import ErrorCode
+from barnabas.protocol.framing import RequestHeader, encode_request, parse_response
+from barnabas.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from barnabas.protocol.schema import Request, Struct
+from barnabas.types import ZERO_TOPIC_ID
+
+Scenario = Callable[["Wire"], Generator[Request, Any, None]]
+
+# What two right answers may differ in: where a broker is, and how it words an error.
+_OWN = frozenset({
+    "throttle_time_ms", "cluster_id", "host", "port", "log_dir", "total_bytes", "usable_bytes",
+    "error_message", "batch_index_error_message", "documentation",
+})  # fmt: skip
+# Names that each broker makes up: what matters is which of them are the same.
+_MADE_UP = frozenset({"member_id", "leader", "session_id", "producer_id"})
+_NONE = ("", None, 0, -1)
+
+
+PATIENCE_SECONDS = 5.0
+# A coordinator that has just begun says so for a moment; Kafka's clients ask again too.
+_ASK_AGAIN = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR,
+)  # fmt: skip
+
+
+class Wire:
+    """A connection to one broker, asking at one level: the lowest version of each API plus `level`."""
+
+    def __init__(self, bootstrap: str, level: int, prefix: str) -> None:
+        host, _, port = bootstrap.rpartition(":")
+        self._address = (host, int(port))
+        self._correlation = 0
+        self.level = level
+        self._prefix = prefix
+        self._topics: dict[bytes, str] = {ZERO_TOPIC_ID: ""}
+        self._made_up: dict[Any, str] = {}
+        self.exhausted = True  # whether every API asked was at its highest version
+        self._connect()
+
+    def _connect(self) -> None:
+        self._socket = socket.create_connection(self._address, timeout=PATIENCE_SECONDS)
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def ask(self, request: Request, version: int | None = None) -> Any:
+        """The broker's answer, or None when it closed the connection or kept silent instead."""
+        lowest, highest = request.versions
+        if version is None:
+            version = min(highest, lowest + self.level)
+            self.exhausted &= version == highest
+        for _ in range(20):
+            answer = self._exchange(request, version)
+            if not any(code in _ASK_AGAIN for code in _error_codes(answer)):
+                break
+            time.sleep(0.1)
+        return answer
+
+    def _exchange(self, request: Request, version: int) -> Any:
+        self._correlation += 1
+        header = RequestHeader(request.api_key, version, self._correlation, "compat")
+        self._socket.sendall(b"".join(encode_request(header, request)))
+        try:
+            return parse_response(header, self._receive(struct.unpack(">i", self._receive(4))[0]))
+        except (ConnectionError, TimeoutError):
+            self._socket.close()
+            self._connect()
+            return None
+
+    def _receive(self, size: int) -> bytes:
+        received = bytearray()
+        while len(received) < size:
+            data = self._socket.recv(size - len(received))
+            if not data:
+                raise ConnectionError("closed")
+            received += data
+        return bytes(received)
+
+    def name(self, suffix: str) -> str:
+        """A name that is new in this broker, and the same in every other."""
+        return f"{self._prefix}-{self.level}-{suffix}"
+
+    def topic(self, suffix: str, partitions: int = 1, **config: str) -> str:
+        """Create a topic and learn its id."""
+        name = self.name(suffix)
+        configs = [CreatableTopicConfig(name=key.replace("_", "."), value=config[key]) for key in config]
+        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=configs)
+        created = self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 7)
+        assert created.topics[0].error_code == 0, created
+        self._topics[created.topics[0].topic_id] = name
+        # The controller knows it; the broker may take a moment to lead it.
+        wanted = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(partitions)]
+        ask = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=wanted)])
+        while any(_error_codes(self.ask(ask, 9))):
+            time.sleep(0.01)
+        return name
+
+    def topic_id(self, name: str) -> bytes:
+        return next(topic_id for topic_id, known in self._topics.items() if known == name)
+
+    def plain(self, answer: Any, field: str = "") -> Any:
+        """The answer as dicts and lists, without what two right answers may differ in."""
+        if isinstance(answer, Struct):
+            kept = (name for name in answer.__annotations__ if name not in _OWN)
+            return {name: self.plain(getattr(answer, name), name) for name in kept}
+        if isinstance(answer, list):
+            items = [self.plain(item, field) for item in answer]
+            return sorted(items, key=repr) if items and isinstance(items[0], dict) else items
+        if field == "topic_id":
+            return f"id of {self._topics.get(answer, 'a topic')!r}"
+        if field in _MADE_UP and answer not in _NONE:
+            return self._made_up.setdefault(answer, f"{field} {len(self._made_up)}")
+        return bytes(answer) if isinstance(answer, memoryview) else answer
+
+
+def converse(bootstrap: str, scenario: Scenario) -> list[tuple[str, Any]]:
+    """Every request of the scenario at every version, with its answer."""
+    answers: list[tuple[str, Any]] = []
+    for level in range(100):
+        wire = Wire(bootstrap, level, scenario.__name__.replace("_", "-"))
+        wire.ask(FindCoordinatorRequest(key="any"), 0)  # this is what makes a new broker coordinate
+        conversation = scenario(wire)
+        try:
+            request = next(conversation)
+            while True:
+                version = min(request.versions[1], request.versions[0] + level)
+                answer = wire.ask(request)
+                answers.append((f"v{version} {request}", wire.plain(answer)))
+                request = conversation.send(answer)
+        except StopIteration:
+            pass
+        finally:
+            wire.close()
+        if wire.exhausted and answers:
+            return answers
+    raise AssertionError("no API has a hundred versions")
+
+
+def _error_codes(answer: Any) -> Iterator[int]:
+    """Every error code in an answer."""
+    if isinstance(answer, list):
+        for item in answer:
+            yield from _error_codes(item)
+    elif isinstance(answer, Struct):
+        for name in answer.__annotations__:
+            value = getattr(answer, name)
+            if name == "error_code":
+                yield value
+            else:
+                yield from _error_codes(value)
+
+
+def differences(mine: Any, theirs: Any, path: str = "") -> Iterator[str]:
+    """Where two plain answers differ."""
+    if isinstance(mine, dict) and isinstance(theirs, dict):
+        for name in mine:
+            yield from differences(mine[name], theirs[name], f"{path}.{name}")
+    elif isinstance(mine, list) and isinstance(theirs, list) and len(mine) == len(theirs):
+        for index, (one, other) in enumerate(zip(mine, theirs, strict=True)):
+            yield from differences(one, other, f"{path}[{index}]")
+    elif mine != theirs:
+        yield f"{path}: we {mine!r}, Kafka {theirs!r}"
