@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 import uuid
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -18,6 +19,8 @@ from barnabas.storage import DirectoryLocked, FileSystem, LogDirectory, OpenFile
 from barnabas.types import ZERO_TOPIC_ID, TopicId, TopicPartition
 
 log = logging.getLogger(__name__)
+
+_MAX_OPEN_FILES = 16_384
 
 
 class Task(Protocol):
@@ -44,7 +47,8 @@ class LogManager:
         on_failure: Callable[[str], None],
     ) -> None:
         self._config = config
-        self._files = OpenFiles(fs)
+        # Half of what the process may open is for connections.
+        self._files = OpenFiles(fs, min(_MAX_OPEN_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2))
         self._fs = fs
         self._clock = clock
         self._executor = executor

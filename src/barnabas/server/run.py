@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import signal
 import threading
 from collections.abc import Callable
@@ -27,6 +28,7 @@ async def serve(config: BrokerConfig, on_ready: Callable[[Broker], None] | None 
     Raises:
         ConfigError: a setting cannot be met (an address or a data folder in use, for one).
     """
+    _raise_file_limit()
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -44,6 +46,13 @@ async def serve(config: BrokerConfig, on_ready: Callable[[Broker], None] | None 
 def run(config: BrokerConfig, on_ready: Callable[[Broker], None] | None = None) -> None:
     """`serve` on a new uvloop event loop."""
     uvloop.run(serve(config, on_ready))
+
+
+def _raise_file_limit() -> None:
+    """Allow this process as many open files as it may have: connections and segments take one each."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 class BrokerServer:

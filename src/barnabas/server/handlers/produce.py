@@ -121,8 +121,8 @@ def _close_on_error(context: RequestContext, response: ProduceResponse) -> None:
     for topic in response.responses:
         for partition in topic.partition_responses:
             if partition.error_code:
+                name = topic.name or topic.topic_id.hex()
                 context.connection.close(
-                    f"a produce with acks=0 to {topic.name or topic.topic_id.hex()!r}-{partition.index} failed:"
-                    f" {partition.error_message}"
+                    f"a produce with acks=0 to {name!r}-{partition.index} failed: {partition.error_message}"
                 )
                 return
