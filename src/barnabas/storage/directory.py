@@ -24,9 +24,9 @@ from barnabas.errors import BarnabasError, ConfigError, KafkaError
 from barnabas.storage import checkpoints
 from barnabas.storage.checkpoints import CLEAN_SHUTDOWN
 from barnabas.storage.environment import LogEnvironment
-from barnabas.storage.filesystem import FileSystem, Lock, read_file, replace_file, write_file
+from barnabas.storage.filesystem import FileSystem, Lock, read_file, replace_file
 from barnabas.storage.log import PartitionLog
-from barnabas.storage.open_files import LogFile, OpenFiles
+from barnabas.storage.open_files import OpenFiles
 from barnabas.storage.recovery import load_log, new_log
 from barnabas.storage.tasks import Replacement, TreeRemoval
 from barnabas.types import ZERO_TOPIC_ID, Offset, TopicId, TopicPartition, topic_id_to_str
@@ -131,20 +131,8 @@ class LogDirectory:
         env = self.env
         # each load opens files of its own account: the shared one belongs to another thread
         loading = LogEnvironment(env.path, OpenFiles(env.fs), env.clock, env.random)
-        path = f"{env.path}/{topic_partition}"
         try:
-            log = load_log(
-                loading,
-                path,
-                topic_partition,
-                topic_id,
-                config,
-                was_clean=self.was_clean,
-                recovery_point=self._recovery_points.get(topic_partition, 0),
-                log_start_offset=self._log_starts.get(topic_partition, 0),
-            )
-            if not self.was_clean or self._read_topic_id(path) == ZERO_TOPIC_ID:
-                self._write_topic_id(log)
+            log = self._load(loading, topic_partition, topic_id, config, was_clean=self.was_clean)
         except OSError as error:
             raise env.fail(error) from error
         log.move_to(env)
@@ -169,8 +157,7 @@ class LogDirectory:
             if env.fs.make_directory(path):
                 log = new_log(env, path, topic_partition, topic_id, config)
             else:  # what a crash left of an earlier start, before anything was promised
-                log = load_log(env, path, topic_partition, topic_id, config, was_clean=False)
-            self._write_topic_id(log)
+                log = self._load(env, topic_partition, topic_id, config, was_clean=False)
         except OSError as error:
             raise env.fail(error) from error
         return self.adopt(log)
@@ -232,6 +219,30 @@ class LogDirectory:
                 log.abandon()
             self._lock.release()
 
+    def _load(
+        self,
+        env: LogEnvironment,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        config: TopicConfig,
+        *,
+        was_clean: bool,
+    ) -> PartitionLog:
+        path = f"{env.path}/{topic_partition}"
+        log = load_log(
+            env,
+            path,
+            topic_partition,
+            topic_id,
+            config,
+            was_clean=was_clean,
+            recovery_point=self._recovery_points.get(topic_partition, 0),
+            log_start_offset=self._log_starts.get(topic_partition, 0),
+        )
+        if not log.files.is_blank and not (was_clean and self._read_topic_id(path) == topic_id):
+            log.files.write_topic_id()
+        return log
+
     def _flush_all(self) -> None:
         # side by side, because file systems make one commit of fsyncs that come together
         flushes = [(log, log.prepare_close()) for log in self.logs.values()]
@@ -270,11 +281,6 @@ class LogDirectory:
         except ValueError as error:
             logger.warning("%s is passed over: %s", path, error)
             return ZERO_TOPIC_ID
-
-    def _write_topic_id(self, log: PartitionLog) -> None:
-        path = f"{log.files.path}/{checkpoints.PARTITION_METADATA}"
-        write_file(self.env.fs, path, checkpoints.encode_partition_metadata(log.topic_id))
-        log.files.note_new(LogFile(log.files.env.files, path))
 
 
 def _claim(fs: FileSystem, path: str, cluster_id: str, node_id: int) -> str:

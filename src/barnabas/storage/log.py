@@ -168,8 +168,11 @@ class PartitionLog(LogUpkeep):
     def _segment_for(self, size: int, last_offset: Offset, max_timestamp: int) -> LogSegment:
         """The active segment, a new one if the batch does not fit into the old one."""
         segment = self.files.segments.active
+        if not segment.size:
+            self.files.begin()
+            return segment
         config = self.config
-        if segment.size and (
+        if (
             segment.size + size > config.segment_bytes
             or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
             or self._is_aged(segment, max_timestamp)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from barnabas.config import TopicConfig
+from barnabas.storage.checkpoints import PARTITION_METADATA, encode_partition_metadata
 from barnabas.storage.environment import LogEnvironment
 from barnabas.storage.filesystem import write_file
 from barnabas.storage.open_files import LogFile
@@ -17,7 +18,7 @@ from barnabas.storage.producers import Producer
 from barnabas.storage.segment import LogSegment, file_name
 from barnabas.storage.segments import Segments
 from barnabas.storage.tasks import Flush, Removal, Replacement
-from barnabas.types import Offset
+from barnabas.types import Offset, TopicId
 
 LOG = ".log"
 INDEX = ".index"
@@ -34,10 +35,12 @@ class LogFiles:
         "_is_new",
         "_names_changed",
         "_tail",
+        "_topic_id",
         "_unflushed",
         "_unsynced",
         "env",
         "has_rolled",
+        "is_blank",
         "path",
         "recovery_point",
         "segments",
@@ -48,12 +51,15 @@ class LogFiles:
         self,
         env: LogEnvironment,
         path: str,
+        topic_id: TopicId,
         segments: Segments,
-        snapshots: Iterable[Offset],
-        recovery_point: Offset,
         *,
-        is_new: bool = False,
+        snapshots: Iterable[Offset] = (),
+        recovery_point: Offset = 0,
+        is_blank: bool = False,
+        is_safe: bool = False,
     ) -> None:
+        """`is_safe`: the names in the folder, and its own, are on disk for sure."""
         self.env = env
         self.path = path
         self.segments = segments
@@ -68,9 +74,12 @@ class LogFiles:
         #: small files written since the last fsync
         self._unsynced: list[LogFile] = []
         #: whether names came or went since the folder was last fsynced
-        self._names_changed = is_new
+        self._names_changed = not is_safe
         #: whether the folder's own name may not be safe on disk
-        self._is_new = is_new
+        self._is_new = not is_safe
+        self._topic_id = topic_id
+        #: whether the folder has no file yet
+        self.is_blank = is_blank
         self._is_flushing = False
         self._tail = 0
 
@@ -78,6 +87,20 @@ class LogFiles:
         """Files were made in the folder; the next flush covers them."""
         self._unsynced += files
         self._names_changed = True
+
+    def begin(self) -> None:
+        """Makes ready for the log's first write: the folder says from then on whose it is.
+
+        Until then a partition costs an empty folder, which need not even survive: a start makes it again.
+        """
+        if self.is_blank:
+            self.write_topic_id()
+            self.is_blank = False
+
+    def write_topic_id(self) -> None:
+        path = f"{self.path}/{PARTITION_METADATA}"
+        write_file(self.env.fs, path, encode_partition_metadata(self._topic_id))
+        self.note_new(LogFile(self.env.files, path))
 
     def roll(self, offset: Offset, producers: Iterable[Producer], config: TopicConfig) -> LogSegment:
         """Seals the active segment and begins a new one at `offset`, the log's end."""
@@ -161,6 +184,7 @@ class LogFiles:
 
     def start_over(self, offset: Offset, config: TopicConfig) -> None:
         """Removes everything; the log goes on, empty, at `offset`."""
+        self.begin()
         self._tail += 1
         while len(self.segments) > 1:
             self._remove_active()
@@ -175,7 +199,7 @@ class LogFiles:
     def prepare_flush(self, log_end_offset: Offset, replacements: list[Replacement]) -> Flush | None:
         """What makes everything up to the log's end durable; None when everything is."""
         assert not self._is_flushing, f"{self.path} is being flushed already"
-        if not (
+        if self.is_blank or not (
             self._unflushed
             or self._unsynced
             or self._names_changed

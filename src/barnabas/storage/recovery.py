@@ -44,13 +44,13 @@ _READ_BYTES = 1024 * 1024
 def new_log(
     env: LogEnvironment, path: str, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig
 ) -> PartitionLog:
-    """An empty log in the new folder `path`; the segment's file is made when there is something to write."""
+    """An empty log in the empty folder `path`; its files are made when there is something to write."""
     segment = empty_segment(env, path, 0, config)
     return PartitionLog(
         topic_partition,
         topic_id,
         config,
-        LogFiles(env, path, Segments([segment]), [], 0, is_new=True),
+        LogFiles(env, path, topic_id, Segments([segment]), is_blank=True),
         log_start_offset=0,
         log_end_offset=0,
         epochs=LeaderEpochs(),
@@ -79,9 +79,19 @@ def load_log(
     """
     entries = {entry.name: entry for entry in env.fs.entries(path)}
     _clear_away(env, path, entries)
+    if not entries and not log_start_offset:
+        return new_log(env, path, topic_partition, topic_id, config)
     segments = _open_segments(env, path, entries, config, log_start_offset)
     snapshots = [int(name[: -len(SNAPSHOT)]) for name in entries if name.endswith(SNAPSHOT)]
-    files = LogFiles(env, path, segments, snapshots, recovery_point, is_new=not was_clean)
+    files = LogFiles(
+        env,
+        path,
+        topic_id,
+        segments,
+        snapshots=snapshots,
+        recovery_point=recovery_point,
+        is_safe=was_clean,
+    )
     epochs = _load_epochs(env, path)
     suspect = len(segments) if was_clean else _first_suspect(segments, recovery_point)
     for place in range(suspect):

@@ -95,7 +95,7 @@ def test_partitions_are_found_again_by_name_and_topic_id(tmp_path):
 def test_a_torn_topic_id_is_unknown_and_written_anew(tmp_path):
     partition, topic_id = TopicPartition("a", 0), new_topic_id()
     directory = open_directory(tmp_path)
-    directory.create(partition, topic_id, TopicConfig())
+    directory.create(partition, topic_id, TopicConfig()).append_as_leader(BATCH, 0)
     directory.close()
     (tmp_path / "a-0" / "partition.metadata").write_text("version")
     directory = open_directory(tmp_path)
@@ -177,6 +177,20 @@ def test_kafkas_comments_in_meta_properties_are_passed_over(tmp_path):
     )
     directory = open_directory(tmp_path)
     assert directory.directory_id == "abcdefghijklmnopqrstuv"
+    directory.close()
+
+
+def test_a_partition_that_was_never_written_is_an_empty_folder(tmp_path):
+    partition = TopicPartition("a", 0)
+    directory = open_directory(tmp_path)
+    directory.create(partition, new_topic_id(), TopicConfig())
+    directory.close()
+    assert list((tmp_path / "a-0").iterdir()) == []
+    directory = open_directory(tmp_path)
+    assert directory.found() == {partition: ZERO_TOPIC_ID}
+    log = directory.adopt(directory.load(partition, new_topic_id(), TopicConfig()))
+    assert log.append_as_leader(BATCH, 0).base_offset == 0
+    assert directory.found() == {partition: log.topic_id}
     directory.close()
 
 

@@ -122,7 +122,8 @@ def test_flushed_records_survive_a_power_cut_whatever_else_it_takes(bench):
         assert bench.start().log_end_offset in (end, end + 1)
 
 
-def test_a_new_log_survives_a_power_cut_from_its_first_flush_on(bench):
+def test_a_log_survives_a_power_cut_from_the_first_flush_of_a_record_on(bench):
+    bench.append()
     bench.log.flush()
     bench.kill()
     bench.disk.crash(random.Random(1))
