@@ -42,6 +42,12 @@ def broker_settings(ctx: click.Context, param: click.Parameter, incomplete: str)
     return [f"{name}=" for name in BrokerConfig.declared if name.startswith(incomplete)]
 
 
+def settings_of_resource(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """`name=` of each setting of what --topic or --broker names."""
+    names = broker_settings if ctx.params.get("broker") else topic_settings
+    return names(ctx, param, incomplete)
+
+
 def _ask(ctx: click.Context, incomplete: str, question: Callable[[Admin], Iterable[str]]) -> list[str]:
     from barnabas.client import Admin
     from barnabas.client.settings import require_broker

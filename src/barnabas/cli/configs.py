@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from barnabas.cli.complete import topic_names
+from barnabas.cli.complete import settings_of_resource, topic_names
 from barnabas.cli.options import bootstrap_option, connect, example, json_option, parse_assignments
 from barnabas.cli.output import print_json, print_table
 
@@ -84,7 +84,14 @@ def describe(
     )
 )
 @_resource_options
-@click.option("--set", "to_set", metavar="NAME=VALUE", multiple=True, help="Give a setting a value.")
+@click.option(
+    "--set",
+    "to_set",
+    metavar="NAME=VALUE",
+    multiple=True,
+    shell_complete=settings_of_resource,
+    help="Give a setting a value.",
+)
 @click.option("--delete", metavar="NAME", multiple=True, help="Put a setting back to its default.")
 @click.option("--append", metavar="NAME=VALUE", multiple=True, help="Add to a list.")
 @click.option("--subtract", metavar="NAME=VALUE", multiple=True, help="Take from a list.")

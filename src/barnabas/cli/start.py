@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from barnabas.cli.complete import broker_settings
 from barnabas.cli.options import example, parse_assignments
 from barnabas.config import BrokerConfig
 
@@ -43,6 +44,7 @@ _BEGAN = time.monotonic()
     "settings",
     metavar="NAME=VALUE",
     multiple=True,
+    shell_complete=broker_settings,
     help="A broker setting, as in Kafka's server.properties; may be repeated.",
 )
 @click.option(

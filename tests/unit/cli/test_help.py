@@ -84,6 +84,9 @@ def complete(monkeypatch, words):
         ("barnabas topics de", ["delete", "describe"]),
         ("barnabas consume --un", ["--until-end"]),
         ("barnabas topics create t --config retention.m", ["retention.ms="]),
+        ("barnabas configs alter --topic t --set retention.m", ["retention.ms="]),
+        ("barnabas configs alter --broker 1 --set num.parti", ["num.partitions="]),
+        ("barnabas start --set num.parti", ["num.partitions="]),
     ],
 )
 def test_words_are_completed(monkeypatch, capsys, words, offered):
