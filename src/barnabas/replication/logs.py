@@ -47,8 +47,7 @@ class LogManager:
         on_failure: Callable[[str], None],
     ) -> None:
         self._config = config
-        # Half of what the process may open is for connections.
-        self._files = OpenFiles(fs, min(_MAX_OPEN_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2))
+        self._files = OpenFiles(fs, _open_files())
         self._fs = fs
         self._clock = clock
         self._executor = executor
@@ -272,6 +271,12 @@ class LogManager:
     def _run(self, task: Task) -> None:
         future = asyncio.get_running_loop().run_in_executor(self._executor, task.run)
         future.add_done_callback(_report)
+
+
+def _open_files() -> int:
+    """How many files of logs may be open: half of what the process may open is for connections."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MAX_OPEN_FILES if limit == resource.RLIM_INFINITY else min(_MAX_OPEN_FILES, limit // 2)
 
 
 def _report(done: asyncio.Future[None]) -> None:

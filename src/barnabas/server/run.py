@@ -17,6 +17,9 @@ from barnabas.config import BrokerConfig
 from barnabas.server.broker import Broker
 from barnabas.storage import FileSystem
 
+#: what is asked for where the system sets no bound
+ENOUGH_FILES = 65_536
+
 
 async def serve(config: BrokerConfig, on_ready: Callable[[Broker], None] | None = None) -> None:
     """Run a broker on the current event loop until SIGTERM or SIGINT, then stop it cleanly.
@@ -51,8 +54,9 @@ def run(config: BrokerConfig, on_ready: Callable[[Broker], None] | None = None) 
 def _raise_file_limit() -> None:
     """Allow this process as many open files as it may have: connections and segments take one each."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    wanted = ENOUGH_FILES if hard == resource.RLIM_INFINITY else hard
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 class BrokerServer:
