@@ -80,7 +80,8 @@ def kafka_python(servers, topic, group_id):
 
     consumer = KafkaConsumer(topic, bootstrap_servers=servers, group_id=group_id, heartbeat_interval_ms=100)
     return (
-        lambda: consumer.poll(timeout_ms=100),
+        # Not shorter: a poll that times out while the member is joining can lose the assignment (3.0.12).
+        lambda: consumer.poll(timeout_ms=1500),
         lambda: {p.partition for p in consumer.assignment()},
         consumer.close,
     )
