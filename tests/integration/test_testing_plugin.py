@@ -123,9 +123,9 @@ def test_the_thread_ends_with_the_broker():
     assert not broker._runner
 
 
-def test_a_broker_in_a_thread_cannot_be_killed(barnabas_fresh_broker):
-    with pytest.raises(RuntimeError, match='mode="process"'):
-        barnabas_fresh_broker.kill()
+def test_a_broker_in_a_thread_cannot_be_killed():
+    with BarnabasBroker(mode="thread") as broker, pytest.raises(RuntimeError, match='mode="process"'):
+        broker.kill()
 
 
 def test_the_plugin_loads_next_to_nothing():
