@@ -77,9 +77,10 @@ def test_next_consumer_goes_on_where_the_last_committed(barnabas_fresh_broker):
     reader.close()
 
 
+@pytest.mark.parametrize("fsync", ["false", "true"])
 @pytest.mark.parametrize("commits", [1, 200])
-def test_acknowledged_commit_survives_a_crash(commits):
-    with BarnabasBroker(mode="process") as broker:
+def test_acknowledged_commit_survives_a_crash(commits, fsync):
+    with BarnabasBroker({"barnabas.acks.fsync": fsync}, mode="process") as broker:
         topic = broker.create_topic("orders")
         reader = consumer(broker, "app")
         for offset in range(1, commits + 1):
@@ -89,6 +90,20 @@ def test_acknowledged_commit_survives_a_crash(commits):
         (found,) = reader.committed([TopicPartition(topic, 0)], timeout=20)
         assert found.offset == commits
         reader.close()
+
+
+def test_group_works_when_every_acknowledgement_waits_for_an_fsync():
+    with BarnabasBroker({"barnabas.acks.fsync": "true"}) as broker:
+        topic = broker.create_topic("orders")
+        broker.produce(topic, b"1", b"2")
+        reader = consumer(broker, "app")
+        reader.subscribe([topic])
+        assert read(reader, 2) == [b"1", b"2"]
+        reader.commit(asynchronous=False)
+        reader.close()
+        assert _members(broker) == []
+        (found,) = consumer(broker, "app").committed([TopicPartition(topic, 0)], timeout=10)
+        assert found.offset == 2
 
 
 def _members(broker):
