@@ -40,7 +40,7 @@ def servers(barnabas_broker: Cluster) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def admin(servers: str) -> AdminClient:
-    return AdminClient({"bootstrap.servers": servers})
+    return AdminClient({"bootstrap.servers": servers, "log_level": 0})
 
 
 _numbers = itertools.count()
@@ -63,7 +63,9 @@ class Feeder:
     """Produces from a test and waits for the acknowledgements."""
 
     def __init__(self, servers: str) -> None:
-        self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 0, "enable.idempotence": True})
+        self._producer = Producer(
+            {"bootstrap.servers": servers, "linger.ms": 0, "enable.idempotence": True, "log_level": 0}
+        )
 
     def __call__(self, topic: str, values: Iterable[object], partition: int = 0) -> None:
         for value in values:

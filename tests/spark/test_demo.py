@@ -94,7 +94,7 @@ def test_counts_are_read_by_a_group_and_the_last_of_a_key_holds(
         make_topic(3, name=topic)
     make_topic(name=STATS_TOPIC)
     monkeypatch.setattr(report, "GROUP", "demo-test")
-    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
+    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "log_level": 0})
     for records in (3, 5):
         for topic in (APP, INGRESS):
             value = {

@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 
+from barnabas.spark.arrow import arrow_schema
 from barnabas.spark.clients import Settings, consumer_settings
-from barnabas.spark.columns import arrow_schema
 from barnabas.spark.fetch import ReadTimeoutError, read_ranges
 from barnabas.spark.open_ranges import DataLossError
 from barnabas.spark.ranges import OffsetRange

@@ -22,7 +22,7 @@ HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 @pytest.fixture
 def write(servers: str) -> Write:
     def write(option: str | None, settings: dict[str, str] | None = None, /, **columns: Any) -> Written:
-        client = {"bootstrap.servers": servers, **(settings or {})}
+        client = {"bootstrap.servers": servers, "log_level": "0", **(settings or {})}
         batch = pa.RecordBatch.from_pydict(columns)
         return write_batches(WriteOptions(client, option), iter([batch.slice(0, 1), batch.slice(1)]))
 

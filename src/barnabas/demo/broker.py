@@ -44,7 +44,8 @@ class DemoBroker:
         ready = self._process.stdout.readline().decode().split()
         if "ready" not in ready:
             self.stop()
-            raise BrokerFailedError(f"the broker did not start; its log is {self._log}")
+            last_words = self._log.read_text(errors="replace").strip().rpartition("\n")[2]
+            raise BrokerFailedError(f"the broker did not start ({last_words}); its log is {self._log}")
         self.address = ready[-1]
         return self
 

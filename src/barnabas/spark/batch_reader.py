@@ -8,8 +8,8 @@ from contextlib import closing
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from barnabas.spark.arrow import arrow_schema
 from barnabas.spark.clients import consumer_settings
-from barnabas.spark.columns import arrow_schema
 from barnabas.spark.fetch import read_ranges
 from barnabas.spark.lookup import OffsetLookup
 from barnabas.spark.open_ranges import report_data_loss

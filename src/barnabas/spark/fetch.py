@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from barnabas.errors import BarnabasError
+from barnabas.spark.arrow import to_record_batch
 from barnabas.spark.clients import Settings, kept, new_consumer
-from barnabas.spark.columns import to_record_batch
 from barnabas.spark.open_ranges import OpenRanges
 from barnabas.spark.ranges import OffsetRange
 

@@ -1,17 +1,25 @@
-"""The data source itself: what Spark asks for a schema, for readers and for writers."""
+"""The data source itself: what Spark asks for a schema, for readers and for writers.
+
+Readers and writers are imported when they are asked for. Every Spark session on a machine imports this
+module to learn of the data source, and again, in a process of its own, for each schema: that must not take
+librdkafka and Arrow.
+"""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from barnabas.errors import ConfigError
-from barnabas.spark.batch_reader import TopicReader
-from barnabas.spark.clients import check_producer_settings, producer_settings
 from barnabas.spark.columns import check_writable, read_schema
 from barnabas.spark.options import ReadOptions, WriteOptions
-from barnabas.spark.stream_reader import TopicStreamReader
-from barnabas.spark.writer import TopicStreamWriter, TopicWriter
+
+if TYPE_CHECKING:
+    from barnabas.spark.batch_reader import TopicReader
+    from barnabas.spark.stream_reader import TopicStreamReader
+    from barnabas.spark.writer import TopicStreamWriter, TopicWriter
 
 
 class BarnabasDataSource(DataSource):
@@ -29,13 +37,19 @@ class BarnabasDataSource(DataSource):
         return read_schema(self.options.get("includeHeaders", "false").strip().lower() == "true")
 
     def reader(self, schema: StructType) -> TopicReader:
+        from barnabas.spark.batch_reader import TopicReader
+
         return TopicReader(self._read_options(schema, streaming=False))
 
     def streamReader(self, schema: StructType) -> TopicStreamReader:
+        from barnabas.spark.stream_reader import TopicStreamReader
+
         return TopicStreamReader(self._read_options(schema, streaming=True))
 
     def writer(self, schema: StructType, overwrite: bool) -> TopicWriter:
         """Raises ConfigError for ``mode("overwrite")``: a log is only appended to."""
+        from barnabas.spark.writer import TopicWriter
+
         if overwrite:
             raise ConfigError(
                 'mode("overwrite") is not allowed: a topic is only appended to, use mode("append")'
@@ -44,6 +58,8 @@ class BarnabasDataSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> TopicStreamWriter:
         """`overwrite` is output mode complete: the whole result is appended again each time."""
+        from barnabas.spark.writer import TopicStreamWriter
+
         return TopicStreamWriter(self._write_options(schema))
 
     def _read_options(self, schema: StructType, *, streaming: bool) -> ReadOptions:
@@ -55,6 +71,8 @@ class BarnabasDataSource(DataSource):
         return options
 
     def _write_options(self, schema: StructType) -> WriteOptions:
+        from barnabas.spark.clients import check_producer_settings, producer_settings
+
         options = WriteOptions.parse(self.options)
         check_writable(schema, options.topic)
         check_producer_settings(producer_settings(options.client))

@@ -17,8 +17,9 @@ from pyspark.sql.types import (
 )
 
 from barnabas.errors import ConfigError
+from barnabas.spark.arrow import arrow_schema
 from barnabas.spark.batch_reader import TopicReader
-from barnabas.spark.columns import arrow_schema, check_writable, read_schema
+from barnabas.spark.columns import check_writable, read_schema
 from barnabas.spark.options import ReadOptions
 
 HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
