@@ -86,12 +86,12 @@ class Wire:
 
 @pytest.fixture
 def connect(request: pytest.FixtureRequest) -> Iterator[Callable[..., Wire]]:
-    """Opens connections, to the session's broker when no other is given."""
+    """Opens connections, to the session's broker when no other (or its address) is given."""
     opened: list[Wire] = []
 
     def open_connection(broker: Any = None) -> Wire:
         broker = broker or request.getfixturevalue("barnabas_broker")
-        opened.append(Wire(broker.bootstrap_servers))
+        opened.append(Wire(broker if isinstance(broker, str) else broker.bootstrap_servers))
         return opened[-1]
 
     yield open_connection

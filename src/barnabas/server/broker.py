@@ -70,6 +70,8 @@ class Broker:
         self._rng = rng or random.Random()
         self._fs = fs or OsFileSystem()
         self._undo: list[Callable[[], Awaitable[None] | None]] = []
+        #: where it listens, in the order of ``listeners``
+        self.bound: list[Endpoint] = []
         self._advertised: list[Endpoint] = []
 
     @property
@@ -103,9 +105,12 @@ class Broker:
     async def stop(self) -> None:
         """Stop serving, then put everything away; what was never started is passed over."""
         while self._undo:
-            pending = self._undo.pop()()
-            if pending is not None:
-                await pending
+            try:
+                pending = self._undo.pop()()
+                if pending is not None:
+                    await pending
+            except Exception:
+                log.exception("a part of the broker could not be stopped")
 
     async def _start(self) -> None:
         listeners = self._bind()
@@ -140,7 +145,8 @@ class Broker:
         for listener in listeners:
             self._undo.append(listener.unbind)
             listener.bind()
-        self._advertised = advertised_endpoints(self.config, [listener.endpoint for listener in listeners])
+        self.bound = [listener.endpoint for listener in listeners]
+        self._advertised = advertised_endpoints(self.config, self.bound)
         return listeners
 
     def _registration(self) -> BrokerImage:

@@ -6,7 +6,7 @@ import asyncio
 import resource
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -15,6 +15,7 @@ import uvloop
 from barnabas.clock import Clock
 from barnabas.config import BrokerConfig
 from barnabas.server.broker import Broker
+from barnabas.server.endpoint import Endpoint
 from barnabas.storage import FileSystem
 
 #: what is asked for where the system sets no bound
@@ -83,6 +84,11 @@ class BrokerServer:
     def bootstrap_servers(self) -> str:
         """``host:port`` of the first listener, as clients are told."""
         return self._broker.address
+
+    @property
+    def bound(self) -> Sequence[Endpoint]:
+        """Where the broker listens, in the order of ``listeners``, with the ports it was given."""
+        return self._broker.bound
 
     def start(self) -> Self:
         """Start the broker and wait until it serves.
