@@ -104,8 +104,10 @@ def test_topic_made_just_before_a_crash_is_there_after_it(broker, connect, produ
     assert produce(made[0], batch(b"a"), partition=1, by=wire).error_code == 0
 
 
-def test_folder_that_no_topic_accounts_for_is_kept_aside(broker, connect, make_topic):
-    topic = make_topic(by=connect(broker))
+def test_folder_that_no_topic_accounts_for_is_kept_aside(broker, connect, make_topic, produce, batch):
+    wire = connect(broker)
+    topic = make_topic(by=wire)
+    produce(topic, batch(b"a"), by=wire)
     broker.stop()
     (broker.data / f"{topic.name}-0").rename(broker.data / "unheard-of-0")
     broker.start()

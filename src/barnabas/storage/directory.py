@@ -104,13 +104,22 @@ class LogDirectory:
         return self.env.failure
 
     def found(self) -> dict[TopicPartition, TopicId]:
-        """The partitions that lie in the directory, with their topic's id (zero when it is not known)."""
+        """The partitions that lie in the directory, with their topic's id (zero when it is not known).
+
+        The empty folder of one that was never written is removed: nobody can tell which topic it was for.
+        """
         partitions = {}
         for entry in self.env.fs.entries(self.path):
             folder = _PARTITION_FOLDER.fullmatch(entry.name)
             if entry.is_directory and folder and not _DELETED_FOLDER.fullmatch(entry.name):
+                path = f"{self.path}/{entry.name}"
                 topic_partition = TopicPartition(folder["topic"], int(folder["partition"]))
-                partitions[topic_partition] = self._read_topic_id(f"{self.path}/{entry.name}")
+                if topic_partition in self.logs:
+                    partitions[topic_partition] = self.logs[topic_partition].topic_id
+                elif self.env.fs.entries(path):
+                    partitions[topic_partition] = self._read_topic_id(path)
+                else:
+                    self.env.fs.remove_tree(path)
         return partitions
 
     def leftovers(self) -> list[TreeRemoval]:

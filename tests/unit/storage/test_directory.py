@@ -180,15 +180,16 @@ def test_kafkas_comments_in_meta_properties_are_passed_over(tmp_path):
     directory.close()
 
 
-def test_a_partition_that_was_never_written_is_an_empty_folder(tmp_path):
+def test_a_partition_that_was_never_written_is_an_empty_folder_until_the_next_start(tmp_path):
     partition = TopicPartition("a", 0)
     directory = open_directory(tmp_path)
     directory.create(partition, new_topic_id(), TopicConfig())
     directory.close()
     assert list((tmp_path / "a-0").iterdir()) == []
     directory = open_directory(tmp_path)
-    assert directory.found() == {partition: ZERO_TOPIC_ID}
-    log = directory.adopt(directory.load(partition, new_topic_id(), TopicConfig()))
+    assert directory.found() == {}
+    assert not (tmp_path / "a-0").exists()
+    log = directory.create(partition, new_topic_id(), TopicConfig())
     assert log.append_as_leader(BATCH, 0).base_offset == 0
     assert directory.found() == {partition: log.topic_id}
     directory.close()
