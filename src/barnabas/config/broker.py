@@ -176,7 +176,7 @@ class BrokerConfig(Settings):
         Type.LONG,
         LONG_MAX,
         minimum=1,
-        doc="How often logs are looked over for a due flush, in milliseconds.",
+        doc="The default of log.flush.interval.ms, in milliseconds.",
     )
     log_index_interval_bytes: int = setting(
         Type.INT,
