@@ -10,6 +10,8 @@ import uuid
 
 import pytest
 
+from barnabas.records import batches
+
 VALUES = [b"value-%03d" % n * 10 for n in range(300)]
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
@@ -68,6 +70,18 @@ def test_confluent_kafka(servers, name, codec):
     committed = consumer.committed(consumer.assignment())
     assert sum(max(0, position.offset) for position in committed) == len(VALUES)
     consumer.close()
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_librdkafka_compresses_for_this_broker(servers, topic, codec, wire, fetch_request):
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": servers, "compression.type": codec, "linger.ms": 20})
+    for value in VALUES:
+        producer.produce(topic.name, value)
+    assert producer.flush(20) == 0
+    records = wire(fetch_request(topic, {0: 0})).responses[0].partitions[0].records
+    assert {header.compression for _, header in batches(records)} == {CODECS.index(codec)}
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -20,7 +20,8 @@ from barnabas.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from barnabas.records.batch import is_transactional
+from barnabas.records.batch import codec_number, is_transactional
+from barnabas.records.compression import Compression
 from barnabas.replication.produce import Acknowledgement, Appended
 from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 #: the client id that Kafka lets write to internal topics
 ADMIN_CLIENT_ID = "__admin_client"
+#: the first version in which a producer may send zstd (KIP-110)
+ZSTD_SINCE = 7
 
 
 def _failed(request: ProduceRequest, error: KafkaError) -> ProduceResponse:
@@ -95,6 +98,10 @@ def _append(
     if is_transactional(data.records):
         # Let in, it would hold back the last stable offset for ever, since nothing ends it.
         raise KafkaError(ErrorCode.INVALID_TXN_STATE, "transactions are not served")
+    if context.api_version < ZSTD_SINCE and codec_number(data.records) == Compression.ZSTD:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd is taken from Produce v{ZSTD_SINCE} on"
+        )
     info = partition.append(data.records, acks, Origin.CLIENT)
     result.base_offset = info.base_offset
     result.log_append_time_ms = info.log_append_time_ms
