@@ -147,6 +147,8 @@ class ConfigControl:
 
     def _find(self, resource: ConfigResource, image: ClusterImage) -> _Resource:
         if resource.type == ResourceType.TOPIC:
+            if not resource.name:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "topics have no settings in common: name one")
             check_topic_name(resource.name)
             if resource.name not in image.topics:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{resource.name}'")

@@ -129,6 +129,11 @@ def is_transactional(batch: Buffer) -> bool:
     return len(batch) >= HEADER_SIZE and bool(batch[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_FLAG)
 
 
+def codec_number(batch: Buffer) -> int:
+    """The number of the batch's codec, without parsing its header; 0 for what is too short."""
+    return batch[_ATTRIBUTES_LOW_BYTE] & COMPRESSION_MASK if len(batch) >= HEADER_SIZE else 0
+
+
 def check_crc(header: BatchHeader, data: Buffer, position: int = 0) -> None:
     """Checks one whole batch that begins at `position`: magic, length and CRC.
 

@@ -1,7 +1,7 @@
 """What a leader checks of a batch before it takes it, and what the topic's settings make of it.
 
-The records are not decoded, but for a compacted topic (each must have a key) and when the topic asks for
-another compression.
+The records are not decoded, but for a compacted topic (each must have a key), when the topic asks for
+another compression, and to say which of them has a timestamp that is refused.
 """
 
 from __future__ import annotations
@@ -39,10 +39,12 @@ class RecordError(NamedTuple):
 
 
 class InvalidRecords(KafkaError):
-    """INVALID_RECORD, with the records that are to blame."""
+    """INVALID_RECORD or INVALID_TIMESTAMP, with the records that are to blame."""
 
-    def __init__(self, message: str, record_errors: list[RecordError]) -> None:
-        super().__init__(ErrorCode.INVALID_RECORD, message)
+    def __init__(
+        self, message: str, record_errors: list[RecordError], code: ErrorCode = ErrorCode.INVALID_RECORD
+    ) -> None:
+        super().__init__(code, message)
         self.record_errors = record_errors
 
 
@@ -83,7 +85,7 @@ def validate_batch(records: Buffer, config: TopicConfig, origin: Origin, now_ms:
         if header.attributes & LOG_APPEND_TIME_FLAG:  # the topic's type holds, not what the producer set
             records = with_timestamp_type(header, records, None)
             header = parse_header(records)
-        _check_timestamps(header, config, now_ms)
+        _check_timestamps(header, records, config, now_ms)
     if config.compression_type != "producer" and not is_control:
         codec = Compression.named(config.compression_type)
         if codec != header.compression:
@@ -137,7 +139,7 @@ def _check_keys(header: BatchHeader, records: Buffer) -> None:
         raise InvalidRecords("a compacted topic takes no record without a key", errors)
 
 
-def _check_timestamps(header: BatchHeader, config: TopicConfig, now_ms: int) -> None:
+def _check_timestamps(header: BatchHeader, records: Buffer, config: TopicConfig, now_ms: int) -> None:
     latest = header.max_timestamp
     earliest = header.base_timestamp
     if latest == NO_TIMESTAMP:
@@ -145,10 +147,16 @@ def _check_timestamps(header: BatchHeader, config: TopicConfig, now_ms: int) -> 
     oldest = now_ms - config.message_timestamp_before_max_ms
     newest = now_ms + config.message_timestamp_after_max_ms
     if latest > newest or earliest < oldest:
-        raise KafkaError(
-            ErrorCode.INVALID_TIMESTAMP,
+        errors = [
+            RecordError(index, f"the record's timestamp is {record.timestamp}")
+            for index, record in enumerate(batch_records(header, records))
+            if not oldest <= record.timestamp <= newest
+        ]
+        raise InvalidRecords(
             f"the records' timestamps {earliest} to {latest} are not within {oldest} and {newest}, which "
             "message.timestamp.before.max.ms and message.timestamp.after.max.ms allow",
+            errors,
+            ErrorCode.INVALID_TIMESTAMP,
         )
 
 
@@ -156,14 +164,16 @@ def _not_a_batch(records: Buffer) -> KafkaError:
     if not len(records):
         return _invalid("there is no batch to append")
     if len(records) < HEADER_SIZE:
-        return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{len(records)} bytes are less than a batch header")
+        return _invalid(f"{len(records)} bytes are less than a batch header")
     return _invalid(f"only batches of magic {MAGIC} are taken, this one has {records[MAGIC_AT]}")
 
 
 def _not_one_batch(header: BatchHeader, size: int) -> KafkaError:
-    if HEADER_SIZE <= header.size < size:
+    if header.size < HEADER_SIZE:
+        return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"the batch says it has {header.size} bytes")
+    if header.size < size:
         return _invalid("one batch per partition may be appended, more came")
-    return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"the batch says it has {header.size} bytes, {size} came")
+    return _invalid(f"the batch says it has {header.size} bytes, {size} came")
 
 
 def _too_large(size: int, config: TopicConfig) -> KafkaError:

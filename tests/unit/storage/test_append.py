@@ -62,8 +62,8 @@ def test_any_buffer_may_be_appended(bench, kind):
     ("make", "code"),
     [
         (lambda batch: b"", ErrorCode.INVALID_RECORD),
-        (lambda batch: batch[:60], ErrorCode.CORRUPT_MESSAGE),
-        (lambda batch: batch[:-1], ErrorCode.CORRUPT_MESSAGE),
+        (lambda batch: batch[:60], ErrorCode.INVALID_RECORD),
+        (lambda batch: batch[:-1], ErrorCode.INVALID_RECORD),
         (lambda batch: batch + b"x", ErrorCode.INVALID_RECORD),
         (lambda batch: batch + batch, ErrorCode.INVALID_RECORD),
         (lambda batch: batch[:-1] + b"?", ErrorCode.CORRUPT_MESSAGE),
@@ -277,5 +277,5 @@ def test_max_timestamp_before_base_timestamp_is_still_bounded(bench, refused):
 def test_the_largest_length_a_header_can_claim_is_refused(bench, refused):
     batch = bytearray(encode_batch(RECORDS))
     struct.pack_into(">i", batch, 8, 2**31 - 1)
-    with refused(ErrorCode.CORRUPT_MESSAGE):
+    with refused(ErrorCode.INVALID_RECORD):
         bench.log.append_as_leader(batch, 0)
