@@ -120,7 +120,7 @@ def _batch_text(fields: dict[str, Any]) -> str:
     horizon = fields["deleteHorizonMs"]
     shown = {
         **fields,
-        "deleteHorizonMs": "OptionalLong.empty" if horizon is None else f"OptionalLong[{horizon}]",
+        "deleteHorizonMs": _optional(-1 if horizon is None else horizon),
         fields["timestampType"]: fields["timestamp"],
     }
     order = [*fields]
@@ -150,18 +150,23 @@ def _dump_snapshot(path: Path) -> Iterator[Entry]:
         yield Entry(str(error), {}, str(error))
         return
     for producer in producers:
-        last = producer.batches[-1] if producer.batches else None
-        fields = {
+        fields: dict[str, Any] = {
             "producerId": producer.producer_id,
             "producerEpoch": producer.epoch,
             "coordinatorEpoch": producer.coordinator_epoch,
             "currentTxnFirstOffset": None if producer.transaction_start < 0 else producer.transaction_start,
             "lastTimestamp": producer.last_timestamp,
-            "lastSequence": producer.last_sequence,
-            "lastOffset": last.last_offset if last else -1,
-            "batches": len(producer.batches),
         }
-        yield Entry(_text(fields), fields)
+        if producer.batches:
+            last = producer.batches[-1]
+            fields |= {
+                "firstSequence": last.base_sequence,
+                "lastSequence": last.last_sequence,
+                "lastOffset": last.last_offset,
+                "offsetDelta": last.offset_delta,
+                "timestamp": last.timestamp,
+            }
+        yield Entry(_text(fields | {"currentTxnFirstOffset": _optional(producer.transaction_start)}), fields)
 
 
 def _dump_epochs(path: Path) -> Iterator[Entry]:
@@ -200,6 +205,11 @@ def _contents(path: Path) -> Iterator[Buffer]:
 
 def _text(fields: dict[str, Any]) -> str:
     return " ".join(f"{name}: {_value(value)}" for name, value in fields.items())
+
+
+def _optional(value: int) -> str:
+    """As Java prints a number that may not be there."""
+    return "OptionalLong.empty" if value < 0 else f"OptionalLong[{value}]"
 
 
 def _value(value: Any) -> str:

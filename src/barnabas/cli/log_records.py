@@ -68,7 +68,10 @@ def record_text(record: Record, header: BatchHeader, decoder: Decoder) -> str:
     else:
         if key is not None:
             words.append(f"key: {_shown(key)}")
-        words.append(f"payload: {_shown(value)}")
+        if value is not None:
+            words.append(f"payload: {_shown(value)}")
+        elif isinstance(key, dict):  # a coordinator's key, decoded
+            words.append("payload: <DELETE>")
     return " ".join(words)
 
 

@@ -1,0 +1,50 @@
+"""`barnabas log dump` prints what Apache Kafka's DumpLogSegments prints, line for line."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from barnabas.cli.app import app
+from barnabas.testing import BarnabasBroker
+
+DUMP = "kafka.tools.DumpLogSegments"
+SETTINGS = {"log.index.interval.bytes": "200", "offsets.topic.num.partitions": "1"}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """The files of a stopped broker: every codec, keys, headers, tombstones; groups, one of them deleted."""
+    path = tmp_path_factory.mktemp("dump") / "data"
+    with BarnabasBroker(SETTINGS, data=path) as broker:
+        broker.create_topic("t")
+        for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
+            with broker.producer(compression_type=codec) as producer:
+                for number in range(30):
+                    producer.send("t", f"{codec} {number}", key=f"k{number}", headers={"h": "v", "n": None})
+                producer.send("t", None, key="gone")
+                producer.send("t", "no key")
+        for group in ("kept", "deleted"):
+            with broker.consumer("t", group=group) as consumer:
+                consumer.take(10)
+        broker.admin().delete_group("deleted")
+    return path
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "t-0/00000000000000000000.log",
+        "t-0/00000000000000000000.index",
+        "t-0/00000000000000000000.timeindex",
+        "t-0/00000000000000000160.snapshot",
+        "__consumer_offsets-0/00000000000000000000.log",
+    ],
+)
+def test_it_prints_what_kafkas_tool_prints(java, data, name):
+    path = data / name
+    decoder = ["--offsets-decoder"] if name.startswith("__") else []
+    theirs = java.run(DUMP, "--files", str(path), "--print-data-log", *decoder).splitlines()
+    ours = CliRunner().invoke(app, ["log", "dump", str(path), "--records"]).output.splitlines()
+    assert ours == [line for line in theirs if not line.startswith("Log starting offset")]
+    assert len(ours) > 1
