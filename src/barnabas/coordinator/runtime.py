@@ -7,8 +7,8 @@ they are committed, and only then answers. So a failed append has nothing to rev
 replays the same records, ends in the same state.
 
 Operations on one key (a group id, a transactional id) run one after another: the next sees what the one
-before has committed. On a single replica an append is committed at once, and then a whole operation runs
-without a task or a future.
+before has committed (but see `Turns`). On a single replica an append is committed at once, and then a whole
+operation runs without a task or a future.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from barnabas.clock import Clock
 from barnabas.coordinator.futures import fail, log_failure, resolve
 from barnabas.coordinator.loading import InternalLog, load
 from barnabas.coordinator.timers import Timers
+from barnabas.coordinator.turns import Turns
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.records import Record, encode_batch
 from barnabas.types import LeaderEpoch
@@ -82,10 +84,25 @@ class _State(Enum):
     FAILED = ErrorCode.NOT_COORDINATOR
 
 
+class _Append:
+    """Records that are in the log and not known to be committed, and whoever waits for that."""
+
+    __slots__ = ("error", "is_settled", "key", "reply", "result", "timeout", "together")
+
+    def __init__(self, key: str, together: bool, result: Result[Any]) -> None:
+        self.key = key
+        self.together = together
+        self.result = result
+        self.reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.timeout: asyncio.TimerHandle
+        self.is_settled = False
+        self.error: KafkaError | None = None
+
+
 class _Slot(Generic[S]):
     """A partition this broker coordinates."""
 
-    __slots__ = ("epoch", "loading", "shard", "state", "timers", "waiting")
+    __slots__ = ("appends", "epoch", "loading", "shard", "state", "timers", "turns")
 
     def __init__(self, epoch: LeaderEpoch, timers: Timers) -> None:
         self.epoch = epoch
@@ -93,8 +110,9 @@ class _Slot(Generic[S]):
         self.timers = timers
         self.shard: S
         self.loading: asyncio.Task[None] | None = None
-        #: by key: the operations behind one whose records are not committed yet
-        self.waiting: dict[str, deque[Callable[[], None]]] = {}
+        self.turns = Turns()
+        #: in the order of the log, in which they are replayed
+        self.appends: deque[_Append] = deque()
 
 
 class CoordinatorRuntime(Generic[S]):
@@ -141,11 +159,12 @@ class CoordinatorRuntime(Generic[S]):
         if slot.loading is not None:
             slot.loading.cancel()
         slot.timers.cancel_all()
-        slot.shard.unload(KafkaError(ErrorCode.NOT_COORDINATOR))
-        for waiting in slot.waiting.values():
-            for run in waiting:
-                run()
-        slot.waiting.clear()
+        gone = KafkaError(ErrorCode.NOT_COORDINATOR)
+        slot.shard.unload(gone)
+        for append in slot.appends:
+            append.timeout.cancel()
+            fail(append.reply, gone)
+        slot.turns.clear()
 
     async def stop(self) -> None:
         """Resign from everything."""
@@ -160,28 +179,29 @@ class CoordinatorRuntime(Generic[S]):
 
     # --- operations ---
 
-    def write(self, partition: int, key: str, operation: Operation[S, T]) -> T | Awaitable[T]:
-        """Run an operation that may append.
+    def write(
+        self, partition: int, key: str, operation: Operation[S, T], *, together: bool = False
+    ) -> T | Awaitable[T]:
+        """Run an operation that may append: `together` with its like if it does not look at what they write.
 
         Raises:
             KafkaError: NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS; what the operation raises; for an
                 append that failed, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR or the log's own error.
         """
         slot = self._active(partition)
-        waiting = slot.waiting.get(key)
-        if waiting is None:
-            return self._run(partition, slot, key, operation)
+        if slot.turns.is_free(key, together):
+            return self._run(partition, slot, key, together, operation)
         reply: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def run() -> None:
             try:
                 if self._slots.get(partition) is not slot:
                     raise KafkaError(ErrorCode.NOT_COORDINATOR)
-                resolve(reply, self._run(partition, slot, key, operation))
+                resolve(reply, self._run(partition, slot, key, together, operation))
             except Exception as error:
                 fail(reply, error)
 
-        waiting.append(run)
+        slot.turns.wait(key, together, run)
         return reply
 
     def write_unattended(self, partition: int, key: str, operation: Operation[S, Any]) -> None:
@@ -258,7 +278,9 @@ class CoordinatorRuntime(Generic[S]):
         slot.state = _State.ACTIVE
         slot.shard.loaded()
 
-    def _run(self, partition: int, slot: _Slot[S], key: str, operation: Operation[S, T]) -> T | Awaitable[T]:
+    def _run(
+        self, partition: int, slot: _Slot[S], key: str, together: bool, operation: Operation[S, T]
+    ) -> T | Awaitable[T]:
         result = operation(slot.shard)
         if not result.records:
             return _answer(result, None)
@@ -269,56 +291,40 @@ class CoordinatorRuntime(Generic[S]):
             committed = self._log.append(partition, batch, slot.epoch)
         except KafkaError as error:
             return _answer(result, _coordinator_error(error))
-        if committed is None:
+        if committed is None and not slot.appends:
             self._replay(slot, result.records)
             return _answer(result, None)
-        return self._park(partition, slot, key, result, committed)
-
-    def _park(
-        self,
-        partition: int,
-        slot: _Slot[S],
-        key: str,
-        result: Result[T],
-        committed: Awaitable[None],
-    ) -> Awaitable[T]:
-        loop = asyncio.get_running_loop()
-        reply: asyncio.Future[T] = loop.create_future()
-        slot.waiting[key] = deque()
+        append = _Append(key, together, result)
+        slot.appends.append(append)
+        slot.turns.take(key, together)
         late = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the append was not committed in time")
-        timeout = loop.call_later(self._write_timeout, fail, reply, late)
+        loop = asyncio.get_running_loop()
+        append.timeout = loop.call_later(self._write_timeout, fail, append.reply, late)
+        if committed is None:
+            append.is_settled = True  # so are those before it, which are about to hear of it
+        else:
+            task = asyncio.ensure_future(committed)
+            task.add_done_callback(partial(self._settle, partition, slot, append))
+        return append.reply
 
-        def done(outcome: asyncio.Future[None]) -> None:
-            timeout.cancel()
-            error: KafkaError | None = None
-            failure = None if outcome.cancelled() else outcome.exception()
-            if self._slots.get(partition) is not slot:
-                fail(reply, KafkaError(ErrorCode.NOT_COORDINATOR))
-                return
-            if outcome.cancelled():
-                error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the append was given up")
-            elif failure is not None:
-                error = _coordinator_error(failure)
-            try:
-                if error is None:
-                    self._replay(slot, result.records)
-                resolve(reply, _answer(result, error))
-            except Exception as failed:
-                fail(reply, failed)
-            self._run_waiting(slot, key)
+    def _settle(self, partition: int, slot: _Slot[S], append: _Append, outcome: asyncio.Future[None]) -> None:
+        failure = asyncio.CancelledError() if outcome.cancelled() else outcome.exception()
+        append.error = None if failure is None else _coordinator_error(failure)
+        append.is_settled = True
+        if self._slots.get(partition) is not slot:
+            return
+        while slot.appends and slot.appends[0].is_settled:
+            self._finish(slot, slot.appends.popleft())
 
-        asyncio.ensure_future(committed).add_done_callback(done)
-        return reply
-
-    def _run_waiting(self, slot: _Slot[S], key: str) -> None:
-        waiting = slot.waiting.pop(key, deque())
-        while waiting:
-            waiting.popleft()()
-            behind = slot.waiting.get(key)
-            if behind is not None:
-                # It appended, too: whoever is left waits for that.
-                behind.extendleft(reversed(waiting))
-                return
+    def _finish(self, slot: _Slot[S], append: _Append) -> None:
+        append.timeout.cancel()
+        try:
+            if append.error is None:
+                self._replay(slot, append.result.records)
+            resolve(append.reply, _answer(append.result, append.error))
+        except Exception as error:
+            fail(append.reply, error)
+        slot.turns.give_back(append.key, append.together)
 
     def _replay(self, slot: _Slot[S], records: Sequence[Record]) -> None:
         for record in records:

@@ -53,6 +53,9 @@ class Timers:
             timer.handle.cancel()
         self._timers.clear()
 
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._timers
+
     def __len__(self) -> int:
         return len(self._timers)
 

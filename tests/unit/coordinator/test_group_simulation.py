@@ -29,6 +29,7 @@ class World:
         self.rng = rng
         self.log = groups.log
         self.trouble = True
+        self._committing = asyncio.Lock()
         #: by generation and partition: who was told to own it
         self.owners: dict[tuple[int, int], str] = {}
         self.log.append = self._append
@@ -44,7 +45,9 @@ class World:
         return None
 
     async def _append_later(self, partition, batch, epoch, fails):
-        await asyncio.sleep(self.rng.choice([0.01, 0.1, 1, 7]))
+        # The high watermark passes one batch after another.
+        async with self._committing:
+            await asyncio.sleep(self.rng.choice([0.01, 0.1, 1, 7]))
         if fails or self.groups.coordinator.coordinated() == []:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self._write(partition, batch, epoch)

@@ -286,3 +286,42 @@ def test_partitions_are_loaded_one_after_another(run):
         assert reading == [1, 2, 3, 4, 5]
 
     run(scenario)
+
+
+def commit(runtime, key, value):
+    """An operation that looks at nothing: it may be under way together with its like."""
+    operation = lambda shard: Result(value, [Record(key, b"%d" % value)])  # noqa: E731
+    return runtime.write(0, "k", operation, together=True)
+
+
+def test_operations_together_are_all_under_way_at_once(run):
+    async def scenario(runtime, log):
+        log.hold = True
+        replies = [commit(runtime, b"a", value) for value in (1, 2, 3)]
+        alone = runtime.write(0, "k", lambda shard: Result(dict(shard.counts)))
+        assert len(log.held) == 3
+        for _ in range(3):
+            log.commit_next()
+        assert [await reply for reply in replies] == [1, 2, 3]
+        assert await alone == {b"a": 3}
+
+    run(scenario)
+
+
+def test_records_are_replayed_in_the_order_of_the_log(run):
+    async def scenario(runtime, log):
+        log.hold = True
+        first, second = commit(runtime, b"a", 1), commit(runtime, b"a", 2)
+        # Both are committed; that the second is happens to be heard of first.
+        log.held.reverse()
+        log.commit_next()
+        await asyncio.sleep(0.1)
+        assert (second.done(), count(runtime)) == (False, 0)
+        log.hold = False
+        third = commit(runtime, b"a", 3)
+        assert not third.done()
+        log.commit_next()
+        assert [await reply for reply in (first, second, third)] == [1, 2, 3]
+        assert count(runtime) == 3
+
+    run(scenario)

@@ -150,3 +150,35 @@ def test_resigning_sends_everybody_who_waits_away(coordinate):
         assert await groups.commit({("t", 0): 1}) == ErrorCode.NOT_COORDINATOR
 
     coordinate(scenario)
+
+
+def test_heartbeats_do_not_wait_for_slow_appends(coordinate):
+    async def scenario(groups):
+        (member,), generation = await groups.stable()
+        groups.log.hold = True
+        commit = asyncio.ensure_future(groups.commit({("t", 0): 5}, member, generation))
+        for _ in range(4):
+            await asyncio.sleep(4)
+            assert await groups.heartbeat(member, generation) == ErrorCode.NONE
+        assert await commit == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        groups.log.commit_next()
+        await asyncio.sleep(0.1)
+        assert (groups.state(), groups.committed()) == ("Stable", 5)
+
+    coordinate(scenario)
+
+
+def test_member_that_beats_while_its_expiry_waits_for_an_append_stays(coordinate):
+    async def scenario(groups):
+        (member,), generation = await groups.stable()
+        groups.log.hold = True
+        commit = asyncio.ensure_future(groups.commit({("t", 0): 5}, member, generation))
+        await asyncio.sleep(11)  # the session has ended, but the group's turn is taken
+        assert await groups.heartbeat(member, generation) == ErrorCode.NONE
+        groups.log.commit_next()
+        groups.log.hold = False
+        await asyncio.sleep(1)
+        assert groups.state() == "Stable"
+        assert await commit == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    coordinate(scenario)

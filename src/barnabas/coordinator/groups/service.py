@@ -150,15 +150,15 @@ class GroupCoordinator:
         _check_group_id(request.group_id)
         return self._write(request.group_id, lambda shard: shard.sync(request))
 
-    def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse | Awaitable[HeartbeatResponse]:
-        """Heartbeat.
+    def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
+        """Heartbeat; it waits for nothing, whatever is being appended.
 
         Raises:
             KafkaError: INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
                 REBALANCE_IN_PROGRESS.
         """
         _check_group_id(request.group_id)
-        return self._write(request.group_id, lambda shard: shard.heartbeat(request))
+        return self._read(request.group_id, lambda shard: shard.heartbeat(request))
 
     def leave(
         self, group_id: str, members: list[MemberIdentity]
@@ -177,7 +177,10 @@ class GroupCoordinator:
         self, request: OffsetCommitRequest, api_version: int
     ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
         """OffsetCommit; see `GroupShard.commit`. An empty group id is allowed, for old clients' sake."""
-        return self._write(request.group_id, lambda shard: shard.commit(request, api_version))
+        partition = self.partition_for(request.group_id)
+        return self._runtime.write(
+            partition, request.group_id, lambda shard: shard.commit(request, api_version), together=True
+        )
 
     def offsets(self, group_id: str) -> OffsetStore:
         """The store that has a group's committed offsets.

@@ -33,11 +33,13 @@ class Sessions:
 
     def watch(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
         """Expect a sign of life from a member, or from one to be, within `timeout_ms`."""
-        self._timers.set(
-            _key(group, member_id),
-            timeout_ms,
-            lambda: self._write(group.group_id, lambda: self._expire(group, member_id)),
-        )
+        key = _key(group, member_id)
+
+        def expire() -> list[Record]:
+            # The group's turn may have come late, behind a slow append, and a sign of life before it.
+            return [] if key in self._timers else self._expire(group, member_id)
+
+        self._timers.set(key, timeout_ms, lambda: self._write(group.group_id, expire))
 
     def unwatch(self, group: ClassicGroup, member_id: str) -> None:
         self._timers.cancel(_key(group, member_id))

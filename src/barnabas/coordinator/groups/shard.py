@@ -153,12 +153,10 @@ class GroupShard:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         return self._rebalance.sync(group, member, request)
 
-    def heartbeat(self, request: HeartbeatRequest) -> Result[HeartbeatResponse]:
+    def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
         group = self._member_group(request.group_id)
-        return Result(
-            self._membership.heartbeat(
-                group, request.member_id, request.group_instance_id, request.generation_id
-            )
+        return self._membership.heartbeat(
+            group, request.member_id, request.group_instance_id, request.generation_id
         )
 
     def leave(self, group_id: str, members: list[MemberIdentity]) -> Result[LeaveGroupResponse]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from barnabas.errors import ErrorCode, KafkaError
@@ -22,7 +21,5 @@ def _failed(_request: HeartbeatRequest, error: KafkaError) -> HeartbeatResponse:
 
 
 @handles(HeartbeatRequest, on_error=_failed)
-def heartbeat(
-    broker: Broker, _context: RequestContext, request: HeartbeatRequest
-) -> HeartbeatResponse | Awaitable[HeartbeatResponse]:
+def heartbeat(broker: Broker, _context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
     return broker.groups.heartbeat(request)
