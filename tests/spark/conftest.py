@@ -68,14 +68,21 @@ class Feeder:
         )
 
     def __call__(self, topic: str, values: Iterable[object], partition: int = 0) -> None:
-        for value in values:
-            self._producer.produce(topic, str(value).encode(), partition=partition)
-        assert self._producer.flush(30) == 0
+        self._produce(topic, ({"value": str(value).encode(), "partition": partition} for value in values))
 
     def send(self, topic: str, **record: object) -> None:
         """One record, with any of the fields `Producer.produce` takes."""
-        self._producer.produce(topic, **record)
+        self._produce(topic, [record])
+
+    def _produce(self, topic: str, records: Iterable[dict[str, object]]) -> None:
+        self._producer.list_topics(topic, timeout=30)  # its partitions, as they are now
+        failures: list[object] = []
+        for record in records:
+            self._producer.produce(
+                topic, on_delivery=lambda error, _: failures.append(error) if error else None, **record
+            )
         assert self._producer.flush(30) == 0
+        assert failures == []
 
 
 @pytest.fixture(scope="session")

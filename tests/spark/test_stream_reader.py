@@ -101,6 +101,8 @@ def test_a_new_partition_is_read_from_its_start(
     reader = open_reader(subscribe=topic)
     start = reader.initialOffset()
     admin.create_partitions([NewPartitions(topic, 2)])[topic].result(30)
+    while len(admin.list_topics(topic, timeout=30).topics[topic].partitions) < 2:
+        pass  # Apache Kafka answers before all know of it
     feed(topic, "ab", partition=1)
     limited = reader.latestOffset(start, ReadMaxRows(1))
     assert limited == {topic: {"0": 0, "1": 1}}
@@ -135,6 +137,22 @@ def test_a_topic_made_anew_is_data_loss_and_then_read_from_its_start(
     with pytest.raises(DataLossError, match=f"{topic}-0 has no offset 4 any more; its log goes from 0 to 2"):
         strict.partitions(start, end)
     assert batch(lenient, start, end) == [b"x", b"y"]
+
+
+def test_a_topic_deleted_under_a_stream_is_data_loss_and_the_others_go_on(
+    make_topic: MakeTopic, feed: Feed, open_reader: Open, admin: AdminClient
+) -> None:
+    deleted, kept = make_topic(), make_topic()
+    both = {"subscribe": f"{deleted},{kept}"}
+    strict, lenient = open_reader(**both), open_reader(**both, failOnDataLoss="false")
+    start = strict.initialOffset()
+    admin.delete_topics([deleted])[deleted].result(30)
+    feed(kept, "ab")
+    end = lenient.latestOffset(start, ReadAllAvailable())
+    assert end == {kept: {"0": 2}}
+    with pytest.raises(DataLossError, match=f"{deleted}-0: the partition is gone"):
+        strict.partitions(start, end)
+    assert batch(lenient, start, end) == [b"a", b"b"]
 
 
 def test_a_partition_that_is_gone_is_data_loss(make_topic: MakeTopic, feed: Feed, open_reader: Open) -> None:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from collections.abc import Iterable, Mapping
 
 from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import TopicPartition as ClientPartition
 
 from barnabas.errors import BarnabasError, ConfigError
@@ -24,6 +26,24 @@ _logger = logging.getLogger(__name__)
 
 #: How long one question may take, in seconds.
 _TIMEOUT_S = 30.0
+
+#: Up to this many topics are asked for one by one, rather than all that the cluster has.
+_ASKED_BY_NAME = 8
+
+#: How often offsets are asked for while the answer is one that passes, and how much longer between each.
+_ATTEMPTS = 5
+_RETRY_S = 0.1
+
+_PASSING = (
+    ClientError.LEADER_NOT_AVAILABLE,
+    ClientError.NOT_LEADER_FOR_PARTITION,
+    ClientError.UNKNOWN_LEADER_EPOCH,
+    ClientError.FENCED_LEADER_EPOCH,
+    ClientError.OFFSET_NOT_AVAILABLE,
+    ClientError.UNKNOWN_TOPIC_OR_PART,
+)
+
+_NO_SUCH_TOPIC = (ClientError.UNKNOWN_TOPIC_OR_PART, ClientError._UNKNOWN_TOPIC)
 
 
 class BrokerUnreachableError(BarnabasError):
@@ -42,40 +62,54 @@ class OffsetLookup:
         """Leave the brokers; nothing can be asked after."""
         self._consumer.close()
 
-    def partitions(self) -> list[TopicPartition]:
-        """The partitions the query reads, as they are now.
+    def partitions(self, *, must_exist: bool = True) -> list[TopicPartition]:
+        """The partitions the query reads, as they are now; those gone are left out unless `must_exist`.
 
         Raises:
             ConfigError: a topic or partition that the options name does not exist.
             BrokerUnreachableError: no broker answers.
         """
-        try:
-            topics = self._consumer.list_topics(timeout=_TIMEOUT_S).topics
-        except KafkaException as error:
-            raise self._unreachable(error) from None
-        counts = {name: len(topic.partitions) for name, topic in topics.items() if topic.error is None}
-        if self._options.partitions:
-            return self._assigned(counts)
-        if self._options.pattern is not None:
-            pattern = re.compile(self._options.pattern)
+        wanted = self._options
+        if wanted.pattern is not None:
+            pattern = re.compile(wanted.pattern)
+            counts = self._partition_counts(None)
             names = [name for name in counts if pattern.fullmatch(name) and name not in INTERNAL_TOPICS]
         else:
-            names = list(self._options.topics)
-            for name in names:
-                if name not in counts:
-                    raise refuse(
-                        "subscribe",
-                        ",".join(names),
-                        f"there is no topic {name}; create it or correct the name",
-                    )
-        return [TopicPartition(name, number) for name in sorted(names) for number in range(counts[name])]
+            names = sorted(set(wanted.topics) | {each.topic for each in wanted.partitions})
+            counts = self._partition_counts(names)
+            if must_exist:
+                self._check_existence(counts)
+        if wanted.partitions:
+            return [each for each in wanted.partitions if each.partition < counts.get(each.topic, 0)]
+        return [
+            TopicPartition(name, number) for name in sorted(names) for number in range(counts.get(name, 0))
+        ]
 
-    def _assigned(self, counts: Mapping[str, int]) -> list[TopicPartition]:
-        for each in self._options.partitions:
+    def _partition_counts(self, names: list[str] | None) -> dict[str, int]:
+        """How many partitions each topic that exists has, of all topics or of `names`."""
+        try:
+            if names is None or len(names) > _ASKED_BY_NAME:
+                topics = self._consumer.list_topics(timeout=_TIMEOUT_S).topics
+            else:
+                topics = {name: self._consumer.list_topics(name, _TIMEOUT_S).topics[name] for name in names}
+        except KafkaException as error:
+            raise self._unreachable(error) from None
+        for name in names or ():
+            refusal = topics[name].error if name in topics else None
+            if refusal is not None and refusal.code() not in _NO_SUCH_TOPIC:
+                raise BarnabasError(f"cannot look up topic {name}: {refusal.str()}")
+        return {name: len(topic.partitions) for name, topic in topics.items() if topic.error is None}
+
+    def _check_existence(self, counts: Mapping[str, int]) -> None:
+        wanted = self._options
+        for name in wanted.topics:
+            if name not in counts:
+                cure = f"there is no topic {name}; create it or correct the name"
+                raise refuse("subscribe", ",".join(wanted.topics), cure)
+        for each in wanted.partitions:
             if each.partition >= counts.get(each.topic, 0):
                 there = f"has {counts[each.topic]} partitions" if each.topic in counts else "does not exist"
                 raise refuse("assign", f"{each.topic}:{each.partition}", f"topic {each.topic} {there}")
-        return list(self._options.partitions)
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
         """The log start offset of each."""
@@ -114,20 +148,33 @@ class OffsetLookup:
         return found | self.latest(too_late)
 
     def _list_offsets(self, wanted: Offsets) -> Offsets:
-        """One ListOffsets for all; a time that no record has reached gives `LATEST`."""
-        if not wanted:
-            return {}
+        """One ListOffsets for all; a time that no record has reached gives `LATEST`.
+
+        A partition that has no leader for a moment, or whose leader has just changed, is asked again.
+        """
+        found: Offsets = {}
+        missing = dict(wanted)
+        for attempt in range(_ATTEMPTS):
+            if not missing:
+                break
+            time.sleep(_RETRY_S * attempt)
+            for answer in self._ask_offsets(missing):
+                if answer.error is None:
+                    tp = TopicPartition(answer.topic, answer.partition)
+                    found[tp] = answer.offset
+                    del missing[tp]
+                elif attempt == _ATTEMPTS - 1 or answer.error.code() not in _PASSING:
+                    place = f"{answer.topic}-{answer.partition}"
+                    raise BarnabasError(f"cannot look up offsets of {place}: {answer.error.str()}")
+        return found
+
+    def _ask_offsets(self, wanted: Offsets) -> list[ClientPartition]:
         asked = [ClientPartition(tp.topic, tp.partition, offset) for tp, offset in wanted.items()]
         try:
-            answers = self._consumer.offsets_for_times(asked, timeout=_TIMEOUT_S)
+            answers: list[ClientPartition] = self._consumer.offsets_for_times(asked, timeout=_TIMEOUT_S)
         except KafkaException as error:
             raise self._unreachable(error) from None
-        for answer in answers:
-            if answer.error is not None:
-                raise BarnabasError(
-                    f"cannot look up offsets of {answer.topic}-{answer.partition}: {answer.error.str()}"
-                )
-        return {TopicPartition(answer.topic, answer.partition): answer.offset for answer in answers}
+        return answers
 
     def commit(self, processed: Offsets) -> None:
         """Commit to the query's group, so that its lag can be watched; a failure is only logged.

@@ -106,7 +106,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._lookup_ = None
 
     def _ask_latest(self) -> Offsets:
-        return self._lookup.latest(self._lookup.partitions())
+        # what is gone since the start is data loss, which `partitions` judges, and no mistake in the options
+        return self._lookup.latest(self._lookup.partitions(must_exist=False))
 
     def _lost(self, what: str) -> None:
         report_data_loss(what, fail=self._options.fail_on_data_loss)
