@@ -6,12 +6,14 @@ import logging
 import socket
 import uuid
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka import KafkaError as ClientError
 from confluent_kafka.admin import AdminClient
 
-from barnabas.errors import ConfigError
+from barnabas.errors import BarnabasError, ConfigError
 from barnabas.spark import lookup as lookup_module
 from barnabas.spark.lookup import BrokerUnreachableError, OffsetLookup
 from barnabas.spark.options import ReadOptions
@@ -150,3 +152,37 @@ def test_an_unreachable_broker_is_named(lookup: Lookup, monkeypatch: pytest.Monk
 def committed(admin: AdminClient, group: str) -> dict[tuple[str, int], int]:
     asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(30)
     return {(each.topic, each.partition): each.offset for each in asked.topic_partitions}
+
+
+class ChangingLeader:
+    """Answers of a partition that has no leader at first."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, code: int, failures: int) -> None:
+        self.asked = 0
+        self._code, self._failures = code, failures
+        monkeypatch.setattr(OffsetLookup, "_ask_offsets", self)
+        monkeypatch.setattr(lookup_module, "_RETRY_S", 0.0)
+
+    def __call__(self, wanted: dict[TopicPartition, int]) -> list[SimpleNamespace]:
+        self.asked += 1
+        error = ClientError(self._code) if self.asked <= self._failures else None
+        return [
+            SimpleNamespace(topic=tp.topic, partition=tp.partition, offset=7, error=error) for tp in wanted
+        ]
+
+
+def test_offsets_are_asked_for_again_while_a_leader_changes(
+    lookup: Lookup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changing = ChangingLeader(monkeypatch, ClientError.LEADER_NOT_AVAILABLE, failures=3)
+    assert lookup(subscribe="a").latest([TopicPartition("a", 0)]) == {TopicPartition("a", 0): 7}
+    assert changing.asked == 4
+
+
+def test_a_refusal_is_not_asked_again(lookup: Lookup, monkeypatch: pytest.MonkeyPatch) -> None:
+    refusing = ChangingLeader(monkeypatch, ClientError.TOPIC_AUTHORIZATION_FAILED, failures=9)
+    with pytest.raises(
+        BarnabasError, match="cannot look up offsets of a-0: Broker: Topic authorization failed"
+    ):
+        lookup(subscribe="a").latest([TopicPartition("a", 0)])
+    assert refusing.asked == 1
