@@ -56,9 +56,6 @@ class Timers:
     def __contains__(self, key: Hashable) -> bool:
         return key in self._timers
 
-    def __len__(self) -> int:
-        return len(self._timers)
-
     def _fire(self, key: Hashable, timer: _Timer) -> None:
         loop = asyncio.get_running_loop()
         if timer.deadline > timer.wakes_at:

@@ -13,7 +13,7 @@ def test_timer_fires_once_at_its_deadline():
         timers, fired = Timers(), []
         timers.set("a", 1500, lambda: fired.append(asyncio.get_running_loop().time()))
         await asyncio.sleep(10)
-        assert (fired, len(timers)) == ([1.5], 0)
+        assert (fired, "a" in timers) == ([1.5], False)
 
     run_virtual(scenario())
 

@@ -29,9 +29,6 @@ class Roster:
         """The members; the roster may change meanwhile."""
         return iter(list(self._members.values()))
 
-    def __contains__(self, member_id: str) -> bool:
-        return member_id in self._members
-
     def get(self, member_id: str) -> Member | None:
         return self._members.get(member_id)
 
