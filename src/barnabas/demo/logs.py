@@ -20,7 +20,7 @@ _TOPIC_BY_WORD = {
 }
 
 #: Found files are taken up to this many bytes in all, so that the demo ends soon; named files have no limit.
-MAX_FOUND_BYTES = 24_000_000
+MAX_FOUND_BYTES = 12_000_000
 
 
 class NoLogsError(BarnabasError):
