@@ -1,0 +1,110 @@
+"""Several log directories: where partitions go, and what happens when one cannot be read."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from barnabas.config import BrokerConfig
+from barnabas.errors import ErrorCode
+from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from barnabas.server.run import BrokerServer
+
+
+@pytest.fixture
+def paths(tmp_path):
+    return [tmp_path / "a", tmp_path / "b"]
+
+
+@pytest.fixture
+def start(paths):
+    running = []
+
+    def start_broker():
+        config = BrokerConfig(
+            listeners=("PLAINTEXT://127.0.0.1:0",),
+            log_dirs=tuple(map(str, paths)),
+            log_segment_delete_delay_ms=0,
+        )
+        running.append(BrokerServer(config).start())
+        return running[-1]
+
+    yield start_broker
+    for broker in running:
+        broker.stop()
+
+
+def folders(path, topic):
+    return sorted(folder.name for folder in path.glob(f"{topic.name}-*"))
+
+
+def test_partitions_are_spread_evenly(paths, start, connect, make_topic):
+    topic = make_topic(6, by=connect(start()))
+    assert [len(folders(path, topic)) for path in paths] == [3, 3]
+
+
+def test_what_lies_in_an_unreadable_directory_is_an_error_and_is_not_made_anew(
+    paths, start, connect, make_topic, produce, batch, fetch_request, read_values
+):
+    broker = start()
+    wire = connect(broker)
+    topic = make_topic(2, by=wire)
+    for partition in (0, 1):
+        produce(topic, batch(b"%d" % partition), partition=partition, by=wire)
+    away = next(partition for partition in (0, 1) if (paths[1] / f"{topic.name}-{partition}").is_dir())
+    broker.stop()
+
+    kept = paths[1].rename(paths[1].with_name("kept"))
+    paths[1].write_text("no folder")
+    broker = start()
+    wire = connect(broker)
+    codes = {p: produce(topic, batch(b"x"), partition=p, by=wire).error_code for p in (0, 1)}
+    assert codes == {away: ErrorCode.KAFKA_STORAGE_ERROR, 1 - away: 0}
+    dirs = {r.log_dir: r.error_code for r in wire(DescribeLogDirsRequest(topics=None)).results}
+    assert dirs == {str(paths[0]): 0, str(paths[1]): ErrorCode.KAFKA_STORAGE_ERROR}
+    another = make_topic(1, by=wire)
+    assert produce(another, batch(b"y"), by=wire).error_code == 0
+    broker.stop()
+
+    paths[1].unlink()
+    kept.rename(paths[1])
+    wire = connect(start())
+    data = {d.partition_index: d for d in wire(fetch_request(topic, {0: 0, 1: 0})).responses[0].partitions}
+    assert read_values(data[away]) == [b"%d" % away]
+    assert read_values(data[1 - away]) == [b"%d" % (1 - away), b"x"]
+
+
+def test_a_folder_of_no_known_topic_is_moved_aside_and_kept(
+    paths, start, connect, make_topic, produce, batch, fetch_request, read_values
+):
+    broker = start()
+    wire = connect(broker)
+    topic = make_topic(1, by=wire)
+    produce(topic, batch(b"mine"), by=wire)
+    broker.stop()
+    folder = paths[0] / f"{topic.name}-0"
+    shutil.copytree(folder, paths[0] / "unknown-0")
+    shutil.copytree(folder, paths[0] / f"{topic.name}-7")
+
+    wire = connect(start())
+    assert len(list(paths[0].glob("unknown-0.*-stray/*.log"))) == 1
+    assert len(list(paths[0].glob(f"{topic.name}-7.*-stray/*.log"))) == 1
+    (data,) = wire(fetch_request(topic, {0: 0})).responses[0].partitions
+    assert read_values(data) == [b"mine"]
+
+
+def test_a_deleted_topics_folder_goes_and_its_name_is_free(paths, start, connect, make_topic, produce, batch):
+    broker = start()
+    wire = connect(broker)
+    topic = make_topic(2, by=wire)
+    produce(topic, batch(b"old"), by=wire)
+    deletion = DeleteTopicsRequest(topics=[DeleteTopicState(name=None, topic_id=topic.id)], timeout_ms=1000)
+    assert wire(deletion).responses[0].error_code == 0
+    assert [
+        folder for path in paths for folder in folders(path, topic) if not folder.endswith("-delete")
+    ] == []
+    broker.stop()
+    start()
+    assert [folder for path in paths for folder in folders(path, topic)] == []
