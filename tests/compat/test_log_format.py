@@ -95,7 +95,7 @@ def read(peer: Peer, topic: str, count: int) -> list[Record]:
     consumer.assign([TopicPartition(topic, 0, 0)])
     records: list[Record] = []
     while len(records) < count:
-        messages = consumer.consume(1000, 20)
+        messages = consumer.consume(min(1000, count - len(records)), 20)
         assert messages, f"only {len(records)} of {count} records came back"
         records.extend(map(_record, messages))
     consumer.close()
