@@ -23,7 +23,8 @@ _ROTATED_SUFFIX = re.compile(r"[.\-_](?:(\d[\d\-_T.]*?)|old|bak|prev)(?:\.gz)?")
 #: A longer line is given out in pieces, so that memory stays bounded.
 MAX_LINE = 64 * 1024
 
-_CHECK_BYTES = 256
+#: How much of what lies before a position is checked: a few lines, since one alone may not be like no other.
+_CHECK_BYTES = 1024
 _CHUNK = 256 * 1024
 
 
@@ -139,7 +140,7 @@ class FileTail:
             self._partial = b""
         line = self._ready.popleft()
         self._offset += len(line)
-        self._before = line[-_CHECK_BYTES:]
+        self._before = (self._before + line)[-_CHECK_BYTES:]
         return line
 
     def close(self) -> None:
@@ -203,13 +204,19 @@ class FileTail:
     def _successor(self) -> Path | None:
         """The file written to next after the open one: rotations may have come in between."""
         family = self._family()
-        for index, path in enumerate(family):
-            if _inode(path) == self._inode or (
-                self._offset and _bytes_before(path, self.position) is not None
-            ):
-                return next(iter(family[index + 1 :]), None)
+        for is_finished in (self._has_inode, self._is_copy):
+            for index, path in enumerate(family):
+                if is_finished(path):
+                    return next(iter(family[index + 1 :]), None)
         written = os.fstat(self._file.fileno()).st_mtime_ns if self._file is not None else 0
         return self._first_written_after(written)
+
+    def _has_inode(self, path: Path) -> bool:
+        return _inode(path) == self._inode
+
+    def _is_copy(self, path: Path) -> bool:
+        """Whether a file ends where the finished one ended, with the same bytes: compressed, say."""
+        return self._offset > 0 and _bytes_before(path, self.position, at_end=True) is not None
 
     def _first_written_after(self, time_ns: int) -> Path | None:
         return next((path for path in self._family() if _mtime(path) > time_ns), None)
@@ -273,16 +280,21 @@ class FileTail:
         return False
 
 
-def _bytes_before(path: Path, position: Position) -> bytes | None:
-    """The bytes the position's checksum is of, or None when the file does not have them there."""
+def _bytes_before(path: Path, position: Position, *, at_end: bool = False) -> bytes | None:
+    """The bytes the position's checksum is of, or None when the file does not have them there.
+
+    With `at_end` they must be the file's last.
+    """
     try:
         with _open_log(path) as file:
             file.seek(position.offset - position.check_size)
-            data = file.read(position.check_size)
+            data = file.read(position.check_size + 1)
     except (OSError, EOFError):
         return None
-    matches = len(data) == position.check_size and zlib.crc32(data) == position.check
-    return data if matches else None
+    before = data[: position.check_size]
+    if len(before) < position.check_size or zlib.crc32(before) != position.check:
+        return None
+    return None if at_end and len(data) > position.check_size else before
 
 
 def _open_log(path: Path) -> IO[bytes]:

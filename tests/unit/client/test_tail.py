@@ -247,6 +247,19 @@ def test_a_log_that_was_empty_when_it_rotated_is_found_by_its_inode(log, follow)
     assert read(follow(log, tail.position, grace_polls=0)) == ["one", "two"]
 
 
+def test_lines_that_end_alike_do_not_confuse_a_file_with_an_older_one(log, follow):
+    lines = [f"{number} {'y' * 300}" for number in range(9)]
+    log.touch()
+    tail = follow(log, grace_polls=0)
+    for start in (0, 3, 6):
+        append(log, *lines[start : start + 3])
+        rotate(log)
+        if start == 3:
+            compress(log.with_name("app.log.1"))  # while it is open, so that its inode is gone
+    append(log, "end")
+    assert read(tail) == [*lines, "end"]
+
+
 def test_given_history_is_read_first_and_older_files_are_not(log, follow):
     for line in ("one", "two", "three"):
         append(log, line)
