@@ -46,9 +46,10 @@ def read(tail, *, final=False):
 
 def rotate(path, keep=5):
     for number in range(keep, 0, -1):
-        older = path.with_name(f"{path.name}.{number}")
-        if older.exists():
-            older.rename(path.with_name(f"{path.name}.{number + 1}"))
+        for form in ("", ".gz"):
+            older = path.with_name(f"{path.name}.{number}{form}")
+            if older.exists():
+                older.rename(path.with_name(f"{path.name}.{number + 1}{form}"))
     path.rename(path.with_name(f"{path.name}.1"))
 
 
