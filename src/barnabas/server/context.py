@@ -25,12 +25,11 @@ class Connection(Protocol):
 
 
 class RequestContext:
-    """One request's header and its connection."""
+    """What one request's header says, and its connection."""
 
-    __slots__ = ("api_version", "client_id", "connection", "header")
+    __slots__ = ("api_version", "client_id", "connection")
 
     def __init__(self, header: RequestHeader, connection: Connection) -> None:
-        self.header = header
         self.api_version = header.api_version
         self.client_id = header.client_id
         self.connection = connection

@@ -30,6 +30,7 @@ class Server:
 
     def __init__(self, **settings: Any) -> None:
         self.heartbeat: Callable[[HeartbeatRequest], Any] = lambda request: HeartbeatResponse()
+        self.api_versions: Callable[[ApiVersionsRequest], Any] = lambda request: ApiVersionsResponse()
         self.cancel_on_disconnect = False
         self.config = BrokerConfig(**settings)
         self.clients: list[Client] = []
@@ -56,7 +57,7 @@ class Server:
                 response=ApiVersionsResponse,
                 versions=(0, 4),
                 advertised_from=0,
-                handle=lambda broker, context, request: ApiVersionsResponse(),
+                handle=lambda broker, context, request: self.api_versions(request),
                 on_error=_failed(ApiVersionsResponse),
                 cancel_on_disconnect=False,
             ),
@@ -91,6 +92,10 @@ class Client:
     def heartbeat(correlation_id: int, group_id: str = "g") -> bytes:
         header = RequestHeader(12, 4, correlation_id, "test")
         return b"".join(encode_request(header, HeartbeatRequest(group_id=group_id)))
+
+    @staticmethod
+    def api_versions(correlation_id: int) -> bytes:
+        return b"".join(encode_request(RequestHeader(18, 2, correlation_id, "test"), ApiVersionsRequest()))
 
     def send(self, data: bytes) -> None:
         self.writer.write(data)

@@ -8,8 +8,9 @@ import pytest
 
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.framing import RequestHeader, parse_response
+from barnabas.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from barnabas.protocol.messages.heartbeat import HeartbeatResponse
-from barnabas.server.session import MAX_UNANSWERED
+from barnabas.server.session import MAX_HELD_BYTES, MAX_UNANSWERED
 
 
 async def until(condition):
@@ -171,6 +172,30 @@ def test_no_more_requests_are_started_than_may_be_unanswered(run):
         gate.set_result(None)
         for n in range(total):
             await client.answer(n)
+
+    run(scenario)
+
+
+def test_no_more_replies_are_held_back_than_memory_allows(run):
+    started = []
+
+    async def scenario(server):
+        gate = asyncio.get_running_loop().create_future()
+
+        def join(request):
+            started.append(1)
+            return gate if len(started) == 1 else ApiVersionsResponse(api_keys=[ApiVersion()] * 50_000)
+
+        server.api_versions = join
+        client = await server.connect()
+        client.send(b"".join(client.api_versions(n) for n in range(1, 30)))
+        await until(lambda: len(started) > 3)
+        await asyncio.sleep(0.02)
+        assert len(started) * 50_000 * 6 < 3 * MAX_HELD_BYTES
+        gate.set_result(ApiVersionsResponse())
+        for _ in range(1, 30):
+            await client.frame()
+        assert len(started) == 29
 
     run(scenario)
 
