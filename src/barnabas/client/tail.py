@@ -89,6 +89,7 @@ class FileTail:
         self._inode = 0
         self._offset = 0  # behind the last line given out
         self._before = b""  # the bytes before `_offset` that identify the file
+        self._last_end: Position | None = None  # of the last finished file that was not empty
         self._ready: deque[bytes] = deque()
         self._partial = b""  # read, but its newline is not there yet
         if position is not None:
@@ -198,6 +199,8 @@ class FileTail:
 
     def _open_successor(self) -> None:
         following = self._successor()
+        if self._offset:
+            self._last_end = self.position
         self.close()
         self._open(following if following is not None else self.path)
 
@@ -216,7 +219,8 @@ class FileTail:
 
     def _is_copy(self, path: Path) -> bool:
         """Whether a file ends where the finished one ended, with the same bytes: compressed, say."""
-        return self._offset > 0 and _bytes_before(path, self.position, at_end=True) is not None
+        end = self.position if self._offset else self._last_end  # an empty file is like any other
+        return end is not None and _bytes_before(path, end, at_end=True) is not None
 
     def _first_written_after(self, time_ns: int) -> Path | None:
         return next((path for path in self._family() if _mtime(path) > time_ns), None)

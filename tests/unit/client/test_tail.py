@@ -44,20 +44,22 @@ def read(tail, *, final=False):
     return lines
 
 
-def rotate(path, keep=5):
+def make_room(path, keep):
+    """Move .1 to .2 and so on, compressed or not."""
     for number in range(keep, 0, -1):
         for form in ("", ".gz"):
             older = path.with_name(f"{path.name}.{number}{form}")
             if older.exists():
                 older.rename(path.with_name(f"{path.name}.{number + 1}{form}"))
+
+
+def rotate(path, keep=5):
+    make_room(path, keep)
     path.rename(path.with_name(f"{path.name}.1"))
 
 
-def copy_truncate(path):
-    for number in range(5, 0, -1):
-        older = path.with_name(f"{path.name}.{number}")
-        if older.exists():
-            older.rename(path.with_name(f"{path.name}.{number + 1}"))
+def copy_truncate(path, keep=5):
+    make_room(path, keep)
     shutil.copy(path, path.with_name(f"{path.name}.1"))
     os.truncate(path, 0)
 
@@ -261,6 +263,19 @@ def test_lines_that_end_alike_do_not_confuse_a_file_with_an_older_one(log, follo
     assert read(tail) == [*lines, "end"]
 
 
+def test_an_empty_file_that_is_gone_is_known_by_the_one_before_it(log, follow):
+    append(log, "one")
+    tail = follow(log, grace_polls=0)
+    rotate(log)
+    log.touch()
+    assert read(tail) == ["one"]
+    compress(log.with_name("app.log.1"))
+    rotate(log)
+    compress(log.with_name("app.log.1"))
+    append(log, "two")
+    assert read(tail) == ["two"]
+
+
 def test_given_history_is_read_first_and_older_files_are_not(log, follow):
     for line in ("one", "two", "three"):
         append(log, line)
@@ -308,7 +323,10 @@ def test_a_position_that_is_not_one_is_refused():
 
 
 class TailMachine(RuleBasedStateMachine):
-    """Random writes, rotations of each kind, reads and restarts: the lines read are the lines written."""
+    """Random writes, rotations of each kind, looks and restarts: the lines read are the lines written.
+
+    A restart goes on behind the last line that was read, as a shipper does.
+    """
 
     @initialize()
     def begin(self):
@@ -318,6 +336,7 @@ class TailMachine(RuleBasedStateMachine):
         self.written = []
         self.read = []
         self.tail = FileTail(self.path, grace_polls=0)
+        self.position = self.tail.position
 
     @rule(count=st.integers(1, 5), size=st.integers(0, 400))
     def write(self, count, size):
@@ -333,14 +352,15 @@ class TailMachine(RuleBasedStateMachine):
     @rule()
     def truncate(self):
         if self.tail.position.offset == 0:
-            self.read += read(self.tail)  # of a file it has read nothing of, a tail cannot know its copy
+            self.look(1000)  # of a file it has read nothing of, a tail cannot know its copy
         if self.path.stat().st_size and self.tail.position.offset:
-            for number in range(50, 0, -1):
-                older = self.path.with_name(f"app.log.{number}")
-                if older.exists():
-                    older.rename(self.path.with_name(f"app.log.{number + 1}"))
-            shutil.copy(self.path, self.path.with_name("app.log.1"))
-            os.truncate(self.path, 0)
+            copy_truncate(self.path, keep=50)
+
+    @rule()
+    def squeeze(self):
+        newest = self.path.with_name("app.log.1")
+        if newest.exists() and self.read and newest.stat().st_size:
+            compress(newest)
 
     @rule(count=st.integers(1, 4))
     def look(self, count):
@@ -348,17 +368,17 @@ class TailMachine(RuleBasedStateMachine):
             line = self.tail.next_line()
             if line is not None:
                 self.read.append(line.decode().rstrip("\n"))
+                self.position = self.tail.position
 
     @rule()
     def look_until_quiet(self):
-        self.read += read(self.tail)
+        self.look(len(self.written) + 100)
         assert self.read == self.written
 
     @rule()
     def restart(self):
-        position = self.tail.position
         self.tail.close()
-        self.tail = FileTail(self.path, position, grace_polls=0)
+        self.tail = FileTail(self.path, self.position, grace_polls=0)
 
     def teardown(self):
         if hasattr(self, "tail"):
