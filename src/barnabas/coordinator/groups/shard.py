@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from barnabas.config import BrokerConfig
+from barnabas.config.setting import LONG_MAX
 from barnabas.coordinator.groups import codec
 from barnabas.coordinator.groups.codec import (
     NO_EXPIRY,
@@ -179,7 +180,8 @@ class GroupShard:
         """
         self._check_commit(request, api_version)
         now = self._clock.now_ms()
-        expires = NO_EXPIRY if request.retention_time_ms < 0 else now + request.retention_time_ms
+        retention = request.retention_time_ms
+        expires = NO_EXPIRY if retention < 0 else min(now + retention, LONG_MAX)
         longest = self._config().offset_metadata_max_bytes
         records: list[Record] = []
         response = OffsetCommitResponse()
