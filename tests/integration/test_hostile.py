@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import logging
+import os
 import random
 import struct
 
 import pytest
 
 from barnabas.protocol.framing import RequestHeader, encode_request
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.server.handlers import load
 from barnabas.testing import BarnabasBroker
 
 APIS = list(load().values())
-ROUNDS = 12
+ROUNDS = int(os.environ.get("BARNABAS_FUZZ_ROUNDS", "12"))
 
 #: what breaks things: bounds, and names of what there is and is not
 INTEGERS = {
@@ -41,14 +43,18 @@ STRINGS = [
 def broker():
     with BarnabasBroker({"group.initial.rebalance.delay.ms": "0"}) as broker:
         broker.create_topic("here")
+        broker.produce("here", *[b"x" * number for number in range(50)])
+        with broker.consumer("here", group="g") as consumer:  # so that there is a group to be harmed, too
+            consumer.take(50, 20)
         yield broker
 
 
 class Arbitrary:
-    """Messages of any content, the same for the same seed."""
+    """Messages of any content, the same for the same seed; `topic_id` is one that exists."""
 
-    def __init__(self, seed):
+    def __init__(self, seed, topic_id):
         self.chance = random.Random(seed)
+        self.topic_id = topic_id
 
     def message(self, cls, version):
         message = cls()
@@ -72,8 +78,16 @@ class Arbitrary:
         return {
             "bool": lambda: self.chance.random() < 0.5,
             "string": lambda: self.chance.choice(STRINGS),
-            "uuid": lambda: self.chance.choice([bytes(16), self.chance.randbytes(16)]),
+            "uuid": lambda: self.chance.choice([bytes(16), self.chance.randbytes(16), self.topic_id]),
         }.get(kind.name, lambda: self.chance.randbytes(self.chance.choice([0, 1, 61, 200])))()
+
+
+@pytest.fixture
+def topic_id(broker, connect):
+    """The id of the topic `here`, which may be made anew by what the tests do."""
+    wanted = [MetadataRequestTopic(name="here")]
+    (topic,) = connect(broker)(MetadataRequest(topics=wanted)).topics
+    return topic.topic_id
 
 
 def is_settled(wire, header):
@@ -87,10 +101,10 @@ def is_settled(wire, header):
 
 
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
-def test_no_request_however_odd_breaks_its_handler(broker, connect, caplog, api):
+def test_no_request_however_odd_breaks_its_handler(broker, connect, caplog, topic_id, api):
     caplog.set_level(logging.ERROR)
     for version in range(api.versions[0], api.versions[1] + 1):
-        arbitrary = Arbitrary(f"{api.name}-{version}")
+        arbitrary = Arbitrary(f"{api.name}-{version}", topic_id)
         for _ in range(ROUNDS):
             request = arbitrary.message(api.request, version)
             if hasattr(request, "max_wait_ms"):
@@ -102,9 +116,9 @@ def test_no_request_however_odd_breaks_its_handler(broker, connect, caplog, api)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_damaged_frames_harm_no_one_else(broker, connect, produce, batch, caplog, seed):
+def test_damaged_frames_harm_no_one_else(broker, connect, caplog, topic_id, seed):
     caplog.set_level(logging.ERROR)
-    arbitrary = Arbitrary(seed)
+    arbitrary = Arbitrary(seed, topic_id)
     other = connect(broker)
     for _ in range(150):
         api = arbitrary.chance.choice(APIS)

@@ -54,7 +54,7 @@ class FetchTarget:
     def want(self, wanted: FetchPartition) -> None:
         """Take over where the client is now."""
         self.offset = wanted.fetch_offset
-        self.max_bytes = wanted.partition_max_bytes
+        self.max_bytes = max(0, wanted.partition_max_bytes)
         self.current_leader_epoch = wanted.current_leader_epoch
         self.last_fetched_epoch = wanted.last_fetched_epoch
 

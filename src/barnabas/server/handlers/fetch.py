@@ -64,7 +64,7 @@ def fetch(
         list(session.targets.values() if session else requested(request)),
         session,
         min_bytes=request.min_bytes,
-        max_bytes=min(request.max_bytes, broker.config.fetch_max_bytes),
+        max_bytes=max(0, min(request.max_bytes, broker.config.fetch_max_bytes)),
         committed=request.isolation_level == READ_COMMITTED,
     )
     response = operation.attempt(request.max_wait_ms <= 0)
