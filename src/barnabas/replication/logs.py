@@ -21,6 +21,8 @@ from barnabas.types import ZERO_TOPIC_ID, TopicId, TopicPartition
 log = logging.getLogger(__name__)
 
 _MAX_OPEN_FILES = 16_384
+#: what else a process has open: the metadata store, locks, the event loop, what the program beside us needs
+_OTHER_FILES = 64
 
 
 class Task(Protocol):
@@ -274,9 +276,15 @@ class LogManager:
 
 
 def _open_files() -> int:
-    """How many files of logs may be open: half of what the process may open is for connections."""
+    """How many files of logs may be open at once."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _MAX_OPEN_FILES if limit == resource.RLIM_INFINITY else min(_MAX_OPEN_FILES, limit // 2)
+
+
+def files_for_connections() -> int | None:
+    """How many of the files this process may open are left to connections; None when there is no limit."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return None if limit == resource.RLIM_INFINITY else max(1, limit - _open_files() - _OTHER_FILES)
 
 
 def _report(done: asyncio.Future[None]) -> None:

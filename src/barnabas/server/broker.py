@@ -16,7 +16,7 @@ from barnabas.metadata.configs import ConfigResolver
 from barnabas.metadata.image import BrokerEndpoint, BrokerImage
 from barnabas.replication.fetch_session import FetchSessions
 from barnabas.replication.group_commit import GroupCommit
-from barnabas.replication.logs import LogManager
+from barnabas.replication.logs import LogManager, files_for_connections
 from barnabas.replication.manager import ReplicaManager
 from barnabas.server.dispatch import Dispatcher
 from barnabas.server.endpoint import Endpoint, advertised_endpoints, bound_endpoints
@@ -66,7 +66,7 @@ class Broker:
         self.node_id = config.node_id
         self.configs = ConfigResolver(config, config.node_id)
         self.topic_answers = TopicAnswers()
-        self.connections = Connections(lambda: self.config)
+        self.connections = Connections(lambda: self.config, most=files_for_connections())
         self._rng = rng or random.Random()
         self._fs = fs or OsFileSystem()
         self._undo: list[Callable[[], Awaitable[None] | None]] = []

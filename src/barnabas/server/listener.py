@@ -23,10 +23,14 @@ log = logging.getLogger(__name__)
 
 
 class Connections:
-    """Every open connection of a broker, counted against ``max.connections`` and its like per address."""
+    """Every open connection of a broker, counted against ``max.connections`` and its like per address.
 
-    def __init__(self, config: Callable[[], BrokerConfig]) -> None:
+    `most` is how many the process can bear: one more could cost a log the file it needs, and that its disk.
+    """
+
+    def __init__(self, config: Callable[[], BrokerConfig], *, most: int | None = None) -> None:
         self._config = config
+        self._most = most
         self._next_id = itertools.count(1)
         self._per_ip: Counter[str] = Counter()
         self._open: set[Session] = set()
@@ -46,6 +50,14 @@ class Connections:
         """Count a new connection; False, with a log line, when it is one too many."""
         config = self._config()
         host = session.client_host
+        if self._most is not None and len(self._open) >= self._most:
+            log.warning(
+                "refusing a connection from %s: %d are open, and the rest of the files this process may open "
+                "is for logs: raise the limit (ulimit -n)",
+                host,
+                self._most,
+            )
+            return False
         if len(self._open) >= config.max_connections:
             log.warning(
                 "refusing a connection from %s: max.connections=%d reached", host, config.max_connections

@@ -269,6 +269,18 @@ def test_connections_above_the_limit_are_refused_and_a_free_place_is_taken_again
     assert "max.connections=1" in caplog.text
 
 
+def test_connections_leave_the_logs_the_files_they_need(run, caplog):
+    async def scenario(server):
+        server.connections._most = 1
+        first = await server.connect()
+        first.send(first.heartbeat(1))
+        await first.answer(1)
+        assert await (await server.connect()).is_closed()
+
+    run(scenario)
+    assert "ulimit -n" in caplog.text
+
+
 def test_connections_of_one_address_are_limited(run, caplog):
     async def scenario(server):
         first = await server.connect()
