@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import sys
-import time
 from pathlib import Path
 
 import click
@@ -12,8 +11,6 @@ import click
 from barnabas.cli.complete import broker_settings
 from barnabas.cli.options import example, parse_assignments
 from barnabas.config import BrokerConfig
-
-_BEGAN = time.monotonic()
 
 
 @click.command(
@@ -80,8 +77,7 @@ def start(
             f"broker {broker.node_id} of cluster {broker.cluster_id}\n"
             f"  listens on  {broker.address}\n"
             f"  keeps data  {places}\n"
-            f"  stop with   Ctrl-C\n"
-            f"up in {time.monotonic() - _BEGAN:.2f} s",
+            "  stop with   Ctrl-C",
             err=True,
         )
         click.echo(f"ready {broker.address}")
