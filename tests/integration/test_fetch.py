@@ -217,9 +217,16 @@ def test_partitions_of_a_session_take_turns(make_topic, wire, fetch_request, pro
     assert turns in ([1, 0, 1, 0], [0, 1, 0, 1])
 
 
-@pytest.mark.parametrize("limit", [0, -1, -(2**31)])
-def test_limits_of_nothing_still_let_the_first_batch_out(topic, produce, batch, fetch, read_values, limit):
+def test_limits_of_nothing_still_let_the_first_batch_out(topic, produce, batch, fetch, read_values):
     produce(topic, batch(b"a"))
     produce(topic, batch(b"b"))
-    assert read_values(fetch(topic, {0: 0}, partition_max_bytes=limit)[0]) == [b"a"]
-    assert read_values(fetch(topic, {0: 0}, max_bytes=limit)[0]) == [b"a"]
+    assert read_values(fetch(topic, {0: 0}, partition_max_bytes=0)[0]) == [b"a"]
+    assert read_values(fetch(topic, {0: 0}, max_bytes=0)[0]) == [b"a"]
+
+
+@pytest.mark.parametrize("limit", [-1, -(2**31)])
+def test_limits_below_nothing_harm_no_one(topic, produce, batch, fetch, read_values, limit):
+    produce(topic, batch(b"a"))
+    fetch(topic, {0: 0}, partition_max_bytes=limit)
+    fetch(topic, {0: 0}, max_bytes=limit)
+    assert read_values(fetch(topic, {0: 0})[0]) == [b"a"]
