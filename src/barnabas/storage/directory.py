@@ -34,6 +34,7 @@ from barnabas.types import ZERO_TOPIC_ID, Offset, TopicId, TopicPartition, topic
 logger = logging.getLogger(__name__)
 
 _PARTITION_FOLDER = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>[0-9]{1,10})")
+_FLUSH_THREADS = 16
 _DELETED_FOLDER = re.compile(r".*\.[0-9a-f]{32}-delete")
 
 
@@ -253,14 +254,16 @@ class LogDirectory:
         return log
 
     def _flush_all(self) -> None:
-        # side by side, because file systems make one commit of fsyncs that come together
-        flushes = [(log, log.prepare_close()) for log in self.logs.values()]
-        due = [(log, flush) for log, flush in flushes if flush is not None]
-        if due:
-            with ThreadPoolExecutor(min(len(due), 16)) as threads:
+        # Side by side, because file systems make one commit of fsyncs that come together; some at a time,
+        # because each holds its files open.
+        logs = list(self.logs.values())
+        with ThreadPoolExecutor(_FLUSH_THREADS) as threads:
+            for start in range(0, len(logs), 4 * _FLUSH_THREADS):
+                some = logs[start : start + 4 * _FLUSH_THREADS]
+                due = [(log, flush) for log in some if (flush := log.prepare_close()) is not None]
                 list(threads.map(lambda item: item[1].run(), due))
-        for log, flush in due:
-            log.complete_flush(flush)
+                for log, flush in due:
+                    log.complete_flush(flush)
 
     def _before_truncation(self, topic_partition: TopicPartition, offset: Offset) -> None:
         # were the old recovery point to outlive a crash, what is written next would go unchecked

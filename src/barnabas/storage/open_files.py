@@ -18,32 +18,32 @@ class OpenFiles:
 
     def __init__(self, fs: FileSystem, capacity: int = 1024) -> None:
         self.fs = fs
+        #: how many files may be open, those apart that are pinned
         self.capacity = capacity
-        self._open: dict[LogFile, None] = {}
+        #: those that may be closed at any time
+        self._idle: dict[LogFile, None] = {}
 
     def __len__(self) -> int:
-        return len(self._open)
+        return len(self._idle)
 
-    def opened(self, file: LogFile) -> None:
-        """Takes note of a file that has just been opened."""
-        self._open[file] = None
-        self.trim(file)
-
-    def trim(self, keep: LogFile | None = None) -> None:
-        """Closes files while too many are open, those not used lately first, and never a pinned one."""
-        chances = 2 * len(self._open)
-        while len(self._open) > self.capacity and chances:
+    def add(self, file: LogFile) -> None:
+        """Takes note of an open file, and closes others while too many are open."""
+        idle = self._idle
+        idle[file] = None
+        chances = 2 * len(idle)
+        while len(idle) > self.capacity and chances:
             chances -= 1
-            oldest = next(iter(self._open))
-            del self._open[oldest]
-            if oldest is keep or oldest.pins or oldest.used_lately:
+            oldest = next(iter(idle))
+            del idle[oldest]
+            if oldest is file or oldest.used_lately:
                 oldest.used_lately = False
-                self._open[oldest] = None
+                idle[oldest] = None
             else:
                 oldest.let_go()
 
-    def closed(self, file: LogFile) -> None:
-        self._open.pop(file, None)
+    def discard(self, file: LogFile) -> None:
+        """The file is closed, or must not be."""
+        self._idle.pop(file, None)
 
 
 class LogFile:
@@ -76,13 +76,17 @@ class LogFile:
         """Opens the file and keeps it open until `unpin`, so that `sync` may run in another thread."""
         if self._handle is None:
             self._open(create=True)
+        self._files.discard(self)
         self.pins += 1
 
     def unpin(self) -> None:
         self.pins -= 1
-        if self._closing and not self.pins:
+        if self.pins:
+            return
+        if self._closing:
             self.let_go()
-        self._files.trim()
+        else:
+            self._files.add(self)
 
     def sync(self) -> None:
         """From any thread, when the file is pinned."""
@@ -102,7 +106,7 @@ class LogFile:
 
     def close(self) -> None:
         """Closes the file, or has it closed when it is unpinned."""
-        self._files.closed(self)
+        self._files.discard(self)
         if self.pins:
             self._closing = True
         else:
@@ -122,5 +126,5 @@ class LogFile:
     def _open(self, *, create: bool = False) -> File:
         handle = self._files.fs.open(self.path, create=create)
         self._handle = handle
-        self._files.opened(self)
+        self._files.add(self)
         return handle
