@@ -14,9 +14,11 @@ import subprocess
 import sys
 import time
 from abc import ABC, abstractmethod
+from compileall import compile_dir
 from dataclasses import dataclass
 from pathlib import Path
 
+import barnabas
 from bench.artifacts import kafka_classpath, tansu_binary
 
 START_SECONDS = 60.0
@@ -126,6 +128,11 @@ class Barnabas(Peer):
 
     name = "barnabas"
     settings: tuple[str, ...] = ()
+
+    def prepare(self) -> None:
+        # As pip does when it installs a package; a checkout may have changed since it last ran, and may
+        # run where Python is told to keep no bytecode.
+        compile_dir(Path(barnabas.__path__[0]), quiet=1)
 
     def command(self) -> list[str]:
         settings = [word for setting in self.settings for word in ("--set", setting)]
