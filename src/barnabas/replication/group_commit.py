@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import Executor
+from itertools import islice
 
 from barnabas.replication.partition import Partition
+
+#: partitions flushed in one round: each holds its files open meanwhile
+_AT_ONCE = 256
 
 
 class GroupCommit:
@@ -34,8 +38,9 @@ class GroupCommit:
     async def _run(self) -> None:
         try:
             while self._dirty:
-                partitions = list(self._dirty)
-                self._dirty.clear()
+                partitions = list(islice(self._dirty, _AT_ONCE))
+                for partition in partitions:
+                    del self._dirty[partition]
                 await asyncio.gather(*(partition.flush(self._executor) for partition in partitions))
         finally:
             self._round = None
