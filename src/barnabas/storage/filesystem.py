@@ -57,7 +57,9 @@ class FileSystem(Protocol):
         """For reading and writing. `create` makes the file when it is missing; else FileNotFoundError."""
         ...
 
-    def entries(self, path: str) -> list[Entry]: ...
+    def entries(self, path: str) -> list[Entry]:
+        """In no order."""
+        ...
 
     def make_directory(self, path: str) -> bool:
         """With its parents; False when it existed."""
@@ -187,7 +189,10 @@ class OsFileSystem:
         found = []
         with os.scandir(path) as listing:
             for item in listing:
-                info = item.stat()
+                try:
+                    info = item.stat()
+                except FileNotFoundError:  # a removal is at work
+                    continue
                 found.append(
                     Entry(item.name, info.st_size, stat.S_ISDIR(info.st_mode), info.st_mtime_ns // 1_000_000)
                 )

@@ -160,6 +160,8 @@ class PartitionLog(LogUpkeep):
     def _appended(self, header: BatchHeader, data: Buffer, base_offset: Offset, leader_epoch: int) -> None:
         if leader_epoch != self.epochs.latest:
             self.epochs.assign(leader_epoch, base_offset)
+        if header.max_timestamp < 0:  # records that tell no time age by their file
+            self.files.segments.active.modified_ms = self._env.clock.now_ms()
         producers = self.producers
         producers.end_offset = self.log_end_offset
         if header.producer_id != NO_PRODUCER_ID:

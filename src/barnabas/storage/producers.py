@@ -76,11 +76,9 @@ class Producer:
     def duplicate(self, header: BatchHeader) -> ProducerBatch | None:
         """The remembered batch that `header` sends again."""
         if header.producer_epoch == self.epoch:
+            last_sequence = header.last_sequence
             for batch in self.batches:
-                if (
-                    batch.last_sequence == header.last_sequence
-                    and batch.offset_delta == header.last_offset_delta
-                ):
+                if batch.last_sequence == last_sequence and batch.offset_delta == header.last_offset_delta:
                     return batch
         return None
 

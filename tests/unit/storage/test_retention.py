@@ -56,6 +56,16 @@ def test_records_without_timestamps_age_by_their_file(bench):
     assert bench.base_offsets() == [2]
 
 
+def test_a_file_is_as_old_as_its_last_record(bench):
+    bench.configure(retention_ms=100)
+    bench.append(Record(None, b"", -1))
+    bench.clock.advance(90)
+    bench.append(Record(None, b"", -1))
+    bench.clock.advance(90)
+    delete(bench)
+    assert bench.log.log_start_offset == 0
+
+
 def test_the_oldest_segments_go_while_the_log_is_larger_than_retention_bytes(bench):
     segments_of_one(bench, 5, retention_ms=-1)
     size = bench.log.files.segments[0].size
