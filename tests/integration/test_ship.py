@@ -235,7 +235,7 @@ def test_following_sees_growth_and_rotations_of_each_kind(
                 rotate(log)
             elif number % 5 == 4:
                 # Lines of the file must have been seen for its copy to be known.
-                wait_for(lambda count=len(written): shipper.progress.lines == count)
+                wait_for(lambda: shipper.progress.lines == len(written))
                 copy_truncate(log)
         wait_for(lambda: shipper.progress.acknowledged == len(written))
     finally:

@@ -19,6 +19,7 @@ from barnabas.metadata.image import BrokerEndpoint, BrokerImage
 from barnabas.metadata.memory import MemoryServer, MemoryStore
 from barnabas.metadata.opening import prepare
 from barnabas.protocol.codec import decode, encode
+from barnabas.protocol.framing import RequestHeader
 from barnabas.server.context import RequestContext
 from barnabas.server.handlers import load
 from barnabas.server.topic_answers import TopicAnswers
@@ -77,7 +78,7 @@ class AdminBroker:
         api = load()[cls.api_key]
         assert api.versions[0] <= version <= api.versions[1]
         request = decode(cls, version, encode(request, version))
-        context = RequestContext(cls.api_key, version, 1, "test", FakeConnection())
+        context = RequestContext(RequestHeader(cls.api_key, version, 1, "test"), FakeConnection())
         response = api.handle(self, context, request)
         if inspect.isawaitable(response):
             response = await response
