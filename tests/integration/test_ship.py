@@ -223,6 +223,10 @@ def test_following_sees_growth_and_rotations_of_each_kind(
     )
     thread = threading.Thread(target=shipper.run)
     thread.start()
+
+    def seen(lines):
+        return lambda: shipper.progress.lines == lines
+
     try:
         written = []
         for number in range(15):
@@ -230,12 +234,12 @@ def test_following_sees_growth_and_rotations_of_each_kind(
             write(log, *lines)
             written += lines
             if number == 0:
-                wait_for(lambda: shipper.progress.lines == 20)  # it has the file open
+                wait_for(seen(20))  # it has the file open
             elif number % 5 == 2:
                 rotate(log)
             elif number % 5 == 4:
                 # Lines of the file must have been seen for its copy to be known.
-                wait_for(lambda: shipper.progress.lines == len(written))
+                wait_for(seen(len(written)))
                 copy_truncate(log)
         wait_for(lambda: shipper.progress.acknowledged == len(written))
     finally:
