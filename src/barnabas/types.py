@@ -44,6 +44,13 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+class ProducerIdentity(NamedTuple):
+    """An idempotent producer as it introduces itself (KIP-98)."""
+
+    producer_id: ProducerId
+    epoch: ProducerEpoch
+
+
 def new_topic_id() -> TopicId:
     """A random topic id: none of the reserved ones and, as in Kafka, no text that starts with ``-``."""
     while True:

@@ -385,3 +385,77 @@ class BrokerConfig(Settings):
         minimum=1,
         doc="The segment size of __consumer_offsets, in bytes.",
     )
+
+    # --- transactions ---
+    transaction_max_timeout_ms: int = setting(
+        Type.INT,
+        900_000,
+        minimum=1,
+        doc="The longest transaction.timeout.ms that a producer may ask for.",
+    )
+    transactional_id_expiration_ms: int = setting(
+        Type.INT,
+        604_800_000,
+        minimum=1,
+        doc="How long a transactional id that nobody uses is remembered, in milliseconds.",
+    )
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = setting(
+        Type.INT,
+        10_000,
+        minimum=1,
+        doc="How often transactions that have been open for too long are looked for, in milliseconds.",
+    )
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = setting(
+        Type.INT,
+        3_600_000,
+        minimum=1,
+        doc="How often transactional ids that have expired are looked for, in milliseconds.",
+    )
+    transaction_partition_verification_enable: bool = setting(
+        Type.BOOLEAN,
+        True,
+        update=Update.CLUSTER_WIDE,
+        doc="Whether a write is checked to belong to an open transaction before it is taken (KIP-890).",
+    )
+    add_partitions_to_txn_retry_backoff_ms: int = setting(
+        Type.INT,
+        20,
+        minimum=1,
+        doc="How long a write waits before it asks again whether the transaction before has ended.",
+    )
+    add_partitions_to_txn_retry_backoff_max_ms: int = setting(
+        Type.INT,
+        100,
+        minimum=0,
+        doc="How long a write waits at most for the transaction before to end, in milliseconds.",
+    )
+    transaction_state_log_num_partitions: int = setting(
+        Type.INT,
+        50,
+        minimum=1,
+        doc="The partitions of __transaction_state, fixed when it is made.",
+    )
+    transaction_state_log_replication_factor: int = setting(
+        Type.SHORT,
+        1,
+        minimum=1,
+        doc="The replicas of __transaction_state.",
+    )
+    transaction_state_log_min_isr: int = setting(
+        Type.INT,
+        1,
+        minimum=1,
+        doc="The min.insync.replicas of __transaction_state.",
+    )
+    transaction_state_log_segment_bytes: int = setting(
+        Type.INT,
+        104_857_600,
+        minimum=1,
+        doc="The segment size of __transaction_state, in bytes.",
+    )
+    request_timeout_ms: int = setting(
+        Type.INT,
+        30_000,
+        minimum=1,
+        doc="How long one broker waits for another's answer, in milliseconds.",
+    )

@@ -27,8 +27,6 @@ _KRAFT = frozenset(
 #: the shape of internal topics that are not made
 _INTERNAL_TOPICS = frozenset(
     {
-        "transaction.state.log.replication.factor",
-        "transaction.state.log.min.isr",
         "share.coordinator.state.topic.replication.factor",
         "share.coordinator.state.topic.min.isr",
     }

@@ -4,8 +4,12 @@ from barnabas.coordinator.groups.codec import OffsetKey
 from barnabas.coordinator.groups.group import ClassicGroup, GroupState
 from barnabas.coordinator.groups.membership import Caller
 from barnabas.coordinator.groups.offsets import OffsetStore
+from barnabas.coordinator.groups.pending import PendingOffsets
 from barnabas.coordinator.groups.service import GroupCoordinator
 from barnabas.coordinator.loading import InternalLog
+from barnabas.coordinator.transactions.completion import Marker, MarkerWriter
+from barnabas.coordinator.transactions.service import TransactionCoordinator
+from barnabas.coordinator.transactions.transaction import Transaction, TransactionState
 
 __all__ = [
     "Caller",
@@ -14,5 +18,11 @@ __all__ = [
     "GroupState",
     "InternalLog",
     "OffsetKey",
+    "Marker",
+    "MarkerWriter",
     "OffsetStore",
+    "PendingOffsets",
+    "Transaction",
+    "TransactionCoordinator",
+    "TransactionState",
 ]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Sequence
+from typing import NamedTuple, Protocol
 
 from barnabas.records import batch_records, batches
 from barnabas.records.control import decode_end_transaction
@@ -34,16 +34,31 @@ class InternalLog(Protocol):
         """Whole batches from the one that holds `offset` on, at least one, below the high watermark."""
 
 
-async def load(log: InternalLog, partition: int, replay: Callable[[bytes, bytes | None], None]) -> int:
+class Replayable(Protocol):
+    """What is loaded: see `barnabas.coordinator.runtime.Shard`."""
+
+    def replay(self, key: bytes, value: bytes | None) -> None: ...
+
+    def replay_pending(self, producer_id: ProducerId, key: bytes, value: bytes) -> None: ...
+
+
+class _Pending(NamedTuple):
+    value: bytes
+    #: something outside the transaction was written under the same key since
+    is_superseded: bool = False
+
+
+async def load(log: InternalLog, partition: int, shard: Replayable) -> int:
     """Replay what `partition` holds; returns how many records were read.
 
     A record replaces the one before it under the same key, as compaction would have it. So the log is read
     through raw, the last value of each key is kept, and only those are decoded and replayed: a group that
     commits every second costs as little as one that has committed once. What a transaction wrote counts from
-    its commit marker on, and not at all when it was aborted or is still open.
+    its commit marker on (but not over what was written after it), and not at all when it was aborted; what
+    one wrote that is still open is replayed as pending.
     """
     latest: dict[bytes, bytes | None] = {}
-    pending: dict[ProducerId, dict[bytes, bytes | None]] = {}
+    pending: dict[ProducerId, dict[bytes, _Pending]] = {}
     count = 0
     offset, end = log.bounds(partition)
     while offset < end:
@@ -54,25 +69,50 @@ async def load(log: InternalLog, partition: int, replay: Callable[[bytes, bytes 
             offset = header.next_offset
             if header.is_control:
                 marker = decode_end_transaction(header, batch)
-                written = pending.pop(header.producer_id, {})
-                if marker is not None and marker.commit:
-                    latest.update(written)
+                if marker is not None:
+                    written = pending.pop(header.producer_id, {})
+                    if marker.commit:
+                        latest.update({k: v.value for k, v in written.items() if not v.is_superseded})
                 continue
-            target = latest
-            if header.is_transactional:
-                target = pending.setdefault(header.producer_id, {})
             for record in batch_records(header, batch):
-                if record.key is not None:
+                if record.key is None:
+                    continue
+                if not header.is_transactional:
                     # The last record decides the place as well as the value: replay keeps the log's order.
-                    target.pop(record.key, None)
-                    target[record.key] = record.value
+                    latest.pop(record.key, None)
+                    latest[record.key] = record.value
+                    _supersede(pending, record.key, record.value)
+                elif record.value is not None:
+                    pending.setdefault(header.producer_id, {})[record.key] = _Pending(record.value)
             count += header.record_count
         if offset == start:
             raise EOFError(f"nothing can be read at offset {offset}, below the high watermark {end}")
         await asyncio.sleep(0)
+    _replay_pending(shard, pending, is_superseded=True)
     for number, (key, value) in enumerate(latest.items(), 1):
         if value is not None:
-            replay(key, value)
+            shard.replay(key, value)
         if number % _RECORDS_A_TURN == 0:
             await asyncio.sleep(0)
+    _replay_pending(shard, pending, is_superseded=False)
     return count
+
+
+def _supersede(pending: dict[ProducerId, dict[bytes, _Pending]], key: bytes, value: bytes | None) -> None:
+    """`key` was written outside the transactions that have written it: they will not change it any more."""
+    for written in pending.values():
+        if key not in written:
+            continue
+        if value is None:
+            del written[key]
+        else:
+            written[key] = _Pending(written[key].value, is_superseded=True)
+
+
+def _replay_pending(
+    shard: Replayable, pending: dict[ProducerId, dict[bytes, _Pending]], *, is_superseded: bool
+) -> None:
+    for producer_id, written in pending.items():
+        for key, record in written.items():
+            if record.is_superseded is is_superseded:
+                shard.replay_pending(producer_id, key, record.value)

@@ -9,6 +9,9 @@ replays the same records, ends in the same state.
 Operations on one key (a group id, a transactional id) run one after another: the next sees what the one
 before has committed (but see `Turns`). On a single replica an append is committed at once, and then a whole
 operation runs without a task or a future.
+
+What is appended is replayed in the order of the log. So a transaction's records, which count only once its
+marker is there (KIP-98), are always known before the marker is.
 """
 
 from __future__ import annotations
@@ -29,11 +32,20 @@ from barnabas.coordinator.timers import Timers
 from barnabas.coordinator.turns import Turns
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.records import Record, encode_batch
-from barnabas.types import LeaderEpoch
+from barnabas.records.control import EndTransaction, encode_end_transaction
+from barnabas.types import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    LeaderEpoch,
+    ProducerId,
+    ProducerIdentity,
+)
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+_NO_PRODUCER = ProducerIdentity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
 @dataclass(slots=True)
@@ -47,6 +59,10 @@ class Result(Generic[T]):
 
     response: T | Awaitable[T] | None = None
     records: Sequence[Record] = ()
+    #: the records belong to this producer's transaction: they count when it commits
+    producer: ProducerIdentity | None = None
+    #: in place of records: the producer's transaction ends
+    marker: EndTransaction | None = None
     then: Callable[[KafkaError | None], T | Awaitable[T]] | None = None
 
 
@@ -55,6 +71,12 @@ class Shard(Protocol):
 
     def replay(self, key: bytes, value: bytes | None) -> None:
         """Apply one committed record; None deletes the key. Also called while loading."""
+
+    def replay_pending(self, producer_id: ProducerId, key: bytes, value: bytes) -> None:
+        """Take note of a record of a transaction that is still open. Also called while loading."""
+
+    def end_transaction(self, producer_id: ProducerId, commit: bool) -> None:
+        """A producer's transaction has ended: what was noted of it counts now, or never will."""
 
     def loaded(self) -> None:
         """Everything committed has been replayed: set timers, start serving."""
@@ -74,6 +96,8 @@ class ShardContext(Generic[S]):
     partition: int
     clock: Clock
     timers: Timers
+    #: the leader epoch in which this broker coordinates the partition
+    epoch: Callable[[], LeaderEpoch]
     #: runs an operation of the shard's own, by key, in its turn
     write: Callable[[str, Operation[S, Any]], None]
 
@@ -220,6 +244,19 @@ class CoordinatorRuntime(Generic[S]):
         if isinstance(reply, asyncio.Future):
             reply.add_done_callback(log_failure)
 
+    def end_transaction(
+        self, partition: int, producer: ProducerIdentity, marker: EndTransaction
+    ) -> Awaitable[None] | None:
+        """Append the marker that ends a producer's transaction in `partition`, and replay it.
+
+        Raises:
+            KafkaError: as `write`; INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED, another has
+                taken over.
+        """
+        end: Result[None] = Result(producer=producer, marker=marker)
+        # It concerns all keys that the producer has written, and the order of the log is all that counts.
+        return self.write(partition, f"producer {producer.producer_id}", lambda _: end, together=True)
+
     def read(self, partition: int, operation: Callable[[S], T]) -> T:
         """Read what is committed.
 
@@ -244,7 +281,7 @@ class CoordinatorRuntime(Generic[S]):
         def write(key: str, operation: Operation[S, Any]) -> None:
             self.write_unattended(partition, key, operation)
 
-        return self._make_shard(ShardContext(partition, self._clock, slot.timers, write))
+        return self._make_shard(ShardContext(partition, self._clock, slot.timers, lambda: slot.epoch, write))
 
     def _active(self, partition: int) -> _Slot[S]:
         slot = self._slots.get(partition)
@@ -264,7 +301,7 @@ class CoordinatorRuntime(Generic[S]):
     async def _load(self, partition: int, slot: _Slot[S]) -> None:
         try:
             async with self._load_turn:
-                count = await load(self._log, partition, slot.shard.replay)
+                count = await load(self._log, partition, slot.shard)
         except Exception:
             logger.exception("%s: partition %d cannot be loaded", self._name, partition)
             slot.state = _State.FAILED
@@ -282,17 +319,14 @@ class CoordinatorRuntime(Generic[S]):
         self, partition: int, slot: _Slot[S], key: str, together: bool, operation: Operation[S, T]
     ) -> T | Awaitable[T]:
         result = operation(slot.shard)
-        if not result.records:
+        if not result.records and result.marker is None:
             return _answer(result, None)
         try:
-            now = self._clock.now_ms()
-            stamped = [record._replace(timestamp=now) for record in result.records]
-            batch = encode_batch(stamped, leader_epoch=slot.epoch)
-            committed = self._log.append(partition, batch, slot.epoch)
+            committed = self._log.append(partition, self._batch(result, slot.epoch), slot.epoch)
         except KafkaError as error:
             return _answer(result, _coordinator_error(error))
         if committed is None and not slot.appends:
-            self._replay(slot, result.records)
+            _replay(slot.shard, result)
             return _answer(result, None)
         append = _Append(key, together, result)
         slot.appends.append(append)
@@ -320,16 +354,41 @@ class CoordinatorRuntime(Generic[S]):
         append.timeout.cancel()
         try:
             if append.error is None:
-                self._replay(slot, append.result.records)
+                _replay(slot.shard, append.result)
             resolve(append.reply, _answer(append.result, append.error))
         except Exception as error:
             fail(append.reply, error)
         slot.turns.give_back(append.key, append.together)
 
-    def _replay(self, slot: _Slot[S], records: Sequence[Record]) -> None:
-        for record in records:
-            assert record.key is not None
-            slot.shard.replay(record.key, record.value)
+    def _batch(self, result: Result[Any], epoch: LeaderEpoch) -> bytes:
+        now = self._clock.now_ms()
+        producer = result.producer or _NO_PRODUCER
+        if result.marker is not None:
+            return encode_end_transaction(
+                result.marker,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                timestamp=now,
+            )
+        return encode_batch(
+            [record._replace(timestamp=now) for record in result.records],
+            leader_epoch=epoch,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            transactional=result.producer is not None,
+        )
+
+
+def _replay(shard: Shard, result: Result[Any]) -> None:
+    producer = result.producer
+    if producer is not None and result.marker is not None:
+        shard.end_transaction(producer.producer_id, result.marker.commit)
+    for record in result.records:
+        assert record.key is not None
+        if producer is None:
+            shard.replay(record.key, record.value)
+        elif record.value is not None:
+            shard.replay_pending(producer.producer_id, record.key, record.value)
 
 
 #: what an append's error means to whoever asked the coordinator

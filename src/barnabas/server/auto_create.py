@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from barnabas.config import BrokerConfig
 from barnabas.controller import NewTopic
 from barnabas.errors import ErrorCode, KafkaError
-from barnabas.types import GROUP_METADATA_TOPIC
+from barnabas.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
@@ -41,6 +41,18 @@ def _defaults(name: str, config: BrokerConfig) -> NewTopic:
                 "cleanup.policy": "compact",
                 "compression.type": "producer",
                 "segment.bytes": str(config.offsets_topic_segment_bytes),
+            },
+        )
+    if name == TRANSACTION_STATE_TOPIC:
+        return NewTopic(
+            name,
+            config.transaction_state_log_num_partitions,
+            config.transaction_state_log_replication_factor,
+            configs={
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "min.insync.replicas": str(config.transaction_state_log_min_isr),
+                "segment.bytes": str(config.transaction_state_log_segment_bytes),
             },
         )
     return NewTopic(name)

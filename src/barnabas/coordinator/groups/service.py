@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 from typing import TypeVar
 
@@ -18,6 +18,7 @@ from barnabas.coordinator.groups.codec import OffsetKey
 from barnabas.coordinator.groups.group import ClassicGroup
 from barnabas.coordinator.groups.membership import Caller
 from barnabas.coordinator.groups.offsets import OffsetStore
+from barnabas.coordinator.groups.pending import PendingOffsets
 from barnabas.coordinator.groups.shard import GroupShard
 from barnabas.coordinator.loading import InternalLog
 from barnabas.coordinator.partitioning import partition_for
@@ -28,7 +29,9 @@ from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupRes
 from barnabas.protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity
 from barnabas.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from barnabas.types import GROUP_METADATA_TOPIC, LeaderEpoch
+from barnabas.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from barnabas.records.control import EndTransaction
+from barnabas.types import GROUP_METADATA_TOPIC, LeaderEpoch, ProducerIdentity, TopicId
 
 logger = logging.getLogger(__name__)
 
@@ -95,8 +98,8 @@ class GroupCoordinator:
     def forget_topics(self, topics: set[str]) -> None:
         """Delete the offsets of topics that have been deleted."""
         for partition, shard in self._runtime.active_shards():
-            for group_id in shard.offsets.group_ids():
-                if shard.offsets.of_topics(group_id, topics):
+            for group_id in list(shard.groups):
+                if shard.has_offsets_of(group_id, topics):
                     self._runtime.write_unattended(
                         partition,
                         group_id,
@@ -181,6 +184,36 @@ class GroupCoordinator:
         return self._runtime.write(
             partition, request.group_id, lambda shard: shard.commit(request, api_version), together=True
         )
+
+    def commit_in_transaction(
+        self, request: TxnOffsetCommitRequest, topic_ids: Mapping[str, TopicId]
+    ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
+        """TxnOffsetCommit; see `GroupShard.commit_in_transaction`.
+
+        Raises:
+            KafkaError: INVALID_GROUP_ID, INVALID_PRODUCER_EPOCH, and as `GroupShard.commit_in_transaction`.
+        """
+        _check_group_id(request.group_id)
+        return self._write(request.group_id, lambda shard: shard.commit_in_transaction(request, topic_ids))
+
+    def end_transaction(
+        self, partition: int, producer: ProducerIdentity, marker: EndTransaction
+    ) -> Awaitable[None] | None:
+        """A producer's transaction ends in a partition of `__consumer_offsets`.
+
+        Raises:
+            KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE,
+                INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
+        """
+        return self._runtime.end_transaction(partition, producer, marker)
+
+    def pending_offsets(self, group_id: str) -> PendingOffsets:
+        """What open transactions have committed, among others for this group.
+
+        Raises:
+            KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        return self._read(group_id, lambda shard: shard.pending)
 
     def offsets(self, group_id: str) -> OffsetStore:
         """The store that has a group's committed offsets.

@@ -7,7 +7,7 @@ what to answer. `replay` is where committed records become state.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from barnabas.config import BrokerConfig
@@ -23,6 +23,7 @@ from barnabas.coordinator.groups.codec import (
 from barnabas.coordinator.groups.group import ClassicGroup, GroupState
 from barnabas.coordinator.groups.membership import Caller, Membership
 from barnabas.coordinator.groups.offsets import OffsetStore
+from barnabas.coordinator.groups.pending import PendingOffsets
 from barnabas.coordinator.groups.rebalance import Rebalance
 from barnabas.coordinator.groups.sessions import Sessions
 from barnabas.coordinator.runtime import Result, ShardContext
@@ -32,12 +33,21 @@ from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupRes
 from barnabas.protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity
 from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestPartition,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
 from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from barnabas.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
 from barnabas.records import Record
+from barnabas.types import ProducerId, ProducerIdentity, TopicId
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +67,8 @@ class GroupShard:
     ) -> None:
         self.groups: dict[str, ClassicGroup] = {}
         self.offsets = OffsetStore()
+        #: what open transactions have committed
+        self.pending = PendingOffsets()
         self._context = context
         self._clock = context.clock
         self._config = config
@@ -81,15 +93,36 @@ class GroupShard:
             offset_key = codec.decode_offset_key(key)
             if value is None:
                 self.offsets.remove(offset_key)
+                self.pending.drop(offset_key)
             else:
                 self.offsets.put(offset_key, codec.decode_offset(value))
-                if offset_key.group_id not in self.groups:
-                    self.groups[offset_key.group_id] = self._new_group(offset_key.group_id)
+                self.pending.overtake(offset_key)
+                self._ensure_group(offset_key.group_id)
         elif kind == codec.GROUP_KIND:
             self._replay_group(codec.decode_group_key(key), value)
         elif kind not in self._strange_kinds:
             self._strange_kinds.add(kind)
             logger.warning("records of kind %d in __consumer_offsets are passed over: not understood", kind)
+
+    def replay_pending(self, producer_id: ProducerId, key: bytes, value: bytes) -> None:
+        """An offset of a transaction that is still open: nobody sees it before the transaction commits.
+
+        Raises:
+            ProtocolError: the record cannot be read.
+        """
+        if codec.kind_of(key) not in (codec.OFFSET_KIND, codec.LEGACY_OFFSET_KIND):
+            logger.warning("__consumer_offsets holds a transaction's record that is no offset")
+            return
+        offset_key = codec.decode_offset_key(key)
+        self.pending.put(producer_id, offset_key, codec.decode_offset(value))
+        self._ensure_group(offset_key.group_id)
+
+    def end_transaction(self, producer_id: ProducerId, commit: bool) -> None:
+        """The offsets of a producer's transaction count now, or never will."""
+        for offset_key, committed in self.pending.end(producer_id):
+            if commit:
+                self.offsets.put(offset_key, committed)
+                self._ensure_group(offset_key.group_id)
 
     def loaded(self) -> None:
         """Members of before get a session's time to show up."""
@@ -127,6 +160,11 @@ class GroupShard:
         group.apply(codec.decode_group(value))
         if self._is_loaded:
             self._rebalance.announce(group)
+
+    def _ensure_group(self, group_id: str) -> None:
+        """Whoever commits without being a member makes a group."""
+        if group_id not in self.groups:
+            self.groups[group_id] = self._new_group(group_id)
 
     def _new_group(self, group_id: str) -> ClassicGroup:
         return ClassicGroup(group_id, self._clock.now_ms())
@@ -182,34 +220,90 @@ class GroupShard:
         now = self._clock.now_ms()
         retention = request.retention_time_ms
         expires = NO_EXPIRY if retention < 0 else min(now + retention, LONG_MAX)
-        longest = self._config().offset_metadata_max_bytes
         records: list[Record] = []
         response = OffsetCommitResponse()
         for topic in request.topics:
-            outcomes = []
-            for partition in topic.partitions:
-                metadata = partition.committed_metadata or ""
-                error = ErrorCode.NONE
-                if len(metadata) > longest:
-                    error = ErrorCode.OFFSET_METADATA_TOO_LARGE
-                else:
-                    committed = CommittedOffset(
-                        partition.committed_offset,
-                        partition.committed_leader_epoch,
-                        metadata,
-                        now,
-                        expires,
-                        topic.topic_id,
-                    )
-                    key = OffsetKey(request.group_id, topic.name, partition.partition_index)
-                    records.append(offset_record(key, committed))
-                outcomes.append(
-                    OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
+            outcomes = [
+                OffsetCommitResponsePartition(
+                    partition_index=partition.partition_index,
+                    error_code=self._store(
+                        request.group_id, topic.name, partition, now, expires, topic.topic_id, records
+                    ),
                 )
+                for partition in topic.partitions
+            ]
             response.topics.append(
                 OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=outcomes)
             )
         return Result(response, records)
+
+    def commit_in_transaction(
+        self, request: TxnOffsetCommitRequest, topic_ids: Mapping[str, TopicId]
+    ) -> Result[TxnOffsetCommitResponse]:
+        """Store offsets that count when the producer's transaction commits.
+
+        Raises:
+            KafkaError: the sender may not commit: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION.
+        """
+        self._check_transactional_commit(request)
+        now = self._clock.now_ms()
+        records: list[Record] = []
+        response = TxnOffsetCommitResponse()
+        for topic in request.topics:
+            topic_id = topic_ids[topic.name]
+            outcomes = [
+                TxnOffsetCommitResponsePartition(
+                    partition_index=partition.partition_index,
+                    error_code=self._store(
+                        request.group_id, topic.name, partition, now, NO_EXPIRY, topic_id, records
+                    ),
+                )
+                for partition in topic.partitions
+            ]
+            response.topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=outcomes))
+        producer = ProducerIdentity(request.producer_id, request.producer_epoch)
+        return Result(response, records, producer)
+
+    def _store(
+        self,
+        group_id: str,
+        topic: str,
+        partition: OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition,
+        now_ms: int,
+        expires_ms: int,
+        topic_id: TopicId,
+        records: list[Record],
+    ) -> ErrorCode:
+        metadata = partition.committed_metadata or ""
+        if len(metadata) > self._config().offset_metadata_max_bytes:
+            return ErrorCode.OFFSET_METADATA_TOO_LARGE
+        committed = CommittedOffset(
+            partition.committed_offset,
+            partition.committed_leader_epoch,
+            metadata,
+            now_ms,
+            expires_ms,
+            topic_id,
+        )
+        records.append(offset_record(OffsetKey(group_id, topic, partition.partition_index), committed))
+        return ErrorCode.NONE
+
+    def _check_transactional_commit(self, request: TxnOffsetCommitRequest) -> None:
+        """Whether the sender may commit; one that does not say who it is may (KIP-447 came later)."""
+        group = self.groups.get(request.group_id)
+        generation = request.generation_id
+        if group is None:
+            if generation >= 0:
+                raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+            return
+        if generation < 0 and (
+            group.has(GroupState.EMPTY) or (not request.member_id and request.group_instance_id is None)
+        ):
+            return
+        member = group.check_member(request.member_id, request.group_instance_id)
+        if generation != group.generation:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+        self._sessions.keep_alive(group, member)
 
     def _check_commit(self, request: OffsetCommitRequest, api_version: int) -> None:
         """Whether the sender may commit for the group; a member's session begins anew."""
@@ -252,7 +346,7 @@ class GroupShard:
         records = [
             offset_record(key, None)
             for key, error in outcome.items()
-            if error is ErrorCode.NONE and self.offsets.get(key) is not None
+            if error is ErrorCode.NONE and (self.offsets.get(key) is not None or key in self.pending)
         ]
         return Result(outcome, records)
 
@@ -269,7 +363,8 @@ class GroupShard:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
         if not group.has(GroupState.EMPTY):
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
-        return Result(records=[*self._tombstones(self.offsets.keys(group_id)), group_record(group_id, None)])
+        keys = {*self.offsets.keys(group_id), *self.pending.of_group(group_id)}
+        return Result(records=[*self._tombstones(sorted(keys)), group_record(group_id, None)])
 
     def expire_group(self, group_id: str) -> Result[None]:
         """Delete a group's expired offsets, and the group when neither offsets nor members are left."""
@@ -277,16 +372,29 @@ class GroupShard:
         if group is None:
             return Result()
         retention_ms = self._config().offsets_retention_minutes * _MINUTE_MS
-        expired = self.offsets.expired(group, self._clock.now_ms(), retention_ms)
+        expired = [
+            key
+            for key in self.offsets.expired(group, self._clock.now_ms(), retention_ms)
+            if key not in self.pending
+        ]
         records = self._tombstones(expired)
         left = sum(map(len, self.offsets.of_group(group_id).values())) - len(expired)
-        if not left and group.has(GroupState.EMPTY) and not group.pending:
+        is_used = left or group.pending or self.pending.of_group(group_id)
+        if not is_used and group.has(GroupState.EMPTY):
             records.append(group_record(group_id, None))
         return Result(records=records)
 
+    def has_offsets_of(self, group_id: str, topics: set[str]) -> bool:
+        """Whether the group has offsets of these topics, pending ones included."""
+        return bool(self._keys_of(group_id, topics))
+
     def forget_topics(self, group_id: str, topics: set[str]) -> Result[None]:
         """Delete a group's offsets of topics that have been deleted."""
-        return Result(records=self._tombstones(self.offsets.of_topics(group_id, topics)))
+        return Result(records=self._tombstones(self._keys_of(group_id, topics)))
 
-    def _tombstones(self, keys: Iterator[OffsetKey] | list[OffsetKey]) -> list[Record]:
+    def _keys_of(self, group_id: str, topics: set[str]) -> list[OffsetKey]:
+        pending = {key for key in self.pending.of_group(group_id) if key.topic in topics}
+        return [*self.offsets.of_topics(group_id, topics), *sorted(pending - {*self.offsets.keys(group_id)})]
+
+    def _tombstones(self, keys: Iterable[OffsetKey]) -> list[Record]:
         return [offset_record(key, None) for key in keys]

@@ -1,4 +1,4 @@
-"""WriteTxnMarkers (key 27): a transaction coordinator ends a transaction in the partitions it wrote to (KIP-98).
+"""WriteTxnMarkers (key 27): a coordinator ends a transaction in the partitions it wrote to (KIP-98).
 
 Sent from broker to broker, and by an administrator who aborts a hanging transaction (KIP-664). v2 says which
 version of transactions the marker belongs to (KIP-1228), on which the check of its epoch depends.

@@ -1,0 +1,138 @@
+"""Ends decided transactions: a marker in each partition they wrote to, then the record that it is done.
+
+What is not acknowledged is written again, for as long as this broker is the coordinator; and after a restart,
+or on the next coordinator, all of it. A marker that is written twice does no harm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import NamedTuple, Protocol, TypeAlias
+
+from barnabas.coordinator.timers import Timers
+from barnabas.coordinator.transactions.transaction import Transaction, TransactionState
+from barnabas.errors import ErrorCode
+from barnabas.types import LeaderEpoch, ProducerEpoch, ProducerId, TopicPartition
+
+logger = logging.getLogger(__name__)
+
+#: how long until what failed is tried again
+RETRY_MS = 100
+
+#: another coordinator or another producer has taken over: these markers are not ours to write any more
+_OVERTAKEN = (ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
+#: there is no partition to end anything in: its topic was deleted
+_WRITTEN = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+Outcomes: TypeAlias = Mapping[TopicPartition, ErrorCode]
+
+
+class Marker(NamedTuple):
+    """What is written into each partition of a transaction."""
+
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    commit: bool
+    coordinator_epoch: LeaderEpoch
+    #: the version of transactions that it belongs to: 2 raised the epoch
+    transaction_version: int
+
+
+class MarkerWriter(Protocol):
+    """Brings markers to the leaders of partitions, wherever they are."""
+
+    def write(self, marker: Marker, partitions: Collection[TopicPartition]) -> Outcomes | Awaitable[Outcomes]:
+        """What became of each partition, at once where no one has to be waited for.
+
+        UNKNOWN_TOPIC_OR_PARTITION says that the cluster has no such partition; while a leader is not known
+        or does not answer, the outcome is another error.
+        """
+
+
+class Completions:
+    """The decided transactions of one shard whose markers are being written.
+
+    Args:
+        done: called with the transactional id when all markers are written.
+    """
+
+    def __init__(
+        self,
+        writer: MarkerWriter,
+        timers: Timers,
+        epoch: Callable[[], LeaderEpoch],
+        done: Callable[[str], None],
+    ) -> None:
+        self._writer = writer
+        self._timers = timers
+        self._epoch = epoch
+        self._done = done
+        self._left: dict[str, set[TopicPartition]] = {}
+        self._under_way: set[asyncio.Future[Outcomes]] = set()
+
+    def begin(self, transactional_id: str, transaction: Transaction) -> None:
+        """Write the markers of a transaction that has just been prepared, or was found so."""
+        self._left[transactional_id] = set(transaction.partitions)
+        marker = Marker(
+            transaction.producer_id,
+            transaction.epoch,
+            transaction.state is TransactionState.PREPARE_COMMIT,
+            self._epoch(),
+            transaction.client_version,
+        )
+        self._write(transactional_id, marker)
+
+    def left(self, transactional_id: str) -> Collection[TopicPartition]:
+        """The partitions without a marker yet."""
+        return self._left.get(transactional_id, ())
+
+    def cancel(self) -> None:
+        """Another broker is the coordinator, or none: leave it to the next."""
+        self._left.clear()
+        for future in self._under_way:
+            future.cancel()
+
+    def retry(self, transactional_id: str) -> None:
+        """The record that it is done could not be stored: say so again in a while."""
+        self._timers.set((transactional_id, "done"), RETRY_MS, lambda: self._done(transactional_id))
+
+    def _write(self, transactional_id: str, marker: Marker) -> None:
+        left = self._left.get(transactional_id)
+        if left is None:
+            return
+        answer = self._writer.write(marker, sorted(left)) if left else {}
+        if isinstance(answer, Mapping):
+            self._written(transactional_id, marker, answer)
+            return
+        future = asyncio.ensure_future(answer)
+        self._under_way.add(future)
+
+        def arrived(future: asyncio.Future[Outcomes]) -> None:
+            self._under_way.discard(future)
+            if future.cancelled():
+                return
+            if (error := future.exception()) is not None:
+                logger.error("markers of %r could not be written", transactional_id, exc_info=error)
+            self._written(transactional_id, marker, {} if error is not None else future.result())
+
+        future.add_done_callback(arrived)
+
+    def _written(self, transactional_id: str, marker: Marker, outcomes: Outcomes) -> None:
+        left = self._left.get(transactional_id)
+        if left is None:
+            return
+        overtaken = {str(tp): code.name for tp, code in outcomes.items() if code in _OVERTAKEN}
+        if overtaken:
+            logger.error("the markers of %r are refused, it stays prepared: %s", transactional_id, overtaken)
+            return
+        left.difference_update(tp for tp, code in outcomes.items() if code in _WRITTEN)
+        if left:
+            logger.info("%r: %d partitions have no marker yet", transactional_id, len(left))
+            self._timers.set(
+                (transactional_id, "markers"), RETRY_MS, lambda: self._write(transactional_id, marker)
+            )
+            return
+        del self._left[transactional_id]
+        self._done(transactional_id)

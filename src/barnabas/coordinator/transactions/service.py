@@ -1,0 +1,256 @@
+"""The transaction coordinator: what the server's handlers talk to.
+
+Finds the shard of a transactional id, runs the operation there, and keeps house: transactions that take too
+long, ids that nobody uses any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from functools import partial
+from typing import TypeVar
+
+from barnabas.clock import Clock
+from barnabas.config import BrokerConfig
+from barnabas.coordinator.loading import InternalLog
+from barnabas.coordinator.partitioning import partition_for
+from barnabas.coordinator.runtime import CoordinatorRuntime, Result, ShardContext
+from barnabas.coordinator.transactions.completion import MarkerWriter
+from barnabas.coordinator.transactions.shard import TransactionShard
+from barnabas.coordinator.transactions.transaction import Transaction
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.types import (
+    NO_PRODUCER_ID,
+    TRANSACTION_STATE_TOPIC,
+    LeaderEpoch,
+    ProducerId,
+    ProducerIdentity,
+    TopicPartition,
+)
+
+T = TypeVar("T")
+
+
+class TransactionCoordinator:
+    """The transactional ids whose partitions of `__transaction_state` this broker leads. Owned by one loop.
+
+    Args:
+        config: the broker's settings of the moment.
+        clock: the time.
+        log: the partitions of `__transaction_state`.
+        writer: brings markers to the partitions' leaders.
+        partitions: how many `__transaction_state` has, or will have.
+        producer_ids: makes a producer id that nobody has.
+        version: the finalized level of ``transaction.version``.
+    """
+
+    def __init__(
+        self,
+        config: Callable[[], BrokerConfig],
+        clock: Clock,
+        log: InternalLog,
+        writer: MarkerWriter,
+        *,
+        partitions: Callable[[], int],
+        producer_ids: Callable[[], Awaitable[ProducerId]],
+        version: Callable[[], int],
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._partitions = partitions
+        self._producer_ids = producer_ids
+        self._housekeeping: dict[Callable[[], None], asyncio.TimerHandle] = {}
+
+        def make_shard(context: ShardContext[TransactionShard]) -> TransactionShard:
+            return TransactionShard(context, version, writer)
+
+        self._runtime: CoordinatorRuntime[TransactionShard] = CoordinatorRuntime(
+            TRANSACTION_STATE_TOPIC, log, clock, make_shard, write_timeout_ms=config().request_timeout_ms
+        )
+
+    # --- life ---
+
+    def start(self) -> None:
+        """Begin to look for timed-out transactions and expired ids now and then."""
+        config = self._config()
+        self._repeat(self.abort_timed_out, config.transaction_abort_timed_out_transaction_cleanup_interval_ms)
+        self._repeat(self.expire_ids, config.transaction_remove_expired_transaction_cleanup_interval_ms)
+
+    async def stop(self) -> None:
+        """Answer whoever waits with NOT_COORDINATOR and forget everything."""
+        for handle in self._housekeeping.values():
+            handle.cancel()
+        await self._runtime.stop()
+
+    def elect(self, partition: int, epoch: LeaderEpoch) -> None:
+        """This broker leads a partition of `__transaction_state`: load it, and finish what was decided."""
+        self._runtime.elect(partition, epoch)
+
+    def resign(self, partition: int) -> None:
+        """This broker no longer leads a partition of `__transaction_state`."""
+        self._runtime.resign(partition)
+
+    def coordinated(self) -> Collection[int]:
+        """The partitions of `__transaction_state` this broker coordinates."""
+        return self._runtime.partitions()
+
+    def partition_for(self, transactional_id: str) -> int:
+        """The partition of `__transaction_state` that keeps a transactional id."""
+        return partition_for(transactional_id, self._partitions())
+
+    def abort_timed_out(self) -> None:
+        """Abort the transactions that have been open for longer than their producers asked for."""
+        now = self._clock.now_ms()
+        for partition, transactional_id, transaction in self._all():
+            if transaction.is_timed_out(now):
+                abort = partial(TransactionShard.abort_timed_out, transactional_id=transactional_id)
+                self._runtime.write_unattended(partition, transactional_id, abort)
+
+    def expire_ids(self) -> None:
+        """Forget the ids that nobody has used for `transactional.id.expiration.ms`."""
+        now, expiration_ms = self._clock.now_ms(), self._config().transactional_id_expiration_ms
+        for partition, transactional_id, transaction in self._all():
+            if transaction.is_expired(now, expiration_ms):
+                expire = partial(
+                    TransactionShard.expire, transactional_id=transactional_id, expiration_ms=expiration_ms
+                )
+                self._runtime.write_unattended(partition, transactional_id, expire)
+
+    # --- one transactional id ---
+
+    async def init_producer(
+        self, transactional_id: str, timeout_ms: int, expected: ProducerIdentity | None
+    ) -> ProducerIdentity:
+        """InitProducerId with a transactional id; `expected` is what the producer held before (KIP-360).
+
+        Raises:
+            KafkaError: INVALID_REQUEST, INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED,
+                CONCURRENT_TRANSACTIONS, and as all others NOT_COORDINATOR,
+                COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.
+        """
+        _check_id(transactional_id)
+        longest = self._config().transaction_max_timeout_ms
+        if not 0 < timeout_ms <= longest:
+            raise KafkaError(
+                ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+                f"transaction.timeout.ms={timeout_ms} must lie between 1 and {longest} "
+                "(transaction.max.timeout.ms)",
+            )
+        fresh = await self._fresh_id(transactional_id)
+        answer = self._run(
+            transactional_id,
+            lambda shard: shard.init_producer(transactional_id, timeout_ms, expected, fresh),
+        )
+        return answer if isinstance(answer, ProducerIdentity) else await answer
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer: ProducerIdentity,
+        partitions: Collection[TopicPartition],
+        version: int,
+    ) -> Awaitable[None] | None:
+        """A producer that speaks `version` of transactions is about to write to `partitions`.
+
+        Raises:
+            KafkaError: INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED,
+                CONCURRENT_TRANSACTIONS.
+        """
+        _check_id(transactional_id)
+        return self._run(
+            transactional_id,
+            lambda shard: shard.add_partitions(transactional_id, producer, partitions, version),
+        )
+
+    def verify_partitions(
+        self, transactional_id: str, producer: ProducerIdentity, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Whether the partitions are in the producer's transaction.
+
+        Raises:
+            KafkaError: as `add_partitions`.
+        """
+        _check_id(transactional_id)
+        return self._runtime.read(
+            self.partition_for(transactional_id),
+            lambda shard: shard.verify_partitions(transactional_id, producer, partitions),
+        )
+
+    async def end(
+        self, transactional_id: str, producer: ProducerIdentity, *, commit: bool, version: int
+    ) -> ProducerIdentity:
+        """EndTxn by a producer that speaks `version` of transactions: what it goes on with.
+
+        Raises:
+            KafkaError: INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, INVALID_TXN_STATE,
+                CONCURRENT_TRANSACTIONS.
+        """
+        _check_id(transactional_id)
+        fresh = await self._fresh_id(transactional_id)
+        answer = self._run(
+            transactional_id,
+            lambda shard: shard.end(transactional_id, producer, commit=commit, version=version, fresh=fresh),
+        )
+        return answer if isinstance(answer, ProducerIdentity) else await answer
+
+    # --- what there is ---
+
+    def describe(self, transactional_id: str) -> tuple[Transaction, Collection[TopicPartition]]:
+        """One id, and the partitions in which its transaction has not ended.
+
+        Raises:
+            KafkaError: INVALID_REQUEST, TRANSACTIONAL_ID_NOT_FOUND, NOT_COORDINATOR,
+                COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        _check_id(transactional_id)
+
+        def look(shard: TransactionShard) -> tuple[Transaction, Collection[TopicPartition]]:
+            transaction = shard.transactions.get(transactional_id)
+            if transaction is None:
+                raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+            return transaction, shard.partitions_left(transactional_id, transaction)
+
+        return self._runtime.read(self.partition_for(transactional_id), look)
+
+    def transactions(self) -> Iterator[tuple[str, Transaction]]:
+        """Every transactional id coordinated here.
+
+        Raises:
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS while some may be missing.
+        """
+        if self._runtime.is_loading():
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return ((transactional_id, transaction) for _, transactional_id, transaction in self._all())
+
+    # --- inside ---
+
+    async def _fresh_id(self, transactional_id: str) -> ProducerId:
+        # Before the operation, which may not wait, and only when it will take one.
+        needs_one = self._runtime.read(
+            self.partition_for(transactional_id), lambda shard: shard.needs_producer_id(transactional_id)
+        )
+        return await self._producer_ids() if needs_one else NO_PRODUCER_ID
+
+    def _run(
+        self, transactional_id: str, operation: Callable[[TransactionShard], Result[T]]
+    ) -> T | Awaitable[T]:
+        return self._runtime.write(self.partition_for(transactional_id), transactional_id, operation)
+
+    def _all(self) -> Iterator[tuple[int, str, Transaction]]:
+        for partition, shard in self._runtime.active_shards():
+            for transactional_id, transaction in list(shard.transactions.items()):
+                yield partition, transactional_id, transaction
+
+    def _repeat(self, work: Callable[[], None], interval_ms: int) -> None:
+        def run() -> None:
+            work()
+            self._repeat(work, interval_ms)
+
+        loop = asyncio.get_running_loop()
+        self._housekeeping[work] = loop.call_later(interval_ms / 1000, run)
+
+
+def _check_id(transactional_id: str) -> None:
+    if not transactional_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
