@@ -7,9 +7,11 @@ from barnabas.storage.open_files import OpenFiles
 from barnabas.storage.producers import Origin, Producer
 from barnabas.storage.tasks import Flush, Removal, Replacement, TreeRemoval
 from barnabas.storage.timestamps import OffsetAtTimestamp
+from barnabas.storage.transaction_index import AbortedTransaction
 from barnabas.storage.validation import InvalidRecords, RecordError
 
 __all__ = [
+    "AbortedTransaction",
     "AppendInfo",
     "DirectoryLocked",
     "FetchedRecords",

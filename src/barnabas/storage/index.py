@@ -11,7 +11,7 @@ from its segment, which is read again anyway.
 from __future__ import annotations
 
 import struct
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 
 from barnabas.storage.open_files import LogFile
 
@@ -108,6 +108,11 @@ class OffsetIndex(Index):
 
     def append(self, relative_offset: int, position: int) -> None:
         self._append(relative_offset, position)
+
+    def first_from_position(self, position: int) -> tuple[int, int] | None:
+        """The first entry of a batch that begins at `position` or later."""
+        place = bisect_left(range(len(self)), position, key=lambda place: self.entry(place)[1])
+        return self.entry(place) if place < len(self) else None
 
     def truncate(self, relative_offset: int) -> None:
         """Drops the entries at `relative_offset` and beyond."""

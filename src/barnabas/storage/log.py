@@ -6,6 +6,7 @@ Owned by one thread, the event loop's, and synchronous: what may take long is ha
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import NamedTuple
 
 from barnabas.errors import ErrorCode, KafkaError
@@ -16,6 +17,7 @@ from barnabas.storage.producer_recovery import note_producer
 from barnabas.storage.producers import Origin, Producer
 from barnabas.storage.segment import MAX_RELATIVE_OFFSET, LogSegment
 from barnabas.storage.timestamps import OffsetAtTimestamp
+from barnabas.storage.transaction_index import AbortedTransaction
 from barnabas.storage.upkeep import LogUpkeep
 from barnabas.storage.validation import validate_batch
 from barnabas.types import NO_PRODUCER_ID, Buffer, Offset
@@ -59,7 +61,9 @@ class PartitionLog(LogUpkeep):
     def last_stable_offset(self) -> Offset:
         """Where a reader of committed records stops: at the first open transaction or the high watermark."""
         unstable = self.producers.first_unstable_offset
-        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+        if unstable is None:
+            return self.high_watermark
+        return max(min(unstable, self.high_watermark), self.log_start_offset)
 
     def append_as_leader(
         self, records: Buffer, leader_epoch: int, *, origin: Origin = Origin.CLIENT
@@ -165,7 +169,15 @@ class PartitionLog(LogUpkeep):
         producers = self.producers
         producers.end_offset = self.log_end_offset
         if header.producer_id != NO_PRODUCER_ID:
-            note_producer(producers, header, data, base_offset)
+            aborted = note_producer(producers, header, data, base_offset)
+            if aborted is not None:
+                self._note_aborted(aborted)
+
+    def _note_aborted(self, aborted: AbortedTransaction) -> None:
+        try:
+            self.files.segments.active.aborted.append(aborted)
+        except OSError as error:
+            raise self._failed(error) from error
 
     def _segment_for(self, size: int, last_offset: Offset, max_timestamp: int) -> LogSegment:
         """The active segment, a new one if the batch does not fit into the old one."""
@@ -238,6 +250,33 @@ class PartitionLog(LogUpkeep):
                 return NOTHING
             place += 1  # compaction left nothing from `offset` to this segment's end
             segment = segments[place]
+
+    def aborted_transactions(self, offset: Offset, size: int) -> list[AbortedTransaction]:
+        """The aborted transactions that the `size` bytes read from `offset` may hold records of.
+
+        Ascending by first offset, as clients need them to skip those records.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, the disk failed.
+        """
+        segments = self.files.segments.from_offset(offset)
+        if not any(len(segment.aborted) for segment in segments):
+            return []
+        try:
+            while (position := segments[0].position_of(offset)) == segments[0].size and len(segments) > 1:
+                del segments[0]  # compaction left nothing from `offset` on, so it was read from the next
+            end = segments[0].offset_bound(position + size)
+            if end is None:
+                end = segments[1].base_offset if len(segments) > 1 else self.log_end_offset
+            found = []
+            for aborted in chain.from_iterable(segment.aborted.from_offset(offset) for segment in segments):
+                if aborted.first_offset < end:
+                    found.append(aborted)
+                if aborted.last_stable_offset >= end:
+                    break  # what is aborted after it has begun after it, too
+        except OSError as error:
+            raise self._failed(error) from error
+        return sorted(found, key=lambda aborted: aborted.first_offset)
 
     def offset_for_timestamp(self, timestamp: int) -> OffsetAtTimestamp | None:
         """Where ListOffsets' `timestamp` points, None when no record is that late.

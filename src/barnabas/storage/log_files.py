@@ -23,6 +23,7 @@ from barnabas.types import Offset, TopicId
 LOG = ".log"
 INDEX = ".index"
 TIME_INDEX = ".timeindex"
+TRANSACTION_INDEX = ".txnindex"
 SNAPSHOT = ".snapshot"
 DELETED = ".deleted"
 
@@ -208,7 +209,7 @@ class LogFiles:
         ):
             return None
         sealed = list(self._unflushed.values())
-        files = [file for segment in sealed for file in segment.all_files()]
+        files = [file for segment in sealed for file in segment.kept_files()]
         files.append(self.segments.active.log)
         files += self._unsynced
         for file in files:
@@ -268,7 +269,7 @@ class LogFiles:
         return [file for segment in self.segments for file in segment.all_files()] + self._unsynced
 
     def _note_indexes(self, segment: LogSegment) -> None:
-        for index in (segment.offsets, segment.times):
+        for index in (segment.offsets, segment.times, segment.aborted):
             if index.changed:
                 self.note_new(index.file)
                 index.changed = False

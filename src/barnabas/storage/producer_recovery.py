@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 
 from barnabas.records.batch import BatchHeader
 from barnabas.records.control import decode_end_transaction
@@ -11,17 +12,24 @@ from barnabas.storage.log_files import LogFiles
 from barnabas.storage.producer_snapshot import decode_snapshot
 from barnabas.storage.producers import Producers
 from barnabas.storage.segment import LogSegment
+from barnabas.storage.transaction_index import AbortedTransaction
 from barnabas.types import NO_PRODUCER_ID, Buffer, Offset
 
 logger = logging.getLogger(__name__)
 
 
-def note_producer(producers: Producers, header: BatchHeader, data: Buffer, base_offset: Offset) -> None:
-    """The batch `data` of an idempotent producer lies in the log at `base_offset`."""
+def note_producer(
+    producers: Producers, header: BatchHeader, data: Buffer, base_offset: Offset
+) -> AbortedTransaction | None:
+    """The batch `data` of an idempotent producer lies in the log at `base_offset`.
+
+    Returns what belongs into the transaction index of the segment where it lies.
+    """
     if not header.is_control:
         producers.update(header, base_offset)
-    elif (marker := decode_end_transaction(header, data)) is not None:
-        producers.end_transaction(header, marker)
+        return None
+    marker = decode_end_transaction(header, data)
+    return None if marker is None else producers.end_transaction(header, marker, base_offset)
 
 
 def load_producers(files: LogFiles, end_offset: Offset) -> Producers:
@@ -66,10 +74,28 @@ def replay(files: LogFiles, producers: Producers, end_offset: Offset) -> None:
     producers.end_offset = end_offset
 
 
+def rebuild_transaction_index(files: LogFiles, segment: LogSegment) -> None:
+    """Finds the aborted transactions of a segment again, from what was open where it begins."""
+    producers = load_producers(files, segment.base_offset)
+    segment.aborted.reset()
+    for aborted in _noted(segment, producers, segment.base_offset, segment.next_offset()):
+        segment.aborted.append(aborted)
+
+
 def _replay_segment(segment: LogSegment, producers: Producers, start: Offset, end_offset: Offset) -> None:
+    for _ in _noted(segment, producers, start, end_offset):
+        pass  # the segment's transaction index has it
+
+
+def _noted(
+    segment: LogSegment, producers: Producers, start: Offset, end_offset: Offset
+) -> Iterator[AbortedTransaction]:
+    """Has the producers take note of a segment's batches; the transactions that were aborted there."""
     for position, header in segment.headers(segment.position_of(start)):
         if header.base_offset >= end_offset:
             return
         if header.producer_id != NO_PRODUCER_ID and header.base_offset >= start:
             data = segment.log.read_at(header.size, position) if header.is_control else b""
-            note_producer(producers, header, data, header.base_offset)
+            aborted = note_producer(producers, header, data, header.base_offset)
+            if aborted is not None:
+                yield aborted

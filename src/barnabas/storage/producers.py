@@ -13,7 +13,8 @@ from typing import NamedTuple
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.records.batch import NO_SEQUENCE, SEQUENCE_LIMIT, BatchHeader
 from barnabas.records.control import EndTransaction
-from barnabas.types import NO_PRODUCER_EPOCH, UNKNOWN_OFFSET, ProducerId
+from barnabas.storage.transaction_index import AbortedTransaction
+from barnabas.types import NO_PRODUCER_EPOCH, UNKNOWN_OFFSET, Offset, ProducerId, ProducerIdentity
 
 WINDOW = 5
 NO_COORDINATOR_EPOCH = -1
@@ -86,13 +87,15 @@ class Producer:
 class Producers:
     """Every producer that a log remembers, as of `end_offset`. Owned by the log."""
 
-    __slots__ = ("_open_transactions", "_producers", "end_offset")
+    __slots__ = ("_ended_transactions", "_open_transactions", "_producers", "end_offset")
 
     def __init__(self) -> None:
         self.end_offset = 0
         self._producers: dict[ProducerId, Producer] = {}
         #: first offsets, ascending as they were appended
         self._open_transactions: dict[ProducerId, int] = {}
+        #: the first and last offsets of those whose marker is not below the high watermark yet
+        self._ended_transactions: list[tuple[Offset, Offset]] = []
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -105,15 +108,59 @@ class Producers:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the oldest open transaction began: a reader of committed records stops there."""
-        return next(iter(self._open_transactions.values()), None)
+        """Where the oldest open transaction began: a reader of committed records stops there.
+
+        One counts as open until its marker is committed: a leader that is lost may take the marker with it.
+        """
+        first_open = next(iter(self._open_transactions.values()), None)
+        if not self._ended_transactions:
+            return first_open
+        first_ended = min(first for first, _ in self._ended_transactions)
+        return first_ended if first_open is None else min(first_open, first_ended)
+
+    def committed(self, high_watermark: Offset) -> None:
+        """Every replica has what lies below `high_watermark`, markers too."""
+        if self._ended_transactions:
+            self._ended_transactions = [t for t in self._ended_transactions if t[1] >= high_watermark]
+
+    def is_in_transaction(self, producer: ProducerIdentity) -> bool:
+        """Whether the producer has written to a transaction that is open here."""
+        known = self._producers.get(producer.producer_id)
+        return (
+            known is not None and known.epoch == producer.epoch and known.transaction_start != UNKNOWN_OFFSET
+        )
+
+    def check_marker(
+        self, producer: ProducerIdentity, coordinator_epoch: int, *, must_raise_epoch: bool
+    ) -> None:
+        """Whether a marker may end the producer's transaction, if there is one.
+
+        With transactions v2 a marker bears a higher epoch than what it ends. One of the same epoch has been
+        written before: it is let pass where nothing is open, but it must not end the transaction after.
+
+        Raises:
+            KafkaError: INVALID_PRODUCER_EPOCH; TRANSACTION_COORDINATOR_FENCED, a later coordinator has
+                written a marker.
+        """
+        known = self._producers.get(producer.producer_id)
+        if known is None:
+            return
+        if coordinator_epoch < known.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"coordinator epoch {coordinator_epoch} has been followed by {known.coordinator_epoch}",
+            )
+        is_open = known.transaction_start != UNKNOWN_OFFSET
+        if producer.epoch < known.epoch or (must_raise_epoch and is_open and producer.epoch == known.epoch):
+            raise _stale(producer, known)
 
     def check(self, header: BatchHeader, origin: Origin) -> ProducerBatch | None:
         """Whether the batch may be appended: None if it may, the batch that it repeats if it was already.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH, a newer epoch of the producer has written;
-                OUT_OF_ORDER_SEQUENCE_NUMBER, batches are missing or older than those remembered.
+                OUT_OF_ORDER_SEQUENCE_NUMBER, batches are missing or older than those remembered;
+                INVALID_TXN_STATE, it is not part of the transaction that is open.
         """
         producer = self._producers.get(header.producer_id)
         if producer is None or origin is Origin.REPLICATION:
@@ -123,13 +170,14 @@ class Producers:
             if repeated is not None:
                 return repeated
         if header.producer_epoch < producer.epoch:
-            raise KafkaError(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"producer {header.producer_id} has epoch {header.producer_epoch}, "
-                f"{producer.epoch} has written since",
-            )
+            raise _stale(ProducerIdentity(header.producer_id, header.producer_epoch), producer)
         if origin is Origin.CLIENT and not header.is_control:
             _check_sequence(producer, header)
+            if producer.transaction_start != UNKNOWN_OFFSET and not header.is_transactional:
+                raise KafkaError(
+                    ErrorCode.INVALID_TXN_STATE,
+                    f"producer {header.producer_id} has a transaction open and wrote outside it",
+                )
         return None
 
     def update(self, header: BatchHeader, base_offset: int) -> None:
@@ -147,13 +195,25 @@ class Producers:
             producer.transaction_start = base_offset
             self._open_transactions[producer.producer_id] = base_offset
 
-    def end_transaction(self, header: BatchHeader, marker: EndTransaction) -> None:
-        """A marker that ends the producer's transaction was appended."""
+    def end_transaction(
+        self, header: BatchHeader, marker: EndTransaction, offset: Offset
+    ) -> AbortedTransaction | None:
+        """A marker that ends the producer's transaction was appended at `offset`.
+
+        Returns what readers of committed records have to be told, if the marker has aborted anything.
+        """
         producer = self._of_epoch(header.producer_id, header.producer_epoch)
         producer.coordinator_epoch = marker.coordinator_epoch
         producer.last_timestamp = header.max_timestamp
         producer.transaction_start = UNKNOWN_OFFSET
-        self._open_transactions.pop(producer.producer_id, None)
+        start = self._open_transactions.pop(producer.producer_id, None)
+        if start is None:
+            return None
+        self._ended_transactions.append((start, offset))
+        if marker.commit:
+            return None
+        stable = next(iter(self._open_transactions.values()), offset + 1)
+        return AbortedTransaction(producer.producer_id, start, offset, stable)
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
         """Forgets producers that have been silent for `expiration_ms` and have no open transaction."""
@@ -170,6 +230,7 @@ class Producers:
         """Replaces everything by what a snapshot of `end_offset` held."""
         self.end_offset = end_offset
         self._producers = {producer.producer_id: producer for producer in producers}
+        self._ended_transactions = []
         in_transaction = [p for p in producers if p.transaction_start != UNKNOWN_OFFSET]
         in_transaction.sort(key=lambda producer: producer.transaction_start)
         self._open_transactions = {p.producer_id: p.transaction_start for p in in_transaction}
@@ -182,6 +243,13 @@ class Producers:
             producer.epoch = epoch
             producer.batches.clear()
         return producer
+
+
+def _stale(producer: ProducerIdentity, known: Producer) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        f"producer {producer.producer_id} has epoch {producer.epoch}, {known.epoch} has written since",
+    )
 
 
 def _check_sequence(producer: Producer, header: BatchHeader) -> None:

@@ -26,6 +26,7 @@ from barnabas.storage.log_files import (
     LOG,
     SNAPSHOT,
     TIME_INDEX,
+    TRANSACTION_INDEX,
     LogFiles,
     empty_segment,
     new_segment,
@@ -34,11 +35,13 @@ from barnabas.storage.open_files import LogFile
 from barnabas.storage.producers import Producers
 from barnabas.storage.segment import MAX_RELATIVE_OFFSET, LogSegment
 from barnabas.storage.segments import Segments
+from barnabas.storage.transaction_index import ENTRY as TRANSACTION_ENTRY
 from barnabas.types import NO_PRODUCER_ID, Offset, TopicId, TopicPartition
 
 logger = logging.getLogger(__name__)
 
 _READ_BYTES = 1024 * 1024
+TRANSACTION_ENTRY_SIZE = TRANSACTION_ENTRY.size
 
 
 def new_log(
@@ -95,8 +98,7 @@ def load_log(
     epochs = _load_epochs(env, path)
     suspect = len(segments) if was_clean else _first_suspect(segments, recovery_point)
     for place in range(suspect):
-        if not _has_sound_indexes(segments[place], entries):
-            _rebuild_indexes(segments[place], config)
+        _ensure_indexes(files, segments[place], entries, config)
     if was_clean:
         end = segments.active.next_offset()
         segments.active.become_active()
@@ -147,6 +149,9 @@ def _open_segments(
                 modified_ms=entry.modified_ms,
                 offset_entries=count(stem + INDEX, OffsetIndex),
                 time_entries=count(stem + TIME_INDEX, TimeIndex),
+                aborted_bytes=entries[stem + TRANSACTION_INDEX].size
+                if stem + TRANSACTION_INDEX in entries
+                else 0,
             )
         )
     return Segments(segments or [new_segment(env, path, log_start_offset, config)])
@@ -163,8 +168,21 @@ def _load_epochs(env: LogEnvironment, path: str) -> LeaderEpochs:
         return LeaderEpochs()
 
 
+def _ensure_indexes(
+    files: LogFiles, segment: LogSegment, entries: dict[str, Entry], config: TopicConfig
+) -> None:
+    if not _has_sound_indexes(segment, entries):
+        _rebuild_indexes(segment, config)
+    aborted = entries.get(segment.aborted.file.path.rpartition("/")[2])
+    if aborted is not None and (
+        aborted.size % TRANSACTION_ENTRY_SIZE or not segment.aborted.is_sound(segment.base_offset)
+    ):
+        logger.warning("%s is damaged and built anew", segment.aborted.file.path)
+        producer_recovery.rebuild_transaction_index(files, segment)
+
+
 def _has_sound_indexes(segment: LogSegment, entries: dict[str, Entry]) -> bool:
-    """Whether both index files are there, whole, and end inside the segment."""
+    """Whether the files of both sparse indexes are there, whole, and end inside the segment."""
     if not segment.size:
         return True
     for index in (segment.offsets, segment.times):
@@ -239,6 +257,7 @@ def _recover_segment(
     """Checks and indexes every batch of a segment, and cuts it off at the first damage; where it ends."""
     size = segment.size
     segment.clear_indexes()
+    segment.aborted.reset()
     segment.size = 0
     end = start
     for position, header, data in _sound_batches(segment, size, start):
@@ -248,7 +267,9 @@ def _recover_segment(
         if header.leader_epoch > epochs.latest:
             epochs.assign(header.leader_epoch, header.base_offset)
         if header.producer_id != NO_PRODUCER_ID:
-            producer_recovery.note_producer(producers, header, data, header.base_offset)
+            aborted = producer_recovery.note_producer(producers, header, data, header.base_offset)
+            if aborted is not None:
+                segment.aborted.append(aborted)
     if segment.size < size:
         segment.log.truncate(segment.size)
     return end

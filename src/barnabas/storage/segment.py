@@ -1,4 +1,4 @@
-"""A log segment: batches one after the other in a `.log` file, with its two indexes beside it.
+"""A log segment: batches one after the other in a `.log` file, with its indexes beside it.
 
 The file's name is the segment's base offset in 20 digits. Only the last segment of a log, the active one,
 is ever appended to; the others are sealed.
@@ -14,6 +14,7 @@ from barnabas.errors import ErrorCode, KafkaError
 from barnabas.records.batch import HEADER_SIZE, LOG_OVERHEAD, NO_TIMESTAMP, BatchHeader, parse_header
 from barnabas.storage.index import OffsetIndex, TimeIndex
 from barnabas.storage.open_files import LogFile, OpenFiles
+from barnabas.storage.transaction_index import TransactionIndex
 from barnabas.types import Buffer
 
 #: base offset, batch length and last offset delta: all a search needs of a header
@@ -44,6 +45,7 @@ class LogSegment:
         "_latest",
         "_recent",
         "_since_indexed",
+        "aborted",
         "base_offset",
         "created_ms",
         "first_timestamp",
@@ -66,6 +68,7 @@ class LogSegment:
         modified_ms: int = 0,
         offset_entries: int = 0,
         time_entries: int = 0,
+        aborted_bytes: int = 0,
         roll_jitter_ms: int = 0,
     ) -> None:
         path = f"{directory}/{base_offset:020d}"
@@ -73,6 +76,7 @@ class LogSegment:
         self.log = LogFile(files, path + ".log")
         self.offsets = OffsetIndex(LogFile(files, path + ".index"), offset_entries)
         self.times = TimeIndex(LogFile(files, path + ".timeindex"), time_entries)
+        self.aborted = TransactionIndex(LogFile(files, path + ".txnindex"), aborted_bytes)
         self.size = size
         self.created_ms = now_ms
         self.modified_ms = modified_ms or now_ms
@@ -236,6 +240,7 @@ class LogSegment:
             end = min(offset, next(self.headers(position))[1].base_offset)
         self.offsets.truncate(end - self.base_offset)
         self.times.truncate(end - self.base_offset)
+        self.aborted.truncate(end)
         self.size = position
         self.log.truncate(position)
         self._recent.clear()
@@ -253,11 +258,20 @@ class LogSegment:
         for file in self.all_files():
             file.close()
 
-    def all_files(self) -> tuple[LogFile, LogFile, LogFile]:
-        return self.log, self.offsets.file, self.times.file
+    def all_files(self) -> tuple[LogFile, LogFile, LogFile, LogFile]:
+        return self.log, self.offsets.file, self.times.file, self.aborted.file
+
+    def kept_files(self) -> tuple[LogFile, ...]:
+        """Those that are there when the segment is sealed."""
+        return self.all_files() if len(self.aborted) else self.all_files()[:-1]
+
+    def offset_bound(self, position: int) -> int | None:
+        """An offset that all batches beginning before `position` lie below, None when no index tells."""
+        entry = self.offsets.first_from_position(position)
+        return None if entry is None else self.base_offset + entry[0]
 
     def clear_indexes(self) -> None:
-        """Forgets the indexes, before they are built again by `indexed`."""
+        """Forgets the indexes of offsets and times, before they are built again by `indexed`."""
         self.offsets.reset()
         self.times.reset()
         self._latest = TimestampedOffset(-1, self.base_offset)

@@ -93,6 +93,7 @@ class LogUpkeep:
         if offset <= self.high_watermark:
             return False
         self.high_watermark = offset
+        self.producers.committed(offset)
         return True
 
     def roll(self) -> LogSegment:
@@ -202,6 +203,7 @@ class LogUpkeep:
         self.log_start_offset = min(self.log_start_offset, end)
         self.epochs.truncate_from_end(end)
         self.producers = load_producers(self.files, end)
+        self.producers.committed(self.high_watermark)
 
     def prepare_flush(self) -> Flush | None:
         """What makes the log durable up to its end: run it in any thread, then `complete_flush` it here.

@@ -300,7 +300,7 @@ class GroupShard:
             group.has(GroupState.EMPTY) or (not request.member_id and request.group_instance_id is None)
         ):
             return
-        member = group.check_member(request.member_id, request.group_instance_id)
+        member = group.members.check(request.member_id, request.group_instance_id)
         if generation != group.generation:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
         self._sessions.keep_alive(group, member)
