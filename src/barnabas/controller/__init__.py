@@ -1,7 +1,8 @@
-"""Who decides: topics, partitions and their leaders, settings, producer ids."""
+"""Who decides: topics, partitions and their leaders, settings, features, producer ids."""
 
 from barnabas.controller.configs import ConfigChange, ConfigResource
 from barnabas.controller.controller import Controller
+from barnabas.controller.features import FeatureUpdate
 from barnabas.controller.topics import NewPartitions, NewTopic
 
-__all__ = ["ConfigChange", "ConfigResource", "Controller", "NewPartitions", "NewTopic"]
+__all__ = ["ConfigChange", "ConfigResource", "Controller", "FeatureUpdate", "NewPartitions", "NewTopic"]

@@ -9,6 +9,7 @@ from random import Random
 from barnabas.clock import Clock
 from barnabas.controller.configs import ConfigChange, ConfigControl, ConfigResource
 from barnabas.controller.election import elect
+from barnabas.controller.features import FeatureUpdate, update_features
 from barnabas.controller.fencing import ControllerSeat
 from barnabas.controller.producer_ids import allocate_block
 from barnabas.controller.topics import NewPartitions, NewTopic, TopicControl
@@ -92,6 +93,10 @@ class Controller:
     ) -> dict[ConfigResource, KafkaError]:
         """As `ConfigControl.alter`."""
         return await self._configs.alter(resources, validate_only=validate_only)
+
+    async def update_features(self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False) -> None:
+        """As `features.update_features`."""
+        await update_features(self._store, self._seat, self._loader, updates, validate_only=validate_only)
 
     async def allocate_producer_ids(self) -> range:
         """As `producer_ids.allocate_block`."""

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Mapping
 
 from barnabas.metadata import znodes
+from barnabas.metadata.features import FinalizedFeatures
 from barnabas.metadata.image import BrokerImage, ClusterImage, ImageDelta, PartitionState, TopicImage
 from barnabas.metadata.store import MetadataStore, Node
 from barnabas.types import NO_BROKER, BrokerId, TopicId, topic_id_from_str
@@ -53,6 +54,7 @@ class ImageBuilder:
             else before.topic_names,
             topic_configs=topic_configs,
             broker_configs=broker_configs,
+            features=await self._features() if znodes.FEATURES in paths else before.features,
             deleted_topics=await self._deleted_topics(names.get(znodes.DELETED_TOPICS, ())),
         )
         return ImageDelta(
@@ -71,6 +73,12 @@ class ImageBuilder:
     async def _controller(self) -> BrokerId:
         node = await self._store.exists(znodes.CONTROLLER)
         return znodes.decode_controller(node.data) if node else NO_BROKER
+
+    async def _features(self) -> FinalizedFeatures:
+        node = await self._store.exists(znodes.FEATURES)
+        if node is None:
+            return FinalizedFeatures()
+        return FinalizedFeatures(znodes.decode_features(node.data), node.version + 1)
 
     async def _brokers(self, names: Collection[str]) -> Mapping[BrokerId, BrokerImage]:
         if not names:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from barnabas.metadata.features import FinalizedFeatures
 from barnabas.types import NO_BROKER, BrokerId, LeaderEpoch, TopicId, TopicPartition
 
 #: stands for every broker in `ClusterImage.broker_configs`
@@ -72,6 +73,7 @@ class ClusterImage(NamedTuple):
     #: what was set for a broker, as text, by its id or `ALL_BROKERS`
     broker_configs: Mapping[str, Mapping[str, str]] = _NOTHING
 
+    features: FinalizedFeatures = FinalizedFeatures()
     #: topics that are gone, and the brokers that may still have folders of theirs
     deleted_topics: Mapping[TopicId, frozenset[BrokerId]] = _NOTHING
 

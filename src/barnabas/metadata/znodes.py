@@ -10,6 +10,7 @@ Paths and JSON are those of Apache Kafka on ZooKeeper (its ``ZkData``): who know
     /brokers/topics/TOPIC/partitions/P/state    a partition's leader, epochs and ISR
     /config/topics/TOPIC                        what is set for a topic
     /config/brokers/ID or <default>             what is set for a broker, for all
+    /feature                                    the level at which each feature is used
     /latest_producer_id_block                   the producer ids handed out last
     /admin/delete_topics/TOPIC_ID               a topic that is gone, whose folders may still lie somewhere
 """
@@ -31,6 +32,7 @@ BROKER_IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"
 TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
+FEATURES = "/feature"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 DELETED_TOPICS = "/admin/delete_topics"
 
@@ -194,6 +196,15 @@ def encode_config(config: Mapping[str, str]) -> bytes:
 def decode_config(data: bytes) -> dict[str, str]:
     config: dict[str, str] = json.loads(data)["config"]
     return config
+
+
+def encode_features(levels: Mapping[str, int]) -> bytes:
+    return _dump({"version": 2, "status": 1, "features": levels})
+
+
+def decode_features(data: bytes) -> dict[str, int]:
+    levels: dict[str, int] = json.loads(data)["features"]
+    return levels
 
 
 def encode_producer_id_block(broker_id: BrokerId, first: int, last: int) -> bytes:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.fetch import (
+    AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchResponse,
@@ -121,6 +122,11 @@ class Fetch:
             if target.offset != bound and (max_bytes > 0 or min_one):
                 fetched = log.read(target.offset, max_bytes, bound, min_one)
                 data.records = fetched.chunks
+                if self._committed and fetched.size:
+                    data.aborted_transactions = [
+                        AbortedTransaction(producer_id=t.producer_id, first_offset=t.first_offset)
+                        for t in log.aborted_transactions(target.offset, fetched.size)
+                    ]
             return data
         except KafkaError as error:
             return PartitionData(

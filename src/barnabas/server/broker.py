@@ -10,25 +10,28 @@ from concurrent.futures import ThreadPoolExecutor
 from barnabas.clock import Clock, SystemClock
 from barnabas.config import BrokerConfig
 from barnabas.controller import Controller
-from barnabas.coordinator import GroupCoordinator
+from barnabas.coordinator import GroupCoordinator, TransactionCoordinator
 from barnabas.metadata import ClusterImage, ImageDelta, MetadataLoader, open_store
 from barnabas.metadata.configs import ConfigResolver
+from barnabas.metadata.features import TRANSACTION_VERSION
 from barnabas.metadata.image import BrokerEndpoint, BrokerImage
 from barnabas.replication.fetch_session import FetchSessions
 from barnabas.replication.group_commit import GroupCommit
 from barnabas.replication.logs import LogManager, files_for_connections
 from barnabas.replication.manager import ReplicaManager
+from barnabas.server.coordinators import follow_leadership, forget_deleted_topics
 from barnabas.server.dispatch import Dispatcher
 from barnabas.server.endpoint import Endpoint, advertised_endpoints, bound_endpoints
-from barnabas.server.groups import follow_image
 from barnabas.server.handlers import load
 from barnabas.server.internal_log import ReplicatedLog
 from barnabas.server.jobs import stop_all, upkeep
 from barnabas.server.listener import Connections, Listener
+from barnabas.server.markers import MarkerSender
 from barnabas.server.producer_ids import ProducerIds
 from barnabas.server.topic_answers import TopicAnswers
+from barnabas.server.transaction_guard import TransactionGuard
 from barnabas.storage import FileSystem, OsFileSystem
-from barnabas.types import GROUP_METADATA_TOPIC
+from barnabas.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +53,8 @@ class Broker:
     logs: LogManager
     replicas: ReplicaManager
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    transaction_guard: TransactionGuard
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
 
@@ -183,24 +188,42 @@ class Broker:
             lambda: self.config,
             self.clock,
             ReplicatedLog(GROUP_METADATA_TOPIC, self.replicas),
-            partitions=self._group_partitions,
+            partitions=lambda: self._partitions_of(
+                GROUP_METADATA_TOPIC, self.config.offsets_topic_num_partitions
+            ),
         )
         self._undo.append(self.groups.stop)
+        self.transactions = TransactionCoordinator(
+            lambda: self.config,
+            self.clock,
+            ReplicatedLog(TRANSACTION_STATE_TOPIC, self.replicas),
+            MarkerSender(self),
+            partitions=lambda: self._partitions_of(
+                TRANSACTION_STATE_TOPIC, self.config.transaction_state_log_num_partitions
+            ),
+            producer_ids=self.producer_ids.next,
+            version=lambda: self.image.features.level(TRANSACTION_VERSION),
+        )
+        self._undo.append(self.transactions.stop)
+        self.transaction_guard = TransactionGuard(self)
         image = self.image
         self._follow(ImageDelta(ClusterImage(), image, topics=frozenset(image.topics), broker_configs=True))
         self._loader.subscribe(self._follow)
         self.groups.start()
+        self.transactions.start()
 
     def _follow(self, delta: ImageDelta) -> None:
         """Do what the cluster has decided."""
         if delta.broker_configs:
             self.config = self.configs.broker_config(delta.after)
         self.replicas.apply(delta)
-        follow_image(self.groups, self.node_id, delta)
+        follow_leadership(self.groups, GROUP_METADATA_TOPIC, self.node_id, delta)
+        follow_leadership(self.transactions, TRANSACTION_STATE_TOPIC, self.node_id, delta)
+        forget_deleted_topics(self.groups, delta)
 
-    def _group_partitions(self) -> int:
-        topic = self.image.topics.get(GROUP_METADATA_TOPIC)
-        return len(topic.partitions) if topic else self.config.offsets_topic_num_partitions
+    def _partitions_of(self, internal_topic: str, planned: int) -> int:
+        topic = self.image.topics.get(internal_topic)
+        return len(topic.partitions) if topic else planned
 
     def _start_jobs(self) -> None:
         jobs = upkeep(lambda: self.config, self.logs)

@@ -194,7 +194,13 @@ class GroupCoordinator:
             KafkaError: INVALID_GROUP_ID, INVALID_PRODUCER_EPOCH, and as `GroupShard.commit_in_transaction`.
         """
         _check_group_id(request.group_id)
-        return self._write(request.group_id, lambda shard: shard.commit_in_transaction(request, topic_ids))
+        partition = self.partition_for(request.group_id)
+        return self._runtime.write(
+            partition,
+            request.group_id,
+            lambda shard: shard.commit_in_transaction(request, topic_ids),
+            together=True,
+        )
 
     def end_transaction(
         self, partition: int, producer: ProducerIdentity, marker: EndTransaction

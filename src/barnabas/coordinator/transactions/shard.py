@@ -88,9 +88,8 @@ class TransactionShard:
 
     def loaded(self) -> None:
         """Finish what was decided before."""
-        for transactional_id, transaction in self.transactions.items():
+        for transactional_id, transaction in list(self.transactions.items()):
             if transaction.state.is_prepared:
-                # In a turn of its own: the shard is not being served yet.
                 self._write(
                     transactional_id, partial(TransactionShard.resume, transactional_id=transactional_id)
                 )

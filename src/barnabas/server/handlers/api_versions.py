@@ -1,6 +1,6 @@
-"""ApiVersions v0-4: what this broker serves, made from the registry (KIP-35, KIP-511).
+"""ApiVersions v0-4: what this broker serves, made from the registry (KIP-35, KIP-511), and features (KIP-584).
 
-No features are finalized yet (KIP-584): transactions and the new group protocol come with theirs.
+A feature whose lowest level is 0 is named from v4 on only: older clients do not expect it (KIP-1022).
 """
 
 from __future__ import annotations
@@ -9,12 +9,21 @@ import re
 from typing import TYPE_CHECKING
 
 from barnabas.errors import ErrorCode
-from barnabas.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from barnabas.metadata.features import SUPPORTED
+from barnabas.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 from barnabas.server.context import RequestContext
 from barnabas.server.handlers import Api, handles, load
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
+
+_LOWEST_ZERO_FROM = 4
 
 #: what a client's name and version may look like (KIP-511); they end up in logs and metrics
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
@@ -28,7 +37,21 @@ def api_versions(broker: Broker, context: RequestContext, request: ApiVersionsRe
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         context.connection.client_software_name = name
         context.connection.client_software_version = version
-    return ApiVersionsResponse(api_keys=[_range(api) for api in load().values()])
+    finalized = broker.image.features
+    return ApiVersionsResponse(
+        api_keys=[_range(api) for api in load().values()],
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=feature.lowest, max_version=feature.highest)
+            for name, feature in SUPPORTED.items()
+            if feature.lowest > 0 or context.api_version >= _LOWEST_ZERO_FROM
+        ],
+        finalized_features_epoch=finalized.epoch,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in finalized.all().items()
+            if level > 0
+        ],
+    )
 
 
 def unsupported_version() -> ApiVersionsResponse:

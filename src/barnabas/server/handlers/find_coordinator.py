@@ -1,8 +1,8 @@
-"""FindCoordinator v0-6: which broker coordinates a group; several groups at once from v4 on (KIP-699).
+"""FindCoordinator v0-6: which broker coordinates a group or a transactional id (KIP-98).
 
-The first question makes `__consumer_offsets`, and waits until it is there, where Apache Kafka answers with an
-error and lets the client ask again. Transactional ids and share groups (KIP-98, KIP-932) have no coordinator
-yet: INVALID_REQUEST.
+Several at once from v4 on (KIP-699). The first question makes the internal topic, and waits until it is
+there, where Apache Kafka answers with an error and lets the client ask again. Share groups (KIP-932) have no
+coordinator yet: INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
+from barnabas.coordinator.partitioning import partition_for
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.find_coordinator import (
     Coordinator,
@@ -19,12 +20,13 @@ from barnabas.protocol.messages.find_coordinator import (
 from barnabas.server.auto_create import create_missing_topics
 from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
-from barnabas.types import GROUP_METADATA_TOPIC, NO_BROKER, TopicPartition
+from barnabas.types import GROUP_METADATA_TOPIC, NO_BROKER, TRANSACTION_STATE_TOPIC, TopicPartition
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
 
-_GROUP = 0
+#: by the type of key: the topic whose partitions' leaders coordinate
+_TOPICS = {0: GROUP_METADATA_TOPIC, 1: TRANSACTION_STATE_TOPIC}
 #: from this version the answer is a list
 _BATCHED_FROM = 4
 
@@ -43,35 +45,34 @@ def _failed(request: FindCoordinatorRequest, error: KafkaError) -> FindCoordinat
 def find_coordinator(
     broker: Broker, context: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
-    if request.key_type != _GROUP:
+    topic = _TOPICS.get(request.key_type)
+    if topic is None:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"no coordinator serves keys of type {request.key_type}, only groups (0)",
+            f"keys of type {request.key_type} have no coordinator, groups (0) and transactional ids (1) do",
         )
-    if GROUP_METADATA_TOPIC not in broker.image.topics:
-        return _find_after_creation(broker, context, request)
-    return _find(broker, context, request)
+    if topic not in broker.image.topics:
+        return _find_after_creation(broker, context, request, topic)
+    return _find(broker, context, request, topic)
 
 
 async def _find_after_creation(
-    broker: Broker, context: RequestContext, request: FindCoordinatorRequest
+    broker: Broker, context: RequestContext, request: FindCoordinatorRequest, topic: str
 ) -> FindCoordinatorResponse:
-    errors = await create_missing_topics(broker, [GROUP_METADATA_TOPIC])
+    errors = await create_missing_topics(broker, [topic])
     for error in errors.values():
-        raise KafkaError(
-            ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{GROUP_METADATA_TOPIC} cannot be made: {error.message}"
-        )
-    return _find(broker, context, request)
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic} cannot be made: {error.message}")
+    return _find(broker, context, request, topic)
 
 
 def _find(
-    broker: Broker, context: RequestContext, request: FindCoordinatorRequest
+    broker: Broker, context: RequestContext, request: FindCoordinatorRequest, topic: str
 ) -> FindCoordinatorResponse:
     if context.api_version >= _BATCHED_FROM:
         return FindCoordinatorResponse(
-            coordinators=[_locate(broker, context, key) for key in request.coordinator_keys]
+            coordinators=[_locate(broker, context, topic, key) for key in request.coordinator_keys]
         )
-    found = _locate(broker, context, request.key)
+    found = _locate(broker, context, topic, request.key)
     return FindCoordinatorResponse(
         error_code=found.error_code,
         error_message=found.error_message,
@@ -81,14 +82,14 @@ def _find(
     )
 
 
-def _locate(broker: Broker, context: RequestContext, group_id: str) -> Coordinator:
-    partition = TopicPartition(GROUP_METADATA_TOPIC, broker.groups.partition_for(group_id))
+def _locate(broker: Broker, context: RequestContext, topic: str, key: str) -> Coordinator:
+    partition = TopicPartition(topic, partition_for(key, len(broker.image.topics[topic].partitions)))
     state = broker.image.partition(partition)
     leader = None if state is None else broker.image.brokers.get(state.leader)
     endpoint = None if leader is None else leader.endpoint(context.listener)
     if leader is None or endpoint is None:
-        return _nowhere(group_id, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
-    return Coordinator(key=group_id, node_id=leader.id, host=endpoint.host, port=endpoint.port)
+        return _nowhere(key, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    return Coordinator(key=key, node_id=leader.id, host=endpoint.host, port=endpoint.port)
 
 
 def _nowhere(key: str, error: KafkaError) -> Coordinator:

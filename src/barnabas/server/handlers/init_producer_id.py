@@ -1,7 +1,7 @@
-"""InitProducerId v0-5: an identity for an idempotent producer (KIP-98).
+"""InitProducerId v0-5: an identity for an idempotent producer, or for a transactional one (KIP-98).
 
-Transactional ids come with transactions; until then they are refused with INVALID_REQUEST, which no client
-tries again.
+A producer that goes on after an error keeps its id with a higher epoch (v3, KIP-360). Whoever used the
+transactional id before is fenced: PRODUCER_FENCED from v4 on, INVALID_PRODUCER_EPOCH before (KIP-588).
 """
 
 from __future__ import annotations
@@ -11,17 +11,41 @@ from typing import TYPE_CHECKING
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.server.context import RequestContext
+from barnabas.server.fencing import fenced_since
 from barnabas.server.handlers import handles
+from barnabas.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerIdentity
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
 
+_FENCED_FROM = 4
 
-@handles(InitProducerIdRequest)
+
+def _failed(_request: InitProducerIdRequest, error: KafkaError) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=error.code, producer_epoch=NO_PRODUCER_EPOCH)
+
+
+@handles(InitProducerIdRequest, on_error=_failed)
 async def init_producer_id(
     broker: Broker, context: RequestContext, request: InitProducerIdRequest
 ) -> InitProducerIdResponse:
-    if request.transactional_id is not None:
-        raise KafkaError(ErrorCode.INVALID_REQUEST)
-    # An idempotent producer that has lost its way (KIP-360) begins anew, whatever id and epoch it held.
-    return InitProducerIdResponse(producer_id=await broker.producer_ids.next(), producer_epoch=0)
+    expected = _expected(request)
+    if request.transactional_id is None:
+        # An idempotent producer that has lost its way begins anew, whatever id and epoch it held.
+        return InitProducerIdResponse(producer_id=await broker.producer_ids.next(), producer_epoch=0)
+    try:
+        producer = await broker.transactions.init_producer(
+            request.transactional_id, request.transaction_timeout_ms, expected
+        )
+    except KafkaError as error:
+        raise fenced_since(_FENCED_FROM, context.api_version, error) from error
+    return InitProducerIdResponse(producer_id=producer.producer_id, producer_epoch=producer.epoch)
+
+
+def _expected(request: InitProducerIdRequest) -> ProducerIdentity | None:
+    held = ProducerIdentity(request.producer_id, request.producer_epoch)
+    if held == (NO_PRODUCER_ID, NO_PRODUCER_EPOCH):
+        return None
+    if NO_PRODUCER_ID in held:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a producer id goes with its epoch")
+    return held

@@ -2,14 +2,15 @@
 
 Null asks for all of a group's offsets; what has none is answered with -1. Topic ids in v10 (KIP-516, 848):
 an id that is not known is refused. An offset committed for an earlier topic of the same name is none, by
-whatever version it is asked for. Members of the consumer protocol (v9's member id and epoch) and offsets of
-open transactions (`require_stable`, KIP-447) do not exist here yet, so neither changes the answer.
+whatever version it is asked for. Members of the consumer
+protocol (v9's member id and epoch) do not exist here yet. Who requires stable offsets (v7, KIP-447) is told
+UNSTABLE_OFFSET_COMMIT for those that an open transaction may change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Container, Iterable
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.coordinator import OffsetKey, OffsetStore
 from barnabas.errors import ErrorCode, KafkaError
@@ -65,7 +66,9 @@ def _failed(request: OffsetFetchRequest, error: KafkaError) -> OffsetFetchRespon
 def offset_fetch(broker: Broker, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
     if context.api_version >= _BATCHED_FROM:
         by_id = context.api_version >= _TOPIC_IDS_FROM
-        return OffsetFetchResponse(groups=[_fetch(broker, group, by_id) for group in request.groups])
+        return OffsetFetchResponse(
+            groups=[_fetch(broker, group, by_id, request.require_stable) for group in request.groups]
+        )
     topics = request.topics
     group = OffsetFetchRequestGroup(
         group_id=request.group_id,
@@ -73,42 +76,53 @@ def offset_fetch(broker: Broker, context: RequestContext, request: OffsetFetchRe
         if topics is None
         else [OffsetFetchRequestTopics(name=t.name, partition_indexes=t.partition_indexes) for t in topics],
     )
-    return _single(_fetch(broker, group, by_id=False), group, context.api_version)
+    found = _fetch(broker, group, by_id=False, require_stable=request.require_stable)
+    return _single(found, group, context.api_version)
 
 
-def _fetch(broker: Broker, group: OffsetFetchRequestGroup, by_id: bool) -> OffsetFetchResponseGroup:
+class _Offsets(NamedTuple):
+    """A group's committed offsets, and those that are not settled for the one who asks."""
+
+    store: OffsetStore
+    unstable: Container[OffsetKey]
+
+
+def _fetch(
+    broker: Broker, group: OffsetFetchRequestGroup, by_id: bool, require_stable: bool
+) -> OffsetFetchResponseGroup:
     try:
-        store = broker.groups.offsets(group.group_id)
+        unstable = broker.groups.pending_offsets(group.group_id) if require_stable else ()
+        offsets = _Offsets(broker.groups.offsets(group.group_id), unstable)
     except KafkaError as error:
         return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
     response = OffsetFetchResponseGroup(group_id=group.group_id)
     if group.topics is None:
-        response.topics = list(_everything(broker.image, store, group.group_id, by_id))
+        response.topics = list(_everything(broker.image, offsets, group.group_id, by_id))
     else:
         response.topics = [
-            _topic(broker.image, store, group.group_id, topic, by_id) for topic in group.topics
+            _topic(broker.image, offsets, group.group_id, topic, by_id) for topic in group.topics
         ]
     return response
 
 
 def _everything(
-    image: ClusterImage, store: OffsetStore, group_id: str, by_id: bool
+    image: ClusterImage, offsets: _Offsets, group_id: str, by_id: bool
 ) -> Iterable[OffsetFetchResponseTopics]:
-    for name, partitions in store.of_group(group_id).items():
+    for name, partitions in offsets.store.of_group(group_id).items():
         topic = image.topics.get(name)
         if by_id and topic is None:
             continue  # deleted: there is no id to name it by
         topic_id = ZERO_TOPIC_ID if topic is None else topic.id
         found = [
-            _partition(store, OffsetKey(group_id, name, partition), topic_id) for partition in partitions
+            _partition(offsets, OffsetKey(group_id, name, partition), topic_id) for partition in partitions
         ]
-        there = [partition for partition in found if partition.committed_offset != UNKNOWN_OFFSET]
+        there = [p for p in found if p.error_code or p.committed_offset != UNKNOWN_OFFSET]
         if there:
             yield OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=there)
 
 
 def _topic(
-    image: ClusterImage, store: OffsetStore, group_id: str, wanted: OffsetFetchRequestTopics, by_id: bool
+    image: ClusterImage, offsets: _Offsets, group_id: str, wanted: OffsetFetchRequestTopics, by_id: bool
 ) -> OffsetFetchResponseTopics:
     topic = image.topic_by_id(wanted.topic_id) if by_id else image.topics.get(wanted.name)
     response = OffsetFetchResponseTopics(name=wanted.name, topic_id=wanted.topic_id)
@@ -118,14 +132,16 @@ def _topic(
         return response
     name, topic_id = (wanted.name, ZERO_TOPIC_ID) if topic is None else (topic.name, topic.id)
     response.partitions = [
-        _partition(store, OffsetKey(group_id, name, partition), topic_id)
+        _partition(offsets, OffsetKey(group_id, name, partition), topic_id)
         for partition in wanted.partition_indexes
     ]
     return response
 
 
-def _partition(store: OffsetStore, key: OffsetKey, topic_id: TopicId) -> OffsetFetchResponsePartitions:
-    committed = store.get(key, topic_id)
+def _partition(offsets: _Offsets, key: OffsetKey, topic_id: TopicId) -> OffsetFetchResponsePartitions:
+    if key in offsets.unstable:
+        return _nothing(key.partition, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    committed = offsets.store.get(key, topic_id)
     if committed is None:
         return _nothing(key.partition, ErrorCode.NONE)
     return OffsetFetchResponsePartitions(

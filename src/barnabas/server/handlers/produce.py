@@ -1,13 +1,14 @@
 """Produce v3-13: append record batches to the partitions this broker leads.
 
 Advertised from v0, since librdkafka stops compressing otherwise (its issue 4956), but answered from v3 on, as
-in Apache Kafka 4. Errors by record (KIP-467), topic ids from v13 (KIP-516). Transactions (KIP-98, KIP-890)
-are not served yet: a transactional batch is refused with INVALID_TXN_STATE.
+in Apache Kafka 4. Errors by record (KIP-467), topic ids from v13 (KIP-516). The first batch of a transaction
+(KIP-98) for a partition is checked with its coordinator; from v12 on that adds the partition (KIP-890).
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from barnabas.errors import ErrorCode, KafkaError
@@ -25,6 +26,7 @@ from barnabas.records.compression import Compression
 from barnabas.replication.produce import Acknowledgement, Appended
 from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
+from barnabas.server.transactional_produce import Refusals, refusals
 from barnabas.storage import InvalidRecords, Origin
 from barnabas.types import INTERNAL_TOPICS
 
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 ADMIN_CLIENT_ID = "__admin_client"
 #: the first version in which a producer may send zstd (KIP-110)
 ZSTD_SINCE = 7
+_NO_REFUSALS: Refusals = {}
 
 
 def _failed(request: ProduceRequest, error: KafkaError) -> ProduceResponse:
@@ -54,8 +57,27 @@ def _failed(request: ProduceRequest, error: KafkaError) -> ProduceResponse:
 @handles(ProduceRequest, advertised_from=0, on_error=_failed)
 def produce(
     broker: Broker, context: RequestContext, request: ProduceRequest
+) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+    if request.transactional_id is None:
+        return _produce(broker, context, request, _NO_REFUSALS)
+    refused = refusals(broker, request, context.api_version)
+    if isinstance(refused, dict):
+        return _produce(broker, context, request, refused)
+    return _produce_later(broker, context, request, refused)
+
+
+async def _produce_later(
+    broker: Broker, context: RequestContext, request: ProduceRequest, refused: Awaitable[Refusals]
+) -> ProduceResponse | None:
+    answer = _produce(broker, context, request, await refused)
+    return await answer if isinstance(answer, asyncio.Future) else answer
+
+
+def _produce(
+    broker: Broker, context: RequestContext, request: ProduceRequest, refused: Refusals
 ) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
     acks = request.acks
+    in_transaction = request.transactional_id is not None
     waiting: list[Appended] = []
     topics = []
     for topic in request.topic_data:
@@ -63,7 +85,9 @@ def produce(
         for data in topic.partition_data:
             result = PartitionProduceResponse(index=data.index)
             try:
-                _append(broker, context, acks, topic, data, result, waiting)
+                if refused:
+                    _check(refused, topic, data)
+                _append(broker, context, acks, topic, data, in_transaction, result, waiting)
             except KafkaError as error:
                 _fail(result, error)
             partitions.append(result)
@@ -79,12 +103,19 @@ def produce(
     return response
 
 
+def _check(refused: Refusals, topic: TopicProduceData, data: PartitionProduceData) -> None:
+    error = refused.get((topic.name or topic.topic_id, data.index))
+    if error is not None:
+        raise error
+
+
 def _append(
     broker: Broker,
     context: RequestContext,
     acks: int,
     topic: TopicProduceData,
     data: PartitionProduceData,
+    in_transaction: bool,
     result: PartitionProduceResponse,
     waiting: list[Appended],
 ) -> None:
@@ -95,9 +126,12 @@ def _append(
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "clients may not write to internal topics")
     if not data.records:
         raise KafkaError(ErrorCode.INVALID_RECORD, "a partition without records")
-    if is_transactional(data.records):
+    if not in_transaction and is_transactional(data.records):
         # Let in, it would hold back the last stable offset for ever, since nothing ends it.
-        raise KafkaError(ErrorCode.INVALID_TXN_STATE, "transactions are not served")
+        raise KafkaError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "a transaction's batch without a transactional id",
+        )
     if context.api_version < ZSTD_SINCE and codec_number(data.records) == Compression.ZSTD:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd is taken from Produce v{ZSTD_SINCE} on"

@@ -1,0 +1,86 @@
+"""Which level of each feature the cluster uses (KIP-584, KIP-778)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from barnabas.controller.fencing import ControllerSeat
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.metadata import znodes
+from barnabas.metadata.features import SUPPORTED, FinalizedFeatures
+from barnabas.metadata.loader import MetadataLoader
+from barnabas.metadata.store import Create, MetadataStore, Set
+
+
+class UpgradeType(IntEnum):
+    """Which way a level may move, by the protocol's numbers."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+class FeatureUpdate(NamedTuple):
+    """A feature and the level it is to have."""
+
+    name: str
+    level: int
+    upgrade_type: int
+
+
+async def update_features(
+    store: MetadataStore,
+    seat: ControllerSeat,
+    loader: MetadataLoader,
+    updates: Sequence[FeatureUpdate],
+    *,
+    validate_only: bool = False,
+) -> None:
+    """Finalize the levels, all of them or none.
+
+    Raises:
+        KafkaError: INVALID_REQUEST, there is nothing to do or a feature is named twice;
+            INVALID_UPDATE_VERSION, a level is not supported, or lower than before where the update is not
+            called a downgrade; and as `ControllerSeat.write`.
+    """
+    if not updates or len({update.name for update in updates}) < len(updates):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "name each feature to update, once")
+    async with seat.turn:
+        image = await loader.settled()
+        for update in updates:
+            _check(update, image.features)
+        if validate_only:
+            return
+        levels = {**image.features.levels, **{update.name: update.level for update in updates}}
+        if levels == image.features.levels:
+            return
+        node = await store.exists(znodes.FEATURES)
+        data = znodes.encode_features(levels)
+        await seat.write(
+            [Create(znodes.FEATURES, data) if node is None else Set(znodes.FEATURES, data, node.version)]
+        )
+        await loader.settled()
+
+
+def _check(update: FeatureUpdate, finalized: FinalizedFeatures) -> None:
+    feature = SUPPORTED.get(update.name)
+    if feature is None:
+        raise _invalid(f"there is no feature {update.name}, only {', '.join(SUPPORTED)}")
+    if not feature.lowest <= update.level <= feature.highest:
+        raise _invalid(f"{update.name} has levels {feature.lowest} to {feature.highest}, not {update.level}")
+    if update.upgrade_type not in tuple(UpgradeType):
+        raise _invalid(f"the upgrade type {update.upgrade_type} of {update.name} is not known")
+    level = finalized.level(update.name)
+    is_downgrade = update.upgrade_type != UpgradeType.UPGRADE
+    if update.level < level and not is_downgrade:
+        raise _invalid(
+            f"{update.name} is at level {level}: to go down to {update.level}, ask for a downgrade"
+        )
+    if update.level > level and is_downgrade:
+        raise _invalid(f"{update.name} is at level {level}: {update.level} is no downgrade")
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_UPDATE_VERSION, message)

@@ -1,0 +1,41 @@
+"""The features that a cluster agrees to use, and up to which level (KIP-584)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+TRANSACTION_VERSION = "transaction.version"
+
+
+class Feature(NamedTuple):
+    """What this software can do; levels are inclusive, 0 is without the feature."""
+
+    lowest: int
+    highest: int
+    #: the level of a cluster that has never decided otherwise
+    default: int
+
+
+SUPPORTED: Mapping[str, Feature] = MappingProxyType(
+    {
+        # 0 as KIP-98 has it, 1 with tagged fields in what is stored, 2 with an epoch a transaction (KIP-890)
+        TRANSACTION_VERSION: Feature(0, 2, default=2),
+    }
+)
+
+
+class FinalizedFeatures(NamedTuple):
+    """What the cluster has decided. `epoch` grows with every change."""
+
+    levels: Mapping[str, int] = MappingProxyType({})
+    epoch: int = 0
+
+    def level(self, name: str) -> int:
+        """The level at which a feature is used."""
+        return self.levels.get(name, SUPPORTED[name].default)
+
+    def all(self) -> dict[str, int]:
+        """Every supported feature with its level."""
+        return {name: self.level(name) for name in SUPPORTED}

@@ -1,0 +1,111 @@
+"""AddPartitionsToTxn v0-5: partitions that a transaction is about to write to (KIP-98).
+
+A producer's own up to v3; from v4 on several transactions at once, to add or only to look (KIP-890), as
+brokers ask. When one partition does not exist, none is added: the others get OPERATION_NOT_ATTEMPTED.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+from barnabas.server.context import RequestContext
+from barnabas.server.fencing import fenced_since
+from barnabas.server.handlers import handles
+from barnabas.types import ProducerIdentity, TopicPartition
+
+if TYPE_CHECKING:
+    from barnabas.metadata.image import ClusterImage
+    from barnabas.server.broker import Broker
+
+_BATCHED_FROM = 4
+_FENCED_FROM = 2
+#: the versions of transactions that a producer of the old requests, and of the new ones, speaks
+_EXPLICIT, _IMPLICIT = 0, 2
+
+
+@handles(AddPartitionsToTxnRequest)
+async def add_partitions_to_txn(
+    broker: Broker, context: RequestContext, request: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse:
+    if context.api_version >= _BATCHED_FROM:
+        return AddPartitionsToTxnResponse(
+            results_by_transaction=[
+                AddPartitionsToTxnResult(
+                    transactional_id=transaction.transactional_id,
+                    topic_results=await _serve(broker, context, transaction, _IMPLICIT),
+                )
+                for transaction in request.transactions
+            ]
+        )
+    transaction = AddPartitionsToTxnTransaction(
+        transactional_id=request.v3_and_below_transactional_id,
+        producer_id=request.v3_and_below_producer_id,
+        producer_epoch=request.v3_and_below_producer_epoch,
+        topics=request.v3_and_below_topics,
+    )
+    return AddPartitionsToTxnResponse(
+        results_by_topic_v3_and_below=await _serve(broker, context, transaction, _EXPLICIT)
+    )
+
+
+async def _serve(
+    broker: Broker, context: RequestContext, transaction: AddPartitionsToTxnTransaction, version: int
+) -> list[AddPartitionsToTxnTopicResult]:
+    partitions = [TopicPartition(t.name, number) for t in transaction.topics for number in t.partitions]
+    errors = _unknown(broker.image, partitions)
+    if not errors:
+        try:
+            errors = await _ask(broker, transaction, partitions, version)
+        except KafkaError as error:
+            errors = dict.fromkeys(partitions, fenced_since(_FENCED_FROM, context.api_version, error).code)
+    return [_results(topic, errors) for topic in transaction.topics]
+
+
+def _unknown(image: ClusterImage, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
+    """Empty when all exist, else an error for each."""
+    there = {tp: image.partition(tp) is not None for tp in partitions}
+    if all(there.values()):
+        return {}
+    unknown, others = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
+    return {tp: others if exists else unknown for tp, exists in there.items()}
+
+
+async def _ask(
+    broker: Broker,
+    transaction: AddPartitionsToTxnTransaction,
+    partitions: list[TopicPartition],
+    version: int,
+) -> dict[TopicPartition, ErrorCode]:
+    producer = ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
+    if transaction.verify_only:
+        return broker.transactions.verify_partitions(transaction.transactional_id, producer, partitions)
+    added = broker.transactions.add_partitions(transaction.transactional_id, producer, partitions, version)
+    if added is not None:
+        await added
+    return {}
+
+
+def _results(
+    topic: AddPartitionsToTxnTopic, errors: dict[TopicPartition, ErrorCode]
+) -> AddPartitionsToTxnTopicResult:
+    return AddPartitionsToTxnTopicResult(
+        name=topic.name,
+        results_by_partition=[
+            AddPartitionsToTxnPartitionResult(
+                partition_index=number,
+                partition_error_code=errors.get(TopicPartition(topic.name, number), ErrorCode.NONE),
+            )
+            for number in topic.partitions
+        ],
+    )

@@ -1,0 +1,52 @@
+"""DescribeTransactions v0: what this broker's coordinator knows of transactional ids (KIP-664)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from barnabas.errors import KafkaError
+from barnabas.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+from barnabas.server.context import RequestContext
+from barnabas.server.handlers import handles
+from barnabas.types import TopicPartition
+
+if TYPE_CHECKING:
+    from barnabas.server.broker import Broker
+
+
+@handles(DescribeTransactionsRequest)
+def describe_transactions(
+    broker: Broker, context: RequestContext, request: DescribeTransactionsRequest
+) -> DescribeTransactionsResponse:
+    return DescribeTransactionsResponse(
+        transaction_states=[_describe(broker, name) for name in request.transactional_ids]
+    )
+
+
+def _describe(broker: Broker, transactional_id: str) -> TransactionState:
+    try:
+        transaction, partitions = broker.transactions.describe(transactional_id)
+    except KafkaError as error:
+        return TransactionState(transactional_id=transactional_id, error_code=error.code)
+    return TransactionState(
+        transactional_id=transactional_id,
+        transaction_state=transaction.state.label,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_start_time_ms=transaction.started_ms,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.epoch,
+        topics=_by_topic(partitions),
+    )
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> list[TopicData]:
+    topics: dict[str, TopicData] = {}
+    for name, number in sorted(partitions):
+        topics.setdefault(name, TopicData(topic=name)).partitions.append(number)
+    return list(topics.values())

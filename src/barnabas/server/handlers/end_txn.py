@@ -1,0 +1,37 @@
+"""EndTxn v0-5: commit or abort the transaction under way (KIP-98).
+
+From v5 on each transaction raises the producer's epoch, and the answer says what it goes on with (KIP-890).
+PRODUCER_FENCED from v2 on (KIP-588).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.errors import KafkaError
+from barnabas.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from barnabas.server.context import RequestContext
+from barnabas.server.fencing import fenced_since
+from barnabas.server.handlers import handles
+from barnabas.types import ProducerIdentity
+
+if TYPE_CHECKING:
+    from barnabas.server.broker import Broker
+
+_FENCED_FROM = 2
+_EPOCH_BUMP_FROM = 5
+
+
+@handles(EndTxnRequest)
+async def end_txn(broker: Broker, context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
+    bumps_epoch = context.api_version >= _EPOCH_BUMP_FROM
+    try:
+        following = await broker.transactions.end(
+            request.transactional_id,
+            ProducerIdentity(request.producer_id, request.producer_epoch),
+            commit=request.committed,
+            version=2 if bumps_epoch else 0,
+        )
+    except KafkaError as error:
+        raise fenced_since(_FENCED_FROM, context.api_version, error) from error
+    return EndTxnResponse(producer_id=following.producer_id, producer_epoch=following.epoch)

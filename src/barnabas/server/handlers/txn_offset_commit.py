@@ -1,0 +1,112 @@
+"""TxnOffsetCommit v0-5: offsets that count when the transaction commits (KIP-98, KIP-447).
+
+Up to v4 the group's partition must have been added to the transaction by AddOffsetsToTxn, v5 adds it
+(KIP-890). Offsets of topics and partitions that do not exist are refused, one by one.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING
+
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from barnabas.server.context import RequestContext
+from barnabas.server.handlers import handles
+from barnabas.server.transaction_guard import TransactionalWrite
+from barnabas.types import GROUP_METADATA_TOPIC, ProducerIdentity, TopicPartition
+
+if TYPE_CHECKING:
+    from barnabas.metadata.image import ClusterImage
+    from barnabas.server.broker import Broker
+
+_ABORTABLE_FROM = 4
+_IMPLICIT_FROM = 5
+
+#: a transaction coordinator's errors that are a group coordinator's business to its client
+_TOLD = {
+    ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
+}
+
+
+def _failed(request: TxnOffsetCommitRequest, error: KafkaError) -> TxnOffsetCommitResponse:
+    return TxnOffsetCommitResponse(topics=[_refusal(topic, error.code) for topic in request.topics])
+
+
+@handles(TxnOffsetCommitRequest, on_error=_failed)
+async def txn_offset_commit(
+    broker: Broker, context: RequestContext, request: TxnOffsetCommitRequest
+) -> TxnOffsetCommitResponse:
+    wanted = request.topics
+    request.topics = [accepted for topic in wanted if (accepted := _existing(broker.image, topic)).partitions]
+    answer = TxnOffsetCommitResponse()
+    if request.topics:
+        try:
+            answer = await _commit(broker, context, request)
+        except KafkaError as error:
+            answer = _failed(request, error)
+    codes = {(t.name, p.partition_index): p.error_code for t in answer.topics for p in t.partitions}
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    TxnOffsetCommitResponsePartition(
+                        partition_index=partition.partition_index,
+                        error_code=codes.get(
+                            (topic.name, partition.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                        ),
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in wanted
+        ]
+    )
+
+
+async def _commit(
+    broker: Broker, context: RequestContext, request: TxnOffsetCommitRequest
+) -> TxnOffsetCommitResponse:
+    await _admit(broker, context.api_version, request)
+    topic_ids = {topic.name: broker.image.topics[topic.name].id for topic in request.topics}
+    answer = broker.groups.commit_in_transaction(request, topic_ids)
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+async def _admit(broker: Broker, version: int, request: TxnOffsetCommitRequest) -> None:
+    partition = TopicPartition(GROUP_METADATA_TOPIC, broker.groups.partition_for(request.group_id))
+    producer = ProducerIdentity(request.producer_id, request.producer_epoch)
+    replica = broker.replicas.find(*partition) if broker.image.partition(partition) else None
+    if replica is not None and replica.log.producers.is_in_transaction(producer):
+        return
+    write = TransactionalWrite(request.transactional_id, producer, [partition], version >= _IMPLICIT_FROM)
+    admitted = broker.transaction_guard.admit(write)
+    verdicts = admitted if isinstance(admitted, dict) else await admitted
+    code = verdicts[partition]
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < _ABORTABLE_FROM:
+        code = ErrorCode.INVALID_TXN_STATE
+    if code is not ErrorCode.NONE:
+        raise KafkaError(_TOLD.get(code, code))
+
+
+def _existing(image: ClusterImage, topic: TxnOffsetCommitRequestTopic) -> TxnOffsetCommitRequestTopic:
+    there = [p for p in topic.partitions if image.partition(TopicPartition(topic.name, p.partition_index))]
+    return TxnOffsetCommitRequestTopic(name=topic.name, partitions=there)
+
+
+def _refusal(topic: TxnOffsetCommitRequestTopic, error: ErrorCode) -> TxnOffsetCommitResponseTopic:
+    return TxnOffsetCommitResponseTopic(
+        name=topic.name,
+        partitions=[
+            TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
+            for partition in topic.partitions
+        ],
+    )

@@ -1,0 +1,49 @@
+"""UpdateFeatures v0-2: finalize the levels of features (KIP-584), all of them or none (KIP-1022)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.controller import FeatureUpdate
+from barnabas.errors import KafkaError
+from barnabas.protocol.messages.update_features import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from barnabas.server.context import RequestContext
+from barnabas.server.handlers import handles
+
+if TYPE_CHECKING:
+    from barnabas.server.broker import Broker
+
+_UPGRADE_TYPES_FROM = 1
+_UPGRADE, _UNSAFE_DOWNGRADE = 1, 3
+
+
+def _failed(request: UpdateFeaturesRequest, error: KafkaError) -> UpdateFeaturesResponse:
+    return UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
+
+
+@handles(UpdateFeaturesRequest, on_error=_failed)
+async def update_features(
+    broker: Broker, context: RequestContext, request: UpdateFeaturesRequest
+) -> UpdateFeaturesResponse:
+    updates = [
+        FeatureUpdate(key.feature, key.max_version_level, _upgrade_type(key, context.api_version))
+        for key in request.feature_updates
+    ]
+    await broker.controller.update_features(updates, validate_only=request.validate_only)
+    return UpdateFeaturesResponse(
+        error_message=None,
+        results=[
+            UpdatableFeatureResult(feature=key.feature, error_message=None) for key in request.feature_updates
+        ],
+    )
+
+
+def _upgrade_type(key: FeatureUpdateKey, version: int) -> int:
+    if version >= _UPGRADE_TYPES_FROM:
+        return key.upgrade_type
+    return _UNSAFE_DOWNGRADE if key.allow_downgrade else _UPGRADE

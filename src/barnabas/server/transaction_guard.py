@@ -1,0 +1,119 @@
+"""Lets into a partition only what belongs to a transaction that its coordinator knows (KIP-890).
+
+What arrives late, after its transaction has ended, would otherwise begin one that nobody ends: it would hang,
+and readers of committed records with it. So the first write of a transaction to a partition asks the
+coordinator: whether the partition was added, or, for a producer of transactions v2, to add it now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Collection
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.types import ProducerIdentity, TopicPartition
+
+if TYPE_CHECKING:
+    from barnabas.server.broker import Broker
+
+Verdicts: TypeAlias = dict[TopicPartition, ErrorCode]
+
+#: the version of transactions whose producers do not add partitions themselves
+_IMPLICIT_VERSION = 2
+
+
+class TransactionalWrite(NamedTuple):
+    """What wants in: whose transaction, which partitions, and whether they are to be added to it."""
+
+    transactional_id: str
+    producer: ProducerIdentity
+    partitions: Collection[TopicPartition]
+    adds: bool
+
+
+class TransactionGuard:
+    """Asks the coordinators; the writes of one transactional id in the order they came."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        #: by transactional id: what the next write has to wait for
+        self._turns: dict[str, asyncio.Future[None]] = {}
+
+    def is_asking(self, transactional_id: str) -> bool:
+        """Whether writes of the id are waiting for their verdict: a later one must not overtake them."""
+        return transactional_id in self._turns
+
+    def admit(self, write: TransactionalWrite) -> Verdicts | Awaitable[Verdicts]:
+        """Whether the producer's transaction may write to the partitions.
+
+        The errors are the coordinator's: TRANSACTION_ABORTABLE, the partition was not added;
+        CONCURRENT_TRANSACTIONS, the transaction before has not ended yet; and others. What is awaited must
+        be awaited by whoever then writes, not by a task of its own: the next write follows at once.
+        """
+        if self.is_asking(write.transactional_id):
+            return self._in_turn(write, None)
+        verdicts = self._ask(write)
+        if isinstance(verdicts, dict) and not _is_early(write, verdicts):
+            return verdicts
+        return self._in_turn(write, verdicts)
+
+    def _in_turn(
+        self, write: TransactionalWrite, verdicts: Verdicts | Awaitable[Verdicts] | None
+    ) -> Awaitable[Verdicts]:
+        before = self._turns.get(write.transactional_id)
+        mine = self._turns[write.transactional_id] = asyncio.get_running_loop().create_future()
+
+        async def wait() -> Verdicts:
+            try:
+                if before is not None:
+                    await before
+                return await self._ask_until_ended(write, verdicts)
+            finally:
+                mine.set_result(None)
+                if self._turns.get(write.transactional_id) is mine:
+                    del self._turns[write.transactional_id]
+
+        return wait()
+
+    async def _ask_until_ended(
+        self, write: TransactionalWrite, verdicts: Verdicts | Awaitable[Verdicts] | None
+    ) -> Verdicts:
+        """The verdicts, asked for again while the transaction before has yet to end."""
+        config = self._broker.config
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + config.add_partitions_to_txn_retry_backoff_max_ms / 1000
+        while True:
+            if verdicts is None:
+                verdicts = self._ask(write)
+            answer = verdicts if isinstance(verdicts, dict) else await verdicts
+            if not _is_early(write, answer) or loop.time() >= deadline:
+                return answer
+            await asyncio.sleep(config.add_partitions_to_txn_retry_backoff_ms / 1000)
+            verdicts = None
+
+    def _ask(self, write: TransactionalWrite) -> Verdicts | Awaitable[Verdicts]:
+        transactional_id, producer, partitions, adds = write
+        transactions = self._broker.transactions
+        try:
+            if adds:
+                added = transactions.add_partitions(transactional_id, producer, partitions, _IMPLICIT_VERSION)
+                if added is not None:
+                    return _when_added(added, partitions)
+            elif self._broker.config.transaction_partition_verification_enable:
+                return transactions.verify_partitions(transactional_id, producer, partitions)
+        except KafkaError as error:
+            return dict.fromkeys(partitions, error.code)
+        return dict.fromkeys(partitions, ErrorCode.NONE)
+
+
+async def _when_added(added: Awaitable[None], partitions: Collection[TopicPartition]) -> Verdicts:
+    try:
+        await added
+    except KafkaError as error:
+        return dict.fromkeys(partitions, error.code)
+    return dict.fromkeys(partitions, ErrorCode.NONE)
+
+
+def _is_early(write: TransactionalWrite, verdicts: Verdicts) -> bool:
+    return write.adds and ErrorCode.CONCURRENT_TRANSACTIONS in verdicts.values()
