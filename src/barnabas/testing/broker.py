@@ -17,6 +17,7 @@ __all__ = ["BarnabasBroker", "BrokerDied"]
 #: What a test wants otherwise than a server: small internal topics, that come up in no time.
 _TEST_SETTINGS = {
     "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "4",
     "log.index.size.max.bytes": "65536",
 }
 

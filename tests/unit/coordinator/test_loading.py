@@ -19,41 +19,70 @@ PRODUCERS = (1, 2)
 keys = st.sampled_from([b"a", b"b", b"c", b"d"])
 values = st.none() | st.binary(max_size=3)
 writes = st.lists(st.tuples(keys, values), min_size=1, max_size=4)
+transactional_writes = st.lists(st.tuples(keys, st.binary(max_size=3)), min_size=1, max_size=4)
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("plain"), writes),
-        st.tuples(st.sampled_from(PRODUCERS), writes),
+        st.tuples(st.sampled_from(PRODUCERS), transactional_writes),
         st.tuples(st.sampled_from(PRODUCERS), st.booleans()),
     ),
     max_size=12,
 )
 
 
+class State:
+    """What a shard makes of its records: what is committed, and what is pending and may still count."""
+
+    def __init__(self):
+        self.committed: dict[bytes, bytes | None] = {}
+        self.pending: dict[int, dict[bytes, bytes | None]] = {}
+
+    def replay(self, key, value):
+        self.committed[key] = value
+        for written in self.pending.values():
+            if key in written and value is None:
+                del written[key]
+            elif key in written:
+                written[key] = None
+
+    def replay_pending(self, producer_id, key, value):
+        self.pending.setdefault(producer_id, {})[key] = value
+
+    def end_transaction(self, producer_id, commit):
+        written = self.pending.pop(producer_id, {})
+        self.committed.update({k: v for k, v in written.items() if v is not None} if commit else {})
+
+    def visible(self):
+        there = {key: value for key, value in self.committed.items() if value is not None}
+        return there, {producer: written for producer, written in self.pending.items() if written}
+
+
 def loaded(log):
-    state: dict[bytes, bytes] = {}
-    run_virtual(load(log, 0, lambda key, value: state.__setitem__(key, value)))
-    return state
+    state = State()
+    run_virtual(load(log, 0, state))
+    return state.visible()
 
 
 @given(steps)
 def test_load_equals_the_log_applied_record_by_record(memory_log, steps):
-    log, state, open_transactions = memory_log(), {}, {}
+    log, state = memory_log(), State()
     for who, what in steps:
         if isinstance(what, bool):
             marker = EndTransaction(what, coordinator_epoch=0)
             batch = encode_end_transaction(marker, producer_id=who, producer_epoch=0, timestamp=0)
-            written = open_transactions.pop(who, [])
-            state.update(written if what else [])
+            state.end_transaction(who, what)
         else:
             records = [Record(key, value, 0) for key, value in what]
             if who == "plain":
                 batch = encode_batch(records)
-                state.update(what)
+                for key, value in what:
+                    state.replay(key, value)
             else:
                 batch = encode_batch(records, producer_id=who, producer_epoch=0, transactional=True)
-                open_transactions.setdefault(who, []).extend(what)
+                for key, value in what:
+                    state.replay_pending(who, key, value)
         log.append(0, batch, 0)
-    assert loaded(log) == {key: value for key, value in state.items() if value is not None}
+    assert loaded(log) == state.visible()
 
 
 def test_others_get_their_turn_while_much_is_read(memory_log):
@@ -62,7 +91,7 @@ def test_others_get_their_turn_while_much_is_read(memory_log):
         for number in range(300):
             log.append(0, encode_batch([Record(b"%d" % number, bytes(4096), 0)]), 0)
         turns = 0
-        loading = asyncio.ensure_future(load(log, 0, lambda key, value: None))
+        loading = asyncio.ensure_future(load(log, 0, State()))
         while not loading.done():
             turns += 1
             await asyncio.sleep(0)

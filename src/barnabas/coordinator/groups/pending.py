@@ -18,7 +18,7 @@ class PendingOffsets:
         #: how many open transactions have written each key
         self._writers: dict[OffsetKey, int] = {}
 
-    def __contains__(self, key: OffsetKey) -> bool:
+    def __contains__(self, key: object) -> bool:
         return key in self._writers
 
     def __iter__(self) -> Iterator[OffsetKey]:
