@@ -14,6 +14,7 @@ from barnabas.protocol.messages.create_topics import CreatableTopic, CreatableTo
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from barnabas.protocol.schema import Request, Struct
+from barnabas.records import batches
 from barnabas.types import ZERO_TOPIC_ID
 
 Scenario = Callable[["Wire"], Generator[Request, Any, None]]
@@ -21,7 +22,7 @@ Scenario = Callable[["Wire"], Generator[Request, Any, None]]
 # What two right answers may differ in: where a broker is, and how it words an error.
 _OWN = frozenset({
     "throttle_time_ms", "cluster_id", "host", "port", "log_dir", "total_bytes", "usable_bytes",
-    "error_message", "batch_index_error_message", "documentation",
+    "transaction_start_time_ms", "error_message", "batch_index_error_message", "documentation",
 })  # fmt: skip
 # Names that each broker makes up: what matters is which of them are the same.
 _MADE_UP = frozenset({"member_id", "leader", "session_id", "producer_id"})
@@ -134,9 +135,27 @@ class Wire:
             return sorted(items, key=repr) if items and isinstance(items[0], dict) else items
         if field == "topic_id":
             return f"id of {self._topics.get(answer, 'a topic')!r}"
+        if field == "records" and answer and (shapes := self._made_by_producers(bytes(answer))):
+            return shapes
         if field in _MADE_UP and answer not in _NONE:
             return self._made_up.setdefault(answer, f"{field} {len(self._made_up)}")
         return bytes(answer) if isinstance(answer, memoryview) else answer
+
+    def _made_by_producers(self, records: bytes) -> list[dict[str, Any]]:
+        """Batches that bear a producer's id, which is made up, and a marker's time; empty when none does."""
+        headers = [header for _, header in batches(records)]
+        if all(header.producer_id < 0 for header in headers):
+            return []
+        return [
+            {
+                "offsets": (header.base_offset, header.last_offset),
+                "flags": header.attributes,
+                "producer": self.plain(header.producer_id, "producer_id"),
+                "epoch": header.producer_epoch,
+                "sequence": header.base_sequence,
+            }
+            for header in headers
+        ]
 
 
 def converse(bootstrap: str, scenario: Scenario) -> list[tuple[str, Any]]:

@@ -1,11 +1,11 @@
-"""Which groups a broker coordinates follows from which partitions of `__consumer_offsets` it leads."""
+"""What a broker coordinates follows from which partitions of the internal topic it leads."""
 
 from __future__ import annotations
 
 import pytest
 
 from barnabas.metadata.image import ClusterImage, ImageDelta, PartitionState, TopicImage
-from barnabas.server.groups import follow_image
+from barnabas.server.coordinators import follow_leadership, forget_deleted_topics
 from barnabas.types import GROUP_METADATA_TOPIC
 
 ME = 1
@@ -48,7 +48,9 @@ def image(**topics):
 
 def follow(groups, before, after):
     changed = frozenset(before.topics.keys() | after.topics.keys())
-    follow_image(groups, ME, ImageDelta(before, after, topics=changed))
+    delta = ImageDelta(before, after, topics=changed)
+    follow_leadership(groups, GROUP_METADATA_TOPIC, ME, delta)
+    forget_deleted_topics(groups, delta)
     return after
 
 
