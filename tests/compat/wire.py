@@ -132,7 +132,8 @@ class Wire:
             return {name: self.plain(getattr(answer, name), name) for name in kept}
         if isinstance(answer, list):
             items = [self.plain(item, field) for item in answer]
-            return sorted(items, key=repr) if items and isinstance(items[0], dict) else items
+            is_set = field == "partitions" or (items and isinstance(items[0], dict))
+            return sorted(items, key=repr) if is_set else items
         if field == "topic_id":
             return f"id of {self._topics.get(answer, 'a topic')!r}"
         if field == "records" and answer and (shapes := self._made_by_producers(bytes(answer))):

@@ -306,11 +306,16 @@ class TransactionShard:
     def _fence(self, transactional_id: str, transaction: Transaction, answer: Callable[[], T]) -> Result[T]:
         """Abort the open transaction of a producer that is not to go on."""
 
+        version = self._version()
+
         def fenced() -> T:
-            self._repeatable.pop(transactional_id, None)
+            if version >= EPOCH_BUMP_VERSION:
+                self._repeatable[transactional_id] = transaction.epoch
+            else:
+                self._repeatable.pop(transactional_id, None)
             return answer()
 
-        prepared = transaction.fenced(self._version(), self._clock.now_ms())
+        prepared = transaction.fenced(version, self._clock.now_ms())
         return self._end(transactional_id, prepared, fenced)
 
     def _complete_later(self, transactional_id: str) -> None:

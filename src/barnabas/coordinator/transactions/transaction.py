@@ -133,8 +133,8 @@ class Transaction(NamedTuple):
 
     def fenced(self, server_version: int, now_ms: int) -> Transaction:
         """Aborted without its producer, which has gone silent or has a successor: no one has this epoch."""
-        raised = self._replace(epoch=min(self.epoch + 1, MAX_EPOCH))
-        return raised.prepared(commit=False, client_version=server_version, now_ms=now_ms)
+        prepared = self.prepared(commit=False, client_version=server_version, now_ms=now_ms)
+        return prepared._replace(epoch=min(self.epoch + 1, MAX_EPOCH))
 
     def completed(self, now_ms: int) -> Transaction:
         """Every marker is written."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.errors import ErrorCode, KafkaError
+from barnabas.errors import KafkaError
 from barnabas.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from barnabas.server.context import RequestContext
 from barnabas.server.fencing import fenced_since
@@ -26,8 +26,6 @@ _TRANSACTION_VERSION = 0
 async def add_offsets_to_txn(
     broker: Broker, context: RequestContext, request: AddOffsetsToTxnRequest
 ) -> AddOffsetsToTxnResponse:
-    if not request.group_id:
-        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
     partition = TopicPartition(GROUP_METADATA_TOPIC, broker.groups.partition_for(request.group_id))
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
     try:

@@ -75,6 +75,8 @@ async def txn_offset_commit(
 async def _commit(
     broker: Broker, context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse:
+    if not request.group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
     await _admit(broker, context.api_version, request)
     topic_ids = {topic.name: broker.image.topics[topic.name].id for topic in request.topics}
     answer = broker.groups.commit_in_transaction(request, topic_ids)

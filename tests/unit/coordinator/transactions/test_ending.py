@@ -178,8 +178,10 @@ def test_overtaken_coordinator_stops(transact):
     transact(scenario)
 
 
-@VERSIONS
-def test_silent_producer_is_aborted_and_fenced(transact, version):
+@pytest.mark.parametrize(
+    ("version", "expected"), [(0, ErrorCode.PRODUCER_FENCED), (2, ErrorCode.INVALID_TXN_STATE)]
+)
+def test_silent_producer_is_aborted_and_cannot_commit(transact, version, expected):
     async def scenario(transactions):
         producer = await transactions.init(timeout_ms=30_000)
         await transactions.add(producer, A)
@@ -187,7 +189,8 @@ def test_silent_producer_is_aborted_and_fenced(transact, version):
         assert transactions.state == "Ongoing"
         await asyncio.sleep(12)
         assert transactions.state == "CompleteAbort"
-        assert await transactions.commit(producer, version) == ErrorCode.PRODUCER_FENCED
+        assert await transactions.commit(producer, version) == expected
+        assert await transactions.add(producer, A, version=version) == ErrorCode.PRODUCER_FENCED
         assert not transactions.markers.written[0][0].commit
 
     transact(scenario, version=version)

@@ -57,16 +57,16 @@ def test_predecessor_is_fenced(transact):
     transact(scenario)
 
 
-@pytest.mark.parametrize(("version", "raised"), [(0, 1), (1, 1), (2, 2)])
-def test_open_transaction_of_the_predecessor_is_aborted_first(transact, version, raised):
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_open_transaction_of_the_predecessor_is_aborted_first(transact, version):
     async def scenario(transactions):
         old = await transactions.init()
         await transactions.add(old, A)
         assert await transactions.init() == ErrorCode.CONCURRENT_TRANSACTIONS
         marker, partition = transactions.markers.written.pop()
-        assert (marker.commit, marker.producer_epoch, partition) == (False, raised, A)
+        assert (marker.commit, marker.producer_epoch, partition) == (False, 1, A)
         assert transactions.state == "CompleteAbort"
-        assert await transactions.init() == (1001, raised + 1)
+        assert await transactions.init() == (1001, 2)
 
     transact(scenario, version=version)
 
@@ -136,6 +136,18 @@ def test_id_of_another_producer_is_fenced(transact):
         assert await transactions.init((77, 0)) == ErrorCode.PRODUCER_FENCED
 
     transact(scenario)
+
+
+@pytest.mark.parametrize(("version", "expected"), [(0, ErrorCode.PRODUCER_FENCED), (2, (1001, 1))])
+def test_producer_that_was_timed_out_may_go_on_with_v2_alone(transact, version, expected):
+    async def scenario(transactions):
+        producer = await transactions.init()
+        await transactions.add(producer, A)
+        await asyncio.sleep(100)
+        assert transactions.state == "CompleteAbort"
+        assert await transactions.init(producer) == expected
+
+    transact(scenario, version=version)
 
 
 def test_used_up_epochs_give_a_new_id(transact):
