@@ -36,7 +36,7 @@ def error_codes(value):
         return [code for item in value for code in error_codes(item)]
     if not isinstance(value, Struct):
         return []
-    codes = [value.error_code] if hasattr(value, "error_code") else []
+    codes = [getattr(value, f.name) for f in value.__fields__ if f.name.endswith("error_code")]
     return codes + [code for field in value.__fields__ for code in error_codes(getattr(value, field.name))]
 
 

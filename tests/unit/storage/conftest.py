@@ -94,6 +94,12 @@ def bench() -> Bench:
     return Bench()
 
 
+@pytest.fixture(scope="session")
+def make_bench() -> type[Bench]:
+    """Makes a bench for each example of a property."""
+    return Bench
+
+
 @pytest.fixture
 def refused() -> Iterator[Callable[[ErrorCode], pytest.RaisesExc[KafkaError]]]:
     """`with refused(ErrorCode.X):` what is done inside must be refused with that code."""

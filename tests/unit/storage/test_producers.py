@@ -142,6 +142,8 @@ def test_an_open_transaction_holds_the_last_stable_offset_until_its_marker(bench
     assert log.last_stable_offset == 1
     marker = encode_end_transaction(EndTransaction(True, 3), producer_id=7, producer_epoch=0, timestamp=NOW)
     log.append_as_leader(marker, 0, origin=Origin.COORDINATOR)
+    assert log.last_stable_offset == 1, "until the marker is committed"
+    log.advance_high_watermark(log.log_end_offset)
     assert log.last_stable_offset == 3
     assert log.producers.get(7).coordinator_epoch == 3
     log = bench.restart()

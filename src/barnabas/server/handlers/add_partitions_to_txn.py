@@ -34,7 +34,15 @@ _FENCED_FROM = 2
 _EXPLICIT, _IMPLICIT = 0, 2
 
 
-@handles(AddPartitionsToTxnRequest)
+def _failed(request: AddPartitionsToTxnRequest, error: KafkaError) -> AddPartitionsToTxnResponse:
+    results = [
+        _results(topic, {TopicPartition(topic.name, number): error.code for number in topic.partitions})
+        for topic in request.v3_and_below_topics
+    ]
+    return AddPartitionsToTxnResponse(error_code=error.code, results_by_topic_v3_and_below=results)
+
+
+@handles(AddPartitionsToTxnRequest, on_error=_failed)
 async def add_partitions_to_txn(
     broker: Broker, context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:

@@ -1,4 +1,5 @@
-"""ApiVersions v0-4: what this broker serves, made from the registry (KIP-35, KIP-511); features (KIP-584).
+"""ApiVersions v0-4: what this broker serves, made from the registry (KIP-35, KIP-511), and its features.
+
 
 A feature whose lowest level is 0 is named from v4 on only: older clients do not expect it (KIP-1022).
 """

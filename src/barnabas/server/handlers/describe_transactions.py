@@ -20,7 +20,16 @@ if TYPE_CHECKING:
     from barnabas.server.broker import Broker
 
 
-@handles(DescribeTransactionsRequest)
+def _failed(request: DescribeTransactionsRequest, error: KafkaError) -> DescribeTransactionsResponse:
+    return DescribeTransactionsResponse(
+        transaction_states=[
+            TransactionState(transactional_id=name, error_code=error.code)
+            for name in request.transactional_ids
+        ]
+    )
+
+
+@handles(DescribeTransactionsRequest, on_error=_failed)
 def describe_transactions(
     broker: Broker, context: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:

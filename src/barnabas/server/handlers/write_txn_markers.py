@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator import Marker
+from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -25,7 +26,15 @@ if TYPE_CHECKING:
     from barnabas.server.broker import Broker
 
 
-@handles(WriteTxnMarkersRequest)
+def _failed(request: WriteTxnMarkersRequest, error: KafkaError) -> WriteTxnMarkersResponse:
+    return WriteTxnMarkersResponse(
+        markers=[
+            _result(marker, dict.fromkeys(_partitions(marker), error.code)) for marker in request.markers
+        ]
+    )
+
+
+@handles(WriteTxnMarkersRequest, on_error=_failed)
 async def write_txn_markers(
     broker: Broker, context: RequestContext, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
@@ -40,11 +49,17 @@ async def _write(broker: Broker, wanted: WritableTxnMarker) -> WritableTxnMarker
         wanted.coordinator_epoch,
         wanted.transaction_version,
     )
-    partitions = [
-        TopicPartition(topic.name, number) for topic in wanted.topics for number in topic.partition_indexes
+    written = write_markers(broker, marker, _partitions(wanted))
+    return _result(wanted, written if isinstance(written, dict) else await written)
+
+
+def _partitions(marker: WritableTxnMarker) -> list[TopicPartition]:
+    return [
+        TopicPartition(topic.name, number) for topic in marker.topics for number in topic.partition_indexes
     ]
-    written = write_markers(broker, marker, partitions)
-    outcomes = written if isinstance(written, dict) else await written
+
+
+def _result(wanted: WritableTxnMarker, outcomes: dict[TopicPartition, ErrorCode]) -> WritableTxnMarkerResult:
     return WritableTxnMarkerResult(
         producer_id=wanted.producer_id,
         topics=[

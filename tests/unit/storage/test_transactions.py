@@ -1,0 +1,246 @@
+"""Transactions in a log: what readers of committed records get, whatever happens to the broker."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.records import Record, batches, encode_batch
+from barnabas.records.builder import batch_records
+from barnabas.records.control import EndTransaction, decode_end_transaction, encode_end_transaction
+from barnabas.storage import AbortedTransaction, Origin
+from barnabas.types import ProducerIdentity
+
+NOW = 1_700_000_000_000
+
+
+class Transactions:
+    """Writes to a bench's log, and remembers what should come of it."""
+
+    def __init__(self, bench):
+        self.bench = bench
+        self.sequences = {}
+        self.open = {}  # by producer: its first offset, and the records so far
+        self.decided = {}  # by offset: the value of each record that counts
+
+    @property
+    def log(self):
+        return self.bench.log
+
+    def write(self, producer, count=1):
+        """Records of `producer`'s transaction; of nobody's when it is None."""
+        base = self.log.log_end_offset
+        values = [b"%d" % (base + number) for number in range(count)]
+        header = {}
+        if producer is not None:
+            sequence = self.sequences.get(producer, 0)
+            self.sequences[producer] = sequence + count
+            header = {
+                "producer_id": producer,
+                "producer_epoch": 0,
+                "base_sequence": sequence,
+                "transactional": True,
+            }
+        data = encode_batch([Record(None, value, NOW) for value in values], **header)
+        self.log.append_as_leader(data, 0)
+        self.log.advance_high_watermark(self.log.log_end_offset)
+        written = {base + number: value for number, value in enumerate(values)}
+        if producer is None:
+            self.decided.update(written)
+        else:
+            self.open.setdefault(producer, (base, {}))[1].update(written)
+
+    def end(self, producer, commit):
+        marker = encode_end_transaction(
+            EndTransaction(commit, 0), producer_id=producer, producer_epoch=0, timestamp=NOW
+        )
+        self.log.append_as_leader(marker, 0, origin=Origin.COORDINATOR)
+        self.log.advance_high_watermark(self.log.log_end_offset)
+        _, written = self.open.pop(producer, (0, {}))
+        if commit:
+            self.decided.update(written)
+
+    @property
+    def stable(self):
+        return min([first for first, _ in self.open.values()], default=self.log.log_end_offset)
+
+    def expected(self, offset):
+        return {o: value for o, value in sorted(self.decided.items()) if offset <= o < self.stable}
+
+    def read(self, offset, max_bytes):
+        """What a consumer with isolation.level=read_committed gets, fetch by fetch."""
+        found = {}
+        start = offset
+        while offset < self.log.last_stable_offset:
+            fetched = self.log.read(offset, max_bytes, self.log.last_stable_offset)
+            data = b"".join(fetched.chunks)
+            aborted = self.log.aborted_transactions(offset, fetched.size)
+            assert aborted == sorted(aborted, key=lambda t: t.first_offset)
+            skipping = set()
+            for position, header in batches(data):
+                batch = data[position : position + header.size]
+                while aborted and aborted[0].first_offset <= header.last_offset:
+                    skipping.add(aborted.pop(0).producer_id)
+                offset = header.next_offset
+                if header.is_control:
+                    if not decode_end_transaction(header, batch).commit:
+                        skipping.discard(header.producer_id)
+                elif not (header.is_transactional and header.producer_id in skipping):
+                    found.update({r.offset: r.value for r in batch_records(header, batch)})
+        return {o: value for o, value in found.items() if o >= start}
+
+
+@pytest.fixture
+def transactions(bench):
+    return Transactions(bench)
+
+
+def bytes_of(log):
+    return log.read(0, 1 << 20, log.log_end_offset).size
+
+
+def test_aborted_records_are_told_with_the_fetch(transactions):
+    transactions.write(None)
+    transactions.write(1, 2)
+    transactions.write(2)
+    transactions.end(1, commit=False)
+    transactions.end(2, commit=True)
+    log = transactions.log
+    assert log.aborted_transactions(0, bytes_of(log)) == [AbortedTransaction(1, 1, 4, 3)]
+    assert log.aborted_transactions(5, 10) == []
+    assert transactions.read(0, 1 << 20) == {0: b"0", 3: b"3"}
+
+
+def test_index_is_in_kafkas_format_and_only_where_something_was_aborted(transactions):
+    transactions.write(1)
+    transactions.end(1, commit=True)
+    assert transactions.bench.names(".txnindex") == []
+    transactions.write(7)
+    transactions.end(7, commit=False)
+    (name,) = transactions.bench.names(".txnindex")
+    file = transactions.bench.disk.open(f"/data/logs-0/{name}")
+    assert file.read_at(100, 0) == struct.pack(">hqqqq", 0, 7, 2, 3, 4)
+
+
+def test_second_marker_of_a_transaction_aborts_nothing(transactions):
+    transactions.write(1)
+    transactions.end(1, commit=True)
+    transactions.end(1, commit=False)
+    log = transactions.log
+    assert log.aborted_transactions(0, bytes_of(log)) == []
+
+
+def test_marker_that_is_not_committed_lets_nothing_through(transactions):
+    transactions.write(1)
+    log = transactions.log
+    marker = encode_end_transaction(EndTransaction(True, 0), producer_id=1, producer_epoch=0, timestamp=NOW)
+    log.append_as_leader(marker, 0, origin=Origin.COORDINATOR)
+    log.append_as_leader(encode_batch([Record(None, b"x", NOW)]), 0)
+    assert log.last_stable_offset == 0
+    log.advance_high_watermark(1)
+    assert log.last_stable_offset == 0
+    log.advance_high_watermark(3)
+    assert log.last_stable_offset == 3
+
+
+def test_transaction_that_begins_before_the_logs_start_ends_there(transactions):
+    transactions.write(1)
+    transactions.write(None, 5)
+    transactions.log.advance_log_start(3)
+    assert transactions.log.last_stable_offset == 3
+
+
+def test_write_outside_the_open_transaction_is_refused(transactions):
+    transactions.write(1)
+    plain = encode_batch([Record(None, b"v", NOW)], producer_id=1, producer_epoch=0, base_sequence=1)
+    with pytest.raises(KafkaError) as error:
+        transactions.log.append_as_leader(plain, 0)
+    assert error.value.code == ErrorCode.INVALID_TXN_STATE
+
+
+@pytest.mark.parametrize(
+    ("epoch", "coordinator_epoch", "must_raise", "expected"),
+    [
+        (0, 0, False, None),
+        (0, 0, True, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (1, 0, True, None),
+        (-1, 0, False, ErrorCode.INVALID_PRODUCER_EPOCH),
+    ],
+)
+def test_marker_must_not_be_of_the_past(transactions, epoch, coordinator_epoch, must_raise, expected):
+    transactions.write(1)
+    assert refused(transactions, epoch, coordinator_epoch, must_raise) == expected
+
+
+def test_repeated_marker_of_v2_passes_once_nothing_is_open(transactions):
+    transactions.write(1)
+    transactions.end(1, commit=True)
+    assert refused(transactions, 0, 0, True) is None
+
+
+def test_earlier_coordinator_is_fenced(transactions):
+    transactions.write(1)
+    later = encode_end_transaction(EndTransaction(True, 5), producer_id=1, producer_epoch=0, timestamp=NOW)
+    transactions.log.append_as_leader(later, 0, origin=Origin.COORDINATOR)
+    assert refused(transactions, 0, 4, False) == ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert refused(transactions, 0, 5, False) is None
+
+
+def refused(transactions, epoch, coordinator_epoch, must_raise):
+    try:
+        transactions.log.producers.check_marker(
+            ProducerIdentity(1, epoch), coordinator_epoch, must_raise_epoch=must_raise
+        )
+    except KafkaError as error:
+        return error.code
+    return None
+
+
+def test_damaged_index_is_built_anew(transactions):
+    transactions.bench.configure(segment_bytes=200)
+    for producer in range(1, 5):
+        transactions.write(producer)
+        transactions.write(9)
+        transactions.end(producer, commit=False)
+    transactions.bench.stop()
+    damaged = transactions.bench.names(".txnindex")
+    for name in damaged:
+        transactions.bench.rewrite(name, lambda content: content[:-5])
+    transactions.bench.start()
+    transactions.end(9, commit=True)
+    assert len(damaged) > 1
+    assert transactions.read(0, 1 << 20) == transactions.expected(0)
+
+
+producers = st.sampled_from([1, 2, 3])
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("write"), st.none() | producers, st.integers(1, 3)),
+        st.tuples(st.just("end"), producers, st.booleans()),
+        st.tuples(st.sampled_from(["crash", "restart", "roll"])),
+    ),
+    max_size=40,
+)
+
+
+@given(steps=steps, segment_bytes=st.sampled_from([150, 400, 4000]), data=st.data())
+def test_reader_of_committed_records_gets_them_all_and_no_other(make_bench, steps, segment_bytes, data):
+    transactions = Transactions(make_bench())
+    transactions.bench.configure(segment_bytes=segment_bytes, index_interval_bytes=0)
+    for step, *arguments in steps:
+        if step == "write":
+            transactions.write(*arguments)
+        elif step == "end":
+            transactions.end(*arguments)
+        elif step == "roll":
+            transactions.log.roll()
+        else:
+            getattr(transactions.bench, step)()
+        assert transactions.log.last_stable_offset == transactions.stable
+    start = data.draw(st.integers(0, transactions.log.log_end_offset))
+    max_bytes = data.draw(st.sampled_from([1, 80, 300, 1 << 20]))
+    assert transactions.read(start, max_bytes) == transactions.expected(start)
