@@ -77,6 +77,10 @@ class Root(LazyGroup):
         "produce": ("barnabas.cli.produce:produce", "Send lines of stdin or of a file to a topic."),
         "consume": ("barnabas.cli.consume:consume", "Print the records of a topic."),
         "groups": ("barnabas.cli.groups:groups", "Consumer groups: list, lag, reset offsets, delete."),
+        "transactions": (
+            "barnabas.cli.transactions:transactions",
+            "Transactions: list, describe, find hanging ones and abort them.",
+        ),
         "configs": ("barnabas.cli.configs:configs", "Show and change settings of topics and brokers."),
         "log": ("barnabas.cli.log:log", "Look into segment files without a broker."),
         "ship": ("barnabas.cli.ship:ship", "Follow log files into a topic, each record once."),

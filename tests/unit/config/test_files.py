@@ -30,7 +30,7 @@ num.network.threads=3
 socket.send.buffer.bytes=102400
 log.dirs=/var/kafka-\
          logs
-transaction.state.log.min.isr=1
+share.coordinator.state.topic.min.isr=1
 log.retention.hours: 24
 """
 
@@ -51,7 +51,7 @@ def test_kafkas_own_file_loads_and_what_has_no_meaning_here_is_named(
     assert config.advertised_listeners == ("PLAINTEXT://localhost:9092",)
     assert config.log_dirs == ("/var/kafka-logs",)
     assert config.log_retention_ms == 24 * 3_600_000
-    for name in ("process.roles", "num.network.threads", "transaction.state.log.min.isr"):
+    for name in ("process.roles", "num.network.threads", "share.coordinator.state.topic.min.isr"):
         assert name in caplog.text
 
 

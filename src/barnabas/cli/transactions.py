@@ -1,0 +1,261 @@
+"""`barnabas transactions`: what is under way, and an end for what hangs (KIP-664)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from barnabas.cli.complete import topic_names
+from barnabas.cli.options import bootstrap_option, example, json_option
+from barnabas.cli.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from barnabas.client.transactions import ProducerDescription, Transactions
+    from barnabas.types import TopicPartition
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_MINUTE_MS = 60_000
+#: what a producer may ask for at most where nobody has set transaction.max.timeout.ms
+_DEFAULT_MINUTES = 15
+
+
+@click.group()
+def transactions() -> None:
+    """Transactions: list, describe, find those that hang and abort them."""
+
+
+@transactions.command(
+    "list",
+    epilog=example(
+        """
+        barnabas transactions list
+        barnabas transactions list --state Ongoing --longer-than 60
+        barnabas transactions list --pattern 'billing-.*' --json
+        """
+    ),
+)
+@click.option("--state", "states", metavar="STATE", multiple=True, help="Ongoing, CompleteCommit ...")
+@click.option("--producer-id", "producer_ids", type=int, multiple=True, help="Only of this producer.")
+@click.option("--longer-than", metavar="SECONDS", type=float, help="Only those open for longer than this.")
+@click.option("--pattern", metavar="REGEX", help="Only transactional ids that match as a whole.")
+@json_option
+@bootstrap_option
+def list_transactions(
+    states: tuple[str, ...],
+    producer_ids: tuple[int, ...],
+    longer_than: float | None,
+    pattern: str | None,
+    as_json: bool,
+    bootstrap_server: str,
+) -> None:
+    """List the transactional ids of the cluster, and what each is doing."""
+    with _connect(bootstrap_server) as cluster:
+        listings = cluster.listings(
+            states=states,
+            producer_ids=producer_ids,
+            longer_than_ms=-1 if longer_than is None else int(longer_than * 1000),
+            pattern=pattern,
+        )
+    if as_json:
+        print_json(
+            [
+                {
+                    "transactional_id": item.transactional_id,
+                    "coordinator": item.coordinator,
+                    "producer_id": item.producer_id,
+                    "state": item.state,
+                }
+                for item in listings
+            ]
+        )
+    elif not listings:
+        click.echo("no transactions", err=True)
+    else:
+        print_table(
+            ["TRANSACTIONAL-ID", "COORDINATOR", "PRODUCER-ID", "STATE"],
+            [(i.transactional_id, i.coordinator, i.producer_id, i.state) for i in listings],
+        )
+
+
+@transactions.command(epilog=example("barnabas transactions describe billing-1"))
+@click.argument("transactional_id")
+@json_option
+@bootstrap_option
+def describe(transactional_id: str, as_json: bool, bootstrap_server: str) -> None:
+    """Show what the coordinator knows of TRANSACTIONAL_ID."""
+    with _connect(bootstrap_server) as cluster:
+        found = cluster.describe(transactional_id)
+    age = None if found.started_ms is None else int(time.time() * 1000) - found.started_ms
+    is_open = found.state == "Ongoing"
+    if as_json:
+        print_json(
+            {
+                "transactional_id": transactional_id,
+                "coordinator": found.coordinator,
+                "producer_id": found.producer_id,
+                "producer_epoch": found.producer_epoch,
+                "state": found.state,
+                "timeout_ms": found.timeout_ms,
+                "started_ms": found.started_ms,
+                "open_for_ms": age if is_open else None,
+                "partitions": [str(partition) for partition in found.partitions],
+            }
+        )
+        return
+    click.echo(
+        f"transactional id {transactional_id} is {found.state}"
+        + (f" for {(age or 0) / 1000:.0f} s" if is_open else "")
+        + f", coordinated by broker {found.coordinator}"
+    )
+    print_table(
+        ["PRODUCER-ID", "EPOCH", "TIMEOUT-MS", "PARTITIONS"],
+        [
+            (
+                found.producer_id,
+                found.producer_epoch,
+                found.timeout_ms,
+                ",".join(map(str, found.partitions)) or None,
+            )
+        ],
+    )
+
+
+def _partition_options(command: F) -> F:
+    command = click.option(
+        "--partition", metavar="NUMBER", type=click.IntRange(min=0), help="Only this partition of the topic."
+    )(command)
+    return click.option(
+        "--topic", metavar="NAME", shell_complete=topic_names, help="Only this topic; every topic otherwise."
+    )(command)
+
+
+def _minutes_option(command: F) -> F:
+    return click.option(
+        "--max-transaction-timeout",
+        "minutes",
+        metavar="MINUTES",
+        type=click.FloatRange(min=0),
+        default=_DEFAULT_MINUTES,
+        show_default=True,
+        help="What the brokers have as transaction.max.timeout.ms.",
+    )(command)
+
+
+@transactions.command(
+    "find-hanging",
+    epilog=example(
+        """
+        barnabas transactions find-hanging
+        barnabas transactions find-hanging --topic orders --json
+        """,
+        "A transaction hangs when it is open in a partition and no coordinator will end it: it has been "
+        "silent for longer than any transaction may take, and the coordinator knows nothing of it there. "
+        "Readers of committed records wait at it for ever.",
+    ),
+)
+@_partition_options
+@_minutes_option
+@json_option
+@bootstrap_option
+def find_hanging(
+    topic: str | None, partition: int | None, minutes: float, as_json: bool, bootstrap_server: str
+) -> None:
+    """Find open transactions that nobody will end; exit code 1 when there are any."""
+    with _connect(bootstrap_server) as cluster:
+        hanging = cluster.hanging(
+            _partitions(cluster, topic, partition),
+            longer_than_ms=int(minutes * _MINUTE_MS),
+            now_ms=int(time.time() * 1000),
+        )
+    if as_json:
+        print_json([_as_json(producer) for producer in hanging])
+    elif not hanging:
+        click.echo("no transaction hangs", err=True)
+    else:
+        print_table(
+            ["TOPIC", "PARTITION", "PRODUCER-ID", "EPOCH", "COORDINATOR-EPOCH", "START-OFFSET", "SILENT-MS"],
+            [
+                (
+                    *producer.partition,
+                    producer.producer_id,
+                    producer.producer_epoch,
+                    producer.coordinator_epoch,
+                    producer.transaction_start,
+                    int(time.time() * 1000) - producer.last_timestamp_ms,
+                )
+                for producer in hanging
+            ],
+        )
+    if hanging:
+        raise SystemExit(1)
+
+
+@transactions.command(
+    epilog=example(
+        """
+        barnabas transactions find-hanging
+        barnabas transactions abort --topic orders --partition 2 --start-offset 4711
+        """,
+        "Only for a transaction that hangs: one that its producer or coordinator will still end must be left "
+        "to them, and is aborted with --force alone.",
+    )
+)
+@click.option("--topic", metavar="NAME", required=True, shell_complete=topic_names, help="Where it hangs.")
+@click.option(
+    "--partition", metavar="NUMBER", type=click.IntRange(min=0), required=True, help="Of the topic."
+)
+@click.option(
+    "--start-offset", metavar="OFFSET", type=int, required=True, help="Where the transaction begins."
+)
+@click.option("--force", is_flag=True, help="Abort it although it may not hang.")
+@_minutes_option
+@bootstrap_option
+def abort(
+    topic: str, partition: int, start_offset: int, force: bool, minutes: float, bootstrap_server: str
+) -> None:
+    """End the transaction that begins at an offset of a partition, as aborted."""
+    from barnabas.types import TopicPartition
+
+    where = TopicPartition(topic, partition)
+    with _connect(bootstrap_server) as cluster:
+        found = [p for p in cluster.producers([where]) if p.transaction_start == start_offset]
+        if not found:
+            raise click.ClickException(f"no transaction that is open in {where} begins at {start_offset}")
+        if not force and not cluster.hanging(
+            [where], longer_than_ms=int(minutes * _MINUTE_MS), now_ms=int(time.time() * 1000)
+        ):
+            raise click.ClickException(
+                f"the transaction at {start_offset} in {where} does not hang: its coordinator will end it "
+                "(--force aborts it all the same)"
+            )
+        cluster.abort(found[0])
+    click.echo(f"aborted the transaction of producer {found[0].producer_id} at {start_offset} in {where}")
+
+
+def _connect(bootstrap_server: str) -> Transactions:
+    from barnabas.client.transactions import Transactions
+
+    return Transactions(bootstrap_server)
+
+
+def _partitions(cluster: Transactions, topic: str | None, partition: int | None) -> list[TopicPartition]:
+    if topic is None and partition is not None:
+        raise click.UsageError("--partition needs --topic")
+    found = cluster.partitions([topic] if topic is not None else [])
+    return [p for p in found if partition is None or p.partition == partition]
+
+
+def _as_json(producer: ProducerDescription) -> dict[str, Any]:
+    return {
+        "topic": producer.partition.topic,
+        "partition": producer.partition.partition,
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.producer_epoch,
+        "coordinator_epoch": producer.coordinator_epoch,
+        "start_offset": producer.transaction_start,
+        "last_timestamp_ms": producer.last_timestamp_ms,
+    }
