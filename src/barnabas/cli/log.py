@@ -26,6 +26,7 @@ def log() -> None:
         barnabas log dump barnabas-data/orders-0
         barnabas log dump barnabas-data/orders-0/00000000000000000000.log --records
         barnabas log dump barnabas-data/__consumer_offsets-3 --records --json | jq .records
+        barnabas log dump barnabas-data/__transaction_state-17 --records
         """,
         "Reads Barnabas's files and Apache Kafka's, which are the same, and prints them as Kafka's "
         "DumpLogSegments "
@@ -46,7 +47,8 @@ def log() -> None:
 def dump(paths: tuple[Path, ...], records: bool, from_offset: int, as_json: bool) -> None:
     """Print the batches of .log files, the entries of indexes, snapshots and checkpoints.
 
-    A partition's directory stands for all its files. Records of __consumer_offsets are decoded.
+    A partition's directory stands for all its files. Records of __consumer_offsets and
+    __transaction_state are decoded.
     """
     from barnabas.cli.log_files import dump_file, files_of
 

@@ -16,6 +16,7 @@ from barnabas.records.batch import DELETE_HORIZON_FLAG, HEADER_SIZE
 from barnabas.storage.epochs import LeaderEpochs
 from barnabas.storage.index import OffsetIndex, TimeIndex
 from barnabas.storage.producer_snapshot import decode_snapshot
+from barnabas.storage.transaction_index import ENTRY as TRANSACTION_ENTRY
 from barnabas.types import Buffer
 
 
@@ -44,7 +45,9 @@ def dump_file(path: Path, *, records: bool, from_offset: int) -> Iterator[Entry]
     dumper = _dumper(path)
     if dumper is None:
         yield Entry(
-            "", {}, "not a file of a log: .log, .index, .timeindex, .snapshot or leader-epoch-checkpoint"
+            "",
+            {},
+            "not a file of a log: .log, .index, .timeindex, .txnindex, .snapshot or leader-epoch-checkpoint",
         )
     elif dumper is _dump_log:
         yield from _dump_log(path, decoder_for(path.absolute().parent.name) if records else None, from_offset)
@@ -143,6 +146,15 @@ def _dump_time_index(path: Path) -> Iterator[Entry]:
         yield Entry(_text(fields), fields)
 
 
+def _dump_transaction_index(path: Path) -> Iterator[Entry]:
+    with _contents(path) as data:
+        whole = len(data) - len(data) % TRANSACTION_ENTRY.size
+        for version, *aborted in TRANSACTION_ENTRY.iter_unpack(data[:whole]):
+            names = ("producerId", "firstOffset", "lastOffset", "lastStableOffset")
+            fields = {"version": version, **dict(zip(names, aborted, strict=True))}
+            yield Entry(_text(fields), fields)
+
+
 def _dump_snapshot(path: Path) -> Iterator[Entry]:
     try:
         producers = decode_snapshot(path.read_bytes())
@@ -220,6 +232,7 @@ _BY_SUFFIX: dict[str, Callable[..., Iterator[Entry]]] = {
     ".log": _dump_log,
     ".index": _dump_offset_index,
     ".timeindex": _dump_time_index,
+    ".txnindex": _dump_transaction_index,
     ".snapshot": _dump_snapshot,
 }
 _BY_NAME: dict[str, Callable[..., Iterator[Entry]]] = {"leader-epoch-checkpoint": _dump_epochs}

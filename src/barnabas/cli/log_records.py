@@ -1,12 +1,13 @@
-"""Records of a segment in words: of any topic, and decoded for `__consumer_offsets`."""
+"""Records of a segment in words: of any topic, and decoded for those that coordinators write."""
 
 from __future__ import annotations
 
 import base64
 import json
 import struct
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, TypeAlias
 
 from barnabas.errors import ProtocolError
 from barnabas.protocol.codec import decode
@@ -16,29 +17,37 @@ from barnabas.protocol.records.consumer_protocol import (
 )
 from barnabas.protocol.records.group_metadata import GroupMetadataKey, GroupMetadataValue
 from barnabas.protocol.records.offset_commit import OffsetCommitKey, OffsetCommitValue
+from barnabas.protocol.records.transaction_log import TransactionLogKey, TransactionLogValue
 from barnabas.protocol.schema import Message, Struct
 from barnabas.records import BatchHeader, Record
 from barnabas.records.batch import NO_SEQUENCE, SEQUENCE_LIMIT
-from barnabas.types import topic_id_to_str
+from barnabas.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, topic_id_to_str
 
 #: Turns a record's key and value into what is shown of them.
 Decoder = Callable[[Record], tuple[Any, Any]]
 
 _VERSION = struct.Struct(">h")
 _CONTROL_KEY = struct.Struct(">hh")
+_END_TRANSACTION = struct.Struct(">hi")
 _CONTROL_TYPES = {0: "ABORT", 1: "COMMIT", 2: "LEADER_CHANGE", 3: "SNAPSHOT_HEADER", 4: "SNAPSHOT_FOOTER"}
 
-#: By the version that begins a key of `__consumer_offsets`: which record it is.
-_KINDS: dict[int, tuple[type[Message], type[Message]]] = {
+#: By the version that begins a key: which record it is.
+_Kinds: TypeAlias = Mapping[int, tuple[type[Message], type[Message]]]
+_OFFSETS: _Kinds = {
     0: (OffsetCommitKey, OffsetCommitValue),
     1: (OffsetCommitKey, OffsetCommitValue),
     2: (GroupMetadataKey, GroupMetadataValue),
 }
+_TRANSACTIONS: _Kinds = {0: (TransactionLogKey, TransactionLogValue)}
 
 
 def decoder_for(directory: str) -> Decoder:
     """By the name of the partition's directory: what its records hold."""
-    return _coordinator_record if directory.startswith("__consumer_offsets-") else _plain_record
+    if directory.startswith(GROUP_METADATA_TOPIC + "-"):
+        return partial(_coordinator_record, _OFFSETS)
+    if directory.startswith(TRANSACTION_STATE_TOPIC + "-"):
+        return partial(_coordinator_record, _TRANSACTIONS)
+    return _plain_record
 
 
 def record_fields(record: Record, header: BatchHeader, decoder: Decoder) -> dict[str, Any]:
@@ -65,6 +74,8 @@ def record_text(record: Record, header: BatchHeader, decoder: Decoder) -> str:
     ]
     if header.is_control:
         words.append(f"endTxnMarker: {key}")
+        if record.value is not None and len(record.value) == _END_TRANSACTION.size:
+            words.append(f"coordinatorEpoch: {_END_TRANSACTION.unpack(record.value)[1]}")
     else:
         if key is not None:
             words.append(f"key: {_shown(key)}")
@@ -89,11 +100,11 @@ def _plain_record(record: Record) -> tuple[Any, Any]:
     return _text(record.key), _text(record.value)
 
 
-def _coordinator_record(record: Record) -> tuple[Any, Any]:
+def _coordinator_record(kinds: _Kinds, record: Record) -> tuple[Any, Any]:
     key = record.key or b""
     try:
         (kind,) = _VERSION.unpack_from(key)
-        key_class, value_class = _KINDS[kind]
+        key_class, value_class = kinds[kind]
         shown_key = {"type": str(kind), "data": _fields(decode(key_class, 0, key, _VERSION.size), 0)}
         if record.value is None:
             return shown_key, None

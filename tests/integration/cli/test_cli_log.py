@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from confluent_kafka import Producer
 
 from barnabas.testing import BarnabasBroker
 
@@ -93,6 +94,39 @@ def test_records_of_consumer_offsets_are_decoded(barnabas, data):
         '{"type":"1","data":{"group":"readers"'
         in barnabas("log", "dump", data / "__consumer_offsets-0", "--records").out
     )
+
+
+@pytest.fixture(scope="module")
+def transactional_data(tmp_path_factory):
+    """A data directory with a transaction that was committed and one that was aborted."""
+    path = tmp_path_factory.mktemp("log") / "data"
+    with BarnabasBroker({"transaction.state.log.num.partitions": "1"}, data=path) as broker:
+        broker.create_topic("t")
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "x"})
+        producer.init_transactions(20)
+        for end in (producer.commit_transaction, producer.abort_transaction):
+            producer.begin_transaction()
+            producer.produce("t", b"v", partition=0)
+            producer.flush(20)
+            end(20)
+    return path
+
+
+def test_records_of_transaction_state_are_decoded(barnabas, transactional_data):
+    path = transactional_data / "__transaction_state-0"
+    batches = objects(barnabas("log", "dump", path, "--records", "--json"))
+    records = [record for batch in batches for record in batch.get("records", [])]
+    assert all(record["key"] == {"type": "0", "data": {"transactionalId": "x"}} for record in records)
+    values = [record["value"]["data"] for record in records]
+    assert [value["transactionStatus"] for value in values] == [0, 1, 2, 4, 1, 3, 5]
+    assert values[1]["transactionPartitions"] == [{"topic": "t", "partitionIds": [0]}]
+
+
+def test_markers_and_aborted_transactions_are_shown(barnabas, transactional_data):
+    out = barnabas("log", "dump", transactional_data / "t-0", "--records").out
+    assert "endTxnMarker: COMMIT coordinatorEpoch: 0" in out
+    assert "endTxnMarker: ABORT coordinatorEpoch: 0" in out
+    assert "firstOffset: 2 lastOffset: 3 lastStableOffset: 4" in out
 
 
 def test_a_flipped_bit_is_found(barnabas, data, tmp_path):
