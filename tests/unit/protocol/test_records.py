@@ -13,6 +13,11 @@ from barnabas.protocol.records.consumer_protocol import (
 )
 from barnabas.protocol.records.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from barnabas.protocol.records.offset_commit import OffsetCommitKey, OffsetCommitValue
+from barnabas.protocol.records.transaction_log import (
+    PartitionsSchema,
+    TransactionLogKey,
+    TransactionLogValue,
+)
 from barnabas.protocol.schema import Message
 
 GROUP = GroupMetadataValue(
@@ -44,6 +49,20 @@ COMMIT = OffsetCommitValue(
     expire_timestamp=4,
     topic_id=bytes(range(16)),
 )
+TRANSACTION = TransactionLogValue(
+    producer_id=7,
+    previous_producer_id=8,
+    next_producer_id=9,
+    producer_epoch=1,
+    transaction_timeout_ms=60_000,
+    transaction_status=1,
+    transaction_partitions=[PartitionsSchema(topic="t", partition_ids=[0, 2])],
+    transaction_last_update_timestamp_ms=5,
+    transaction_start_timestamp_ms=4,
+    client_transaction_version=2,
+)
+TRANSACTION_HEAD = "0000000000000007 0001 0000ea60 01"
+TRANSACTION_TIMES = "0000000000000005 0000000000000004"
 PARTITIONS = [TopicPartition(topic="t", partitions=[0, 2])]
 
 
@@ -83,6 +102,23 @@ PARTITIONS = [TopicPartition(topic="t", partitions=[0, 2])]
             GroupMetadataValue(protocol_type="", protocol=None, leader=None),
             3,
             "0000 00000000 ffff ffff ffffffffffffffff 00000000",
+        ),
+        (TransactionLogKey(transactional_id="x"), 0, "0001 78"),
+        (
+            TRANSACTION,
+            0,
+            f"{TRANSACTION_HEAD} 00000001 0001 74 00000002 00000000 00000002 {TRANSACTION_TIMES}",
+        ),
+        (
+            TRANSACTION,
+            1,
+            f"{TRANSACTION_HEAD} 02 02 74 03 00000000 00000002 00 {TRANSACTION_TIMES} 03"
+            "00 08 0000000000000008 01 08 0000000000000009 02 02 0002",
+        ),
+        (
+            TransactionLogValue(producer_id=1, transaction_partitions=None),
+            1,
+            "0000000000000001 0000 00000000 00 00 0000000000000000 0000000000000000 00",
         ),
         (ConsumerProtocolSubscription(topics=["t"]), 0, "00000001 0001 74 ffffffff"),
         (
