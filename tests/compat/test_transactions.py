@@ -103,7 +103,7 @@ def folders(peer: Peer, topic: str) -> list[Path]:
 
 
 def transplant(topic: str, source: Peer, target: Peer) -> None:
-    """Give `target`, which is stopped, the logs of a topic; each keeps its own topic id, if it has one yet."""
+    """Give `target`, which is stopped, the logs of a topic; it keeps its own topic id, if it has one yet."""
     for folder in folders(target, topic):
         (origin,) = [f for f in folders(source, topic) if f.name == folder.name]
         metadata = folder / "partition.metadata"
