@@ -21,9 +21,6 @@ class PendingOffsets:
     def __contains__(self, key: object) -> bool:
         return key in self._writers
 
-    def __iter__(self) -> Iterator[OffsetKey]:
-        return iter(self._writers)
-
     def of_group(self, group_id: str) -> Collection[OffsetKey]:
         """The keys of a group that open transactions have written."""
         return [key for key in self._writers if key.group_id == group_id]

@@ -129,7 +129,7 @@ class Completions:
             return
         left.difference_update(tp for tp, code in outcomes.items() if code in _WRITTEN)
         if left:
-            logger.info("%r: %d partitions have no marker yet", transactional_id, len(left))
+            logger.debug("%r: %d partitions have no marker yet", transactional_id, len(left))
             self._timers.set(
                 (transactional_id, "markers"), RETRY_MS, lambda: self._write(transactional_id, marker)
             )

@@ -77,10 +77,6 @@ class Transaction(NamedTuple):
     def producer(self) -> ProducerIdentity:
         return ProducerIdentity(self.producer_id, self.epoch)
 
-    @property
-    def bumps_epoch(self) -> bool:
-        return self.client_version >= EPOCH_BUMP_VERSION
-
     def initialized(self, producer: ProducerIdentity, timeout_ms: int, now_ms: int) -> Transaction:
         """A producer has introduced itself and gets this id and epoch."""
         return self._replace(
