@@ -30,6 +30,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if here in item.path.parents and "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
             item.add_marker(pytest.mark.timeout(300))
+            item.add_marker(pytest.mark.xdist_group("spark"))  # one session, however many workers
 
 
 @pytest.fixture(scope="session")
