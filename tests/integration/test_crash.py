@@ -91,6 +91,12 @@ def read_all(servers, topic):
     return found
 
 
+def on_disk(broker, topic):
+    """What a failure leaves to look at: the topic's files with their sizes."""
+    files = sorted(broker.data.glob(f"{topic}*/*"))
+    return "\n".join(f"{file.parent.name}/{file.name} {file.stat().st_size}" for file in files)
+
+
 def test_no_acknowledged_record_is_lost_or_doubled_when_the_broker_is_killed(broker):
     topic = "load"
     create(broker, topic)
@@ -107,7 +113,8 @@ def test_no_acknowledged_record_is_lost_or_doubled_when_the_broker_is_killed(bro
             broker.kill()
             broker.start()
             found = read_all(broker.bootstrap_servers, topic)
-            assert {value: at for value, at in acknowledged.items() if found.get(at) != value} == {}
+            lost = {value: at for value, at in acknowledged.items() if found.get(at) != value}
+            assert not lost, f"{lost}\n{on_disk(broker, topic)}"
     finally:
         load.stopping.set()
         load.join()
