@@ -244,8 +244,9 @@ def test_we_serve_a_log_that_apache_kafka_wrote(ours, theirs, indexes):
     assert [record.offset for record in read(ours, topic, count + 5)[count:]] == list(range(count, count + 5))
 
 
-def test_we_go_on_from_offsets_that_apache_kafka_committed(ours, theirs):
-    topic, group = f"t-{uuid.uuid4().hex[:8]}", f"g-{uuid.uuid4().hex[:8]}"
+@pytest.mark.parametrize("group", ["orders-app", "billing"], ids=["positive hash", "negative hash"])
+def test_we_go_on_from_offsets_that_apache_kafka_committed(ours, theirs, group):
+    topic = f"t-{uuid.uuid4().hex[:8]}"
     for peer in (theirs, ours):
         peer.start()
         create(peer, topic)

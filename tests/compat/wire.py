@@ -24,9 +24,8 @@ _OWN = frozenset({
     "throttle_time_ms", "cluster_id", "host", "port", "log_dir", "total_bytes", "usable_bytes",
     "transaction_start_time_ms", "error_message", "batch_index_error_message", "documentation",
 })  # fmt: skip
-# Names that each broker makes up: what matters is which of them are the same.
-_MADE_UP = frozenset({"member_id", "leader", "session_id", "producer_id"})
-_NONE = ("", None, 0, -1)
+# Names that each broker makes up, and what stands for none: what matters is which of them are the same.
+_MADE_UP: dict[str, Any] = {"member_id": "", "leader": "", "session_id": 0, "producer_id": -1}
 # The same for fields of one struct: Apache Kafka has settings that Barnabas has not, and says of a duplicate
 # when it was first appended.
 _OWN_HERE = frozenset(
@@ -138,7 +137,7 @@ class Wire:
             return f"id of {self._topics.get(answer, 'a topic')!r}"
         if field == "records" and answer and (shapes := self._made_by_producers(bytes(answer))):
             return shapes
-        if field in _MADE_UP and answer not in _NONE:
+        if field in _MADE_UP and answer != _MADE_UP[field]:
             return self._made_up.setdefault(answer, f"{field} {len(self._made_up)}")
         return bytes(answer) if isinstance(answer, memoryview) else answer
 

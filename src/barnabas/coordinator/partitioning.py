@@ -15,6 +15,7 @@ def java_string_hash(text: str) -> int:
 def partition_for(key: str, partitions: int) -> int:
     """The partition that coordinates `key` (a group id, a transactional id).
 
-    Kafka drops the hash's sign bit rather than negating it, which differs for the smallest integer.
+    Kafka takes the hash's absolute value, and 0 for the smallest integer, which Java cannot negate.
     """
-    return (java_string_hash(key) & 0x7FFFFFFF) % partitions
+    value = java_string_hash(key)
+    return 0 if value == -(2**31) else abs(value) % partitions

@@ -227,6 +227,7 @@ def settings_changed_one_by_one(wire):
     yield change()
     wanted = ["cleanup.policy", "segment.bytes"]
     described = DescribeConfigsResource(resource_type=TOPIC, resource_name=topic, configuration_keys=wanted)
+    wire.topic("later")  # a broker that knows of it knows of every change before it
     yield DescribeConfigsRequest(resources=[described], include_synonyms=True)
 
 
@@ -240,6 +241,7 @@ def settings_changed_as_a_whole(wire):
     yield whole(topic, Config(name="max.message.bytes", value="777"))
     wanted = ["retention.ms", "segment.bytes", "max.message.bytes"]
     described = DescribeConfigsResource(resource_type=TOPIC, resource_name=topic, configuration_keys=wanted)
+    wire.topic("later")  # a broker that knows of it knows of every change before it
     yield DescribeConfigsRequest(resources=[described])
     yield whole(topic, Config(name="no.such", value="1"))
     yield whole(topic, Config(name="retention.ms", value="soon"))

@@ -1,4 +1,4 @@
-"""Where Kafka keeps a key: values computed by Java's String.hashCode."""
+"""Where Kafka keeps a key: values computed by Java's String.hashCode and Kafka's Utils.abs."""
 
 import pytest
 
@@ -21,6 +21,17 @@ def test_java_string_hash(text, hash_code):
     assert java_string_hash(text) == hash_code
 
 
-def test_negative_hashes_lose_their_sign_bit():
-    assert partition_for("polygenelubricants", 50) == 0
-    assert partition_for("hello", 50) == 99162322 % 50
+@pytest.mark.parametrize(
+    ("key", "partition"),
+    [
+        ("hello", 99162322 % 50),
+        # negative hashes: made positive, not stripped of their sign bit
+        ("my-group", 12),
+        ("billing", 9),
+        ("g-7be03747", 35),
+        # the smallest integer has no positive counterpart
+        ("polygenelubricants", 0),
+    ],
+)
+def test_a_key_lies_in_the_partition_that_kafka_gives_it(key, partition):
+    assert partition_for(key, 50) == partition
