@@ -1,4 +1,4 @@
-"""Applications on Apache Kafka's Java client; each scenario is a method of java/Scenarios.java."""
+"""Applications on Apache Kafka's Java client; each scenario is a method of a class in java/."""
 
 from __future__ import annotations
 
@@ -10,8 +10,12 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parent / "java" / "Scenarios.java"
-SCENARIOS = re.findall(r"^    void (\w+)\(\)", SOURCE.read_text(), re.MULTILINE)
+SOURCES = sorted((Path(__file__).parent / "java").glob("*.java"))
+SCENARIOS = [
+    (source.stem, scenario)
+    for source in SOURCES
+    for scenario in re.findall(r"^    void (\w+)\(\)", source.read_text(), re.MULTILINE)
+]
 
 
 @pytest.fixture(scope="module")
@@ -21,12 +25,12 @@ def compiled(java, tmp_path_factory) -> str:
         pytest.skip("the Java scenarios need a JDK: there is no `javac` on the PATH")
     classes = tmp_path_factory.mktemp("classes")
     done = subprocess.run(
-        ["javac", "-cp", java.classpath, "-d", classes, SOURCE], capture_output=True, text=True, check=False
+        ["javac", "-cp", java.classpath, "-d", classes, *SOURCES], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     return f"{classes}{os.pathsep}{java.classpath}"
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
-def test_java_client(java, broker, compiled, scenario):
-    java.run("Scenarios", scenario, broker.bootstrap, classpath=compiled)
+@pytest.mark.parametrize(("application", "scenario"), SCENARIOS)
+def test_java_client(java, broker, compiled, application, scenario):
+    java.run(application, scenario, broker.bootstrap, classpath=compiled)

@@ -1,11 +1,10 @@
-"""Transactions with Apache Kafka's Java client, its tools on our files, and each broker on the other's."""
+"""Transactions: Apache Kafka's tools on our files, and each broker on the other's."""
 
 from __future__ import annotations
 
 import os
 import re
 import shutil
-import subprocess
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,30 +14,10 @@ from bench.peers import PEERS, Kafka, Peer
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-SOURCE = Path(__file__).parent / "java" / "Transactions.java"
-SCENARIOS = re.findall(r"^    void (\w+)\(\)", SOURCE.read_text(), re.MULTILINE)
 DUMP = "kafka.tools.DumpLogSegments"
 SECONDS = 30
 
 pytestmark = pytest.mark.timeout(300)  # several brokers start, one after the other
-
-
-@pytest.fixture(scope="module")
-def compiled(java, tmp_path_factory) -> str:
-    """The class path with the scenarios compiled into it."""
-    if shutil.which("javac") is None:
-        pytest.skip("the Java scenarios need a JDK: there is no `javac` on the PATH")
-    classes = tmp_path_factory.mktemp("classes")
-    done = subprocess.run(
-        ["javac", "-cp", java.classpath, "-d", classes, SOURCE], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return f"{classes}{os.pathsep}{java.classpath}"
-
-
-@pytest.mark.parametrize("scenario", SCENARIOS)
-def test_java_client(java, broker, compiled, scenario):
-    java.run("Transactions", scenario, broker.bootstrap, classpath=compiled)
 
 
 @pytest.fixture
