@@ -53,10 +53,6 @@ class OffsetStore:
             for partition in partitions:
                 yield OffsetKey(group_id, topic, partition)
 
-    def group_ids(self) -> list[str]:
-        """The groups that have offsets."""
-        return list(self._groups)
-
     def of_topics(self, group_id: str, topics: set[str]) -> list[OffsetKey]:
         """A group's offsets of these topics."""
         return [key for key in self.keys(group_id) if key.topic in topics]
