@@ -1,8 +1,8 @@
 """Coordinators: what a broker remembers for clients in internal topics (groups, their offsets)."""
 
+from barnabas.coordinator.groups.classic.group import ClassicGroup, GroupState
+from barnabas.coordinator.groups.classic.membership import Caller
 from barnabas.coordinator.groups.codec import OffsetKey
-from barnabas.coordinator.groups.group import ClassicGroup, GroupState
-from barnabas.coordinator.groups.membership import Caller
 from barnabas.coordinator.groups.offsets import OffsetStore
 from barnabas.coordinator.groups.pending import PendingOffsets
 from barnabas.coordinator.groups.service import GroupCoordinator

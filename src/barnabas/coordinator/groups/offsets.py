@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
+from barnabas.coordinator.groups.classic.group import ClassicGroup, GroupState
 from barnabas.coordinator.groups.codec import NO_EXPIRY, CommittedOffset, OffsetKey
-from barnabas.coordinator.groups.group import ClassicGroup, GroupState
 from barnabas.types import ZERO_TOPIC_ID, TopicId
 
 GroupOffsets: TypeAlias = dict[str, dict[int, CommittedOffset]]

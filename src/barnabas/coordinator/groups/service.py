@@ -14,9 +14,9 @@ from typing import TypeVar
 
 from barnabas.clock import Clock
 from barnabas.config import BrokerConfig
+from barnabas.coordinator.groups.classic.group import ClassicGroup
+from barnabas.coordinator.groups.classic.membership import Caller
 from barnabas.coordinator.groups.codec import OffsetKey
-from barnabas.coordinator.groups.group import ClassicGroup
-from barnabas.coordinator.groups.membership import Caller
 from barnabas.coordinator.groups.offsets import OffsetStore
 from barnabas.coordinator.groups.pending import PendingOffsets
 from barnabas.coordinator.groups.shard import GroupShard

@@ -13,6 +13,10 @@ from functools import partial
 from barnabas.config import BrokerConfig
 from barnabas.config.setting import LONG_MAX
 from barnabas.coordinator.groups import codec
+from barnabas.coordinator.groups.classic.group import ClassicGroup, GroupState
+from barnabas.coordinator.groups.classic.membership import Caller, Membership
+from barnabas.coordinator.groups.classic.rebalance import Rebalance
+from barnabas.coordinator.groups.classic.sessions import Sessions
 from barnabas.coordinator.groups.codec import (
     NO_EXPIRY,
     CommittedOffset,
@@ -20,12 +24,8 @@ from barnabas.coordinator.groups.codec import (
     group_record,
     offset_record,
 )
-from barnabas.coordinator.groups.group import ClassicGroup, GroupState
-from barnabas.coordinator.groups.membership import Caller, Membership
 from barnabas.coordinator.groups.offsets import OffsetStore
 from barnabas.coordinator.groups.pending import PendingOffsets
-from barnabas.coordinator.groups.rebalance import Rebalance
-from barnabas.coordinator.groups.sessions import Sessions
 from barnabas.coordinator.runtime import Result, ShardContext
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

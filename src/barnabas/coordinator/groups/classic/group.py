@@ -2,7 +2,7 @@
 
 What a restart needs (`GroupMetadataValue`: generation, protocol, leader, members with their assignments)
 changes by `apply`, when a record is replayed. The rest is the round of rebalancing under way, which the
-operations of `barnabas.coordinator.groups.rebalance` change as they go and a restart begins anew.
+operations of `barnabas.coordinator.groups.classic.rebalance` change as they go and a restart begins anew.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from enum import Enum
 
-from barnabas.coordinator.groups.member import Member, Protocol
-from barnabas.coordinator.groups.roster import Roster
+from barnabas.coordinator.groups.classic.member import Member, Protocol
+from barnabas.coordinator.groups.classic.roster import Roster
 from barnabas.coordinator.groups.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember

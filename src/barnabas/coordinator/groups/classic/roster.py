@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
-from barnabas.coordinator.groups.member import Member, Protocol
+from barnabas.coordinator.groups.classic.member import Member, Protocol
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.join_group import JoinGroupResponse
 

@@ -16,10 +16,10 @@ from collections.abc import Awaitable, Callable
 
 from barnabas.clock import Clock
 from barnabas.config import BrokerConfig
+from barnabas.coordinator.groups.classic.group import ClassicGroup, GroupState
+from barnabas.coordinator.groups.classic.member import Member
+from barnabas.coordinator.groups.classic.sessions import Sessions, Step
 from barnabas.coordinator.groups.codec import group_record
-from barnabas.coordinator.groups.group import ClassicGroup, GroupState
-from barnabas.coordinator.groups.member import Member
-from barnabas.coordinator.groups.sessions import Sessions, Step
 from barnabas.coordinator.runtime import Result
 from barnabas.coordinator.timers import Timers
 from barnabas.errors import ErrorCode, KafkaError

@@ -14,12 +14,12 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from barnabas.config import BrokerConfig
+from barnabas.coordinator.groups.classic.group import ClassicGroup, GroupState
+from barnabas.coordinator.groups.classic.member import Member, Protocol
+from barnabas.coordinator.groups.classic.rebalance import Rebalance
+from barnabas.coordinator.groups.classic.roster import most_preferred
+from barnabas.coordinator.groups.classic.sessions import NEW_MEMBER_JOIN_TIMEOUT_MS, Sessions
 from barnabas.coordinator.groups.codec import group_record
-from barnabas.coordinator.groups.group import ClassicGroup, GroupState
-from barnabas.coordinator.groups.member import Member, Protocol
-from barnabas.coordinator.groups.rebalance import Rebalance
-from barnabas.coordinator.groups.roster import most_preferred
-from barnabas.coordinator.groups.sessions import NEW_MEMBER_JOIN_TIMEOUT_MS, Sessions
 from barnabas.coordinator.runtime import Result
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.heartbeat import HeartbeatResponse

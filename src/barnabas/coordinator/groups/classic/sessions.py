@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from barnabas.coordinator.groups.group import ClassicGroup
-from barnabas.coordinator.groups.member import Member
+from barnabas.coordinator.groups.classic.group import ClassicGroup
+from barnabas.coordinator.groups.classic.member import Member
 from barnabas.coordinator.timers import Timers
 from barnabas.records import Record
 
