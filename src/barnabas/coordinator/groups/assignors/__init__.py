@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 
 from barnabas.coordinator.groups.assignors import range as range_assignor
+from barnabas.coordinator.groups.assignors import uniform
 from barnabas.coordinator.groups.assignors.spec import Assignment, Assignor, MemberSpec, TopicSpec
 
 #: by the name that clients ask for (group.remote.assignor)
-ASSIGNORS: Mapping[str, Assignor] = {"range": range_assignor.assign}
+ASSIGNORS: Mapping[str, Assignor] = {"uniform": uniform.assign, "range": range_assignor.assign}
 
 __all__ = ["ASSIGNORS", "Assignment", "Assignor", "MemberSpec", "TopicSpec"]

@@ -1,0 +1,153 @@
+"""The assignor `uniform`: equally many partitions to each member, and as few moves as that allows.
+
+Where all members subscribe to the same topics, their counts differ by one at most, and no partition moves
+that need not: those who have one more than the others keep it as long as somebody has to. Where
+subscriptions differ, each partition goes to the subscriber with the least, and then partitions move from
+those with the most to those with the least, one topic after the other. All this as in Apache Kafka 4.2, down
+to who gets which partition.
+
+Racks, which Apache Kafka 4 does not look at, decide where balance and stickiness leave a choice, and only
+where all subscribe to the same topics: a member in the rack of one of a partition's replicas comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from heapq import heapify, heappop, heapreplace
+from itertools import chain, islice
+
+from barnabas.coordinator.groups.assignors.draft import NOBODY, Draft
+from barnabas.coordinator.groups.assignors.spec import Assignment, MemberSpec, TopicSpec
+
+#: With subscriptions that overlap, each round about halves what is left of the imbalance.
+MAX_ROUNDS = 16
+
+
+def assign(members: Mapping[str, MemberSpec], topics: Mapping[str, TopicSpec]) -> dict[str, Assignment]:
+    """See `Assignor`."""
+    draft = Draft(members, topics)
+    if all(len(subscribers) == len(members) for subscribers in draft.subscribers.values()):
+        _level(draft)
+    else:
+        order = sorted(draft.subscribers, key=lambda topic: _scarcity(draft, topic))
+        for topic in order:
+            _hand_out(draft, topic)
+        _balance(draft, order)
+    return draft.result()
+
+
+# --- equal subscriptions ---
+
+
+def _level(draft: Draft) -> None:
+    """Take from members what is beyond their share, and fill up the others."""
+    if not draft.loads:
+        return
+    share, extras = divmod(sum(map(len, draft.owners.values())), len(draft.loads))
+    having_more = [member for member, load in enumerate(draft.loads) if load > share]
+    others = [member for member, load in enumerate(draft.loads) if load <= share]
+    room = [share] * len(draft.loads)
+    for member in islice(chain(having_more, reversed(others)), extras):
+        room[member] += 1
+    unowned: list[tuple[str, int]] = []
+    beyond: list[tuple[int, str, int]] = []
+    for topic, partition, owner in sorted(draft.partitions(), key=lambda owned: _is_far(draft, *owned)):
+        if owner == NOBODY:
+            unowned.append((topic, partition))
+        elif room[owner] == 0:
+            beyond.append((owner, topic, partition))
+        else:
+            room[owner] -= 1
+    _fill(draft, unowned + [(topic, partition) for _, topic, partition in sorted(beyond)], room)
+
+
+def _is_far(draft: Draft, topic: str, partition: int, owner: int) -> bool:
+    """Whether the owner's rack is known to hold no replica: what is far is given up first."""
+    racks = draft.racks(topic, partition)
+    return bool(racks) and owner != NOBODY and draft.rack(owner) not in racks
+
+
+def _fill(draft: Draft, free: list[tuple[str, int]], room: list[int]) -> None:
+    """Give partitions to those who have room for them: first to those in the rack of a replica."""
+    waiting: dict[str | None, list[int]] = {}
+    for member in reversed(range(len(room))):
+        if room[member]:
+            waiting.setdefault(draft.rack(member), []).append(member)
+    rest = []
+    for topic, partition in free:
+        racks = [rack for rack in draft.racks(topic, partition) if waiting.get(rack)]
+        if not racks:
+            rest.append((topic, partition))
+            continue
+        queue = waiting[min(racks)]
+        draft.give(topic, partition, queue[-1])
+        room[queue[-1]] -= 1
+        if not room[queue[-1]]:
+            queue.pop()
+    remaining = iter(rest)
+    for member, count in enumerate(room):
+        for topic, partition in islice(remaining, count):
+            draft.give(topic, partition, member)
+
+
+# --- different subscriptions ---
+
+
+def _scarcity(draft: Draft, topic: str) -> tuple[float, int, str]:
+    """The order of topics: those whose subscribers get many partitions of it come first."""
+    subscribers = len(draft.subscribers[topic])
+    return -len(draft.owners[topic]) / subscribers, subscribers, topic
+
+
+def _by_load(draft: Draft, topic: str) -> list[int]:
+    """The topic's subscribers, the one with the least first."""
+    return sorted(draft.subscribers[topic], key=draft.loads.__getitem__)
+
+
+def _hand_out(draft: Draft, topic: str) -> None:
+    """Give what nobody has of a topic to those who have the least."""
+    free = [partition for partition, owner in enumerate(draft.owners[topic]) if owner == NOBODY]
+    if not free:
+        return
+    least = [(draft.loads[member], place, member) for place, member in enumerate(_by_load(draft, topic))]
+    for partition in free:
+        load, place, member = least[0]
+        draft.give(topic, partition, member)
+        heapreplace(least, (load + 1, place, member))
+
+
+def _balance(draft: Draft, order: list[str]) -> None:
+    """Balance topic by topic until none has moved since it was its turn last."""
+    still = 0
+    for _ in range(MAX_ROUNDS):
+        for topic in order:
+            still = 0 if _balance_topic(draft, topic) else still + 1
+            if still == len(order):
+                return
+
+
+def _balance_topic(draft: Draft, topic: str) -> bool:
+    """Move partitions of a topic from subscribers with the most to those with the least, while that makes
+    them differ less. Whether any moved."""
+    loads = [draft.loads[member] for member in draft.subscribers[topic]]
+    if max(loads) - min(loads) <= 1:
+        return False
+    owned: dict[int, list[int]] = {}
+    for partition, owner in enumerate(draft.owners[topic]):
+        owned.setdefault(owner, []).append(partition)
+    by_load = list(enumerate(_by_load(draft, topic)))
+    least = [(draft.loads[member], place, member) for place, member in by_load]
+    most = [(-draft.loads[member], -place, member) for place, member in by_load if member in owned]
+    heapify(most)
+    moved = False
+    while most and -most[0][0] - least[0][0] > 1:
+        negative_load, negative_place, giver = most[0]
+        load, place, taker = least[0]
+        draft.give(topic, owned[giver].pop(), taker)
+        moved = True
+        heapreplace(least, (load + 1, place, taker))
+        if owned[giver]:
+            heapreplace(most, (negative_load + 1, negative_place, giver))
+        else:
+            heappop(most)
+    return moved

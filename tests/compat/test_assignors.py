@@ -1,0 +1,132 @@
+"""Our server-side assignors against Apache Kafka's own, over the lives of random groups."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.coordinator.groups.assignors import ASSIGNORS, Assignment, MemberSpec, TopicSpec
+from barnabas.coordinator.groups.assignors.spec import in_order
+
+SOURCE = Path(__file__).parent / "java" / "Assignors.java"
+GROUPS = 150
+STEPS = 12
+
+Group = tuple[dict[str, MemberSpec], dict[str, TopicSpec]]
+Targets = dict[str, Assignment]
+Comparison = list[tuple[Group, Targets, Targets]]
+
+
+@pytest.fixture(scope="module")
+def compiled(java: Any, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The class path with the program compiled into it."""
+    if shutil.which("javac") is None:
+        pytest.skip("this needs a JDK: there is no `javac` on the PATH")
+    classes = tmp_path_factory.mktemp("assignors")
+    command = ["javac", "-cp", java.classpath, "-d", classes, SOURCE]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return f"{classes}{os.pathsep}{java.classpath}"
+
+
+def life(name: str, rng: random.Random, *, equal: bool) -> Iterator[Group]:
+    """The states of a group in which members come, go and change what they subscribe to and topics grow;
+    targets in between are ours."""
+    topics = {f"topic-{n}": TopicSpec(rng.randint(1, 12)) for n in range(rng.randint(1, 6))}
+    members: dict[str, MemberSpec] = {}
+    common = frozenset(topics)
+    for _ in range(STEPS):
+        for _ in range(rng.randint(0, 3)):
+            subscription = (
+                common if equal else frozenset(rng.sample(sorted(topics), rng.randint(1, len(topics))))
+            )
+            instance = rng.choice([None, f"instance-{rng.randrange(1000)}"])
+            members[f"member-{rng.randrange(1000)}"] = MemberSpec(subscription, instance, None, {})
+        for member_id in rng.sample(sorted(members), min(len(members), rng.randint(0, 2))):
+            del members[member_id]
+        if rng.random() < 0.3:
+            grown = rng.choice(sorted(topics))
+            topics[grown] = TopicSpec(topics[grown].partitions + rng.randint(1, 5))
+        if equal and rng.random() < 0.3:
+            common = frozenset(rng.sample(sorted(topics), rng.randint(1, len(topics))))
+            members = {id: spec._replace(topics=common) for id, spec in members.items()}
+        if not members:
+            continue
+        yield dict(members), dict(topics)
+        targets = ASSIGNORS[name](members, topics)
+        members = {id: spec._replace(assigned=targets[id]) for id, spec in members.items()}
+
+
+def theirs(java: Any, compiled: str, name: str, groups: list[Group]) -> list[Targets]:
+    lines = []
+    for members, topics in groups:
+        specs = [
+            {
+                "id": id,
+                "instance": members[id].instance_id,
+                "topics": sorted(members[id].topics),
+                "assigned": {topic: sorted(found) for topic, found in members[id].assigned.items()},
+            }
+            for id in in_order(members)
+        ]
+        sizes = {topic: topics[topic].partitions for topic in sorted(topics)}
+        lines.append(json.dumps({"assignor": name, "topics": sizes, "members": specs}) + "\n")
+    answers = java.run("Assignors", stdin="".join(lines), classpath=compiled).splitlines()
+    return [
+        {id: {topic: frozenset(found) for topic, found in target.items()} for id, target in targets.items()}
+        for targets in map(json.loads, answers)
+    ]
+
+
+def imbalance(targets: Targets) -> int:
+    """The sum of the squares of the members' counts."""
+    return sum(sum(map(len, target.values())) ** 2 for target in targets.values())
+
+
+def moves(members: dict[str, MemberSpec], targets: Targets) -> int:
+    """How many partitions their owners lose."""
+    return sum(
+        len(found - targets[id].get(topic, frozenset()))
+        for id, spec in members.items()
+        for topic, found in spec.assigned.items()
+    )
+
+
+def compared(java: Any, compiled: str, name: str, *, equal: bool) -> Comparison:
+    """Each group with our targets and theirs."""
+    groups = [group for n in range(GROUPS) for group in life(name, random.Random(n), equal=equal)]
+    answers = theirs(java, compiled, name, groups)
+    return [(group, ASSIGNORS[name](*group), answer) for group, answer in zip(groups, answers, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("name", "equal"),
+    [("range", True), ("range", False), ("uniform", True)],
+    ids=["range", "mixed range", "uniform"],
+)
+def test_everyone_gets_what_apache_kafka_gives_it(java, compiled, name, equal):
+    for _, ours, answer in compared(java, compiled, name, equal=equal):
+        assert ours == answer
+
+
+def test_with_different_subscriptions_uniform_is_as_balanced_and_as_sticky(java, compiled):
+    """Where several members have equally many partitions, it is a matter of bookkeeping who gives one first:
+    about one group in a hundred differs."""
+    found = compared(java, compiled, "uniform", equal=False)
+    assert sum(ours == answer for _, ours, answer in found) > 0.98 * len(found)
+    for _, ours, answer in found:
+        assert abs(imbalance(ours) - imbalance(answer)) <= 2
+    assert sum(imbalance(ours) for _, ours, _ in found) <= 1.001 * sum(
+        imbalance(answer) for *_, answer in found
+    )
+    assert sum(moves(m, ours) for (m, _), ours, _ in found) <= 1.001 * sum(
+        moves(m, a) for (m, _), _, a in found
+    )
