@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import uuid
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 Offset: TypeAlias = int
 LeaderEpoch: TypeAlias = int
@@ -14,6 +14,35 @@ BrokerId: TypeAlias = int
 
 #: Anything that lends its bytes without a copy.
 Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
+class StoredBytes(Protocol):
+    """Bytes that stay in their file until they are sent, so that the system need not copy them to us first.
+
+    Raises OSError as the system does.
+    """
+
+    def __len__(self) -> int: ...
+
+    def __bytes__(self) -> bytes:
+        """All of them."""
+        ...
+
+    def read(self, start: int, size: int) -> bytes:
+        """At most `size` of them from `start` on; none only when the file has lost them."""
+        ...
+
+    def send_to(self, descriptor: int, start: int) -> int:
+        """Sends from `start` on as many as the socket takes; how many that were, 0 as in `read`.
+
+        Raises:
+            BlockingIOError: the socket takes none now.
+        """
+        ...
+
+
+#: A piece of what is sent.
+Chunk: TypeAlias = Buffer | StoredBytes
 
 #: A topic's identity, 16 bytes as on the wire (KIP-516); the name may be used again, the id is not.
 TopicId: TypeAlias = bytes

@@ -66,7 +66,7 @@ class Connection:
     def _exchange(self, request: Request, version: int) -> Any:
         header = RequestHeader(request.api_key, version, next(self._ids), _CLIENT_ID)
         try:
-            self._socket.sendall(b"".join(encode_request(header, request)))
+            self._socket.sendall(b"".join(map(bytes, encode_request(header, request))))
             return parse_response(header, self._read(int.from_bytes(self._read(4), "big")))
         except (OSError, ProtocolError) as error:
             raise ClientError(f"the broker at {self._address} gives no answer: {error}") from error

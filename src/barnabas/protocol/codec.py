@@ -11,7 +11,7 @@ from barnabas.errors import ProtocolError
 from barnabas.protocol.decoder import Decoder, compile_decoder
 from barnabas.protocol.encoder import Encoder, compile_encoder
 from barnabas.protocol.schema import Message
-from barnabas.types import Buffer
+from barnabas.types import Buffer, Chunk
 
 M = TypeVar("M", bound=Message)
 
@@ -35,7 +35,7 @@ def decode(cls: type[M], version: int, buffer: Buffer, position: int = 0) -> M:
     return message
 
 
-def encode_chunks(message: Message, version: int, out: bytearray | None = None) -> list[Buffer]:
+def encode_chunks(message: Message, version: int, out: bytearray | None = None) -> list[Chunk]:
     """The message as buffers to send one after another, appended to `out` (a header, say) when it is given.
 
     Large record batches are chunks as they are, without a copy. Raises ProtocolError when a value does not
@@ -51,7 +51,7 @@ def encode_chunks(message: Message, version: int, out: bytearray | None = None) 
 
 def encode(message: Message, version: int) -> bytes:
     """The message as one buffer."""
-    return b"".join(encode_chunks(message, version))
+    return b"".join(map(bytes, encode_chunks(message, version)))
 
 
 def _decoder(cls: type[Message], version: int) -> Decoder:

@@ -12,9 +12,9 @@ from typing import Any
 from barnabas.protocol import wire
 from barnabas.protocol.codegen import FunctionBuilder
 from barnabas.protocol.schema import Field, Message, Primitive, Struct
-from barnabas.types import Buffer
+from barnabas.types import Chunk
 
-Encoder = Callable[[Any, bytearray], list[Buffer]]
+Encoder = Callable[[Any, bytearray], list[Chunk]]
 
 _NAMES = {
     function.__name__: function

@@ -13,7 +13,7 @@ from barnabas.protocol import codec
 from barnabas.protocol.registry import ApiKey, request_class, response_class
 from barnabas.protocol.schema import Request, Response
 from barnabas.protocol.wire import Readable, skip_tags
-from barnabas.types import Buffer
+from barnabas.types import Chunk
 
 R = TypeVar("R", bound=Response)
 
@@ -115,7 +115,7 @@ def parse_request(frame: Readable) -> tuple[RequestHeader, Request]:
     return header, codec.decode(cls, version, frame, position)
 
 
-def encode_response(header: RequestHeader, response: Response) -> list[Buffer]:
+def encode_response(header: RequestHeader, response: Response) -> list[Chunk]:
     """The frame that answers a request, as chunks to send one after another."""
     out = bytearray(8)
     if header.api_version >= response.flexible_from and header.api_key != ApiKey.API_VERSIONS:
@@ -125,7 +125,7 @@ def encode_response(header: RequestHeader, response: Response) -> list[Buffer]:
     return chunks
 
 
-def encode_request(header: RequestHeader, request: Request) -> list[Buffer]:
+def encode_request(header: RequestHeader, request: Request) -> list[Chunk]:
     """The frame of a request, as chunks to send one after another."""
     client_id = b"" if header.client_id is None else header.client_id.encode()
     length = -1 if header.client_id is None else len(client_id)

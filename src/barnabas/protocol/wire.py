@@ -9,7 +9,7 @@ from struct import Struct, pack, unpack_from
 from typing import Any, NoReturn
 
 from barnabas.errors import ProtocolError
-from barnabas.types import Buffer
+from barnabas.types import Chunk
 
 Readable = bytes | bytearray
 
@@ -151,7 +151,7 @@ def skip_tags(buffer: Readable, pos: int) -> int:
     return pos
 
 
-def put_records(records: Any, compact: bool, chunks: list[Buffer], out: bytearray) -> bytearray:
+def put_records(records: Any, compact: bool, chunks: list[Chunk], out: bytearray) -> bytearray:
     """Append record batches without copying large ones; the bytearray to go on with."""
     if isinstance(records, (list, tuple)):
         parts = records

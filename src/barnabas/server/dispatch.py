@@ -16,7 +16,8 @@ from barnabas.protocol.wire import Readable
 from barnabas.server.context import RequestContext
 from barnabas.server.handlers import Api
 from barnabas.server.handlers.api_versions import unsupported_version
-from barnabas.server.session import Chunks, Session
+from barnabas.server.outbox import Chunks
+from barnabas.server.session import Session
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker

@@ -33,7 +33,9 @@ class ReplicatedLog:
 
     def read(self, partition: int, offset: Offset, max_bytes: int) -> Sequence[Buffer]:
         log = self._replicas.find(self._topic, partition).log
-        return log.read(offset, max_bytes, log.high_watermark, min_one=True).chunks
+        return [
+            bytes(chunk) for chunk in log.read(offset, max_bytes, log.high_watermark, min_one=True).chunks
+        ]
 
     async def _committed(self, appended: Appended) -> None:
         # However long it takes: what is appended may be committed yet, and counts from then on. It is the

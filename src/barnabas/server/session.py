@@ -7,12 +7,12 @@ import logging
 import socket
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from barnabas.errors import ProtocolError
 from barnabas.protocol.framing import FrameDecoder
 from barnabas.protocol.wire import Readable
-from barnabas.types import Buffer
+from barnabas.server.outbox import Chunks, Outbox
 
 if TYPE_CHECKING:
     from barnabas.server.listener import Listener
@@ -25,8 +25,6 @@ MAX_UNANSWERED = 64
 MAX_HELD_BYTES = 1 << 20
 #: How long a connection that we close may take to read what was sent to it, in seconds.
 CLOSE_GRACE = 5.0
-
-Chunks: TypeAlias = list[Buffer]
 
 
 class Unanswered:
@@ -60,6 +58,7 @@ class Session(asyncio.Protocol):
         self._frames = FrameDecoder(listener.config.socket_request_max_bytes)
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport = None  # type: ignore[assignment]
+        self._outbox: Outbox = None  # type: ignore[assignment]
         self._backlog: deque[Readable] = deque()
         self._unanswered: deque[Unanswered] = deque()
         self._held = 0
@@ -72,6 +71,7 @@ class Session(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]
+        self._outbox = Outbox(self._transport)
         peer = transport.get_extra_info("peername")
         self.client_host = peer[0] if peer else ""
         if not self._listener.admit(self):
@@ -106,6 +106,7 @@ class Session(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._write_paused = False
         self._last_active = self._loop.time()
+        self._send()
         self._continue()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -113,6 +114,7 @@ class Session(asyncio.Protocol):
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         self._listener.forget(self)
+        self._outbox.clear()
         self._backlog.clear()
         for waiting in self._unanswered:
             if waiting.cancel is not None and not waiting.done:
@@ -128,7 +130,7 @@ class Session(asyncio.Protocol):
             self._unanswered.append(waiting)
             self._settle(waiting, chunks)
         elif not self._closing:
-            self._transport.writelines(chunks)
+            self._send(chunks)
 
     def park(
         self,
@@ -176,8 +178,23 @@ class Session(asyncio.Protocol):
         except ProtocolError as error:
             self.close(str(error))
 
+    def _send(self, chunks: Chunks | None = None) -> None:
+        """Sends `chunks`, or goes on with what has waited."""
+        try:
+            if chunks is None:
+                self._outbox.resume()
+            else:
+                self._outbox.send(chunks)
+        except OSError as error:
+            self.close(f"a reply cannot be read: {error}")
+
     def _is_full(self) -> bool:
-        return self._write_paused or len(self._unanswered) >= MAX_UNANSWERED or self._held > MAX_HELD_BYTES
+        return (
+            self._write_paused
+            or not self._outbox.is_empty
+            or len(self._unanswered) >= MAX_UNANSWERED
+            or self._held > MAX_HELD_BYTES
+        )
 
     def _settle(self, waiting: Unanswered, chunks: Chunks | None) -> None:
         waiting.done = True
@@ -188,12 +205,12 @@ class Session(asyncio.Protocol):
             return
         queue.popleft()
         if chunks:
-            self._transport.writelines(chunks)
+            self._send(chunks)
         while queue and queue[0].done:
             held = queue.popleft().chunks
             if held:
                 self._held -= sum(map(len, held))
-                self._transport.writelines(held)
+                self._send(held)
         self._continue()
 
     def _continue(self) -> None:

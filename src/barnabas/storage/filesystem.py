@@ -37,6 +37,14 @@ class File(Protocol):
         """All of `chunks`, one after the other. On OSError some of the bytes may have been written."""
         ...
 
+    def send_to(self, descriptor: int, size: int, position: int) -> int:
+        """Sends up to `size` bytes to a socket; how many it took, 0 only at the file's end.
+
+        Raises:
+            BlockingIOError: it takes none now.
+        """
+        ...
+
     def truncate(self, size: int) -> None: ...
 
     def sync(self) -> None: ...
@@ -148,6 +156,9 @@ class OsFile:
             if step == 0:
                 raise OSError(errno.EIO, "nothing could be written")
             written += step
+
+    def send_to(self, descriptor: int, size: int, position: int) -> int:
+        return os.sendfile(descriptor, self._fd, position, size)
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)

@@ -20,7 +20,7 @@ from barnabas.storage.timestamps import OffsetAtTimestamp
 from barnabas.storage.transaction_index import AbortedTransaction
 from barnabas.storage.upkeep import LogUpkeep
 from barnabas.storage.validation import validate_batch
-from barnabas.types import NO_PRODUCER_ID, Buffer, Offset
+from barnabas.types import NO_PRODUCER_ID, Buffer, Chunk, Offset
 
 #: the larger of the two indexes' entries: its file is full first
 TIME_ENTRY_SIZE = TimeIndex.ENTRY.size
@@ -40,7 +40,7 @@ class AppendInfo(NamedTuple):
 class FetchedRecords(NamedTuple):
     """Batches as they lie in the log, the last one perhaps cut off."""
 
-    chunks: list[Buffer]
+    chunks: list[Chunk]
     size: int
 
 

@@ -63,6 +63,10 @@ class LogFile:
         self.used_lately = True
         return (self._handle or self._open()).read_at(size, position)
 
+    def send_to(self, descriptor: int, size: int, position: int) -> int:
+        self.used_lately = True
+        return (self._handle or self._open()).send_to(descriptor, size, position)
+
     def write_at(self, chunks: Sequence[Buffer], position: int) -> None:
         """Creates the file when there is none."""
         self.used_lately = True
@@ -128,3 +132,30 @@ class LogFile:
         self._handle = handle
         self._files.add(self)
         return handle
+
+
+class FileSlice:
+    """A part of a log's file that is read when it is sent; until then the file stays open, deleted or not."""
+
+    __slots__ = ("_file", "_position", "_size")
+
+    def __init__(self, file: LogFile, position: int, size: int) -> None:
+        file.pin()
+        self._file = file
+        self._position = position
+        self._size = size
+
+    def __del__(self) -> None:
+        self._file.unpin()
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __bytes__(self) -> bytes:
+        return self._file.read_at(self._size, self._position)
+
+    def read(self, start: int, size: int) -> bytes:
+        return self._file.read_at(min(size, self._size - start), self._position + start)
+
+    def send_to(self, descriptor: int, start: int) -> int:
+        return self._file.send_to(descriptor, self._size - start, self._position + start)

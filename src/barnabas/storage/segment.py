@@ -13,9 +13,9 @@ from typing import NamedTuple
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.records.batch import HEADER_SIZE, LOG_OVERHEAD, NO_TIMESTAMP, BatchHeader, parse_header
 from barnabas.storage.index import OffsetIndex, TimeIndex
-from barnabas.storage.open_files import LogFile, OpenFiles
+from barnabas.storage.open_files import FileSlice, LogFile, OpenFiles
 from barnabas.storage.transaction_index import TransactionIndex
-from barnabas.types import Buffer
+from barnabas.types import Buffer, Chunk
 
 #: base offset, batch length and last offset delta: all a search needs of a header
 _SPAN = struct.Struct(">qi11xi")
@@ -24,6 +24,8 @@ _RECENT = 64
 _SCAN_BYTES = 8192
 #: how many batches a read that ends inside one looks at to find the last whole one
 _LARGE_BATCHES = 16
+#: from here on the bytes of a read stay in the file until they are sent
+SLICE_BYTES = 64 * 1024
 #: an offset must fit the indexes relative to its segment's base
 MAX_RELATIVE_OFFSET = 2**31 - 1
 
@@ -179,23 +181,29 @@ class LogSegment:
             position += LOG_OVERHEAD + length
         return self.size
 
-    def read(self, position: int, max_bytes: int, end: int, min_one: bool) -> bytes | memoryview:
+    def read(self, position: int, max_bytes: int, end: int, min_one: bool) -> Chunk:
         """The batches from `position`, where one begins, to `end` at most.
 
         As many bytes as `max_bytes` allows, the last batch perhaps cut off; the first batch whole if it is
         larger than that and `min_one`, or nothing if not.
         """
         there = end - position
-        data = self.log.read_at(min(max_bytes, there), position)
-        if len(data) >= LOG_OVERHEAD:
-            first = LOG_OVERHEAD + int.from_bytes(data[8:12], "big")
-            if first <= len(data):
-                return data if len(data) == there else _without_large_cut(data, first)
-        elif min_one:
-            first = LOG_OVERHEAD + int.from_bytes(self.log.read_at(4, position + 8), "big")
-        if not min_one:
-            return b""
-        return self.log.read_at(min(first, there), position)
+        size = there if there <= max_bytes else self._worth_sending(position, max_bytes, min_one)
+        return self.log.read_at(size, position) if size < SLICE_BYTES else FileSlice(self.log, position, size)
+
+    def _worth_sending(self, position: int, max_bytes: int, min_one: bool) -> int:
+        """How many bytes, of more than `max_bytes`, to read from `position` on.
+
+        Clients drop a batch that is cut off. To send part of a large one is a waste; to look for the last of
+        many small ones is another, so only a few are looked at.
+        """
+        size = 0
+        for _ in range(_LARGE_BATCHES):
+            length = LOG_OVERHEAD + int.from_bytes(self.log.read_at(4, position + size + 8))
+            if size + length > max_bytes:
+                return size or (length if min_one else 0)
+            size += length
+        return max_bytes
 
     def headers(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
         """Each batch from `position` on as (position, header), without its records."""
@@ -300,19 +308,3 @@ class LogSegment:
         return KafkaError(
             ErrorCode.CORRUPT_MESSAGE, f"{self.log.path} holds no whole batch at byte {position}"
         )
-
-
-def _without_large_cut(data: bytes, position: int) -> bytes | memoryview:
-    """`data` up to the last whole batch, `position` being the end of the first, where batches are large.
-
-    Clients drop a batch that is cut off. To send part of a large one is a waste; to look for the last of many
-    small ones is another, so only a few are looked at.
-    """
-    for _ in range(_LARGE_BATCHES):
-        if position + LOG_OVERHEAD > len(data):
-            return memoryview(data)[:position]
-        end = position + LOG_OVERHEAD + int.from_bytes(data[position + 8 : position + 12], "big")
-        if end > len(data):
-            return memoryview(data)[:position]
-        position = end
-    return data

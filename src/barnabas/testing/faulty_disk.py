@@ -8,6 +8,7 @@ of a folder's unsynced names the first few. So whoever relies on an order that n
 from __future__ import annotations
 
 import errno
+import os
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -208,6 +209,9 @@ class _OpenFile:
     def read_at(self, size: int, position: int) -> bytes:
         self._use(self._disk.fail_reads)
         return bytes(self._data.current[position : position + size])
+
+    def send_to(self, descriptor: int, size: int, position: int) -> int:
+        return os.write(descriptor, self.read_at(size, position))
 
     def write_at(self, chunks: Sequence[Buffer], position: int) -> None:
         self._use(self._disk.fail_writes)

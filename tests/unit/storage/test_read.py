@@ -19,7 +19,7 @@ def three(bench) -> None:
 
 def read(bench, offset: int, max_bytes: int = 1 << 20, **more) -> bytes:
     found = bench.log.read(offset, max_bytes, more.pop("max_offset", bench.log.log_end_offset), **more)
-    data = b"".join(found.chunks)
+    data = b"".join(map(bytes, found.chunks))
     assert found.size == len(data)
     return data
 
@@ -61,6 +61,24 @@ def test_an_offset_before_the_log_start_is_out_of_range(bench, refused):
     with refused(ErrorCode.OFFSET_OUT_OF_RANGE):
         read(bench, 3)
     assert offsets(read(bench, 4)) == [3, 4, 5, 6, 7, 8]  # the consumer drops what it did not ask for
+
+
+def test_much_stays_in_its_file_until_it_is_sent_and_reads_the_same(bench):
+    bench.fill(40, 10_000)
+    whole = read(bench, 0)
+    assert offsets(whole) == list(range(40))
+    for max_bytes in range(0, len(whole), 9_999):
+        data = read(bench, 0, max_bytes)
+        assert data == whole[: len(data)]
+        assert len(data) <= max(max_bytes, len(whole) // 40)
+
+
+def test_a_large_batch_that_would_be_cut_off_is_left_out(bench):
+    bench.fill(4, 100_000)
+    size = len(read(bench, 0)) // 4
+    for max_bytes, whole in [(1, 1), (size, 1), (2 * size - 1, 1), (2 * size, 2), (4 * size + 1, 4)]:
+        assert len(read(bench, 0, max_bytes)) == whole * size
+    assert read(bench, 0, size - 1, min_one=False) == b""
 
 
 def test_the_first_batch_comes_whole_however_few_bytes_are_allowed(bench):

@@ -1,0 +1,98 @@
+"""What is on its way to one client, in order.
+
+Record batches are mostly sent from the page cache by the kernel (sendfile), as fast as the client takes them,
+so that a large answer neither is copied nor held in memory. uvloop has no such thing: its transport and we
+write to the same socket in turn, we only while it holds nothing back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections import deque
+from typing import TypeAlias
+
+from barnabas.types import Chunk
+
+Chunks: TypeAlias = list[Chunk]
+
+#: how much is read and given to the transport where the kernel cannot send, or does not now
+PIECE_BYTES = 128 * 1024
+_LENT = (bytes, bytearray, memoryview)
+
+
+class Outbox:
+    """Writes replies to a transport, whose protocol calls `resume` when it hears `resume_writing`."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        socket = transport.get_extra_info("socket")
+        encrypted = transport.get_extra_info("sslcontext") is not None
+        #: the socket the kernel may send to by itself
+        self._descriptor: int | None = None if socket is None or encrypted else socket.fileno()
+        self._waiting: deque[Chunk] = deque()
+        #: how much of the first one is sent
+        self._sent = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all was handed to the transport."""
+        return not self._waiting
+
+    def send(self, chunks: Chunks) -> None:
+        """Sends `chunks` after all that was given before.
+
+        Raises:
+            OSError: what is stored in a file could not be read.
+        """
+        if self._waiting:
+            self._waiting += chunks
+        elif all(isinstance(chunk, _LENT) for chunk in chunks):
+            self._transport.writelines(chunks)  # type: ignore[arg-type]
+        else:
+            self._waiting += chunks
+            # From now on we hear of it when the transport has written all it has.
+            self._transport.set_write_buffer_limits(high=0)
+            self.resume()
+
+    def resume(self) -> None:
+        """Goes on when the transport has nothing left to write. Raises OSError as `send`."""
+        waiting = self._waiting
+        if not waiting:
+            return
+        while waiting and not self._transport.get_write_buffer_size():
+            if self._transport.is_closing():
+                waiting.clear()
+                return
+            self._send_some(waiting[0])
+        if not waiting:
+            self._transport.set_write_buffer_limits()
+
+    def clear(self) -> None:
+        """Forgets what waits: nobody will read it."""
+        self._waiting.clear()
+
+    def _send_some(self, chunk: Chunk) -> None:
+        if isinstance(chunk, _LENT):
+            self._transport.write(chunk)
+            self._waiting.popleft()
+            return
+        sent = 0
+        if self._descriptor is not None:
+            try:
+                sent = chunk.send_to(self._descriptor, self._sent)
+            except BlockingIOError:
+                pass
+            except ConnectionError:
+                self._transport.abort()
+                return
+        if not sent:
+            piece = chunk.read(self._sent, PIECE_BYTES)
+            if not piece:
+                raise OSError(errno.EIO, "bytes to be sent are no longer in their file")
+            self._transport.write(piece)
+            sent = len(piece)
+        self._sent += sent
+        if self._sent == len(chunk):
+            self._waiting.popleft()
+            self._sent = 0
