@@ -18,7 +18,7 @@ Chunks: TypeAlias = list[Chunk]
 
 #: how much is read and given to the transport where the kernel cannot send, or does not now
 PIECE_BYTES = 128 * 1024
-_LENT = (bytes, bytearray, memoryview)
+_LENT = frozenset({bytes, bytearray, memoryview})
 
 
 class Outbox:
@@ -47,7 +47,7 @@ class Outbox:
         """
         if self._waiting:
             self._waiting += chunks
-        elif all(isinstance(chunk, _LENT) for chunk in chunks):
+        elif _LENT.issuperset(map(type, chunks)):
             self._transport.writelines(chunks)  # type: ignore[arg-type]
         else:
             self._waiting += chunks
