@@ -12,7 +12,7 @@ import errno
 from collections import deque
 from typing import TypeAlias
 
-from barnabas.types import Chunk
+from barnabas.types import Buffer, Chunk
 
 Chunks: TypeAlias = list[Chunk]
 
@@ -73,7 +73,7 @@ class Outbox:
         self._waiting.clear()
 
     def _send_some(self, chunk: Chunk) -> None:
-        if isinstance(chunk, _LENT):
+        if isinstance(chunk, Buffer):
             self._transport.write(chunk)
             self._waiting.popleft()
             return
