@@ -117,7 +117,7 @@ def test_aiokafka(servers, name, codec):
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # it leaves sockets open
-@pytest.mark.parametrize("codec", ["none", "gzip"])  # what it can without further libraries
+@pytest.mark.parametrize("codec", CODECS)
 def test_kafka_python(servers, name, codec):
     from kafka import KafkaConsumer, KafkaProducer
 
