@@ -91,17 +91,6 @@ def shared(*readers):
     return set().union(*parts) == {0, 1, 2, 3} and all(len(part) == 4 // len(readers) for part in parts)
 
 
-@pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
-def test_members_share_and_the_last_takes_all(group, strategy):
-    first = group(partition_assignment_strategy=strategy)
-    until(lambda: shared(first), first)
-    second = group(partition_assignment_strategy=strategy)
-    until(lambda: shared(first, second), first, second)
-    assert first.partitions.isdisjoint(second.partitions)
-    second.consumer.close()
-    until(lambda: shared(first), first)
-
-
 def test_cooperative_member_goes_on_with_what_it_keeps(group):
     first = group(partition_assignment_strategy="cooperative-sticky")
     until(lambda: shared(first), first)
@@ -118,22 +107,6 @@ def test_eager_member_gives_up_everything_before_it_gets_its_part(group):
     second = group(partition_assignment_strategy="range")
     until(lambda: shared(first, second), first, second)
     assert first.events[:2] == [("assigned", {0, 1, 2, 3}), ("revoked", {0, 1, 2, 3})]
-
-
-def test_no_record_is_missed_while_members_come_and_go(barnabas_broker, group, topic):
-    from confluent_kafka import Producer
-
-    producer = Producer({"bootstrap.servers": barnabas_broker.bootstrap_servers})
-    for number in range(400):
-        producer.produce(topic, b"%d" % number, partition=number % 4)
-    assert producer.flush(10) == 0
-    first = group(partition_assignment_strategy="cooperative-sticky")
-    until(lambda: len(first.records) >= 50, first)
-    second = group(partition_assignment_strategy="cooperative-sticky")
-    until(lambda: len(second.records) >= 50, first, second)
-    first.consumer.close()
-    until(lambda: len({*first.records, *second.records}) == 400, second)
-    assert len(first.records + second.records) < 420
 
 
 def test_static_member_comes_back_to_its_partitions_unnoticed(group):
