@@ -10,7 +10,10 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
+from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 CACHE = Path(os.environ.get("BARNABAS_BENCH_CACHE", Path(__file__).resolve().parent.parent / ".bench"))
 KAFKA_VERSION = "4.2.1"
@@ -106,6 +109,37 @@ def tansu_binary() -> Path:
         )
         binary.chmod(0o755)
     return binary
+
+
+def kafka_python_suite() -> Path:
+    """The folder of kafka-python's sources, with the tests of the version that is installed.
+
+    Raises Unavailable when pip cannot fetch them.
+    """
+    package = f"kafka_python-{version('kafka-python')}"
+    home = CACHE / package
+    if not home.exists():
+        CACHE.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=CACHE) as partial:
+            _run(
+                [
+                    sys.executable,
+                    "-m",
+                    "pip",
+                    "download",
+                    "--quiet",
+                    "--no-deps",
+                    "--no-binary=:all:",
+                    "--dest",
+                    partial,
+                    package.replace("-", "=="),
+                ],
+                "pip could not fetch kafka-python's sources",
+            )
+            with tarfile.open(Path(partial) / f"{package}.tar.gz") as archive:
+                archive.extractall(partial, filter="data")
+            (Path(partial) / package).rename(home)
+    return home
 
 
 def _run(command: list[str], failure: str) -> None:
