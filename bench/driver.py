@@ -20,6 +20,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
+from bench.members import settle
+
 Figures = dict[str, float]
 DRAIN_SECONDS = 60.0
 IDLE_SECONDS = 10.0  # a consumer that gets nothing for so long has lost something
@@ -194,6 +196,29 @@ def first_record(bootstrap: str, topic: str) -> Figures:
     raise RuntimeError(f"no record in {DRAIN_SECONDS:.0f} s")
 
 
+def join(bootstrap: str, topic: str, partitions: int, groups: int, members: int) -> Figures:
+    """From making the first of `members` consumers until in each of `groups` all partitions of a topic are
+    assigned, and equally many to each member."""
+    fair = partitions * groups // members
+    began = time.monotonic()
+    consumers = [
+        _consumer(bootstrap, **{"group.id": f"{topic}-{number % groups}", "heartbeat.interval.ms": 1000})
+        for number in range(members)
+    ]
+    for consumer in consumers:
+        consumer.subscribe([topic])
+    while any(len(consumer.assignment()) != fair for consumer in consumers):
+        if time.monotonic() - began > DRAIN_SECONDS:
+            raise RuntimeError(f"{members} members did not settle in {DRAIN_SECONDS:.0f} s")
+        for consumer in consumers:
+            consumer.poll(0)
+        time.sleep(0.02)
+    elapsed = time.monotonic() - began
+    for consumer in consumers:
+        consumer.close()
+    return {"s": elapsed}
+
+
 def connections(bootstrap: str, count: int) -> Figures:
     """Open `count` connections, each answered before the next, and keep them until told to end.
 
@@ -228,7 +253,8 @@ def _percentiles_ms(seconds: list[float]) -> Figures:
 
 
 KINDS: dict[str, Callable[..., Figures]] = {
-    kind.__name__: kind for kind in (produce, consume, sync, paced, latency, first_record, connections)
+    kind.__name__: kind
+    for kind in (produce, consume, sync, paced, latency, first_record, join, connections, settle)
 }
 
 

@@ -191,6 +191,43 @@ class FirstRecord:
 
 
 @dataclass(frozen=True)
+class Members:
+    """Consumers that all join at once, as when many applications are rolled out: until all groups settle.
+
+    First as many as a person may have, with our own codecs in two processes, then real clients, of which a
+    machine bears fewer.
+    """
+
+    members: int
+    groups: int
+    real: int
+    name: str = "members of groups"
+
+    def run(self, target: Target) -> Iterator[Sample]:
+        before = target.peer.usage().cpu_seconds
+        halves = {"members": self.members // 2, "groups": self.groups // 2}
+        drivers = [target.start_driver("settle", **halves) for _ in range(2)]
+        try:
+            for driver in drivers:
+                wait_ready(driver)
+            cpu = target.peer.usage().cpu_seconds - before
+            seconds = max(finish(driver)["s"] for driver in drivers)
+        finally:
+            for driver in drivers:
+                driver.kill()
+        name = f"{self.members:,} members of {self.groups} groups settle"
+        yield Sample(name, "s", seconds)
+        yield Sample(name, "broker CPU ms/member", cpu * 1e3 / self.members)
+        with target.topic(10) as topic:
+            figures, cpu = target.drive_weighed(
+                "join", topic=topic, partitions=10, groups=self.real // 10, members=self.real
+            )
+        name = f"{self.real} librdkafka members of {self.real // 10} groups settle"
+        yield Sample(name, "s", figures["s"])
+        yield Sample(name, "broker CPU ms/member", cpu * 1e3 / self.real)
+
+
+@dataclass(frozen=True)
 class Connections:
     """What a connection costs the broker in time and in memory."""
 
@@ -246,6 +283,7 @@ def quick() -> list[Workload]:
         Synchronous(1.0),
         EndToEnd(1.5, 500),
         FirstRecord(),
+        Members(200, 20, 20),
         Connections(200),
     ]
 
@@ -260,5 +298,6 @@ def full() -> list[Workload]:
         Synchronous(3.0),
         EndToEnd(4.0, 1_000),
         FirstRecord(),
+        Members(1_000, 100, 100),
         Connections(500),
     ]

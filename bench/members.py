@@ -1,0 +1,197 @@
+"""Members of classic consumer groups by the hundred, spoken for with our own codecs in one event loop.
+
+Real clients have several threads each; a machine bears a thousand of these. A member does what clients do: it
+asks for its coordinator, joins, joins again with the id it is told, lets the leader assign, and sends
+heartbeats, from which it learns that it must join again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import resource
+import sys
+import time
+import uuid
+from typing import TypeVar
+
+from barnabas.errors import ErrorCode
+from barnabas.protocol.framing import RequestHeader, encode_request, parse_response
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from barnabas.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from barnabas.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from barnabas.protocol.messages.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
+from barnabas.protocol.schema import Request, Response
+
+#: the versions that librdkafka 2.16 speaks, by the API's number
+VERSIONS = {10: 2, 11: 5, 12: 3, 13: 1, 14: 3}
+HEARTBEAT_SECONDS = 1.0
+SESSION_MS = 45_000
+SETTLE_SECONDS = 90.0
+SUBSCRIPTION = b"\0\1\0\0\0\1\0\5bench\xff\xff\xff\xff\0\0\0\0"
+ASSIGNMENT = b"\0\1\0\0\0\1\0\5bench\0\0\0\1\0\0\0\0\xff\xff\xff\xff"
+
+R = TypeVar("R", bound=Response)
+
+
+class _Connection:
+    """One connection of one member: a request at a time."""
+
+    async def open(self, bootstrap: str) -> None:
+        host, _, port = bootstrap.rpartition(":")
+        self._reader, self._writer = await asyncio.open_connection(host, int(port))
+        self._ids = itertools.count(1)
+
+    async def ask(self, request: Request, answer: type[R]) -> R:
+        header = RequestHeader(request.api_key, VERSIONS[request.api_key], next(self._ids), "bench")
+        self._writer.write(b"".join(map(bytes, encode_request(header, request))))
+        size = int.from_bytes(await self._reader.readexactly(4), "big")
+        response = parse_response(header, await self._reader.readexactly(size))
+        assert isinstance(response, answer)
+        return response
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _Group:
+    """What the members of one group know together."""
+
+    def __init__(self, size: int) -> None:
+        self.id = f"bench-{uuid.uuid4()}"
+        self.size = size
+        self.settled = asyncio.Event()
+        #: the members that have an assignment, by generation
+        self._synced: dict[int, int] = {}
+
+    def synced(self, generation: int) -> None:
+        """A member has its part in a generation: the group is settled when all have it in the same."""
+        self._synced[generation] = self._synced.get(generation, 0) + 1
+        if self._synced[generation] == self.size:
+            self.settled.set()
+
+
+class _Member:
+    def __init__(self, group: _Group) -> None:
+        self._group = group
+        self._connection = _Connection()
+        self._id = ""
+        self._generation = -1
+
+    async def connect(self, bootstrap: str) -> None:
+        """Connect, and have the topic made that keeps the groups."""
+        await self._connection.open(bootstrap)
+        find = FindCoordinatorRequest(key=self._group.id)
+        while (await self._connection.ask(find, FindCoordinatorResponse)).error_code:
+            await asyncio.sleep(0.1)
+
+    async def take_part(self) -> None:
+        """Join, and join again whenever the group says so, until all its members have settled."""
+        while not self._group.settled.is_set():
+            if await self._join():
+                await self._heartbeat()
+
+    async def _join(self) -> bool:
+        """One round; whether it gave this member a part."""
+        joined = await self._connection.ask(
+            JoinGroupRequest(
+                group_id=self._group.id,
+                session_timeout_ms=SESSION_MS,
+                rebalance_timeout_ms=300_000,
+                member_id=self._id,
+                protocol_type="consumer",
+                protocols=[JoinGroupRequestProtocol(name="range", metadata=SUBSCRIPTION)],
+            ),
+            JoinGroupResponse,
+        )
+        if joined.error_code in _NOT_YET:
+            await asyncio.sleep(0.1)
+            return False
+        self._id = joined.member_id
+        if joined.error_code in _AGAIN:
+            return False
+        _check("JoinGroup", joined.error_code)
+        self._generation = joined.generation_id
+        synced = await self._connection.ask(
+            SyncGroupRequest(
+                group_id=self._group.id,
+                generation_id=self._generation,
+                member_id=self._id,
+                assignments=[
+                    SyncGroupRequestAssignment(member_id=member.member_id, assignment=ASSIGNMENT)
+                    for member in joined.members
+                ],
+            ),
+            SyncGroupResponse,
+        )
+        if synced.error_code in _AGAIN:
+            return False
+        _check("SyncGroup", synced.error_code)
+        self._group.synced(self._generation)
+        return True
+
+    async def _heartbeat(self) -> None:
+        """Until the group rebalances or has settled."""
+        request = HeartbeatRequest(
+            group_id=self._group.id, generation_id=self._generation, member_id=self._id
+        )
+        while True:
+            try:
+                await asyncio.wait_for(self._group.settled.wait(), HEARTBEAT_SECONDS)
+            except TimeoutError:
+                error = (await self._connection.ask(request, HeartbeatResponse)).error_code
+                if error in _AGAIN:
+                    return
+                _check("Heartbeat", error)
+            else:
+                return
+
+    async def leave(self) -> None:
+        await self._connection.ask(
+            LeaveGroupRequest(group_id=self._group.id, member_id=self._id), LeaveGroupResponse
+        )
+        self._connection.close()
+
+
+_AGAIN = (ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.REBALANCE_IN_PROGRESS)
+_NOT_YET = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+
+def _check(what: str, error: int) -> None:
+    if error:
+        raise RuntimeError(f"{what}: error {error}")
+
+
+async def _settle(bootstrap: str, groups: int, members: int) -> float:
+    opened = [_Group(members // groups) for _ in range(groups)]
+    # One of each group after the other, as when many applications are rolled out at once.
+    everybody = [_Member(group) for _ in range(members // groups) for group in opened]
+    for start in range(0, members, 50):
+        await asyncio.gather(*(member.connect(bootstrap) for member in everybody[start : start + 50]))
+    started = time.monotonic()
+    async with asyncio.timeout(SETTLE_SECONDS):
+        await asyncio.gather(*(member.take_part() for member in everybody))
+    elapsed = time.monotonic() - started
+    print("ready", flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+    await asyncio.gather(*(member.leave() for member in everybody))
+    return elapsed
+
+
+def settle(bootstrap: str, groups: int, members: int) -> dict[str, float]:
+    """From the first of `members` joining one of `groups` until every group has all of its members in one
+    generation. It says `ready` then, so that the broker can be weighed, and ends when its input does."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, members + 100)), hard))
+    began = time.process_time()
+    elapsed = asyncio.run(_settle(bootstrap, groups, members))
+    return {"s": elapsed, "driver CPU s": time.process_time() - began}
