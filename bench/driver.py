@@ -20,9 +20,10 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
+from bench.figures import Figures, percentiles_ms
 from bench.members import settle
+from bench.transactions import large_transactions, small_transactions
 
-Figures = dict[str, float]
 DRAIN_SECONDS = 60.0
 IDLE_SECONDS = 10.0  # a consumer that gets nothing for so long has lost something
 BATCH = 500  # records handed to the producer at once; the number of records is a multiple of it
@@ -143,7 +144,7 @@ def sync(bootstrap: str, topic: str, size: int, seconds: float) -> Figures:
             ends = time.monotonic() + seconds
             latencies.clear()
     deliveries.check(0)
-    return {**_percentiles_ms(latencies), "records/s": len(latencies) / sum(latencies)}
+    return {**percentiles_ms(latencies), "records/s": len(latencies) / sum(latencies)}
 
 
 def paced(bootstrap: str, topic: str, size: int, rate: int, records: int) -> Figures:
@@ -179,7 +180,7 @@ def latency(bootstrap: str, topic: str, records: int) -> Figures:
         elif time.monotonic() - last > IDLE_SECONDS:
             raise RuntimeError(f"only {len(latencies)} of {records} records came back")
     consumer.close()
-    return _percentiles_ms(latencies)
+    return percentiles_ms(latencies)
 
 
 def first_record(bootstrap: str, topic: str) -> Figures:
@@ -244,17 +245,12 @@ def connections(bootstrap: str, count: int) -> Figures:
     return {"connections/s": count / elapsed}
 
 
-def _percentiles_ms(seconds: list[float]) -> Figures:
-    ordered = sorted(seconds)
-    return {
-        f"p{percent} ms": ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))] * 1e3
-        for percent in (50, 99)
-    }
-
-
 KINDS: dict[str, Callable[..., Figures]] = {
     kind.__name__: kind
-    for kind in (produce, consume, sync, paced, latency, first_record, join, connections, settle)
+    for kind in (
+        *(produce, consume, sync, paced, latency, first_record, join, connections),
+        *(settle, small_transactions, large_transactions),
+    )
 }
 
 

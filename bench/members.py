@@ -31,6 +31,7 @@ from barnabas.protocol.messages.sync_group import (
     SyncGroupResponse,
 )
 from barnabas.protocol.schema import Request, Response
+from bench.figures import Figures
 
 #: the versions that librdkafka 2.16 speaks, by the API's number
 VERSIONS = {10: 2, 11: 5, 12: 3, 13: 1, 14: 3}
@@ -187,7 +188,7 @@ async def _settle(bootstrap: str, groups: int, members: int) -> float:
     return elapsed
 
 
-def settle(bootstrap: str, groups: int, members: int) -> dict[str, float]:
+def settle(bootstrap: str, groups: int, members: int) -> Figures:
     """From the first of `members` joining one of `groups` until every group has all of its members in one
     generation. It says `ready` then, so that the broker can be weighed, and ends when its input does."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

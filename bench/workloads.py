@@ -18,7 +18,7 @@ from typing import Protocol
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from bench.driver import Figures
+from bench.figures import Figures
 from bench.peers import Peer
 
 DRIVER_SECONDS = 100.0
@@ -179,6 +179,44 @@ class EndToEnd:
 
 
 @dataclass(frozen=True)
+class SmallTransactions:
+    """Ten transactional producers of one record a transaction, together at a steady rate."""
+
+    rate: int
+    seconds: float
+    name: str = "small transactions"
+
+    def run(self, target: Target) -> Iterator[Sample]:
+        with target.topic(10) as topic:
+            figures, cpu = target.drive_weighed(
+                "small_transactions", topic=topic, producers=10, rate=self.rate, seconds=self.seconds
+            )
+        name = f"{self.name} (10 producers, {self.rate:,}/s asked for)"
+        for unit, value in figures.items():
+            yield Sample(name, unit, value)
+        yield Sample(name, "broker CPU ms/transaction", cpu * 1e3 / (self.rate * self.seconds))
+
+
+@dataclass(frozen=True)
+class LargeTransactions:
+    """One transaction of many records after the other."""
+
+    transactions: int
+    records: int = 1_000
+    name: str = "large transactions"
+
+    def run(self, target: Target) -> Iterator[Sample]:
+        with target.topic(1) as topic:
+            figures, cpu = target.drive_weighed(
+                "large_transactions", topic=topic, records=self.records, transactions=self.transactions
+            )
+        name = f"{self.name} ({self.records:,} records of 100 B)"
+        for unit, value in figures.items():
+            yield Sample(name, unit, value)
+        yield Sample(name, "broker CPU ms/transaction", cpu * 1e3 / self.transactions)
+
+
+@dataclass(frozen=True)
 class FirstRecord:
     """A new consumer group's wait for the first record of a topic that has some."""
 
@@ -282,6 +320,8 @@ def quick() -> list[Workload]:
         *_bulk((("none", 1), ("lz4", 1), ("none", 100)), {100: 500_000, 1_000: 200_000}),
         Synchronous(1.0),
         EndToEnd(1.5, 500),
+        SmallTransactions(1_000, 2.0),
+        LargeTransactions(50),
         FirstRecord(),
         Members(200, 20, 20),
         Connections(200),
@@ -297,6 +337,8 @@ def full() -> list[Workload]:
         ),
         Synchronous(3.0),
         EndToEnd(4.0, 1_000),
+        SmallTransactions(1_000, 5.0),
+        LargeTransactions(200),
         FirstRecord(),
         Members(1_000, 100, 100),
         Connections(500),
