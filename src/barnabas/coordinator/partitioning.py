@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 
+
+@lru_cache(maxsize=10_000)  # every request of a group or a transaction asks, and few ids are in use at a time
 def java_string_hash(text: str) -> int:
     """Java's `String.hashCode`, over UTF-16 code units, as a signed 32-bit number."""
     value = 0
