@@ -41,6 +41,8 @@ class Peer(ABC):
     """One broker process. `start` returns when it answers; the seconds that took are `startup_seconds`."""
 
     name: str
+    #: beside its defaults, as ``name=value`` (Tansu has none)
+    settings: tuple[str, ...] = ()
 
     def __init__(self, directory: Path) -> None:
         """`directory` (created when missing) holds this broker's data, configuration and output."""
@@ -71,9 +73,12 @@ class Peer(ABC):
         return self.directory / "output.log"
 
     def start(self) -> None:
-        """Start it and wait until it answers. Raises RuntimeError with its last words when it does not."""
+        """Start it and wait until it answers, on the port it had before if it ran before.
+
+        Raises RuntimeError with its last words when it does not.
+        """
         self.directory.mkdir(parents=True, exist_ok=True)
-        self.port = free_port()
+        self.port = self.port or free_port()
         self.prepare()
         with self.output.open("ab") as output:
             started = time.monotonic()
@@ -127,7 +132,6 @@ class Barnabas(Peer):
     """This project's broker, as installed beside the Python that runs the benchmark."""
 
     name = "barnabas"
-    settings: tuple[str, ...] = ()
 
     def prepare(self) -> None:
         # As pip does when it installs a package; a checkout may have changed since it last ran, and may
@@ -151,7 +155,6 @@ class Kafka(Peer):
     """Apache Kafka as one KRaft node, with the heap and collector its own start script gives it."""
 
     name = "kafka"
-    settings: tuple[str, ...] = ()
 
     def prepare(self) -> None:
         self.classpath = kafka_classpath()
