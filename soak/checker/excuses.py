@@ -1,0 +1,45 @@
+"""What a client is known to do by itself, so that it is not held against the broker. As narrow as can be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from soak.checker.findings import Finding
+
+
+@dataclass(frozen=True)
+class Excuse:
+    """Findings of a kind, seen by a client, of which `holds` is true; `why` says how the client is known."""
+
+    kind: str
+    client: str
+    holds: Callable[[Finding], bool]
+    why: str
+
+    def covers(self, finding: Finding) -> bool:
+        return (finding.kind, finding.client) == (self.kind, self.client) and self.holds(finding)
+
+
+EXCUSES = [
+    Excuse(
+        "offset-jump",
+        "kafka_python",
+        lambda finding: bool(finding.evidence["goes on where it was"]),
+        "a member that keeps a partition in a rebalance goes on at its own position, not at the committed "
+        "offset (`SubscriptionState.assign_from_subscribed` preserves it)",
+    ),
+]
+
+
+def sift(findings: Iterable[Finding]) -> tuple[list[Finding], list[tuple[Finding, Excuse]]]:
+    """The findings that stand, and those that are excused."""
+    standing: list[Finding] = []
+    excused: list[tuple[Finding, Excuse]] = []
+    for finding in findings:
+        excuse = next((excuse for excuse in EXCUSES if excuse.covers(finding)), None)
+        if excuse is None:
+            standing.append(finding)
+        else:
+            excused.append((finding, excuse))
+    return standing, excused

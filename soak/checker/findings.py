@@ -1,0 +1,54 @@
+"""What the checker says of a history that should not be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+#: every kind of finding, with what it means
+KINDS = {
+    "lost-write": "a record that was acknowledged, or committed, is not in the log",
+    "lost-read": "a record that a reader was given is not in the log",
+    "duplicate": "a record of an idempotent producer is in the log more than once",
+    "phantom": "a record is in the log that nobody sent, or that was never sent off",
+    "reordered": "records of one producer to one partition do not lie in the order in which they were sent",
+    "moved-offset": "a record was acknowledged at, or read from, an offset where the log has another",
+    "aborted-read": "a reader of committed records was given one that was not committed in the end",
+    "dirty-read": "a reader of committed records was given one before its transaction was to be committed",
+    "read-past-stable": "a reader of committed records was given one behind a transaction still open",
+    "nonmonotonic-poll": "a consumer's offsets went back though nothing had moved it",
+    "poll-skip": "a consumer passed over a record that it should have been given",
+    "torn-transaction": "a part of a transaction can be read, another cannot",
+    "aborted-visible": "a transaction can be read though it was aborted, or never committed",
+    "hanging-transaction": "the last stable offset stays behind when every transaction should be over",
+    "processed-twice": "an exactly-once loop made two outputs of one input",
+    "processed-never": "an exactly-once loop committed an input's offset without its output",
+    "uncommitted-output": "an exactly-once loop's output can be read, its input's offset is not committed",
+    "offset-jump": "a consumer began where its group has never committed, or not any more",
+    "group-skip": "a group's committed offset lies behind a record that no member was given",
+    "stalled-group": "a group did not come to the end of its partitions when all was quiet",
+    "stalled-producer": "a producer got nothing done when all was quiet",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One anomaly: its kind (`KINDS`), what is wrong, and the events or records that show it."""
+
+    kind: str
+    text: str
+    evidence: dict[str, Any] = field(default_factory=dict)
+    #: the client library that saw it, where that matters
+    client: str = ""
+
+    def __post_init__(self) -> None:
+        assert self.kind in KINDS, self.kind
+
+
+def counted(findings: Iterable[Finding]) -> dict[str, int]:
+    """How many there are of each kind."""
+    counts: dict[str, int] = {}
+    for finding in findings:
+        counts[finding.kind] = counts.get(finding.kind, 0) + 1
+    return counts

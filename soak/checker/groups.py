@@ -1,0 +1,146 @@
+"""Groups: where their members go on, what they leave out, and whether they and the producers get on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from soak.checker.findings import Finding
+from soak.checker.model import NEVER, READ_UNCOMMITTED, Commit, History, Outcome, Place, Session
+from soak.checker.writes import named
+
+#: the group's offset when it has none: members begin at the log's start
+NOTHING_COMMITTED = 0
+
+
+def check(history: History) -> Iterator[Finding]:
+    last_reads: dict[tuple[str, Place], int] = {}
+    for session in history.sessions:
+        if not (session.reads and session.process.group):
+            continue
+        own = (session.process.name, session.place)
+        if session.start is None:
+            yield from _start(history, session, last_reads.get(own, -1))
+        last_reads[own] = session.reads[-1].offset
+    for group, offsets in history.group_offsets.items():
+        for place, offset in offsets.items():
+            yield from _final(history, group, place, offset)
+            yield from _skipped(history, group, place, offset)
+    yield from _stalled_groups(history)
+    yield from _stalled_producers(history)
+
+
+def possible(commits: list[Commit], since: int, until: int) -> set[int]:
+    """The offsets that a group may have for a partition, when it is asked at some time in between.
+
+    A commit counts from the moment it is called for; it counts no more once another, begun after it was over,
+    is over. One whose outcome nobody knows may come into force late, so it is never over by itself.
+    """
+    begun = [commit for commit in commits if commit.at < until and commit.outcome is not Outcome.FAILED]
+    over = [commit for commit in begun if commit.outcome is Outcome.OK and commit.done < since]
+    latest = max((_began(commit) for commit in over), default=-1)
+    offsets = {
+        commit.offset for commit in begun if not (commit.outcome is Outcome.OK and commit.done < latest)
+    }
+    return offsets if over else offsets | {NOTHING_COMMITTED}
+
+
+def _began(commit: Commit) -> int:
+    """When it can have taken effect at the earliest: one in a transaction when that was to be committed."""
+    return commit.at if commit.transaction is None else commit.transaction.committing
+
+
+def _start(history: History, session: Session, own: int) -> Iterator[Finding]:
+    """A member begins at its group's offset, at most over records that its isolation level does not show.
+
+    `own` is the offset that the same member was given last, -1 if none.
+    """
+    first = session.reads[0]
+    commits = history.commits.get((session.process.group, session.place), [])
+    offsets = possible(commits, session.began, first.at)
+    log = history.log(session.place, session.process.isolation)
+    if log is None or any(
+        offset <= first.offset and not log.between(offset, first.offset) for offset in offsets
+    ):
+        return
+    yield Finding(
+        "offset-jump",
+        f"{session.process.name} began {named(session.place)} at {first.offset}",
+        {
+            "committed may be": sorted(offsets)[-10:],
+            "assigned": session.began,
+            "read": first.at,
+            "goes on where it was": 0 <= own < first.offset and not log.between(own + 1, first.offset),
+        },
+        session.process.client,
+    )
+
+
+def _final(history: History, group: str, place: Place, offset: int) -> Iterator[Finding]:
+    commits = history.commits.get((group, place), [])
+    offsets = possible(commits, NEVER - 1, NEVER)
+    if offset not in offsets:
+        yield Finding(
+            "offset-jump",
+            f"{group} has committed {named(place)} {offset} in the end",
+            {"committed may be": sorted(offsets)[-10:]},
+        )
+
+
+def _skipped(history: History, group: str, place: Place, committed: int) -> Iterator[Finding]:
+    members = [session for session in history.sessions if session.process.group == group]
+    read = {read.offset for session in members if session.place == place for read in session.reads}
+    isolation = members[0].process.isolation if members else READ_UNCOMMITTED
+    log = history.log(place, isolation)
+    if log is None:
+        return
+    skipped = [offset for offset in log.between(0, committed) if offset not in read]
+    if skipped:
+        yield Finding(
+            "group-skip",
+            f"{group} has committed {named(place)} {committed}, and passed over {len(skipped)} records",
+            {"offsets": skipped[:10]},
+            members[0].process.client if members else "",
+        )
+
+
+def _stalled_groups(history: History) -> Iterator[Finding]:
+    """When all is quiet every group comes to the end of what it reads."""
+    reads: dict[str, set[Place]] = {}
+    isolation: dict[str, str] = {}
+    for session in history.sessions:
+        if session.process.group:
+            reads.setdefault(session.process.group, set()).add(session.place)
+            isolation[session.process.group] = session.process.isolation
+    for group, places in reads.items():
+        topics = {topic for topic, _ in places}
+        for place in history.places():
+            log = history.log(place, isolation[group])
+            if place[0] not in topics or log is None:
+                continue
+            committed = history.group_offsets.get(group, {}).get(place, 0)
+            left = log.between(committed, NEVER)
+            if left:
+                yield Finding(
+                    "stalled-group",
+                    f"{group} stands at {named(place)} {committed}, {len(left)} records before the end",
+                    {"end": log.end},
+                )
+
+
+def _stalled_producers(history: History) -> Iterator[Finding]:
+    if history.calm == NEVER:
+        return
+    lively = {
+        send.process.name
+        for send in history.sends.values()
+        if send.outcome is Outcome.OK and NEVER > send.done > history.calm
+    }
+    for process in history.processes.values():
+        if process.role not in ("produce", "transact") or process.name in lively:
+            continue
+        if history.stopped.get(process.name, NEVER) > history.calm:
+            yield Finding(
+                "stalled-producer",
+                f"{process.name} got nothing acknowledged after the last fault",
+                client=process.client,
+            )

@@ -1,0 +1,300 @@
+"""A history as the checks see it: sends, transactions, sessions of readers, commits, what is in the logs."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, NamedTuple, TypeAlias
+
+from soak.history import Event
+
+Place: TypeAlias = tuple[str, int]
+"""A topic and the number of a partition."""
+
+READ_COMMITTED = "read_committed"
+READ_UNCOMMITTED = "read_uncommitted"
+NEVER = 2**63
+
+
+class Outcome(Enum):
+    OK = "ok"
+    #: it certainly did not happen
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+@dataclass(slots=True)
+class Process:
+    """One life of a client, and what it says of itself."""
+
+    name: str
+    client: str = ""
+    role: str = ""
+    group: str = ""
+    isolation: str = READ_UNCOMMITTED
+    idempotent: bool = True
+    transactional_id: str = ""
+    transaction_timeout: int = NEVER
+    """In nanoseconds."""
+
+
+@dataclass(slots=True)
+class Send:
+    """One record on its way into a log. Times are NEVER where the thing did not happen."""
+
+    id: str
+    process: Process
+    place: Place
+    key: str
+    at: int
+    transaction: Transaction | None = None
+    source: tuple[Place, int] | None = None
+    done: int = NEVER
+    outcome: Outcome = Outcome.UNKNOWN
+    offset: int = -1
+
+
+@dataclass(slots=True)
+class Transaction:
+    process: Process
+    number: int
+    begun: int
+    sends: list[Send] = field(default_factory=list)
+    #: when commit or abort was first called for
+    ending: int = NEVER
+    #: when commit was called for
+    committing: int = NEVER
+    #: OK: committed; FAILED: aborted, or never to be committed; UNKNOWN: commit was called for
+    outcome: Outcome = Outcome.FAILED
+    ended: int = NEVER
+
+
+class Read(NamedTuple):
+    """A record as a consumer was given it."""
+
+    offset: int
+    id: str
+    at: int
+
+
+@dataclass(slots=True)
+class Session:
+    """One consumer on one partition, from the assignment or a seek on."""
+
+    process: Process
+    place: Place
+    began: int
+    #: where a seek put it; None: where its group had committed
+    start: int | None = None
+    reads: list[Read] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Commit:
+    """A group's offset for a partition on its way to the coordinator."""
+
+    process: Process
+    place: Place
+    offset: int
+    at: int
+    transaction: Transaction | None = None
+    known: Outcome = Outcome.UNKNOWN
+    finished: int = NEVER
+
+    @property
+    def outcome(self) -> Outcome:
+        return self.known if self.transaction is None else self.transaction.outcome
+
+    @property
+    def done(self) -> int:
+        return self.finished if self.transaction is None else self.transaction.ended
+
+
+class Log:
+    """What one isolation level shows of a partition at the end."""
+
+    def __init__(self, start: int, end: int, records: Iterable[tuple[int, str, str | None]]) -> None:
+        self.start = start
+        self.end = end
+        self.records: dict[int, str] = {}
+        self.places: dict[str, list[int]] = {}
+        #: the offset of the last record of each key
+        self.latest: dict[str | None, int] = {}
+        for offset, identity, key in records:
+            self.records[offset] = identity
+            self.places.setdefault(identity, []).append(offset)
+            self.latest[key] = max(offset, self.latest.get(key, -1))
+        self._offsets = sorted(self.records)
+
+    def between(self, low: int, high: int) -> list[int]:
+        """The offsets of the records from `low` up to, but without, `high`."""
+        return self._offsets[bisect_left(self._offsets, low) : bisect_left(self._offsets, high)]
+
+
+class History:
+    """All processes' events, put together. An event that contradicts the format raises KeyError."""
+
+    def __init__(self, histories: Iterable[Iterable[Event]]) -> None:
+        self.processes: dict[str, Process] = {}
+        self.sends: dict[str, Send] = {}
+        self.transactions: list[Transaction] = []
+        self.inits: dict[str, list[tuple[int, Process]]] = {}
+        self.sessions: list[Session] = []
+        self.commits: dict[tuple[str, Place], list[Commit]] = {}
+        self.logs: dict[tuple[Place, str], Log] = {}
+        self.group_offsets: dict[str, dict[Place, int]] = {}
+        self.compacted: set[str] = set()
+        self.faults: list[Event] = []
+        self.calm = NEVER
+        self.stopped: dict[str, int] = {}
+        for events in histories:
+            _Reader(self).read(events)
+        for inits in self.inits.values():
+            inits.sort(key=lambda init: init[0])
+
+    def log(self, place: Place, isolation: str) -> Log | None:
+        return self.logs.get((place, isolation))
+
+    def places(self) -> list[Place]:
+        return sorted({place for place, _ in self.logs})
+
+
+class _Reader:
+    """Reads one process's events into a history."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._who = Process("")
+        self._transactions: dict[int, Transaction] = {}
+        self._sessions: dict[Place, Session] = {}
+        self._commits: dict[int, list[Commit]] = {}
+
+    def read(self, events: Iterable[Event]) -> None:
+        for event in events:
+            getattr(self, "_" + event["what"])(event)
+
+    def _process(self, event: Event) -> None:
+        known = {name: event[name] for name in Process.__slots__ if name in event}
+        self._who = self._history.processes[event["name"]] = Process(**known)
+
+    def _send(self, event: Event) -> None:
+        transaction = self._transactions.get(event["txn"]) if event.get("txn") is not None else None
+        source = event.get("source")
+        send = Send(
+            event["id"],
+            self._who,
+            _place(event["to"]),
+            event["key"],
+            event["at"],
+            transaction,
+            (_place(source), source[2]) if source else None,
+        )
+        if transaction is not None:
+            transaction.sends.append(send)
+        self._history.sends[send.id] = send
+
+    def _ack(self, event: Event) -> None:
+        send = self._history.sends[event["id"]]
+        send.outcome, send.done, send.offset = Outcome.OK, event["at"], event["offset"]
+
+    def _nack(self, event: Event) -> None:
+        send = self._history.sends[event["id"]]
+        send.done = event["at"]
+        send.outcome = Outcome.UNKNOWN if event["unknown"] else Outcome.FAILED
+
+    def _init(self, event: Event) -> None:
+        self._history.inits.setdefault(self._who.transactional_id, []).append((event["at"], self._who))
+
+    def _inited(self, event: Event) -> None:
+        """Of no interest to a check."""
+
+    def _begin(self, event: Event) -> None:
+        transaction = Transaction(self._who, event["txn"], event["at"])
+        self._transactions[event["txn"]] = transaction
+        self._history.transactions.append(transaction)
+
+    def _offsets(self, event: Event) -> None:
+        transaction = self._transactions[event["txn"]]
+        for place, offset in _offsets(event):
+            self._add(event["group"], Commit(self._who, place, offset, event["at"], transaction))
+
+    def _end(self, event: Event) -> None:
+        transaction = self._transactions[event["txn"]]
+        transaction.ending = min(transaction.ending, event["at"])
+        if event["commit"]:
+            transaction.committing = event["at"]
+            transaction.outcome = Outcome.UNKNOWN
+
+    def _ended(self, event: Event) -> None:
+        transaction = self._transactions[event["txn"]]
+        if event["ok"]:
+            transaction.ended = event["at"]
+            transaction.outcome = Outcome.OK if event["commit"] else Outcome.FAILED
+
+    def _assigned(self, event: Event) -> None:
+        for part in event["partitions"]:
+            self._open(Session(self._who, _place(part), event["at"]))
+
+    def _revoked(self, event: Event) -> None:
+        for part in event["partitions"]:
+            self._sessions.pop(_place(part), None)
+
+    def _seek(self, event: Event) -> None:
+        for place, offset in _offsets(event):
+            self._open(Session(self._who, place, event["at"], offset))
+
+    def _poll(self, event: Event) -> None:
+        for topic, partition, offset, identity in event["records"]:
+            session = self._sessions.get((topic, partition))
+            if session is None:  # given to a consumer that has just lost the partition
+                session = self._open(Session(self._who, (topic, partition), event["at"], offset))
+            session.reads.append(Read(offset, identity, event["at"]))
+
+    def _commit(self, event: Event) -> None:
+        made = [Commit(self._who, place, offset, event["at"]) for place, offset in _offsets(event)]
+        self._commits[event["number"]] = made
+        for commit in made:
+            self._add(self._who.group, commit)
+
+    def _committed(self, event: Event) -> None:
+        if event["ok"]:
+            for commit in self._commits[event["number"]]:
+                commit.known, commit.finished = Outcome.OK, event["at"]
+
+    def _fault(self, event: Event) -> None:
+        self._history.faults.append(event)
+
+    def _stopped(self, event: Event) -> None:
+        self._history.stopped[event["target"]] = event["at"]
+
+    def _calm(self, event: Event) -> None:
+        self._history.calm = event["at"]
+
+    def _log(self, event: Event) -> None:
+        place = (event["topic"], event["partition"])
+        self._history.logs[place, event["isolation"]] = Log(event["start"], event["end"], event["records"])
+
+    def _group(self, event: Event) -> None:
+        self._history.group_offsets[event["group"]] = dict(_offsets(event))
+
+    def _topic(self, event: Event) -> None:
+        if event["compacted"]:
+            self._history.compacted.add(event["name"])
+
+    def _open(self, session: Session) -> Session:
+        self._sessions[session.place] = session
+        self._history.sessions.append(session)
+        return session
+
+    def _add(self, group: str, commit: Commit) -> None:
+        self._history.commits.setdefault((group, commit.place), []).append(commit)
+
+
+def _place(value: list[Any]) -> Place:
+    return value[0], value[1]
+
+
+def _offsets(event: Event) -> list[tuple[Place, int]]:
+    return [((topic, partition), offset) for topic, partition, offset in event["offsets"]]

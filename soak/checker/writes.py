@@ -1,0 +1,98 @@
+"""What became of the records that were sent: lost, doubled, out of order, somewhere else, from nowhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from soak.checker.findings import Finding
+from soak.checker.model import READ_UNCOMMITTED, History, Log, Outcome, Place, Process, Send
+
+
+def check(history: History) -> Iterator[Finding]:
+    for send in history.sends.values():
+        log = history.log(send.place, READ_UNCOMMITTED)
+        if log is not None:
+            yield from _lost(history, send, log)
+    for place in history.places():
+        log = history.log(place, READ_UNCOMMITTED)
+        if log is not None:
+            yield from _in_log(history, place, log)
+    yield from _reordered(history)
+
+
+def _lost(history: History, send: Send, log: Log) -> Iterator[Finding]:
+    """An acknowledged record must be there, where it was acknowledged.
+
+    One of a transaction that was committed is acknowledged by the commit, others by the answer to the send.
+    """
+    committed = send.transaction is not None and send.transaction.outcome is Outcome.OK
+    if not (send.outcome is Outcome.OK or committed):
+        return
+    offset = send.offset
+    found = log.places.get(send.id)
+    if found:
+        if offset >= 0 and offset not in found:
+            yield Finding(
+                "moved-offset", f"{send.id} was acknowledged at {offset}", {"send": send.id, "found": found}
+            )
+    elif not may_be_gone(history, send, log, offset):
+        yield Finding(
+            "lost-write",
+            f"{send.id} is not in {named(send.place)}, which goes from {log.start} to {log.end}",
+            {"place": send.place, "acknowledged at": offset, "sent": send.at, "answered": send.done},
+            send.process.client,
+        )
+
+
+def may_be_gone(history: History, send: Send, log: Log, offset: int) -> bool:
+    """Whether retention or compaction may have taken the record, which lay at `offset` (-1: nobody knows)."""
+    if log.start > max(offset, 0):
+        return True
+    return send.place[0] in history.compacted and log.latest.get(send.key, -1) > offset
+
+
+def _in_log(history: History, place: Place, log: Log) -> Iterator[Finding]:
+    for identity, offsets in log.places.items():
+        send = history.sends.get(identity)
+        if send is None or send.place != place or send.outcome is Outcome.FAILED:
+            why = (
+                "was never sent" if send is None else f"was sent to {named(send.place)}: {send.outcome.value}"
+            )
+            yield Finding("phantom", f"{identity} is in {named(place)} and {why}", {"offsets": offsets})
+        elif len(offsets) > 1 and send.process.idempotent:
+            yield Finding(
+                "duplicate",
+                f"{identity} is in {named(place)} {len(offsets)} times",
+                {"offsets": offsets},
+                send.process.client,
+            )
+
+
+def _reordered(history: History) -> Iterator[Finding]:
+    """By what the log shows, else by what was acknowledged: retention may have taken the record since."""
+    last: dict[tuple[str, Place], tuple[int, Send]] = {}
+    for send in history.sends.values():
+        if not _is_ordered(send.process):
+            continue
+        log = history.log(send.place, READ_UNCOMMITTED)
+        found = log.places.get(send.id) if log is not None else None
+        offset = found[0] if found else send.offset
+        if offset < 0:
+            continue
+        before = last.get((send.process.name, send.place))
+        if before is not None and offset <= before[0]:
+            yield Finding(
+                "reordered",
+                f"{send.id} was sent to {named(send.place)} after {before[1].id} and lies before it",
+                {"offset": offset, "the other's": before[0]},
+                send.process.client,
+            )
+        last[send.process.name, send.place] = (offset, send)
+
+
+def _is_ordered(process: Process) -> bool:
+    return process.idempotent
+
+
+def named(place: Place) -> str:
+    return f"{place[0]}-{place[1]}"

@@ -1,0 +1,493 @@
+"""The checker finds what is planted, names it, and finds nothing else; clean histories have nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from soak.checker import KINDS, check
+from tests.unit.soak.world import SECOND, World
+
+A, B, OUT = ("a", 0), ("a", 1), ("out", 0)
+
+
+def found(world: World) -> list[str]:
+    return sorted({finding.kind for finding in check(world.histories.values())})
+
+
+def drop(world: World, place, identity: str) -> None:
+    """The record is in the log no more, for nobody."""
+    for isolation in ("read_uncommitted", "read_committed"):
+        shown = world.shown(place, isolation)
+        shown["records"] = [record for record in shown["records"] if record[1] != identity]
+
+
+# --- writes
+
+
+def test_acknowledged_record_that_is_not_in_the_log_is_lost():
+    world = World(A)
+    producer = world.producer()
+    lost = producer.send(A)
+    producer.send(A)
+    drop(world.survey(), A, lost)
+    (finding,) = check(world.histories.values())
+    assert finding.kind == "lost-write"
+    assert lost in finding.text
+    assert finding.evidence["acknowledged at"] == 0
+    assert finding.client == "test"
+
+
+def test_unanswered_record_may_be_there_or_not():
+    for there in (True, False):
+        world = World(A)
+        missing = world.producer().send(A, answered=False)
+        world.survey()
+        if not there:
+            drop(world, A, missing)
+        assert found(world) == []
+
+
+def test_record_before_the_start_of_its_log_is_not_lost():
+    world = World(A)
+    producer = world.producer()
+    for _ in range(5):
+        producer.send(A)
+    world.starts[A] = 3
+    assert found(world.survey()) == []
+
+
+def test_compaction_may_take_a_value_that_has_a_successor_and_no_other():
+    world = World(A, compacted=("a",))
+    producer = world.producer()
+    old, _, last = producer.send(A, "k"), producer.send(A, "k"), producer.send(A, "j")
+    drop(world.survey(), A, old)
+    assert found(world) == []
+    drop(world, A, last)
+    assert found(world) == ["lost-write"]
+
+
+def test_idempotent_record_that_is_there_twice_is_a_duplicate():
+    for idempotent, expected in ((True, ["duplicate"]), (False, [])):
+        world = World(A)
+        doubled = world.producer(idempotent=idempotent).send(A)
+        world.logs[A].append((doubled, "k", None))
+        assert found(world.survey()) == expected
+
+
+def test_record_that_nobody_sent_is_a_phantom():
+    world = World(A)
+    world.producer()
+    world.logs[A].append(("nobody:1", "k", None))
+    assert found(world.survey()) == ["phantom"]
+
+
+def test_record_that_was_certainly_not_sent_is_a_phantom():
+    world = World(A)
+    identity = world.producer().send(A, answered=False)
+    world.note("p", "nack", id=identity, error="the queue is full", unknown=False)
+    assert found(world.survey()) == ["phantom"]
+
+
+def test_records_of_a_producer_that_lie_in_another_order_are_reordered():
+    world = World(A)
+    producer = world.producer()
+    producer.send(A, answered=False)
+    producer.send(A, answered=False)
+    world.logs[A].reverse()
+    assert found(world.survey()) == ["reordered"]
+
+
+def test_record_that_lies_elsewhere_than_acknowledged_has_moved():
+    world = World(A)
+    producer = world.producer()
+    producer.send(A)
+    world.events("p", "ack")[0]["offset"] = 7
+    assert found(world.survey()) == ["moved-offset"]
+
+
+# --- reads
+
+
+def test_record_that_was_read_and_is_not_in_the_log_is_a_lost_read():
+    world = World(A)
+    producer, consumer = world.producer(), world.consumer()
+    lost = producer.send(A, answered=False)
+    producer.send(A)
+    consumer.assign(A)
+    consumer.poll()
+    drop(world.survey(), A, lost)
+    assert found(world) == ["lost-read"]
+
+
+def test_offset_that_holds_another_record_than_was_read_has_moved():
+    world = World(A)
+    producer, consumer = world.producer(), world.consumer()
+    producer.send(A, answered=False)
+    producer.send(A, answered=False)
+    consumer.assign(A)
+    consumer.poll(1)
+    world.survey()
+    world.events("c", "poll")[0]["records"][0][3] = "p:2"
+    assert found(world) == ["moved-offset"]
+
+
+def transaction(world: World, *places, commit: bool = True, answered: bool = True, name: str = "t"):
+    producer = world.producer(name, transactional_id=name)
+    producer.begin()
+    sent = [producer.send(place) for place in places]
+    producer.end(commit=commit, answered=answered)
+    return sent
+
+
+def test_aborted_record_in_the_hands_of_a_reader_of_committed_ones():
+    world = World(A)
+    consumer = world.consumer(isolation="read_uncommitted")
+    consumer.assign(A)
+    transaction(world, A, commit=False)
+    consumer.poll()
+    world.survey()
+    assert found(world) == []
+    world.histories["c"][0]["isolation"] = "read_committed"
+    assert found(world) == ["aborted-read"]
+
+
+def test_record_read_before_its_transaction_was_to_be_committed_is_a_dirty_read():
+    world = World(A)
+    consumer = world.consumer(isolation="read_uncommitted")
+    consumer.assign(A)
+    producer = world.producer("t", transactional_id="t")
+    producer.begin()
+    producer.send(A)
+    consumer.poll()
+    producer.end()
+    world.survey()
+    assert found(world) == []
+    world.histories["c"][0]["isolation"] = "read_committed"
+    assert found(world) == ["dirty-read"]
+
+
+def past_stable(end: bool) -> World:
+    """A reader gets what lies behind an open transaction, without what lies in it."""
+    world = World(A)
+    consumer = world.consumer()
+    consumer.assign(A)
+    producer = world.producer("t", transactional_id="t", transaction_timeout=100 * SECOND)
+    producer.begin()
+    producer.send(A)
+    behind = world.producer().send(A)
+    if end:
+        producer.end(commit=False)
+    world.note("c", "poll", records=[[*A, 1, behind]])
+    if not end:
+        producer.end(commit=False)
+    return world.survey()
+
+
+def test_record_behind_a_transaction_that_is_open_was_read_past_the_stable_offset():
+    assert found(past_stable(end=True)) == []
+    assert found(past_stable(end=False)) == ["read-past-stable"]
+
+
+@pytest.mark.parametrize("ended_by", ["timeout", "successor"])
+def test_transaction_may_be_ended_by_its_age_or_by_a_successor(ended_by):
+    world = past_stable(end=False)
+    if ended_by == "timeout":
+        world.histories["t"][0]["transaction_timeout"] = SECOND
+    else:
+        at = world.events("t", "ack")[0]["at"] + 1
+        about = {"name": "u", "role": "produce", "transactional_id": "t"}
+        world.histories["u"] = [{"what": "process", "at": at, **about}, {"what": "init", "at": at}]
+    assert found(world) == []
+
+
+def read_three(world: World) -> list[dict]:
+    """Three records, each read by itself."""
+    producer, consumer = world.producer(), world.consumer()
+    consumer.assign(A)
+    for _ in range(3):
+        producer.send(A)
+        consumer.poll()
+    world.survey()
+    return world.events("c", "poll")
+
+
+def test_consumer_that_is_given_a_record_again_went_back():
+    world = World(A)
+    read_three(world)[2]["records"] = [[*A, 0, "p:1"]]
+    assert found(world) == ["nonmonotonic-poll"]
+
+
+def test_consumer_that_is_not_given_a_record_skipped_it():
+    world = World(A)
+    read_three(world)[1]["records"] = []
+    assert found(world) == ["poll-skip"]
+
+
+def test_seek_may_go_back_and_the_consumer_goes_on_there():
+    world = World(A)
+    polls = read_three(world)
+    events = world.histories["c"]
+    place = events.index(polls[2])
+    events.insert(place, {"what": "seek", "at": polls[2]["at"] - 1, "offsets": [[*A, 0]]})
+    assert found(world) == ["poll-skip"]
+    polls[2]["records"] = [[*A, 0, "p:1"]]
+    assert found(world) == []
+
+
+# --- transactions
+
+
+def test_transaction_of_which_a_part_can_be_read_is_torn():
+    world = World(A, B)
+    _, missing = transaction(world, A, B, answered=False)
+    shown = world.survey().shown(B, "read_committed")
+    shown["records"] = [record for record in shown["records"] if record[1] != missing]
+    assert found(world) == ["torn-transaction"]
+
+
+def test_transaction_whose_commit_nobody_answered_is_there_or_not():
+    for commit in (True, False):
+        world = World(A, B)
+        transaction(world, A, B, commit=commit, answered=False)
+        world.events("t", "end")[0]["commit"] = True
+        assert found(world.survey()) == []
+
+
+def test_committed_transaction_that_cannot_be_read_is_lost():
+    world = World(A)
+    transaction(world, A, commit=False)
+    for what in ("end", "ended"):
+        world.events("t", what)[0]["commit"] = True
+    assert found(world.survey()) == ["lost-write"]
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_transaction_that_was_not_committed_must_not_be_visible(ended):
+    world = World(A)
+    transaction(world, A)
+    if ended:
+        for what in ("end", "ended"):
+            world.events("t", what)[0]["commit"] = False
+    else:
+        world.histories["t"] = [e for e in world.histories["t"] if e["what"] not in ("end", "ended")]
+    assert found(world.survey()) == ["aborted-visible"]
+
+
+def test_transaction_that_nobody_ends_hangs():
+    world = World(A)
+    producer = world.producer("t", transactional_id="t")
+    producer.begin()
+    producer.send(A)
+    assert found(world.survey()) == ["hanging-transaction"]
+
+
+# --- loops
+
+
+def loop(world: World, rounds: int = 3) -> None:
+    """Two inputs a round, each with its output; the second round is aborted and done again."""
+    source, consumer = world.producer(), world.consumer("c", "g", role="transform")
+    producer = Loop(world, consumer)
+    consumer.assign(A)
+    for number in range(rounds):
+        source.send(A)
+        source.send(A)
+        producer.step(commit=number != 1)
+        if number == 1:
+            consumer.rewind()
+            producer.step()
+
+
+class Loop:
+    """The transactional producer of a loop, in the same process as its consumer."""
+
+    def __init__(self, world: World, consumer) -> None:
+        self.consumer = consumer
+        self.producer = world.producer(**consumer.process, transactional_id="t")
+
+    def step(self, *, commit: bool = True, forget: bool = False) -> None:
+        taken = self.consumer.poll()
+        self.producer.begin()
+        for place, offset, _ in taken:
+            self.producer.send(OUT, source=[*place, offset])
+        if not forget:
+            self.producer.offsets("g", dict(self.consumer.positions))
+        self.producer.end(commit=commit)
+
+
+def test_loop_that_aborts_and_goes_back_is_exactly_once():
+    world = World(A, OUT)
+    loop(world)
+    assert found(world.survey()) == []
+
+
+def test_two_outputs_of_one_input():
+    world = World(A, OUT)
+    loop(world)
+    sends = world.survey().events("c", "send")
+    sends[-1]["source"] = sends[0]["source"]
+    assert found(world) == ["processed-never", "processed-twice"]
+
+
+def test_output_whose_input_is_not_committed():
+    world = World(A, OUT)
+    loop(world)
+    world.committed["g", A] = 4
+    world.survey()
+    assert found(world) == ["offset-jump", "stalled-group", "uncommitted-output"]
+
+
+def test_loop_that_forgets_its_offsets_is_found():
+    world = World(A, OUT)
+    source, consumer = world.producer(), world.consumer("c", "g", role="transform")
+    both = Loop(world, consumer)
+    consumer.assign(A)
+    source.send(A)
+    both.step(forget=True)
+    world.survey()
+    assert found(world) == ["stalled-group", "uncommitted-output"]
+
+
+# --- groups
+
+
+def group(world: World, *, second_at: int | None = None, answered: bool = True) -> World:
+    """One member reads four records, commits and goes; a second begins at what is committed, or elsewhere."""
+    producer = world.producer()
+    first, second = world.consumer("c", "g"), world.consumer("d", "g")
+    for _ in range(4):
+        producer.send(A)
+    first.assign(A)
+    first.poll(2)
+    first.commit()
+    first.poll(2)
+    first.commit(answered=answered)
+    first.revoke()
+    second.assign(A)
+    for _ in range(2):
+        producer.send(A)
+    if second_at is not None:
+        second.positions[A] = second_at
+    second.poll()
+    second.commit()
+    return world.survey()
+
+
+def test_member_begins_where_its_group_has_committed():
+    assert found(group(World(A))) == []
+
+
+def test_member_that_begins_before_what_was_committed_lost_a_commit():
+    assert found(group(World(A), second_at=2)) == ["offset-jump"]
+    assert found(group(World(A), second_at=0)) == ["offset-jump"]
+
+
+def test_commit_that_nobody_answered_may_have_failed():
+    assert found(group(World(A), second_at=2, answered=False)) == []
+    assert found(group(World(A), second_at=1, answered=False)) == ["offset-jump"]
+
+
+def test_member_that_begins_behind_what_was_committed_skips_records():
+    assert found(group(World(A), second_at=5)) == ["group-skip", "offset-jump"]
+
+
+def test_committed_offset_that_is_another_in_the_end_has_jumped():
+    world = World(A)
+    group(world)
+    world.events("soak", "group")[0]["offsets"] = [[*A, 2]]
+    assert found(world) == ["offset-jump", "stalled-group"]
+
+
+def test_group_that_does_not_come_to_the_end_has_stalled():
+    world = World(A)
+    producer, consumer = world.producer(), world.consumer("c", "g")
+    consumer.assign(A)
+    producer.send(A)
+    consumer.poll()
+    consumer.commit()
+    producer.send(A)
+    assert found(world.survey()) == ["stalled-group"]
+
+
+def test_producer_that_gets_nothing_done_in_the_calm_has_stalled():
+    world = World(A)
+    producer = world.producer()
+    producer.send(A)
+    world.note("soak", "calm")
+    world.survey()
+    assert found(world) == ["stalled-producer"]
+    producer.send(A)
+    world.shown(A)["records"].append([1, "p:2", "k"])
+    world.shown(A, "read_committed")["records"].append([1, "p:2", "k"])
+    assert found(world) == []
+
+
+def test_client_that_the_soak_has_killed_before_the_calm_owes_nothing():
+    world = World(A)
+    world.producer().send(A)
+    world.note("soak", "stopped", target="p")
+    world.note("soak", "calm")
+    assert found(world.survey()) == []
+
+
+# --- clean histories
+
+KINDS_OF_STEPS = ["send", "open", "write", "end", "poll", "commit", "move", "rewind", "expire"]
+STEPS = st.lists(st.tuples(st.sampled_from(KINDS_OF_STEPS), st.integers(0, 7)), max_size=60)
+
+
+@given(STEPS)
+def test_clean_histories_have_no_findings(steps):
+    world = World(A, B)
+    plain = world.producer("p")
+    writers = [world.producer(f"t{n}", transactional_id=f"t{n}") for n in range(2)]
+    readers = [
+        world.consumer("c0", "g"),
+        world.consumer("c1", "g"),
+        world.consumer("c2", "h", isolation="read_uncommitted"),
+    ]
+    readers[0].assign(A, B)
+    readers[2].assign(A, B)
+    is_open = [False, False]
+    owner = 0
+    for step, number in steps:
+        place = (A, B)[number % 2]
+        writer = number % 2
+        reader = readers[owner] if number % 3 else readers[2]
+        if step == "send":
+            plain.send(place, answered=bool(number % 4))
+        elif step == "open" and not is_open[writer]:
+            writers[writer].begin()
+            is_open[writer] = True
+        elif step == "write" and is_open[writer]:
+            writers[writer].send((A, B)[number // 2 % 2])
+        elif step == "end" and is_open[writer]:
+            writers[writer].end(commit=bool(number & 2), answered=bool(number & 4))
+            is_open[writer] = False
+        elif step == "poll":
+            reader.poll(1 + number)
+        elif step == "commit":
+            reader.commit(answered=bool(number & 4))
+        elif step == "move":
+            readers[owner].revoke()
+            owner = 1 - owner
+            readers[owner].assign(A, B)
+        elif step == "rewind":
+            reader.rewind()
+        elif step == "expire":
+            world.expire(place, number)
+    for writer, still_open in zip(writers, is_open, strict=True):
+        if still_open:
+            writer.end(commit=False)
+    for reader in (readers[owner], readers[2]):
+        reader.poll()
+        reader.commit()
+    assert check(world.survey().histories.values()) == []
+
+
+def test_every_kind_of_finding_is_planted_above():
+    text = Path(__file__).read_text()
+    assert [kind for kind in KINDS if f'"{kind}"' not in text] == []

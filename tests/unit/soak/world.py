@@ -1,0 +1,187 @@
+"""A world in which everything goes right: logs, transactions and groups in memory, and clients that note what
+they do as the soak's clients do. Its histories are clean; a test spoils what it is about."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+Place = tuple[str, int]
+SECOND = 1_000_000_000
+
+
+class World:
+    def __init__(self, *places: Place, compacted: tuple[str, ...] = ()) -> None:
+        self.now = 0
+        self.histories: dict[str, list[dict[str, Any]]] = {}
+        #: each log: (id, key, transaction or None); a marker is (None, None, transaction)
+        self.logs: dict[Place, list[tuple[str | None, str | None, Any]]] = {place: [] for place in places}
+        self.starts: dict[Place, int] = dict.fromkeys(places, 0)
+        self.committed: dict[tuple[str, Place], int] = {}
+        self._compacted = compacted
+        self.note("soak", "process", name="soak")
+
+    def note(self, process: str, what: str, **fields: Any) -> dict[str, Any]:
+        self.now += SECOND
+        event = {"what": what, "at": self.now, **fields}
+        self.histories.setdefault(process, []).append(event)
+        return event
+
+    def events(self, process: str, what: str) -> list[dict[str, Any]]:
+        return [event for event in self.histories[process] if event["what"] == what]
+
+    def producer(self, name: str = "p", **about: Any) -> Producer:
+        return Producer(self, name, **about)
+
+    def consumer(self, name: str = "c", group: str = "", **about: Any) -> Consumer:
+        return Consumer(self, name, group, **about)
+
+    def visible(self, place: Place, isolation: str) -> list[tuple[int, str, str | None]]:
+        """What a reader may be given now."""
+        found = []
+        for offset, (identity, key, transaction) in enumerate(self.logs[place]):
+            if isolation == "read_committed" and transaction is not None and transaction["state"] == "open":
+                break
+            if identity is None or offset < self.starts[place]:
+                continue
+            if isolation == "read_uncommitted" or transaction is None or transaction["state"] == "committed":
+                found.append((offset, identity, key))
+        return found
+
+    def expire(self, place: Place, offset: int) -> None:
+        """Retention takes what lies before `offset`, as far as it is stable."""
+        self.starts[place] = max(self.starts[place], min(offset, self._stable(place)))
+
+    def _stable(self, place: Place) -> int:
+        log = self.logs[place]
+        return next((o for o, (_, _, t) in enumerate(log) if t and t["state"] == "open"), len(log))
+
+    def survey(self) -> World:
+        """The end: what the soak itself writes down."""
+        for topic in {topic for topic, _ in self.logs}:
+            self.note("soak", "topic", name=topic, compacted=topic in self._compacted)
+        for place, log in self.logs.items():
+            for isolation in ("read_uncommitted", "read_committed"):
+                end = len(log) if isolation == "read_uncommitted" else self._stable(place)
+                self.note(
+                    "soak",
+                    "log",
+                    topic=place[0],
+                    partition=place[1],
+                    isolation=isolation,
+                    start=self.starts[place],
+                    end=end,
+                    records=[list(record) for record in self.visible(place, isolation)],
+                )
+        for group in sorted({group for group, _ in self.committed}):
+            offsets = [[*place, offset] for (g, place), offset in self.committed.items() if g == group]
+            self.note("soak", "group", group=group, offsets=offsets)
+        return self
+
+    def shown(self, place: Place, isolation: str = "read_uncommitted") -> dict[str, Any]:
+        """The survey's event of a log, to be spoilt."""
+        (event,) = [
+            event
+            for event in self.events("soak", "log")
+            if (event["topic"], event["partition"]) == place and event["isolation"] == isolation
+        ]
+        return event
+
+
+class Producer:
+    """`transactional_id` makes it a transactional one."""
+
+    def __init__(self, world: World, name: str, **about: Any) -> None:
+        self._world = world
+        self.name = name
+        self._numbers = itertools.count(1)
+        self._transactions = itertools.count(1)
+        self._open: dict[str, Any] | None = None
+        world.note(name, "process", **{"name": name, "role": "produce", "client": "test", **about})
+        if "transactional_id" in about:
+            world.note(name, "init")
+
+    def send(self, place: Place, key: str = "k", *, source: Any = None, answered: bool = True) -> str:
+        """The record's id; `answered=False` leaves its outcome unknown."""
+        world = self._world
+        identity = f"{self.name}:{next(self._numbers)}"
+        txn = self._open["number"] if self._open else None
+        world.note(self.name, "send", id=identity, to=list(place), key=key, txn=txn, source=source)
+        world.logs[place].append((identity, key, self._open))
+        if self._open is not None:
+            self._open["places"].add(place)
+        if answered:
+            world.note(self.name, "ack", id=identity, offset=len(world.logs[place]) - 1)
+        return identity
+
+    def begin(self) -> None:
+        self._open = {"number": next(self._transactions), "state": "open", "places": set(), "offsets": []}
+        self._world.note(self.name, "begin", txn=self._open["number"])
+
+    def offsets(self, group: str, offsets: dict[Place, int]) -> None:
+        assert self._open is not None
+        flat = [[*place, offset] for place, offset in offsets.items()]
+        self._world.note(self.name, "offsets", txn=self._open["number"], group=group, offsets=flat)
+        self._open["offsets"] += [((group, place), offset) for place, offset in offsets.items()]
+
+    def end(self, *, commit: bool = True, answered: bool = True) -> None:
+        world, transaction = self._world, self._open
+        assert transaction is not None
+        self._open = None
+        world.note(self.name, "end", txn=transaction["number"], commit=commit)
+        transaction["state"] = "committed" if commit else "aborted"
+        for place in transaction["places"]:
+            world.logs[place].append((None, None, transaction))
+        if commit:
+            world.committed |= dict(transaction["offsets"])
+        if answered:
+            world.note(self.name, "ended", txn=transaction["number"], commit=commit, ok=True, error=None)
+
+
+class Consumer:
+    def __init__(self, world: World, name: str, group: str, **about: Any) -> None:
+        self._world = world
+        self.name = name
+        self._group = group
+        self._isolation = about.setdefault("isolation", "read_committed")
+        self.positions: dict[Place, int] = {}
+        self._commits = itertools.count(1)
+        self.process = {"name": name, "role": "consume", "client": "test", "group": group, **about}
+        world.note(name, "process", **self.process)
+
+    def assign(self, *places: Place) -> None:
+        self._world.note(self.name, "assigned", partitions=[list(place) for place in places])
+        for place in places:
+            self.positions[place] = self._world.committed.get((self._group, place), 0)
+
+    def revoke(self) -> None:
+        self._world.note(self.name, "revoked", partitions=[list(place) for place in self.positions])
+        self.positions.clear()
+
+    def rewind(self) -> None:
+        """As a loop does after an abort: on from what is committed."""
+        for place in self.positions:
+            self.positions[place] = self._world.committed.get((self._group, place), 0)
+        offsets = [[*place, offset] for place, offset in self.positions.items()]
+        self._world.note(self.name, "seek", offsets=offsets)
+
+    def poll(self, most: int = 1000) -> list[tuple[Place, int, str]]:
+        taken: list[tuple[Place, int, str]] = []
+        for place, position in self.positions.items():
+            for offset, identity, _ in self._world.visible(place, self._isolation):
+                if offset >= position and len(taken) < most:
+                    taken.append((place, offset, identity))
+                    self.positions[place] = offset + 1
+        if taken:
+            records = [[*place, offset, identity] for place, offset, identity in taken]
+            self._world.note(self.name, "poll", records=records)
+        return taken
+
+    def commit(self, *, answered: bool = True) -> None:
+        number = next(self._commits)
+        offsets = [[*place, offset] for place, offset in self.positions.items()]
+        self._world.note(self.name, "commit", number=number, offsets=offsets)
+        for place, offset in self.positions.items():
+            self._world.committed[self._group, place] = offset
+        if answered:
+            self._world.note(self.name, "committed", number=number, ok=True, error=None)
