@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-dev
 
-.PHONY: help setup demo test check docs compat bench clean
+.PHONY: help setup demo test check docs compat bench soak clean
 
 help:
 	@echo "make demo    the main job end to end: logs -> topics -> Spark -> a summary"
@@ -13,6 +13,7 @@ help:
 	@echo "make docs    write the generated docs anew"
 	@echo "make compat  Apache Kafka's own clients and tools against Barnabas (needs Maven)"
 	@echo "make bench   speed beside Apache Kafka and Tansu"
+	@echo "make soak    ten minutes of clients and faults, and a checker of what the clients saw"
 
 setup: $(STAMP)
 
@@ -27,8 +28,8 @@ test: setup
 	$(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadgroup
 
 check: setup
-	$(BIN)/ruff format --check src tests bench
-	$(BIN)/ruff check src tests bench
+	$(BIN)/ruff format --check src tests bench soak
+	$(BIN)/ruff check src tests bench soak
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m barnabas.docs --check
@@ -45,5 +46,8 @@ compat: setup
 bench: setup
 	$(BIN)/python -m bench $(BENCH)
 
+soak: setup
+	$(BIN)/python -m soak $(SOAK)
+
 clean:
-	rm -rf $(VENV) .demo .bench .compat build dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .demo .bench .compat .soak build dist .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,186 @@
+"""`python -m soak`: clients and faults for some minutes, then calm, then the checker over what all saw."""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import shutil
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.artifacts import Unavailable
+from bench.peers import PEERS, Peer
+
+from soak import java, nemesis, report
+from soak.checker import check, sift
+from soak.clients import Client
+from soak.history import Recorder, read
+from soak.plan import SETTINGS, slots
+from soak.storm import Storm
+from soak.survey import Survey, serves
+
+CALM_SECONDS = 25.0
+CONSUMER_GROUP_HEARTBEAT = 68
+FOLDER = Path(__file__).resolve().parent.parent / ".soak"
+
+
+def say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=10, help="how long the storm lasts (%(default)g)")
+    parser.add_argument(
+        "--seed", type=int, help="of the faults and the records (default: a new one, printed)"
+    )
+    parser.add_argument(
+        "--gap", type=float, default=6, help="seconds between two faults, about (%(default)g)"
+    )
+    parser.add_argument(
+        "--only", default="", help="only clients whose name has one of these words, with commas"
+    )
+    parser.add_argument(
+        "--fsync", action="store_true", help="acknowledge what has been fsynced, not page cache"
+    )
+    parser.add_argument("--broker", choices=("barnabas", "kafka"), default="barnabas", help="(%(default)s)")
+    parser.add_argument(
+        "--patience", type=float, default=120, help="seconds that groups and transactions get to finish (120)"
+    )
+    parser.add_argument(
+        "--check", type=Path, metavar="DIR", help="only check the histories of an earlier soak"
+    )
+    parser.add_argument("--keep", action="store_true", help="keep the histories though nothing was found")
+    options = parser.parse_args(arguments)
+    options.seed = secrets.randbelow(1_000_000) if options.seed is None else options.seed
+    return options
+
+
+@contextmanager
+def running(options: argparse.Namespace, directory: Path) -> Iterator[Peer]:
+    """The broker under test, with its data in `directory`."""
+    peer = PEERS[options.broker](directory)
+    fsync = ("barnabas.acks.fsync=true",) if options.fsync else ()
+    peer.settings = (*(f"{name}={value}" for name, value in SETTINGS.items()), *fsync)
+    peer.start()
+    try:
+        yield peer
+    finally:
+        peer.kill()
+
+
+class Soak:
+    """One soak in a directory of its own: `histories/` and `broker/`."""
+
+    def __init__(self, options: argparse.Namespace, directory: Path) -> None:
+        self.options = options
+        self.directory = directory
+        self.histories = directory / "histories"
+        shutil.rmtree(directory, ignore_errors=True)
+        self.histories.mkdir(parents=True)
+        self.recorder = Recorder(self.histories / "soak.jsonl", name="soak")
+        self.clients: dict[str, Client] = {}
+        self.faults: dict[str, int] = {}
+
+    @property
+    def crashes(self) -> list[str]:
+        return [crash for client in self.clients.values() for crash in client.crashes]
+
+    def run(self) -> None:
+        """The storm, the calm after it, and what is left. Leaves no process behind."""
+        with running(self.options, self.directory / "broker") as peer:
+            survey = Survey(peer.bootstrap)
+            survey.create_topics()
+            self._engage(peer)
+            try:
+                self._storm(peer)
+                self._calm(survey)
+            finally:
+                for client in self.clients.values():
+                    client.destroy()
+            peer.kill()
+            peer.start()
+            Survey(peer.bootstrap).record(self.recorder, self._groups())
+
+    def _engage(self, peer: Peer) -> None:
+        try:
+            java_command = java.command(self.directory)
+        except Unavailable as reason:
+            say(f"no client in Java: {reason}")
+            java_command = []
+        is_new = serves(peer.port, CONSUMER_GROUP_HEARTBEAT)
+        words = self.options.only.split(",")
+        for slot in slots(has_java=bool(java_command), has_consumer_protocol=is_new):
+            if any(word in f"{slot.name} {slot.client}" for word in words):
+                self.clients[slot.name] = Client(
+                    slot,
+                    self.histories,
+                    self.recorder,
+                    java_command,
+                    bootstrap=peer.bootstrap,
+                    seed=self.options.seed,
+                )
+
+    def _storm(self, peer: Peer) -> None:
+        seconds = self.options.minutes * 60
+        taking_part = [client.slot for client in self.clients.values()]
+        storm = Storm(peer, self.clients, self.recorder)
+        self.faults = storm.counts
+        faults = nemesis.schedule(self.options.seed, seconds, taking_part, self.options.gap)
+        for client in self.clients.values():
+            client.start()
+        storm.run(faults, seconds)
+        say(f"the storm is over: {sum(storm.counts.values())} faults")
+        self.recorder.note("calm")
+        storm.run([], CALM_SECONDS)
+
+    def _calm(self, survey: Survey) -> None:
+        """Stop the writers, let the readers come to the end, stop them too."""
+        writers = [client for client in self.clients.values() if client.slot.writes]
+        others = [client for client in self.clients.values() if not client.slot.writes]
+        _stop(writers)
+        topics = survey.topics()
+        loops = [client.slot for client in others if client.slot.role == "transform"]
+        readers = [client.slot for client in others if client.slot.role == "consume"]
+        for stage in (loops, readers):  # the loops' outputs are read by others
+            survey.await_groups(stage, topics, self.options.patience)
+        survey.await_stable(topics, self.options.patience)
+        _stop(others)
+
+    def _groups(self) -> set[str]:
+        return {client.slot.group for client in self.clients.values() if client.slot.group}
+
+
+def _stop(clients: list[Client]) -> None:
+    for client in clients:
+        client.stop()
+    for client in clients:
+        client.wait()
+
+
+def main() -> int:
+    options = parse()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
+    directory = options.check or FOLDER / str(options.seed)
+    crashes: list[str] = []
+    faults: dict[str, int] = {}
+    if options.check is None:
+        say(f"seed {options.seed}, {options.minutes:g} minutes; histories in {directory}")
+        soak = Soak(options, directory)
+        soak.run()
+        crashes, faults = soak.crashes, soak.faults
+    histories = directory / "histories"
+    findings, excused = sift(check(read(histories)))
+    report.write(findings, directory / "findings.jsonl")
+    print(report.text(report.operations(read(histories)), faults, crashes, findings, excused))
+    print(f"seed {options.seed}" if options.check is None else f"{directory}")
+    if not findings and not options.keep and options.check is None:
+        shutil.rmtree(directory)
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

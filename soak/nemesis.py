@@ -1,0 +1,63 @@
+"""What is done to the broker and to the clients, and when: drawn from a seed before the soak begins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from soak.plan import Slot
+
+BROKER = "broker"
+KILL, PAUSE, RESTART, ZOMBIE = "kill", "pause", "restart", "zombie"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """`at` seconds after the beginning, for `seconds`.
+
+    kill: SIGKILL, and a start afterwards. pause: SIGSTOP, and SIGCONT afterwards. restart: a clean stop and a
+    start. zombie: a client with a transactional id is paused, another takes its id meanwhile, and then the
+    first one goes on.
+    """
+
+    at: float
+    kind: str
+    target: str
+    seconds: float
+
+
+def schedule(seed: int, seconds: float, slots: Sequence[Slot], gap: float) -> list[Fault]:
+    """The faults in order of time, all over by `seconds`; about `gap` seconds between those of the broker."""
+    random = Random(seed)
+    faults = [*_of_broker(random, seconds, gap), *_of_clients(random, seconds, slots, gap)]
+    return sorted(faults, key=lambda fault: fault.at)
+
+
+def _of_broker(random: Random, seconds: float, gap: float) -> list[Fault]:
+    faults: list[Fault] = []
+    at = random.uniform(0.2, 2)  # early: the topics are new
+    while True:
+        kind = random.choices((KILL, PAUSE, RESTART), (5, 2, 2))[0]
+        # Mostly short; sometimes longer than clients wait, or than sessions and transactions last.
+        lasts = random.choice((0, random.uniform(0, 2), random.uniform(0, 4), random.uniform(4, 12)))
+        if at + lasts > seconds:
+            return faults
+        faults.append(Fault(at, kind, BROKER, lasts))
+        # Now and then again at once: while it recovers, or has just begun to serve.
+        at += lasts + (random.uniform(0, 1) if random.random() < 0.2 else random.expovariate(1 / gap))
+
+
+def _of_clients(random: Random, seconds: float, slots: Sequence[Slot], gap: float) -> list[Fault]:
+    faults: list[Fault] = []
+    at = random.uniform(5, 10)
+    while slots:
+        slot = random.choice(slots)
+        kinds = (KILL, PAUSE, ZOMBIE) if "transactional_id" in slot.task else (KILL, PAUSE)
+        kind = random.choice(kinds)
+        lasts = {KILL: random.uniform(0, 3), PAUSE: random.uniform(0.5, 14), ZOMBIE: random.uniform(6, 16)}
+        if at + lasts[kind] > seconds:
+            return faults
+        faults.append(Fault(at, kind, slot.name, lasts[kind]))
+        at += random.expovariate(1 / gap)
+    return faults

@@ -1,0 +1,100 @@
+"""Who takes part in a soak: the topics, and a client for each role and library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+#: small segments, so that logs roll, are recovered and lose their oldest part all the time
+_SMALL = {"segment.bytes": "131072"}
+TOPICS: dict[str, dict[str, str]] = {
+    "events": _SMALL,
+    "ledger": _SMALL,
+    "brief": {"segment.bytes": "16384", "retention.bytes": "65536", "file.delete.delay.ms": "1000"},
+    "latest": {
+        "cleanup.policy": "compact",
+        "segment.bytes": "16384",
+        "file.delete.delay.ms": "1000",
+    },
+    **{f"copies-{client}": _SMALL for client in ("confluent", "aiokafka", "kafka_python", "java")},
+}
+PARTITIONS = {"events": 4, "ledger": 3, "brief": 2, "latest": 2} | {
+    topic: 3 for topic in TOPICS if topic.startswith("copies-")
+}
+#: what the broker is given beside its defaults, so that what it does now and then it does often
+SETTINGS = {
+    "num.partitions": "2",
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "4",
+    "log.retention.check.interval.ms": "3000",
+    "log.flush.offset.checkpoint.interval.ms": "2000",
+    "log.flush.start.offset.checkpoint.interval.ms": "2000",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+}
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One place among the clients, which is taken again when the client that had it is gone."""
+
+    name: str
+    role: str
+    client: str
+    topics: dict[str, int]
+    task: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def group(self) -> str:
+        return str(self.task.get("group", ""))
+
+    @property
+    def isolation(self) -> str:
+        return str(self.task.get("isolation", "read_committed"))
+
+    @property
+    def writes(self) -> bool:
+        """Whether it makes records of its own accord, and so is stopped first."""
+        return self.role in ("produce", "transact", "newcomers")
+
+
+def _of(*names: str) -> dict[str, int]:
+    return {name: PARTITIONS[name] for name in names}
+
+
+def slots(*, has_java: bool, has_consumer_protocol: bool) -> Iterator[Slot]:
+    """The clients that this machine and this broker allow."""
+    yield Slot("produce-confluent-1", "produce", "confluent", _of("events", "latest"), {"pause": 0.02})
+    yield Slot("produce-confluent-2", "produce", "confluent", _of("events", "brief"), {"pause": 0.02})
+    yield Slot("produce-aiokafka", "produce", "aiokafka", _of("events", "brief"), {"pause": 0.03})
+    yield Slot("produce-kafka_python", "produce", "kafka_python", _of("events", "latest"), {"pause": 0.03})
+    yield Slot("newcomers", "newcomers", "confluent", {})
+    for number in (1, 2):
+        name = f"transact-confluent-{number}"
+        own = {"transactional_id": name, "pause": 0.2}
+        yield Slot(name, "transact", "confluent", _of("events", "ledger"), own)
+    loops = [("confluent", "1"), ("confluent", "2"), ("aiokafka", "1"), ("kafka_python", "1")]
+    if has_java:
+        loops.append(("java", "1"))
+    for client, member in loops:
+        name = f"transform-{client}-{member}"
+        task = {
+            "transactional_id": name,
+            "group": f"loop-{client}",
+            "outputs": _of(f"copies-{client}"),
+            "protocol": "consumer" if client == "java" and has_consumer_protocol else "classic",
+        }
+        yield Slot(name, "transform", client, _of("ledger"), task)
+    copies = [f"copies-{client}" for client in dict(loops)]
+    readers = [
+        ("committed", "confluent", 2, ["events", "ledger", *copies], {}),
+        ("uncommitted", "confluent", 2, ["events", "brief", "latest"], {"isolation": "read_uncommitted"}),
+        ("aiokafka", "aiokafka", 1, ["events", "ledger"], {}),
+        ("kafka_python", "kafka_python", 2, ["events", "ledger"], {}),
+    ]
+    if has_consumer_protocol:
+        readers.append(("new", "confluent", 3, ["events", "ledger"], {"protocol": "consumer"}))
+    for group, client, members, topics, more in readers:
+        for number in range(1, members + 1):
+            name = f"consume-{group}-{number}"
+            yield Slot(name, "consume", client, _of(*topics), {"group": f"read-{group}", **more})

@@ -1,0 +1,65 @@
+"""What a soak tells: how much was done, what was done to it, and what was found."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+from soak.checker import KINDS, Excuse, Finding, counted
+from soak.history import Event
+
+#: findings of one kind that are shown; the file has all
+SHOWN = 3
+
+
+def operations(histories: Iterable[Iterable[Event]]) -> Counter[str]:
+    """What the clients have done, in words."""
+    counts: Counter[str] = Counter()
+    for events in histories:
+        for event in events:
+            what = event["what"]
+            if what == "send":
+                counts["records sent"] += 1
+            elif what == "ack":
+                counts["records acknowledged"] += 1
+            elif what == "poll":
+                counts["records read"] += len(event["records"])
+            elif what == "ended" and event["ok"]:
+                counts["transactions committed" if event["commit"] else "transactions aborted"] += 1
+            elif what == "committed" and event["ok"]:
+                counts["offset commits"] += 1
+            elif what == "assigned":
+                counts["assignments"] += 1
+    return counts
+
+
+def text(
+    operations: Mapping[str, int],
+    faults: Mapping[str, int],
+    crashes: list[str],
+    findings: list[Finding],
+    excused: list[tuple[Finding, Excuse]],
+) -> str:
+    lines = [", ".join(f"{count:,} {name}" for name, count in sorted(operations.items()))]
+    lines.append(
+        "faults: " + (", ".join(f"{count} x {name}" for name, count in sorted(faults.items())) or "none")
+    )
+    if crashes:
+        lines.append(f"{len(crashes)} lives of clients ended by themselves, and others took their places:")
+        lines += [f"  {count} x {crash}" for crash, count in Counter(crashes).most_common()]
+    for excuse, count in Counter(excuse for _, excuse in excused).items():
+        lines.append(f"{count} x {excuse.kind} excused: {excuse.client}: {excuse.why}")
+    for kind, count in counted(findings).items():
+        lines.append(f"{kind} x {count}: {KINDS[kind]}")
+        for finding in [finding for finding in findings if finding.kind == kind][:SHOWN]:
+            client = f" [{finding.client}]" if finding.client else ""
+            lines.append(f"  {finding.text}{client} {json.dumps(finding.evidence)[:600]}")
+    lines.append(f"{len(findings)} findings" if findings else "nothing found")
+    return "\n".join(lines)
+
+
+def write(findings: list[Finding], path: Path) -> None:
+    path.write_text("".join(json.dumps(asdict(finding)) + "\n" for finding in findings))

@@ -1,0 +1,192 @@
+"""What the clients of a soak share: their task, the end of it, and the records they send."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from soak.history import Recorder
+
+Place: TypeAlias = tuple[str, int]
+Offsets: TypeAlias = dict[Place, int]
+
+KEYS = 40
+#: how long a client waits for an answer before it calls the outcome unknown
+SECONDS = 20.0
+SESSION_MS = 6000
+
+
+@dataclass(frozen=True)
+class Task:
+    """What one client is to do: it writes to `topics`, or reads them; a loop writes to `outputs`."""
+
+    name: str
+    role: str
+    client: str
+    bootstrap: str
+    history: str
+    seed: int
+    topics: dict[str, int]
+    """Each topic's number of partitions."""
+    outputs: dict[str, int] = field(default_factory=dict)
+    group: str = ""
+    isolation: str = "read_committed"
+    protocol: str = "classic"
+    transactional_id: str = ""
+    transaction_timeout_ms: int = 10_000
+    pause: float = 0.01
+    """Seconds between two records, or two transactions."""
+
+    @property
+    def text(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def parse(cls, text: str) -> Task:
+        return cls(**json.loads(text))
+
+    def recorder(self) -> Recorder:
+        return Recorder(
+            Path(self.history),
+            name=self.name,
+            role=self.role,
+            client=self.client,
+            group=self.group,
+            isolation=self.isolation,
+            transactional_id=self.transactional_id,
+            transaction_timeout=self.transaction_timeout_ms * 1_000_000,
+        )
+
+
+class Stop:
+    """Becomes true with SIGTERM: finish what is under way and leave."""
+
+    def __init__(self) -> None:
+        self._asked = False
+        signal.signal(signal.SIGTERM, self._ask)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is for the soak, which then tells us
+
+    def _ask(self, *_: Any) -> None:
+        self._asked = True
+
+    def __bool__(self) -> bool:
+        return self._asked
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A record to be sent. Its value is its id, so that it is known wherever it turns up."""
+
+    id: str
+    place: Place
+    key: str
+
+    @property
+    def value(self) -> bytes:
+        return self.id.encode()
+
+
+class Writer:
+    """Notes sends and their outcomes. A key always goes to the same partition, whoever sends it."""
+
+    def __init__(self, task: Task, recorder: Recorder) -> None:
+        self.random = random.Random(f"{task.seed} {task.name}")
+        self._task = task
+        self._recorder = recorder
+        self._sent = 0
+
+    def draft(
+        self, topics: dict[str, int], txn: int | None = None, source: tuple[Place, int] | None = None
+    ) -> Draft:
+        """Notes that a record is about to be sent."""
+        self._sent += 1
+        topic = self.random.choice(list(topics))
+        number = self.random.randrange(KEYS)
+        draft = Draft(f"{self._task.name}:{self._sent}", (topic, number % topics[topic]), f"k{number}")
+        came_from = [*source[0], source[1]] if source else None
+        self._recorder.note("send", id=draft.id, to=draft.place, key=draft.key, txn=txn, source=came_from)
+        return draft
+
+    def acknowledged(self, draft_id: str, offset: int | None) -> None:
+        self._recorder.note("ack", id=draft_id, offset=-1 if offset is None or offset < 0 else offset)
+
+    def failed(self, draft_id: str, error: object, *, unknown: bool = True) -> None:
+        self._recorder.note("nack", id=draft_id, error=str(error), unknown=unknown)
+
+
+class Transactions:
+    """Notes the steps of one producer's transactions, which are numbered."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self.number = 0
+
+    def begin(self) -> int:
+        self.number += 1
+        self._recorder.note("begin", txn=self.number)
+        return self.number
+
+    def offsets(self, group: str, offsets: Offsets) -> None:
+        self._recorder.note("offsets", txn=self.number, group=group, offsets=flat(offsets))
+
+    def end(self, *, commit: bool) -> None:
+        self._recorder.note("end", txn=self.number, commit=commit)
+
+    def ended(self, *, commit: bool, error: object = None) -> None:
+        said = None if error is None else str(error)
+        self._recorder.note("ended", txn=self.number, commit=commit, ok=error is None, error=said)
+
+
+class Reader:
+    """Notes what a consumer was given and what it commits, and knows how far it has come."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._commits = 0
+        #: the offset after the last record of each partition that was read and not yet committed
+        self.done: Offsets = {}
+        #: the records that are up to there
+        self.inputs: list[tuple[Place, int]] = []
+
+    def assigned(self, places: Iterable[Place]) -> None:
+        self._recorder.note("assigned", partitions=list(places))
+
+    def revoked(self, places: Iterable[Place]) -> None:
+        gone = set(places)
+        self._recorder.note("revoked", partitions=list(gone))
+        self.done = {place: offset for place, offset in self.done.items() if place not in gone}
+        self.inputs = [(place, offset) for place, offset in self.inputs if place not in gone]
+
+    def moved(self, offsets: Offsets) -> None:
+        self._recorder.note("seek", offsets=flat(offsets))
+        self.taken()
+
+    def read(self, records: list[tuple[str, int, int, str]]) -> None:
+        if not records:
+            return
+        self._recorder.note("poll", records=records)
+        for topic, partition, offset, _ in records:
+            self.done[topic, partition] = offset + 1
+            self.inputs.append(((topic, partition), offset))
+
+    def taken(self) -> Offsets:
+        """What was read is seen to; the offsets to commit for it."""
+        offsets, self.done, self.inputs = self.done, {}, []
+        return offsets
+
+    def commit(self, offsets: Offsets) -> None:
+        self._commits += 1
+        self._recorder.note("commit", number=self._commits, offsets=flat(offsets))
+
+    def committed(self, error: object = None) -> None:
+        said = None if error is None else str(error)
+        self._recorder.note("committed", number=self._commits, ok=error is None, error=said)
+
+
+def flat(offsets: Offsets) -> list[tuple[str, int, int]]:
+    return [(topic, partition, offset) for (topic, partition), offset in offsets.items()]

@@ -1,0 +1,307 @@
+"""The roles played by confluent-kafka (librdkafka)."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from soak.roles.common import SECONDS, SESSION_MS, Offsets, Place, Reader, Stop, Task, Transactions, Writer
+
+POLL_SECONDS = 0.2
+BATCH = 50
+
+
+def produce(task: Task, stop: Stop) -> None:
+    """Idempotent, acks=all, a record at a time but never waiting for it."""
+    recorder = task.recorder()
+    writer = Writer(task, recorder)
+    producer = Producer(_producer(task) | {"enable.idempotence": True, "message.timeout.ms": 30_000})
+    while not stop:
+        draft = writer.draft(task.topics)
+        _send(producer, writer, draft)
+        time.sleep(task.pause)
+    producer.flush(SECONDS)
+
+
+def newcomers(task: Task, stop: Stop) -> None:
+    """Topics written to as soon as they exist, made by the admin client or by the first record."""
+    recorder = task.recorder()
+    writer = Writer(task, recorder)
+    producer = Producer(_producer(task) | {"enable.idempotence": True, "message.timeout.ms": 30_000})
+    admin = AdminClient({"bootstrap.servers": task.bootstrap, "log_level": 0})
+    number = 0
+    while not stop:
+        number += 1
+        topic = {f"{task.name}-{number}".replace(".", "-"): 2}
+        if number % 2:
+            with suppress(KafkaException):  # lost in a restart: then the first record makes it
+                for made in admin.create_topics([NewTopic(name, 2, 1) for name in topic]).values():
+                    made.result(SECONDS)
+        for _ in range(20):
+            _send(producer, writer, writer.draft(topic))
+            time.sleep(task.pause)
+        producer.flush(SECONDS)
+        producer.poll(writer.random.uniform(0, 2))
+
+
+def transact(task: Task, stop: Stop) -> None:
+    """Transactions over several partitions; some are aborted, some are left open for a while."""
+    recorder = task.recorder()
+    writer, transactions = Writer(task, recorder), Transactions(recorder)
+    producer = _transactional(task, recorder)
+    while not stop:
+        number = transactions.begin()
+        producer.begin_transaction()
+        for _ in range(writer.random.randint(1, 12)):
+            draft = writer.draft(task.topics, number)
+            _send(producer, writer, draft)
+        if writer.random.random() < 0.1:
+            time.sleep(writer.random.random())
+        _end(producer, transactions, commit=writer.random.random() < 0.8)
+        time.sleep(task.pause)
+
+
+def transform(task: Task, stop: Stop) -> None:
+    """Consume, transform, produce: an output for each input, and the offsets in the same transaction."""
+    recorder = task.recorder()
+    writer, reader, transactions = Writer(task, recorder), Reader(recorder), Transactions(recorder)
+    producer = _transactional(task, recorder)
+    consumer = _subscribed(task, reader)
+    try:
+        while not stop:
+            if not _poll(consumer, reader):
+                continue
+            number = transactions.begin()
+            producer.begin_transaction()
+            for source in reader.inputs:
+                _send(producer, writer, writer.draft(task.outputs, number, source))
+            offsets = reader.taken()
+            transactions.offsets(task.group, offsets)
+            try:
+                producer.send_offsets_to_transaction(
+                    _offsets(offsets), consumer.consumer_group_metadata(), SECONDS
+                )
+                committed = _end(producer, transactions, commit=True)
+            except KafkaException as error:
+                if not error.args[0].txn_requires_abort():
+                    raise
+                _abort(producer, transactions)
+                committed = False
+            if not committed:
+                _rewind(consumer, reader)
+    finally:
+        consumer.close()
+
+
+def consume(task: Task, stop: Stop) -> None:
+    """Read, and commit now and then."""
+    reader = Reader(task.recorder())
+    consumer = _subscribed(task, reader)
+    due = time.monotonic()
+    try:
+        while not stop:
+            _poll(consumer, reader)
+            if reader.done and time.monotonic() > due:
+                _commit(consumer, reader)
+                due = time.monotonic() + 0.5
+        _commit(consumer, reader)
+    finally:
+        consumer.close()
+
+
+def _producer(task: Task) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": task.bootstrap,
+        "client.id": task.name,
+        "acks": "all",
+        "linger.ms": 2,
+        "reconnect.backoff.max.ms": 500,
+        "log_level": 0,
+    }
+
+
+def _transactional(task: Task, recorder: Any) -> Producer:
+    producer = Producer(
+        _producer(task)
+        | {
+            "transactional.id": task.transactional_id,
+            "transaction.timeout.ms": task.transaction_timeout_ms,
+        }
+    )
+    recorder.note("init")
+    while True:
+        try:
+            producer.init_transactions(SECONDS)
+            recorder.note("inited")
+            return producer
+        except KafkaException as error:
+            if not error.args[0].retriable():
+                raise
+
+
+def _noted(writer: Writer) -> Any:
+    def done(error: KafkaError | None, message: Message) -> None:
+        identity = message.value().decode()
+        if error is None:
+            writer.acknowledged(identity, message.offset())
+        else:
+            writer.failed(identity, error)
+
+    return done
+
+
+def _send(producer: Producer, writer: Writer, draft: Any) -> None:
+    while True:
+        try:
+            producer.produce(
+                draft.place[0],
+                draft.value,
+                draft.key,
+                partition=draft.place[1],
+                on_delivery=_noted(writer),
+            )
+            break
+        except BufferError:
+            producer.poll(POLL_SECONDS)
+        except KafkaException as error:
+            writer.failed(draft.id, error, unknown=False)
+            if not error.args[0].txn_requires_abort() and error.args[0].code() != KafkaError._STATE:
+                raise
+            break
+    producer.poll(0)
+
+
+def _end(producer: Producer, transactions: Transactions, *, commit: bool) -> bool:
+    """Whether the transaction was committed. Raises KafkaException when the producer is of no more use."""
+    if not commit:
+        _abort(producer, transactions)
+        return False
+    transactions.end(commit=True)
+    while True:
+        try:
+            producer.commit_transaction(SECONDS)
+            transactions.ended(commit=True)
+            return True
+        except KafkaException as error:
+            said = error.args[0]
+            if said.txn_requires_abort():
+                _abort(producer, transactions)
+                return False
+            if not said.retriable():
+                transactions.ended(commit=True, error=error)
+                raise
+
+
+def _abort(producer: Producer, transactions: Transactions) -> None:
+    transactions.end(commit=False)
+    while True:
+        try:
+            producer.abort_transaction(SECONDS)
+            transactions.ended(commit=False)
+            return
+        except KafkaException as error:
+            if not error.args[0].retriable():
+                transactions.ended(commit=False, error=error)
+                raise
+
+
+def _subscribed(task: Task, reader: Reader) -> Consumer:
+    settings = {
+        "bootstrap.servers": task.bootstrap,
+        "client.id": task.name,
+        "group.id": task.group,
+        "isolation.level": task.isolation,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "reconnect.backoff.max.ms": 500,
+        "log_level": 0,
+    }
+    if task.protocol == "consumer":
+        settings["group.protocol"] = "consumer"
+    else:
+        settings |= {
+            "session.timeout.ms": SESSION_MS,
+            "heartbeat.interval.ms": 1000,
+            "partition.assignment.strategy": "cooperative-sticky",
+        }
+
+    def revoked(consumer: Consumer, parts: list[TopicPartition]) -> None:
+        _commit(consumer, reader, task.role == "consume")
+        reader.revoked(_places(parts))
+
+    def lost(_: Consumer, parts: list[TopicPartition]) -> None:
+        reader.revoked(_places(parts))
+
+    def assigned(_: Consumer, parts: list[TopicPartition]) -> None:
+        reader.assigned(_places(parts))
+
+    consumer = Consumer(settings)
+    consumer.subscribe(list(task.topics), on_assign=assigned, on_revoke=revoked, on_lost=lost)
+    return consumer
+
+
+def _poll(consumer: Consumer, reader: Reader) -> bool:
+    """Takes what there is, up to a batch; whether there was anything.
+
+    Each record is noted before the next call: a rebalance may happen in any of them.
+    """
+    wait = POLL_SECONDS
+    for _ in range(BATCH):
+        message = consumer.poll(wait)
+        if message is None:
+            break
+        wait = 0
+        if message.error() is None:
+            reader.read([(message.topic(), message.partition(), message.offset(), message.value().decode())])
+    return bool(reader.done)
+
+
+def _commit(consumer: Consumer, reader: Reader, wanted: bool = True) -> None:
+    if not (reader.done and wanted):
+        return
+    offsets = reader.taken()
+    reader.commit(offsets)
+    try:
+        for part in consumer.commit(offsets=_offsets(offsets), asynchronous=False):
+            if part.error is not None:
+                raise KafkaException(part.error)
+    except KafkaException as error:
+        reader.committed(error)
+    else:
+        reader.committed()
+
+
+def _rewind(consumer: Consumer, reader: Reader) -> None:
+    """Go on at what the group has committed: the transaction of what was read since is aborted."""
+    while True:
+        try:
+            parts = consumer.committed(consumer.assignment(), SECONDS)
+            break
+        except KafkaException as error:
+            if not error.args[0].retriable() and error.args[0].code() != KafkaError._TIMED_OUT:
+                raise
+    offsets = {(part.topic, part.partition): max(part.offset, 0) for part in parts}
+    reader.moved(offsets)
+    for part in _offsets(offsets):
+        consumer.seek(part)
+
+
+def _places(parts: list[TopicPartition]) -> list[Place]:
+    return [(part.topic, part.partition) for part in parts]
+
+
+def _offsets(offsets: Offsets) -> list[TopicPartition]:
+    return [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
+
+
+ROLES = {
+    "produce": produce,
+    "newcomers": newcomers,
+    "transact": transact,
+    "transform": transform,
+    "consume": consume,
+}

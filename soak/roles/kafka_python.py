@@ -1,0 +1,185 @@
+"""The roles played by kafka-python."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.errors import KafkaError, ProducerFencedError
+from kafka.structs import OffsetAndMetadata
+
+from soak.roles.common import SECONDS, SESSION_MS, Draft, Offsets, Reader, Stop, Task, Transactions, Writer
+
+BATCH = 50
+
+
+def produce(task: Task, stop: Stop) -> None:
+    """Idempotent, never waiting for an answer."""
+    writer = Writer(task, task.recorder())
+    producer = _producer(task, enable_idempotence=True)
+    while not stop:
+        _send(producer, writer, writer.draft(task.topics))
+        time.sleep(task.pause)
+    producer.flush(SECONDS)
+
+
+def transform(task: Task, stop: Stop) -> None:
+    """Consume, transform, produce: an output for each input, and the offsets in the same transaction."""
+    recorder = task.recorder()
+    writer, reader, transactions = Writer(task, recorder), Reader(recorder), Transactions(recorder)
+    producer = _producer(
+        task, transactional_id=task.transactional_id, transaction_timeout_ms=task.transaction_timeout_ms
+    )
+    recorder.note("init")
+    producer.init_transactions()
+    recorder.note("inited")
+    consumer = _subscribed(task, reader)
+    while not stop:
+        _poll(consumer, reader)
+        if reader.done and not _process(task, producer, consumer, writer, reader, transactions):
+            _rewind(consumer, reader)
+    consumer.close()
+    producer.close(SECONDS)
+
+
+def _process(
+    task: Task,
+    producer: KafkaProducer,
+    consumer: KafkaConsumer,
+    writer: Writer,
+    reader: Reader,
+    transactions: Transactions,
+) -> bool:
+    """One transaction; whether it was committed. Raises KafkaError when its outcome is not known."""
+    number = transactions.begin()
+    producer.begin_transaction()
+    try:
+        for source in reader.inputs:
+            _send(producer, writer, writer.draft(task.outputs, number, source))
+        offsets = reader.taken()
+        transactions.offsets(task.group, offsets)
+        producer.send_offsets_to_transaction(_offsets(offsets), consumer.group_metadata())
+        transactions.end(commit=True)
+        producer.commit_transaction()
+    except ProducerFencedError as error:
+        transactions.ended(commit=True, error=repr(error))
+        raise
+    except KafkaError:
+        transactions.end(commit=False)
+        producer.abort_transaction()
+        transactions.ended(commit=False)
+        return False
+    transactions.ended(commit=True)
+    return True
+
+
+def consume(task: Task, stop: Stop) -> None:
+    """Read, and commit now and then."""
+    reader = Reader(task.recorder())
+    consumer = _subscribed(task, reader)
+    due = time.monotonic()
+    while not stop:
+        _poll(consumer, reader)
+        if reader.done and time.monotonic() > due:
+            _commit(consumer, reader)
+            due = time.monotonic() + 0.5
+    _commit(consumer, reader)
+    consumer.close()
+
+
+def _producer(task: Task, **settings: Any) -> KafkaProducer:
+    return KafkaProducer(
+        bootstrap_servers=task.bootstrap,
+        client_id=task.name,
+        acks="all",
+        linger_ms=2,
+        delivery_timeout_ms=int(2 * SECONDS * 1000),
+        request_timeout_ms=int(SECONDS * 1000),
+        reconnect_backoff_max_ms=500,
+        **settings,
+    )
+
+
+def _send(producer: KafkaProducer, writer: Writer, draft: Draft) -> None:
+    topic, partition = draft.place
+    try:
+        future = producer.send(topic, draft.value, key=draft.key.encode(), partition=partition)
+    except KafkaError as error:
+        writer.failed(draft.id, repr(error))
+        return
+    future.add_callback(lambda metadata: writer.acknowledged(draft.id, metadata.offset))
+    future.add_errback(lambda error: writer.failed(draft.id, repr(error)))
+
+
+class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Does not commit: kafka-python 3.0 cannot wait for an answer inside a listener."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+
+    def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
+        if revoked:
+            self._reader.revoked((part.topic, part.partition) for part in revoked)
+
+    def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
+        self._reader.assigned((part.topic, part.partition) for part in assigned)
+
+
+def _subscribed(task: Task, reader: Reader) -> KafkaConsumer:
+    consumer = KafkaConsumer(
+        bootstrap_servers=task.bootstrap,
+        client_id=task.name,
+        group_id=task.group,
+        isolation_level=task.isolation,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        session_timeout_ms=SESSION_MS,
+        heartbeat_interval_ms=1000,
+        request_timeout_ms=int(SECONDS * 1000),
+        reconnect_backoff_max_ms=500,
+    )
+    consumer.subscribe(list(task.topics), listener=_Listener(reader))
+    return consumer
+
+
+def _poll(consumer: KafkaConsumer, reader: Reader) -> None:
+    batches = consumer.poll(timeout_ms=200, max_records=BATCH)
+    reader.read(
+        [
+            (part.topic, part.partition, record.offset, record.value.decode())
+            for part, records in batches.items()
+            for record in records
+        ]
+    )
+
+
+def _commit(consumer: KafkaConsumer, reader: Reader) -> None:
+    if not reader.done:
+        return
+    offsets = reader.taken()
+    reader.commit(offsets)
+    try:
+        consumer.commit(_offsets(offsets))
+    except KafkaError as error:
+        reader.committed(repr(error))
+    else:
+        reader.committed()
+
+
+def _rewind(consumer: KafkaConsumer, reader: Reader) -> None:
+    """Go on at what the group has committed: the transaction of what was read since is aborted."""
+    offsets = {(part.topic, part.partition): consumer.committed(part) or 0 for part in consumer.assignment()}
+    reader.moved(offsets)
+    for (topic, partition), offset in offsets.items():
+        consumer.seek(TopicPartition(topic, partition), offset)
+
+
+def _offsets(offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
+    return {
+        TopicPartition(topic, partition): OffsetAndMetadata(offset, "", -1)
+        for (topic, partition), offset in offsets.items()
+    }
+
+
+ROLES = {"produce": produce, "transform": transform, "consume": consume}

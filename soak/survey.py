@@ -1,0 +1,174 @@
+"""What is left when the storm is over: each partition as both isolation levels show it, groups' offsets."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from soak.history import Recorder
+from soak.plan import PARTITIONS, TOPICS, Slot
+
+SECONDS = 30.0
+Place: TypeAlias = tuple[str, int]
+Record: TypeAlias = tuple[int, str, str | None]
+"""Offset, id and key."""
+Records: TypeAlias = list[Record]
+ISOLATIONS = ("read_uncommitted", "read_committed")
+
+
+@dataclass(frozen=True)
+class Contents:
+    """All there is to read of a partition: from `start` up to, but without, `end`."""
+
+    start: int
+    end: int
+    records: Records
+
+
+def serves(port: int, api_key: int) -> bool:
+    """Whether the broker on this port of 127.0.0.1 advertises an API: ApiVersions version 0."""
+    with socket.create_connection(("127.0.0.1", port), timeout=SECONDS) as connection:
+        connection.sendall(struct.pack(">ihhih", 10, 18, 0, 1, -1))
+        stream = connection.makefile("rb")
+        (size,) = struct.unpack(">i", stream.read(4))
+        answer = stream.read(size)
+    (count,) = struct.unpack_from(">i", answer, 6)
+    return api_key in {struct.unpack_from(">h", answer, 10 + 6 * place)[0] for place in range(count)}
+
+
+class Survey:
+    """Asks a broker that is up."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+
+    def create_topics(self) -> None:
+        topics = [NewTopic(name, PARTITIONS[name], 1, config=dict(config)) for name, config in TOPICS.items()]
+        for created in self._admin.create_topics(topics).values():
+            created.result(SECONDS)
+
+    def topics(self) -> dict[str, int]:
+        """Every topic but the internal ones, with its number of partitions."""
+        found = self._admin.list_topics(timeout=SECONDS).topics
+        return {name: len(topic.partitions) for name, topic in found.items() if not name.startswith("__")}
+
+    def contents(self, topics: Mapping[str, int], isolation: str) -> dict[Place, Contents]:
+        """Everything that a reader with this isolation level finds."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "group.id": "survey",
+                "isolation.level": isolation,
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "earliest",
+                "check.crcs": True,
+                "log_level": 0,
+            }
+        )
+        parts = [TopicPartition(topic, n, 0) for topic, count in topics.items() for n in range(count)]
+        bounds = {
+            (part.topic, part.partition): consumer.get_watermark_offsets(part, SECONDS) for part in parts
+        }
+        consumer.assign(parts)
+        records: dict[Place, Records] = {place: [] for place in bounds}
+        for place, record in _until_end(consumer, len(parts)):
+            records[place].append(record)
+        consumer.close()
+        return {place: Contents(start, end, records[place]) for place, (start, end) in bounds.items()}
+
+    def group_offsets(self, group: str) -> dict[Place, int]:
+        asked = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+        answer = asked[group].result(SECONDS)
+        return {
+            (part.topic, part.partition): part.offset for part in answer.topic_partitions if part.offset >= 0
+        }
+
+    def await_stable(self, topics: Mapping[str, int], seconds: float) -> None:
+        """Wait until no transaction is open, or the time is over: then the checker will say so."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            ends = [self._ends(topics, isolation) for isolation in ISOLATIONS]
+            if ends[0] == ends[1]:
+                return
+            time.sleep(1)
+
+    def await_groups(self, readers: Sequence[Slot], topics: Mapping[str, int], seconds: float) -> None:
+        """Wait until the readers' groups have committed all they can read, or the time is over."""
+        last = {
+            isolation: {
+                place: max((offset for offset, _, _ in found.records), default=-1)
+                for place, found in self.contents(topics, isolation).items()
+            }
+            for isolation in ISOLATIONS
+        }
+        deadline = time.monotonic() + seconds
+        waiting = {slot.group: slot for slot in readers}
+        while waiting and time.monotonic() < deadline:
+            for group, slot in list(waiting.items()):
+                offsets = self.group_offsets(group)
+                wanted = last[slot.isolation]
+                if all(
+                    offsets.get(place, 0) > end for place, end in wanted.items() if place[0] in slot.topics
+                ):
+                    del waiting[group]
+            time.sleep(1)
+
+    def record(self, recorder: Recorder, groups: Iterable[str]) -> None:
+        """Write all of it into the history."""
+        topics = self.topics()
+        for name in topics:
+            compacted = "compact" in TOPICS.get(name, {}).get("cleanup.policy", "")
+            recorder.note("topic", name=name, compacted=compacted)
+        for isolation in ISOLATIONS:
+            for (topic, partition), found in self.contents(topics, isolation).items():
+                recorder.note(
+                    "log",
+                    topic=topic,
+                    partition=partition,
+                    isolation=isolation,
+                    start=found.start,
+                    end=found.end,
+                    records=found.records,
+                )
+        for group in groups:
+            offsets = [(topic, partition, o) for (topic, partition), o in self.group_offsets(group).items()]
+            recorder.note("group", group=group, offsets=offsets)
+
+    def _ends(self, topics: Mapping[str, int], isolation: str) -> dict[Place, int]:
+        consumer = Consumer(
+            {"bootstrap.servers": self._bootstrap, "group.id": "survey", "isolation.level": isolation}
+        )
+        ends = {
+            (topic, partition): consumer.get_watermark_offsets(TopicPartition(topic, partition), SECONDS)[1]
+            for topic, count in topics.items()
+            for partition in range(count)
+        }
+        consumer.close()
+        return ends
+
+
+def _until_end(consumer: Consumer, partitions: int) -> Iterator[tuple[Place, Record]]:
+    """Every record until each of the assigned partitions has been read to its end."""
+    ended: set[Place] = set()
+    while len(ended) < partitions:
+        message = consumer.poll(SECONDS)
+        if message is None:
+            raise TimeoutError(f"only {len(ended)} of {partitions} partitions could be read to the end")
+        place = (message.topic(), message.partition())
+        error = message.error()
+        if error is None:
+            key = message.key()
+            yield place, (message.offset(), message.value().decode(), None if key is None else key.decode())
+        elif error.code() == KafkaError._PARTITION_EOF:
+            ended.add(place)
+        elif not error.retriable():
+            raise KafkaException(error)
