@@ -37,7 +37,7 @@ def write(broker: BarnabasBroker, rows: Iterator[pa.RecordBatch]) -> int:
         "log_level": "0",
         "reconnect.backoff.max.ms": "200",
     }
-    return write_batches(WriteOptions(client, "t"), rows).records
+    return write_batches(WriteOptions(client, "t"), rows)
 
 
 def read(broker: BarnabasBroker, **settings: str) -> Iterator[pa.RecordBatch]:

@@ -11,17 +11,18 @@ from confluent_kafka import Consumer, Message
 from confluent_kafka import TopicPartition as ClientPartition
 
 from barnabas.spark.options import WriteOptions
-from barnabas.spark.writer import DeliveryError, Written, write_batches
+from barnabas.spark.record_sink import DeliveryError
+from barnabas.spark.writer import write_batches
 
 MakeTopic = Callable[..., str]
-Write = Callable[..., Written]
+Write = Callable[..., int]
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
 @pytest.fixture
 def write(servers: str) -> Write:
-    def write(option: str | None, settings: dict[str, str] | None = None, /, **columns: Any) -> Written:
+    def write(option: str | None, settings: dict[str, str] | None = None, /, **columns: Any) -> int:
         client = {"bootstrap.servers": servers, "log_level": "0", **(settings or {})}
         batch = pa.RecordBatch.from_pydict(columns)
         return write_batches(WriteOptions(client, option), iter([batch.slice(0, 1), batch.slice(1)]))
@@ -50,7 +51,7 @@ Records = Callable[[str, int], list[Message]]
 
 def test_every_row_becomes_a_record_in_order(make_topic: MakeTopic, write: Write, records: Records) -> None:
     topic = make_topic()
-    assert write(topic, value=[f"v{n}" for n in range(500)]) == Written(500)
+    assert write(topic, value=[f"v{n}" for n in range(500)]) == 500
     assert [record.value() for record in records(topic, 500)] == [b"v%d" % n for n in range(500)]
 
 
@@ -99,7 +100,7 @@ def test_a_row_without_a_topic_fails_the_task(write: Write) -> None:
 
 def test_a_partition_that_is_not_there_fails_the_task(make_topic: MakeTopic, write: Write) -> None:
     topic = make_topic(2)
-    with pytest.raises(DeliveryError, match=f"cannot write to {topic}-7: .*[Uu]nknown partition"):
+    with pytest.raises(DeliveryError, match=f"cannot write to {topic}-7 the row with no .*[Uu]nknown partition"):
         write(topic, value=["a"], partition=pa.array([7], pa.int32()))
 
 
@@ -107,8 +108,9 @@ def test_a_record_the_broker_refuses_fails_the_task_and_not_the_next(
     make_topic: MakeTopic, write: Write, records: Records
 ) -> None:
     topic = make_topic(max_message_bytes="2000")
-    with pytest.raises(DeliveryError, match=f"cannot write to {topic}-0: Broker: Message size too large"):
-        write(topic, value=["x" * 3000])
+    cause = f"cannot write to {topic}-0 the row with key b'k' and a value of 3000 bytes: Broker: Message size"
+    with pytest.raises(DeliveryError, match=cause):
+        write(topic, key=["k"], value=["x" * 3000])
     write(topic, value=["small"])
     assert [record.value() for record in records(topic, 1)] == [b"small"]
 
@@ -116,5 +118,5 @@ def test_a_record_the_broker_refuses_fails_the_task_and_not_the_next(
 def test_a_full_queue_is_waited_for(make_topic: MakeTopic, write: Write, records: Records) -> None:
     topic = make_topic()
     settings = {"queue.buffering.max.messages": "10", "linger.ms": "0"}
-    assert write(topic, settings, value=[str(n) for n in range(300)]) == Written(300)
+    assert write(topic, settings, value=[str(n) for n in range(300)]) == 300
     assert [record.value() for record in records(topic, 300)] == [b"%d" % n for n in range(300)]

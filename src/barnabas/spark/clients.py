@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer
 from confluent_kafka import KafkaError as ClientError
+from confluent_kafka.admin import AdminClient
 
 from barnabas.errors import ConfigError
 from barnabas.spark.option_values import refuse
@@ -39,6 +40,12 @@ PRODUCER_DEFAULTS: Settings = {
     "linger.ms": 20,
     "queue.buffering.max.kbytes": 65_536,
 }
+#: On top of these for transactions. A task that died holds readers of committed records up until its next
+#: attempt or, when none comes, for the timeout.
+TRANSACTION_DEFAULTS: Settings = {
+    "transaction.timeout.ms": 300_000,
+    "reconnect.backoff.ms": 10,  # librdkafka also waits this long before it asks for the coordinator
+}
 
 _kept: dict[tuple[Callable[[Settings], Any], frozenset[tuple[str, object]]], Any] = {}
 
@@ -51,6 +58,17 @@ def consumer_settings(given: Mapping[str, str]) -> Settings:
 def producer_settings(given: Mapping[str, str]) -> Settings:
     """Settings of a producer that retries without repeating and puts keys where Java's producer puts them."""
     return {**PRODUCER_DEFAULTS, **given}
+
+
+def transaction_settings(given: Mapping[str, str], transactional_id: str) -> Settings:
+    """Settings of a producer that writes in transactions; a delivery may take as long as a transaction."""
+    defaults = {name: value for name, value in PRODUCER_DEFAULTS.items() if name != "delivery.timeout.ms"}
+    return {**defaults, **TRANSACTION_DEFAULTS, **given, "transactional.id": transactional_id}
+
+
+def new_admin(settings: Settings) -> AdminClient:
+    """For questions that no consumer answers; raises ConfigError as `new_consumer`."""
+    return _create(AdminClient, settings)
 
 
 def new_consumer(settings: Settings) -> Consumer:

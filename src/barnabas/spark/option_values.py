@@ -62,6 +62,25 @@ def positive(name: str, value: str) -> int:
     return int(value)
 
 
+def count(name: str, value: str) -> int:
+    if not value.isdecimal():
+        raise refuse(name, value, "write a whole number, 0 or above")
+    return int(value)
+
+
+def delivery(name: str, value: str) -> bool:
+    """Whether rows are to be written exactly once."""
+    if value.lower() not in ("at-least-once", "exactly-once"):
+        raise refuse(name, value, "choose from at-least-once, exactly-once")
+    return value.lower() == "exactly-once"
+
+
+def sink_name(name: str, value: str) -> str:
+    if not re.fullmatch(r"[\w.-]+", value):
+        raise refuse(name, value, "write letters, digits, dots, hyphens and underscores only")
+    return value
+
+
 def timestamp(name: str, value: str) -> int:
     """Milliseconds since 1970."""
     if not value.isdecimal():

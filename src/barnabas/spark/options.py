@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,8 +19,11 @@ from barnabas.spark.option_values import (
     assigned,
     boolean,
     by_partition,
+    count,
+    delivery,
     positive,
     refuse,
+    sink_name,
     strategy,
     timestamp,
     topic_name,
@@ -55,7 +58,17 @@ READ_OPTIONS = {
 WRITE_OPTIONS = {
     _SERVERS: READ_OPTIONS[_SERVERS],
     "topic": "The topic to write to; it goes before the column topic.",
+    "barnabas.delivery": "at-least-once (default) or exactly-once: see below.",
+    "barnabas.sinkId": "exactly-once in batch: a name for what is written to; batchId counts within it.",
+    "barnabas.batchId": "exactly-once in batch: the number of this write. The rows of a number are written "
+    "once, however often it is tried; numbers must rise.",
+    "barnabas.failOnChangedReplay": "exactly-once: true (default) or false: whether to fail when a task that "
+    "is tried again has another number of rows than it has already written.",
 }
+
+_ENDINGS = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+_BATCH_OF_SINK = ("barnabas.sinkId", "barnabas.batchId")
+_ONLY_EXACTLY_ONCE = (*_BATCH_OF_SINK, "barnabas.failOnChangedReplay")
 
 #: Options of Spark itself that come along with ours.
 _SPARKS_OWN = frozenset({"checkpointlocation", "queryname", "outputmode"})
@@ -71,6 +84,7 @@ REFUSED_SETTINGS = {
     "key.serializer": "keys are sent as they are; encode them with Spark's functions",
     "value.serializer": "values are sent as they are; encode them with Spark's functions",
     "interceptor.classes": "interceptors are Java classes, and this client is librdkafka",
+    "transactional.id": "the data source names its own; use barnabas.delivery=exactly-once",
     "sasl.jaas.config": "this client is librdkafka: use kafka.sasl.username and kafka.sasl.password",
 }
 
@@ -120,9 +134,8 @@ class ReadOptions:
             raise refuse("commitOffsets", "true", "set kafka.group.id to the group to commit to")
         if not streaming and commit_offsets:
             raise refuse("commitOffsets", "true", "only a stream commits: remove it or use readStream")
-        for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
-            if streaming and name in given:
-                raise refuse(name, given[name], "a stream has no end: remove it, or read in batch")
+        if streaming:
+            given.refuse_each(_ENDINGS, "a stream has no end: remove it, or read in batch")
         starting = _bound(given, "starting", default=LATEST if streaming else EARLIEST)
         ending = _bound(given, "ending", default=LATEST)
         _check_batch_bounds(given, starting, ending, streaming)
@@ -142,16 +155,38 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """A write, checked; without `topic` every row names its own in the column topic."""
+    """A write, checked; without `topic` every row names its own in the column topic.
+
+    `sink` and `batch` are given for exactly-once in batch, both or none: a stream has its own.
+    """
 
     client: dict[str, str] = field(repr=False)
     topic: str | None = None
+    exactly_once: bool = False
+    sink: str | None = None
+    batch: int | None = None
+    fail_on_changed_replay: bool = True
 
     @classmethod
-    def parse(cls, options: Mapping[str, str]) -> WriteOptions:
+    def parse(cls, options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
         """Check the options of ``df.write`` or ``df.writeStream``; raises as `ReadOptions.parse`."""
         given = _Given(options, WRITE_OPTIONS)
-        return cls(client=given.client_settings(), topic=given.take("topic", topic_name, default=None))
+        exactly_once = given.take("barnabas.delivery", delivery, default=False)
+        if not exactly_once:
+            given.refuse_each(_ONLY_EXACTLY_ONCE, "it is for barnabas.delivery=exactly-once: set that too")
+        if streaming:
+            given.refuse_each(_BATCH_OF_SINK, "a stream counts its own batches: remove it")
+        for name, other in (_BATCH_OF_SINK, _BATCH_OF_SINK[::-1]):
+            if name in given and other not in given:
+                raise refuse(name, given[name], f"set {other} too")
+        return cls(
+            client=given.client_settings(),
+            topic=given.take("topic", topic_name, default=None),
+            exactly_once=exactly_once,
+            sink=given.take("barnabas.sinkId", sink_name, default=None),
+            batch=given.take("barnabas.batchId", count, default=None),
+            fail_on_changed_replay=given.take("barnabas.failOnChangedReplay", boolean, default=True),
+        )
 
 
 class _Given:
@@ -169,6 +204,12 @@ class _Given:
 
     def __getitem__(self, name: str) -> str:
         return self._values[name.lower()].strip()
+
+    def refuse_each(self, names: Iterable[str], cure: str) -> None:
+        """Raises ConfigError when one of `names` is given."""
+        for name in names:
+            if name in self:
+                raise refuse(name, self[name], cure)
 
     def take(self, name: str, parse: Callable[[str, str], Any], default: Any) -> Any:
         return parse(name, self[name]) if name in self else default

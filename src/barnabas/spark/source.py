@@ -54,13 +54,13 @@ class BarnabasDataSource(DataSource):
             raise ConfigError(
                 'mode("overwrite") is not allowed: a topic is only appended to, use mode("append")'
             )
-        return TopicWriter(self._write_options(schema))
+        return TopicWriter(self._write_options(schema, streaming=False))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> TopicStreamWriter:
         """`overwrite` is output mode complete: the whole result is appended again each time."""
         from barnabas.spark.writer import TopicStreamWriter
 
-        return TopicStreamWriter(self._write_options(schema))
+        return TopicStreamWriter(self._write_options(schema, streaming=True))
 
     def _read_options(self, schema: StructType, *, streaming: bool) -> ReadOptions:
         options = ReadOptions.parse(self.options, streaming=streaming)
@@ -70,10 +70,14 @@ class BarnabasDataSource(DataSource):
             )
         return options
 
-    def _write_options(self, schema: StructType) -> WriteOptions:
-        from barnabas.spark.clients import check_producer_settings, producer_settings
+    def _write_options(self, schema: StructType, *, streaming: bool) -> WriteOptions:
+        from barnabas.spark.clients import check_producer_settings, producer_settings, transaction_settings
 
-        options = WriteOptions.parse(self.options)
+        options = WriteOptions.parse(self.options, streaming=streaming)
         check_writable(schema, options.topic)
-        check_producer_settings(producer_settings(options.client))
+        check_producer_settings(
+            transaction_settings(options.client, "barnabas-spark")
+            if options.exactly_once
+            else producer_settings(options.client)
+        )
         return options

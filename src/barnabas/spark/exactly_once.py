@@ -1,0 +1,212 @@
+"""Exactly once: a task's rows, and the word that they are written, are one Kafka transaction.
+
+A task of a batch writes its rows in a transaction, and in the same transaction commits ``batch + 1`` as an
+offset of a group of its own, with the number of rows as metadata. A task that is tried again, be it by Spark
+or by a query that was killed and restarted, finds the offset there and writes nothing. Group and
+transactional id are both ``barnabas-spark-<sink>-<partition>`` (`WriteId.name`).
+
+The order makes it sound: a task first takes the transactional id over, which aborts what an older attempt has
+open and fences it for good, and only then looks for the offset. So no older attempt can commit after it has
+looked, and two attempts at the same time cannot both commit.
+
+Rows become visible task by task, and which rows a task holds must not change from one attempt to the next:
+a task can tell by their number only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import re
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import pyarrow as pa
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException
+from confluent_kafka import KafkaError as ClientError
+from confluent_kafka import TopicPartition as ClientPartition
+
+from barnabas.errors import BarnabasError
+from barnabas.spark.clients import Settings, kept, new_admin, transaction_settings
+from barnabas.spark.options import WriteOptions
+from barnabas.spark.record_sink import NO_TOPIC, DeliveryError, RecordSink, explain
+
+_logger = logging.getLogger(__name__)
+
+#: How long one call to the client may take before it is made again, in seconds.
+_CALL_S = 10.0
+
+#: How often a group's offsets are asked for while the answer is one that passes, and how long between.
+_ATTEMPTS = 30
+_RETRY_S = 0.5
+
+_PASSING = (
+    ClientError._TRANSPORT,
+    ClientError._TIMED_OUT,
+    ClientError.NOT_COORDINATOR,
+    ClientError.COORDINATOR_NOT_AVAILABLE,
+    ClientError.COORDINATOR_LOAD_IN_PROGRESS,
+    ClientError.UNSTABLE_OFFSET_COMMIT,
+)
+
+
+class ReplayError(BarnabasError):
+    """A batch that is written again is not the batch that was written."""
+
+
+class WriteId(NamedTuple):
+    """One task's part of one batch: what is written once."""
+
+    sink: str
+    batch: int
+    partition: int
+
+    @property
+    def name(self) -> str:
+        """The transactional id, and the group that holds how far it has come; the same for every batch."""
+        return f"barnabas-spark-{self.sink}-{self.partition}"
+
+    def __str__(self) -> str:
+        return f"task {self.partition} of batch {self.batch} of sink {self.sink}"
+
+
+class _Written(NamedTuple):
+    """The last batch of which a task is written, and how many rows it had."""
+
+    batch: int
+    rows: int
+
+
+def write_once(options: WriteOptions, what: WriteId, batches: Iterator[pa.RecordBatch]) -> int:
+    """Write the rows of one task unless an attempt before has. Returns how many rows there are.
+
+    Raises:
+        ReplayError: the batch was written with another number of rows, or a later one was written.
+        DeliveryError: a record was refused, another attempt of the task has taken over, or the transaction
+            took longer than it may.
+    """
+    batches = (batch for batch in batches if batch.num_rows)
+    first = next(batches, None)
+    if first is None:  # nothing to write is nothing to remember
+        return 0
+    batches = itertools.chain([first], batches)
+    some_topic = options.topic or first.column("topic")[0].as_py()
+    if some_topic is None:
+        raise DeliveryError(NO_TOPIC)
+    transaction = _Transaction(transaction_settings(options.client, what.name), what)
+    try:
+        transaction.take_over(some_topic)
+        written = _read_progress(options.client, what)
+        if written is None or written.batch < what.batch:
+            return transaction.write(batches, options.topic, some_topic)
+    except BaseException:
+        transaction.abort()
+        raise
+    if written.batch > what.batch:
+        raise ReplayError(
+            f"{what}: batch {written.batch} is written already, and a sink's batches must rise; "
+            "if the checkpoint was set back, start the query with a new one"
+        )
+    # read to the end all the same: operators before the sink keep their state only then
+    rows: int = sum(batch.num_rows for batch in batches)
+    if rows != written.rows:
+        _report_change(what, written.rows, rows, fail=options.fail_on_changed_replay)
+    return rows
+
+
+def _read_progress(client: dict[str, str], what: WriteId) -> _Written | None:
+    """What was committed last; the marker lies with the topic of whichever row came first."""
+    admin = kept(new_admin, dict(client))
+    asked = ConsumerGroupTopicPartitions(what.name)
+    for attempts_left in reversed(range(_ATTEMPTS)):
+        try:
+            found = admin.list_consumer_group_offsets([asked], require_stable=True)[what.name].result()
+            break
+        except KafkaException as error:
+            refusal = error.args[0]
+            if refusal.code() not in _PASSING or not attempts_left:
+                raise BarnabasError(
+                    f"cannot read the offsets of group {what.name}: {refusal.str()}"
+                ) from None
+            time.sleep(_RETRY_S)
+    last = max(found.topic_partitions, key=lambda each: each.offset, default=None)
+    if last is None or last.offset < 1:
+        return None
+    rows = re.fullmatch(r"rows=(\d+)", last.metadata or "")
+    if rows is None:
+        raise ReplayError(
+            f"group {what.name} is in use by something else: its offsets are no marks of a sink"
+        )
+    return _Written(last.offset - 1, int(rows[1]))
+
+
+def _report_change(what: WriteId, before: int, now: int, *, fail: bool) -> None:
+    """Raise or log, as barnabas.failOnChangedReplay says."""
+    changed = (
+        f"{what} was written with {before} rows and now has {now}: the query's tasks have changed since, or "
+        "its rows are not the same each time"
+    )
+    if fail:
+        raise ReplayError(
+            f"{changed}; run it as it was (code, cores, minPartitions), or keep what was written with the "
+            "option barnabas.failOnChangedReplay=false"
+        )
+    _logger.warning("%s; keeping what was written, since barnabas.failOnChangedReplay=false", changed)
+
+
+class _Transaction:
+    """One attempt of a task, from taking over to commit or abort."""
+
+    def __init__(self, settings: Settings, what: WriteId) -> None:
+        self._what = what
+        self._sink = RecordSink(settings)
+        self._timeout_s = int(settings["transaction.timeout.ms"]) / 1000
+        self._producer = self._sink.producer
+        self._begun = False
+
+    def take_over(self, topic: str) -> None:
+        """Fence every older attempt and abort what it has open; waits for what it is committing."""
+        with contextlib.suppress(KafkaException):
+            for _ in range(2):
+                # Only to save time: the second answer comes from a broker that is known by its id. Asked for
+                # the coordinator before, librdkafka may lose the answer, and ask again half a second later.
+                self._producer.list_topics(topic, timeout=_CALL_S)
+        self._insist(self._producer.init_transactions)
+
+    def write(self, batches: Iterator[pa.RecordBatch], topic: str | None, marker_topic: str) -> int:
+        """Send the rows and the marker, and commit both. Returns how many rows."""
+        self._producer.begin_transaction()
+        self._begun = True
+        rows: int = sum(self._sink.send(batch, topic) for batch in batches)
+        self._sink.flush()
+        marker = ClientPartition(marker_topic, 0, self._what.batch + 1, metadata=f"rows={rows}")
+        group = _group_metadata(self._what.name)
+        self._insist(lambda timeout: self._producer.send_offsets_to_transaction([marker], group, timeout))
+        self._insist(self._producer.commit_transaction)
+        return rows
+
+    def abort(self) -> None:
+        """Give up, so that readers need not wait for the timeout; one who is fenced has nothing open."""
+        self._sink.purge()
+        if self._begun:
+            with contextlib.suppress(KafkaException):
+                self._producer.abort_transaction(_CALL_S)
+
+    def _insist(self, call: Callable[[float], object]) -> None:
+        """Call until it is done: librdkafka goes on where a call that timed out has left off."""
+        end = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                call(_CALL_S)
+                return
+            except KafkaException as error:
+                refusal = error.args[0]
+                if not refusal.retriable() or time.monotonic() > end:
+                    raise DeliveryError(f"cannot write {self._what}: {explain(refusal)}") from None
+
+
+def _group_metadata(group: str) -> object:
+    """What a producer must be told of a group; no broker need be asked for it."""
+    return Consumer({"group.id": group, "log_level": 0}).consumer_group_metadata()
