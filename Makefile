@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-dev
 
-.PHONY: help setup demo test check docs compat bench soak clean
+.PHONY: help setup demo test check docs compat kills bench soak clean
 
 help:
 	@echo "make demo    the main job end to end: logs -> topics -> Spark -> a summary"
@@ -12,6 +12,7 @@ help:
 	@echo "make check   lint, types, layers, generated docs"
 	@echo "make docs    write the generated docs anew"
 	@echo "make compat  Apache Kafka's own clients and tools against Barnabas (needs Maven)"
+	@echo "make kills   Spark jobs that write exactly once, killed at many moments (SEEDS=25)"
 	@echo "make bench   speed beside Apache Kafka and Tansu"
 	@echo "make soak    ten minutes of clients and faults, and a checker of what the clients saw"
 
@@ -42,6 +43,9 @@ demo: setup
 
 compat: setup
 	$(BIN)/python -m pytest -q -m compat tests/compat
+
+kills: setup
+	BARNABAS_THOROUGH=1 BARNABAS_KILL_SEEDS=$(or $(SEEDS),25) $(BIN)/python -m pytest -q tests/spark -k "killed"
 
 bench: setup
 	$(BIN)/python -m bench $(BENCH)

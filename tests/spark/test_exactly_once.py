@@ -12,14 +12,16 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
+from tests.spark.committed import committed_values, log_end
 
 from barnabas.errors import BarnabasError
 from barnabas.spark.exactly_once import ReplayError, WriteId, write_once
 from barnabas.spark.options import WriteOptions
 from barnabas.spark.record_sink import DeliveryError
 from barnabas.testing import BarnabasBroker
-from tests.spark.committed import committed_values, log_end
 
 MakeTopic = Callable[..., str]
 
@@ -61,7 +63,9 @@ def sink() -> str:
     return uuid.uuid4().hex
 
 
-def test_a_task_that_is_tried_again_writes_nothing_more(servers: str, make_topic: MakeTopic, sink: str) -> None:
+def test_a_task_that_is_tried_again_writes_nothing_more(
+    servers: str, make_topic: MakeTopic, sink: str
+) -> None:
     topic = make_topic()
     for _ in range(3):
         assert write_once(options(servers, topic), WriteId(sink, 0, 0), rows()) == ROWS
@@ -128,7 +132,7 @@ def test_a_transaction_that_takes_too_long_fails(sink: str) -> None:
             wait_for(lambda: log_end(broker.bootstrap_servers, "t") > ROWS)
             yield from rows(1)
 
-        with pytest.raises(DeliveryError, match="its transaction took longer than kafka.transaction.timeout"):
+        with pytest.raises(DeliveryError, match="its transaction took longer than"):
             write_once(slow, WriteId(sink, 0, 0), dawdling())
         assert committed_values(broker.bootstrap_servers, "t") == []
 
@@ -178,9 +182,7 @@ def test_a_group_that_is_in_use_by_another_is_left_alone(
     servers: str, make_topic: MakeTopic, sink: str, admin: AdminClient
 ) -> None:
     topic, what = make_topic(), WriteId(sink, 0, 0)
-    from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-
-    theirs = ConsumerGroupTopicPartitions(what.name, [TopicPartition(topic, 0, 7)])
+    theirs = ConsumerGroupTopicPartitions(what.name, [ClientPartition(topic, 0, 7)])
     admin.alter_consumer_group_offsets([theirs])[what.name].result(30)
     with pytest.raises(ReplayError, match=f"group {what.name} is in use by something else"):
         write_once(options(servers, topic), what, rows())
@@ -255,5 +257,7 @@ def test_a_transaction_longer_than_the_broker_allows_is_refused_by_name(
 ) -> None:
     long = options(servers, make_topic())
     long.client["transaction.timeout.ms"] = "2000000"
-    with pytest.raises(BarnabasError, match="cannot write task 0 of batch 0 .*Transaction timeout is larger"):
+    with pytest.raises(
+        BarnabasError, match=r"cannot write task 0 of batch 0 .*Transaction timeout is larger"
+    ):
         write_once(long, WriteId(sink, 0, 0), rows())

@@ -100,7 +100,9 @@ def test_a_row_without_a_topic_fails_the_task(write: Write) -> None:
 
 def test_a_partition_that_is_not_there_fails_the_task(make_topic: MakeTopic, write: Write) -> None:
     topic = make_topic(2)
-    with pytest.raises(DeliveryError, match=f"cannot write to {topic}-7 the row with no .*[Uu]nknown partition"):
+    with pytest.raises(
+        DeliveryError, match=f"cannot write to {topic}-7 the row with no .*[Uu]nknown partition"
+    ):
         write(topic, value=["a"], partition=pa.array([7], pa.int32()))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from barnabas.spark.clients import CONSUMER_DEFAULTS, PRODUCER_DEFAULTS, Settings
+from barnabas.spark.clients import CONSUMER_DEFAULTS, PRODUCER_DEFAULTS, TRANSACTION_DEFAULTS, Settings
 from barnabas.spark.columns import read_schema
 from barnabas.spark.options import READ_OPTIONS, REFUSED_SETTINGS, WRITE_OPTIONS
 
@@ -25,6 +25,37 @@ _WRITING = """
 Needed is a column `value` (binary or string); `key` (binary or string), `topic` (string), `partition` (int)
 and `headers` (array of key and value) are taken when they are there; other columns are left out. A key goes
 to the partition that Java's clients choose for it.
+
+"""
+
+_EXACTLY_ONCE = """
+### Exactly once
+
+With `barnabas.delivery=exactly-once` readers of committed records (`isolation.level=read_committed`) find
+each row once, whatever dies in between: a Python worker, an executor, the driver, a broker. A stream needs
+nothing more than its checkpoint. Each task writes its rows and the number of its batch in one transaction; a
+task that is tried again finds the number and writes nothing. A batch write is told from all others, so that
+the tasks it retries write once; with `barnabas.sinkId` and `barnabas.batchId` a whole write can be tried
+again, such as in `foreachBatch`:
+
+    rows.write.format("barnabas").option("barnabas.delivery", "exactly-once")
+        .option("barnabas.sinkId", "orders").option("barnabas.batchId", batch_id)...
+
+What to know:
+
+- The rows of a batch become visible task by task, not all at once.
+- A batch that is run again must put the same rows into the same tasks. A restarted query does, as long as its
+  code, `minPartitions`, `spark.sql.shuffle.partitions` and number of cores stay as they were, and its rows do
+  not depend on chance. A task that comes to another number of rows than it has written fails, unless
+  `barnabas.failOnChangedReplay` is false; other changes it cannot see.
+- The numbers are kept as offsets of the groups `barnabas-spark-QUERYID-TASK`, which are also the
+  transactional ids: allow both by that prefix where there are ACLs. Brokers forget them after
+  `offsets.retention.minutes` (7 days): restart a query that was killed before.
+- To set a checkpoint back does not write again what was written since: the query fails. A query with a new
+  checkpoint is a new sink, and starts from nothing.
+- A task may take `kafka.transaction.timeout.ms` (5 minutes here; brokers allow 15 by default) from its first
+  row to its last. After a kill, readers of committed records wait for the restarted query or for this long.
+- Speculative execution is safe but a waste: a second attempt of a task fences the first.
 
 """
 
@@ -50,7 +81,7 @@ _LIMITS = """
   `maxTriggerDelay`, `maxRecordsPerPartition`, `groupIdPrefix`, `fetchOffset.*`.
 - `subscribePattern` is a Python regular expression.
 - Small partitions share a Spark task, down to one a core; `minPartitions` keeps them apart.
-- Writing is at least once, as with Spark's own connector.
+- Writing is at least once by default, as with Spark's own connector, which cannot do more.
 - The headers of a record that has none are NULL. Arrow writers and Python functions take NULL arrays slowly;
   `spark.sql.execution.arrow.maxBytesPerBatch=2147483647` cures it.
 - When "Failed to find the data source: barnabas" comes up, `python -c 'import pyspark_barnabas'` says why;
@@ -72,11 +103,13 @@ def spark_reference() -> str:
         + f"\nThe column `headers` comes with `includeHeaders`.\n\n| column | type |\n|---|---|\n{columns}"
         + _WRITING
         + _options(WRITE_OPTIONS)
+        + _EXACTLY_ONCE
         + _CLIENT
         + refused
         + _DEFAULTS
         + _settings("reading", CONSUMER_DEFAULTS)
         + _settings("writing", PRODUCER_DEFAULTS)
+        + _settings("writing exactly once, besides", TRANSACTION_DEFAULTS)
         + _LIMITS
     )
 

@@ -76,7 +76,7 @@ def test_kafka_settings_are_passed_on_without_their_prefix() -> None:
 
 def test_sparks_own_options_are_let_through() -> None:
     options = {**SERVERS, "topic": "t", "checkpointLocation": "here", "queryName": "q"}
-    assert WriteOptions.parse(options).topic == "t"
+    assert WriteOptions.parse(options, streaming=True).topic == "t"
 
 
 @pytest.mark.parametrize(
@@ -145,9 +145,58 @@ def test_a_secret_is_not_repeated_in_the_message() -> None:
 
 def test_a_write_refuses_the_options_of_a_read() -> None:
     with pytest.raises(ConfigError, match="option subscribe=a is not allowed: there is no such option"):
-        WriteOptions.parse({**SERVERS, "subscribe": "a"})
+        WriteOptions.parse({**SERVERS, "subscribe": "a"}, streaming=False)
 
 
 def test_a_write_refuses_an_empty_topic() -> None:
     with pytest.raises(ConfigError, match="option topic= is not allowed: name a topic"):
-        WriteOptions.parse({**SERVERS, "topic": " "})
+        WriteOptions.parse({**SERVERS, "topic": " "}, streaming=False)
+
+
+ONCE = {**SERVERS, "topic": "t", "barnabas.delivery": "exactly-once"}
+NUMBERED = {"barnabas.sinkId": "s", "barnabas.batchId": "7"}
+
+
+def test_rows_are_written_at_least_once_unless_asked() -> None:
+    assert not WriteOptions.parse({**SERVERS, "topic": "t"}, streaming=True).exactly_once
+    assert WriteOptions.parse(ONCE, streaming=True).exactly_once
+
+
+def test_a_batch_that_writes_exactly_once_may_have_a_number() -> None:
+    assert WriteOptions.parse(ONCE, streaming=False).sink is None
+    numbered = WriteOptions.parse({**ONCE, **NUMBERED}, streaming=False)
+    assert (numbered.sink, numbered.batch, numbered.fail_on_changed_replay) == ("s", 7, True)
+
+
+@pytest.mark.parametrize(
+    ("streaming", "options", "expected"),
+    [
+        (True, {**ONCE, "barnabas.delivery": "once"}, "choose from at-least-once, exactly-once"),
+        (
+            True,
+            {**ONCE, **NUMBERED},
+            "option barnabas.sinkId=s is not allowed: a stream counts its own batch",
+        ),
+        (
+            False,
+            {**ONCE, "barnabas.sinkId": "s"},
+            "option barnabas.sinkId=s is not allowed: set barnabas.bat",
+        ),
+        (False, {**ONCE, "barnabas.batchId": "7"}, "barnabas.batchId=7 is not allowed: set barnabas.sinkId"),
+        (False, {**ONCE, **NUMBERED, "barnabas.batchId": "-1"}, "batchId=-1 is not allowed: write a whole"),
+        (False, {**ONCE, **NUMBERED, "barnabas.sinkId": "a b"}, "barnabas.sinkId=a b is not allowed: write"),
+        (False, {**SERVERS, **NUMBERED}, "it is for barnabas.delivery=exactly-once: set that too"),
+        (
+            True,
+            {**SERVERS, "kafka.transactional.id": "mine"},
+            "option kafka.transactional.id=mine is not allowed: the data source names its own; use barnabas",
+        ),
+    ],
+)
+def test_a_bad_option_of_a_write_is_refused_in_one_line(
+    streaming: bool, options: dict[str, str], expected: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        WriteOptions.parse(options, streaming=streaming)
+    assert expected in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,53 @@
+"""A streaming job to be killed: copies a topic to another exactly once, in batches of three tasks.
+
+    python -m tests.spark.copy_job MASTER SERVERS SOURCE TARGET FOLDER
+
+Writes "started" when the query has, and goes on until all is copied.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from pyspark import SparkConf
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from barnabas.spark.session import _LOCAL
+
+ROWS_A_BATCH = 2_000
+TASKS = 3
+
+
+def start_copy(spark: SparkSession, servers: str, source: str, target: str, folder: Path) -> StreamingQuery:
+    """The query, which ends when all that is there now is copied; `folder` holds its checkpoint."""
+    client = {"kafka.bootstrap.servers": servers, "kafka.reconnect.backoff.max.ms": "200"}
+    reader = spark.readStream.format("barnabas").options(**client)
+    rows = reader.options(
+        subscribe=source, startingOffsets="earliest", maxOffsetsPerTrigger=str(ROWS_A_BATCH)
+    ).load()
+    writer = rows.select("value").repartition(TASKS, "value").writeStream.format("barnabas")
+    return (
+        writer.options(**client)
+        .option("topic", target)
+        .option("barnabas.delivery", "exactly-once")
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+
+
+def main(master: str, servers: str, source: str, target: str, folder: str) -> None:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    settings = {**_LOCAL, "spark.local.dir": f"{folder}/scratch", "spark.executor.memory": "512m"}
+    configuration = SparkConf().setMaster(master).setAppName("copy").setAll(list(settings.items()))
+    spark = SparkSession.builder.config(conf=configuration).getOrCreate()
+    query = start_copy(spark, servers, source, target, Path(folder))
+    print("started", flush=True)
+    query.awaitTermination()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

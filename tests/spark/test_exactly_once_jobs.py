@@ -1,0 +1,271 @@
+"""Whole jobs that write exactly once, with workers, drivers and brokers killed at seeded moments.
+
+BARNABAS_KILL_SEEDS=50 kills many more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from tests.spark import copy_job
+from tests.spark.committed import committed_values
+
+from barnabas.testing import BarnabasBroker
+
+MakeTopic = Callable[..., str]
+Feed = Callable[..., None]
+
+SEEDS = int(os.environ.get("BARNABAS_KILL_SEEDS", "1"))
+KILLS = 3 if SEEDS > 1 else 1  # of one job
+ROWS = 10_000
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def source(make_topic: MakeTopic, feed: Feed) -> str:
+    topic = make_topic(3)
+    for partition in range(3):
+        feed(topic, range(partition, ROWS, 3), partition)
+    return topic
+
+
+def everything() -> list[str]:
+    return sorted(map(str, range(ROWS)))
+
+
+def copy(spark: SparkSession, servers: str, source: str, target: str, folder: Path) -> str | None:
+    """Run the copying query to its end; what stopped it, or None when all is copied."""
+    query = copy_job.start_copy(spark, servers, source, target, folder)
+    try:
+        assert query.awaitTermination(120), "the query hangs"
+    except PySparkException as error:
+        return str(error)
+    return None
+
+
+def test_a_job_killed_after_its_last_commit_and_before_sparks_writes_nothing_twice(
+    spark: SparkSession, servers: str, source: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    """Spark's word that a batch is done is a file: without the last one the batch is run once more."""
+    target = make_topic(2)
+    assert copy(spark, servers, source, target, tmp_path) is None
+    commits = tmp_path / "checkpoint" / "commits"
+    last = max(commits.iterdir(), key=lambda path: int(path.name) if path.name.isdecimal() else -1)
+    last.unlink()
+    (commits / f".{last.name}.crc").unlink()
+    assert copy(spark, servers, source, target, tmp_path) is None
+    assert last.exists()
+    assert committed_values(servers, target) == everything()
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_python_workers_killed_at_any_moment_give_each_row_once(
+    spark: SparkSession, servers: str, source: str, make_topic: MakeTopic, tmp_path: Path, seed: int
+) -> None:
+    target, chance = make_topic(2), random.Random(seed)
+    runs = 0
+    while runs < KILLS:  # in local mode a task that dies ends the query
+        with killing(lambda: workers_of(os.getpid()), chance, moments=(0.2, 1.5)) as killed:
+            stopped_by = copy(spark, servers, source, target, tmp_path)
+        runs += 1
+        if not killed or stopped_by is None:
+            break
+    assert runs > 1 or killed
+    assert copy(spark, servers, source, target, tmp_path) is None
+    assert committed_values(servers, target) == everything()
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_a_broker_killed_at_any_moment_under_a_job_gives_each_row_once(
+    spark: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    chance = random.Random(seed)
+    with BarnabasBroker(mode="process") as broker:
+        broker.create_topic("source", 2)
+        broker.create_topic("target", 2)
+        with broker.producer() as producer:
+            for number in range(ROWS):
+                producer.send("source", str(number))
+        stop = threading.Event()
+
+        def kill_now_and_then() -> None:
+            while not stop.wait(chance.uniform(0.5, 3)):
+                broker.kill()
+                broker.start()
+
+        killer = threading.Thread(target=kill_now_and_then)
+        killer.start()
+        try:
+            for _ in range(10):
+                stopped_by = copy(spark, broker.bootstrap_servers, "source", "target", tmp_path)
+                if stopped_by is None:
+                    break
+        finally:
+            stop.set()
+            killer.join()
+        assert stopped_by is None
+        assert committed_values(broker.bootstrap_servers, "target") == everything()
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_drivers_killed_at_any_moment_give_each_row_once(
+    servers: str, source: str, make_topic: MakeTopic, tmp_path: Path, seed: int
+) -> None:
+    """Its Python workers die with the driver's JVM, at once or, left alone, a little later."""
+    target, chance = make_topic(2), random.Random(seed)
+    batches = chance.sample(range(5), KILLS)
+    for batch in sorted(batches):
+        with job("local[2]", servers, source, target, tmp_path) as process:
+            wait_for(tmp_path / "checkpoint" / "offsets" / str(batch))
+            time.sleep(chance.uniform(0, 0.6))
+            if chance.random() < 0.5:
+                os.killpg(process.pid, signal.SIGKILL)
+            else:
+                kill(chance.choice(children(process.pid)))  # the JVM
+    with job("local[2]", servers, source, target, tmp_path) as process:
+        assert process.wait(120) == 0
+    assert committed_values(servers, target) == everything()
+
+
+@pytest.mark.skipif(not os.environ.get("BARNABAS_THOROUGH"), reason="BARNABAS_THOROUGH=1 runs it: it is slow")
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_executors_killed_at_any_moment_give_each_row_once(
+    servers: str, source: str, make_topic: MakeTopic, tmp_path: Path, seed: int
+) -> None:
+    """A small cluster with executors of their own; a killed one's tasks are tried again on another."""
+    target, chance = make_topic(2), random.Random(seed)
+    with (
+        job("local-cluster[2,1,512]", servers, source, target, tmp_path) as process,
+        killing(lambda: executors_of(process.pid), chance, moments=(1, 5)) as killed,
+    ):
+        code = process.wait(240)
+    assert killed
+    if code != 0:
+        with job("local-cluster[2,1,512]", servers, source, target, tmp_path) as process:
+            assert process.wait(240) == 0
+    assert committed_values(servers, target) == everything()
+
+
+@contextlib.contextmanager
+def job(master: str, servers: str, source: str, target: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """The copying job in a session of processes of its own, once its query has started."""
+    command = [sys.executable, "-m", "tests.spark.copy_job", master, servers, source, target, str(folder)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    with (folder / "job.log").open("ab") as log:
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment, start_new_session=True
+        )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "started\n", (folder / "job.log").read_text()
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+
+
+@contextlib.contextmanager
+def killing(
+    candidates: Callable[[], list[int]], chance: random.Random, moments: tuple[float, float]
+) -> Iterator[list[int]]:
+    """Kill one of `candidates` -9 again and again, at random moments; gives those it has killed."""
+    stop = threading.Event()
+    killed: list[int] = []
+
+    def run() -> None:
+        while not stop.wait(chance.uniform(*moments)):
+            found = candidates()
+            if found:
+                killed.append(chance.choice(found))
+                kill(killed[-1])
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield killed
+    finally:
+        stop.set()
+        thread.join()
+
+
+def wait_for(path: Path) -> None:
+    end = time.monotonic() + 120
+    while not path.exists():
+        assert time.monotonic() < end, f"{path} does not appear"
+        time.sleep(0.01)
+
+
+def kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def children(pid: int) -> list[int]:
+    found = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found += map(int, task.read_text().split())
+    return found
+
+
+def descendants(pid: int) -> Iterator[int]:
+    for child in children(pid):
+        yield child
+        yield from descendants(child)
+
+
+def workers_of(pid: int) -> list[int]:
+    """The Python workers of the Spark that `pid` started: what its pyspark.daemon has forked."""
+    daemons = [each for each in descendants(pid) if "pyspark.daemon" in command_line(each)]
+    return [worker for daemon in daemons for worker in children(daemon)]
+
+
+def executors_of(pid: int) -> list[int]:
+    return [each for each in descendants(pid) if "CoarseGrainedExecutorBackend" in command_line(each)]
+
+
+def command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:
+        return ""
+
+
+def test_a_numbered_batch_is_written_once_however_often_it_is_tried(
+    spark: SparkSession, servers: str, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(2)
+
+    def save(rows: DataFrame, **options: str) -> None:
+        given = {"kafka.bootstrap.servers": servers, "topic": topic, "barnabas.delivery": "exactly-once"}
+        given |= {f"barnabas.{name}": value for name, value in options.items()}
+        rows.selectExpr("string(id) AS value").write.format("barnabas").options(**given).mode("append").save()
+
+    rows = spark.range(0, 100, numPartitions=2)
+    for _ in range(2):
+        save(rows, sinkId=topic, batchId="7")
+    save(spark.range(100, 110), sinkId=topic, batchId="8")
+    assert committed_values(servers, topic) == sorted(map(str, range(110)))
+    with pytest.raises(PySparkException, match="batch 8 is written already, and a sink's batches must rise"):
+        save(rows, sinkId=topic, batchId="7")
+    for _ in range(2):  # without a number each is a write of its own
+        save(spark.range(110, 111))
+    assert committed_values(servers, topic) == sorted([*map(str, range(111)), "110"])
