@@ -40,7 +40,7 @@ def start_copy(spark: SparkSession, servers: str, source: str, target: str, fold
 
 
 def main(master: str, servers: str, source: str, target: str, folder: str) -> None:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     settings = {**_LOCAL, "spark.local.dir": f"{folder}/scratch", "spark.executor.memory": "512m"}
     configuration = SparkConf().setMaster(master).setAppName("copy").setAll(list(settings.items()))
     spark = SparkSession.builder.config(conf=configuration).getOrCreate()

@@ -152,7 +152,7 @@ def test_executors_killed_at_any_moment_give_each_row_once(
     target, chance = make_topic(2), random.Random(seed)
     with (
         job("local-cluster[2,1,512]", servers, source, target, tmp_path) as process,
-        killing(lambda: executors_of(process.pid), chance, moments=(1, 5)) as killed,
+        killing(lambda: executors_of(process.pid), chance, moments=(1, 10), times=2) as killed,
     ):
         code = process.wait(240)
     assert killed
@@ -184,14 +184,17 @@ def job(master: str, servers: str, source: str, target: str, folder: Path) -> It
 
 @contextlib.contextmanager
 def killing(
-    candidates: Callable[[], list[int]], chance: random.Random, moments: tuple[float, float]
+    candidates: Callable[[], list[int]],
+    chance: random.Random,
+    moments: tuple[float, float],
+    times: int = 1000,
 ) -> Iterator[list[int]]:
-    """Kill one of `candidates` -9 again and again, at random moments; gives those it has killed."""
+    """Kill one of `candidates` -9 up to so many times, at random moments; gives those it has killed."""
     stop = threading.Event()
     killed: list[int] = []
 
     def run() -> None:
-        while not stop.wait(chance.uniform(*moments)):
+        while len(killed) < times and not stop.wait(chance.uniform(*moments)):
             found = candidates()
             if found:
                 killed.append(chance.choice(found))
