@@ -87,7 +87,7 @@ def slots(*, has_java: bool, has_consumer_protocol: bool) -> Iterator[Slot]:
         yield Slot(name, "transform", client, _of("ledger"), task)
     copies = [f"copies-{client}" for client in dict(loops)]
     readers = [
-        ("committed", "confluent", 2, ["events", "ledger", *copies], {}),
+        ("committed", "confluent", 2, ["events", "ledger", *copies], {"assignor": "cooperative-sticky"}),
         ("uncommitted", "confluent", 2, ["events", "brief", "latest"], {"isolation": "read_uncommitted"}),
         ("aiokafka", "aiokafka", 1, ["events", "ledger"], {}),
         ("kafka_python", "kafka_python", 2, ["events", "ledger"], {}),

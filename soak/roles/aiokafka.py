@@ -35,7 +35,8 @@ async def _transform(task: Task, stop: Stop) -> None:
     """Consume, transform, produce: an output for each input, and the offsets in the same transaction.
 
     aiokafka does not say of which generation its offsets are (KIP-447), so only the transactional id keeps
-    two of them apart: one runs at a time, and it takes its id before it reads.
+    two of them apart: one runs at a time, and it takes its id before it reads. It rebalances in the background
+    and does not ask for stable offsets, so a rebalance must wait until no transaction is open.
     """
     recorder = task.recorder()
     writer, reader, transactions = Writer(task, recorder), Reader(recorder), Transactions(recorder)
@@ -46,11 +47,18 @@ async def _transform(task: Task, stop: Stop) -> None:
         )
     )
     recorder.note("inited")
-    consumer = await _subscribed(task, reader)
+    at_work = asyncio.Lock()
+
+    async def on_revoke(_: AIOKafkaConsumer) -> None:
+        async with at_work:
+            return
+
+    consumer = await _subscribed(task, reader, on_revoke)
     while not stop:
-        await _poll(consumer, reader)
-        if reader.done and not await _process(task, producer, writer, reader, transactions):
-            await _rewind(consumer, reader)
+        async with at_work:
+            await _poll(consumer, reader)
+            if reader.done and not await _process(task, producer, writer, reader, transactions):
+                await _rewind(consumer, reader)
     await consumer.stop()
     await producer.stop()
 
@@ -88,7 +96,7 @@ async def _process(
 async def _consume(task: Task, stop: Stop) -> None:
     """Read, and commit now and then."""
     reader = Reader(task.recorder())
-    consumer = await _subscribed(task, reader)
+    consumer = await _subscribed(task, reader, lambda consumer: _commit(consumer, reader))
     due = time.monotonic()
     while not stop:
         await _poll(consumer, reader)
@@ -157,7 +165,9 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
         self._reader.assigned((part.topic, part.partition) for part in assigned)
 
 
-async def _subscribed(task: Task, reader: Reader) -> AIOKafkaConsumer:
+async def _subscribed(
+    task: Task, reader: Reader, on_revoke: Callable[[AIOKafkaConsumer], Awaitable[None]]
+) -> AIOKafkaConsumer:
     def make() -> AIOKafkaConsumer:
         consumer = AIOKafkaConsumer(
             bootstrap_servers=task.bootstrap,
@@ -171,11 +181,8 @@ async def _subscribed(task: Task, reader: Reader) -> AIOKafkaConsumer:
             request_timeout_ms=int(SECONDS * 1000),
         )
 
-        async def on_revoke() -> None:
-            if task.role == "consume":
-                await _commit(consumer, reader)
-
-        consumer.subscribe(list(task.topics), listener=_Listener(reader, on_revoke))
+        listener = _Listener(reader, lambda: on_revoke(consumer))
+        consumer.subscribe(list(task.topics), listener=listener)
         return consumer
 
     return await _started(make)

@@ -37,6 +37,8 @@ class Task:
     group: str = ""
     isolation: str = "read_committed"
     protocol: str = "classic"
+    assignor: str = ""
+    """Of the classic protocol, where it is not the library's own choice."""
     transactional_id: str = ""
     transaction_timeout_ms: int = 10_000
     pause: float = 0.01

@@ -13,6 +13,9 @@ from soak.roles.common import SECONDS, SESSION_MS, Offsets, Place, Reader, Stop,
 
 POLL_SECONDS = 0.2
 BATCH = 50
+#: Else librdkafka 2.16 forgets its brokers when it has lost them all, asks the group coordinator that it still
+#: remembers, and waits for ever (librdkafka issue 5511).
+KEEP_BROKERS = {"metadata.recovery.strategy": "none"}
 
 
 def produce(task: Task, stop: Stop) -> None:
@@ -120,6 +123,7 @@ def _producer(task: Task) -> dict[str, Any]:
         "acks": "all",
         "linger.ms": 2,
         "reconnect.backoff.max.ms": 500,
+        **KEEP_BROKERS,
         "log_level": 0,
     }
 
@@ -218,16 +222,15 @@ def _subscribed(task: Task, reader: Reader) -> Consumer:
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
         "reconnect.backoff.max.ms": 500,
+        **KEEP_BROKERS,
         "log_level": 0,
     }
     if task.protocol == "consumer":
         settings["group.protocol"] = "consumer"
     else:
-        settings |= {
-            "session.timeout.ms": SESSION_MS,
-            "heartbeat.interval.ms": 1000,
-            "partition.assignment.strategy": "cooperative-sticky",
-        }
+        settings |= {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": 1000}
+        if task.assignor:
+            settings["partition.assignment.strategy"] = task.assignor
 
     def revoked(consumer: Consumer, parts: list[TopicPartition]) -> None:
         _commit(consumer, reader, task.role == "consume")
