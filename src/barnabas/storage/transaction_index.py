@@ -83,7 +83,9 @@ class TransactionIndex:
         last_offset = base_offset - 1
         for number in range(self._count):
             version, _, first, last, stable = ENTRY.unpack(self._read(number))
-            if version != _VERSION or last <= last_offset or not 0 <= first <= min(last, stable):
+            if version != _VERSION or not last_offset < last or not 0 <= first <= last:
+                return False
+            if not 0 <= stable <= last + 1:
                 return False
             last_offset = last
         return True

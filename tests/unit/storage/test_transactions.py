@@ -216,6 +216,19 @@ def test_damaged_index_is_built_anew(transactions):
     assert transactions.read(0, 1 << 20) == transactions.expected(0)
 
 
+def test_index_of_what_was_aborted_beside_an_older_transaction_is_sound(transactions, caplog):
+    """Where the log was stable then lies before the aborted transaction's first record."""
+    transactions.bench.configure(segment_bytes=200)
+    transactions.write(9)
+    for producer in range(1, 5):
+        transactions.write(producer)
+        transactions.end(producer, commit=False)
+    for restart in (transactions.bench.restart, transactions.bench.crash):
+        restart()
+        assert "damaged" not in caplog.text
+    assert len(transactions.bench.names(".txnindex")) > 1
+
+
 producers = st.sampled_from([1, 2, 3])
 steps = st.lists(
     st.one_of(
