@@ -174,8 +174,9 @@ def main() -> int:
         crashes, faults = soak.crashes, soak.faults
     histories = directory / "histories"
     findings, excused = sift(check(read(histories)))
+    said = report.complaints(directory / "broker" / "output.log")
     report.write(findings, directory / "findings.jsonl")
-    print(report.text(report.operations(read(histories)), faults, crashes, findings, excused))
+    print(report.text(report.operations(read(histories)), faults, crashes, findings, excused, said))
     print(f"seed {options.seed}" if options.check is None else f"{directory}")
     if not findings and not options.keep and options.check is None:
         shutil.rmtree(directory)

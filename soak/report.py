@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
@@ -36,12 +37,24 @@ def operations(histories: Iterable[Iterable[Event]]) -> Counter[str]:
     return counts
 
 
+def complaints(output: Path) -> Counter[str]:
+    """The broker's warnings and errors, numbers left out."""
+    found: Counter[str] = Counter()
+    for line in output.read_text(errors="replace").splitlines():
+        _, _, said = line.partition(" WARNING ")
+        said = said or line.partition(" ERROR ")[2]
+        if said or line.startswith("Traceback"):
+            found[re.sub(r"\d+", "N", said or line)[:160]] += 1
+    return found
+
+
 def text(
     operations: Mapping[str, int],
     faults: Mapping[str, int],
     crashes: list[str],
     findings: list[Finding],
     excused: list[tuple[Finding, Excuse]],
+    complaints: Mapping[str, int],
 ) -> str:
     lines = [", ".join(f"{count:,} {name}" for name, count in sorted(operations.items()))]
     lines.append(
@@ -50,6 +63,8 @@ def text(
     if crashes:
         lines.append(f"{len(crashes)} lives of clients ended by themselves, and others took their places:")
         lines += [f"  {count} x {crash}" for crash, count in Counter(crashes).most_common()]
+    for line, count in complaints.items():
+        lines.append(f"the broker said {count} x {line}")
     for excuse, count in Counter(excuse for _, excuse in excused).items():
         lines.append(f"{count} x {excuse.kind} excused: {excuse.client}: {excuse.why}")
     for kind, count in counted(findings).items():

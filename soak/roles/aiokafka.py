@@ -35,8 +35,8 @@ async def _transform(task: Task, stop: Stop) -> None:
     """Consume, transform, produce: an output for each input, and the offsets in the same transaction.
 
     aiokafka does not say of which generation its offsets are (KIP-447), so only the transactional id keeps
-    two of them apart: one runs at a time, and it takes its id before it reads. It rebalances in the background
-    and does not ask for stable offsets, so a rebalance must wait until no transaction is open.
+    two of them apart: one runs at a time, and it takes its id before it reads. It rebalances in the
+    background and does not ask for stable offsets: a rebalance has to wait until no transaction is open.
     """
     recorder = task.recorder()
     writer, reader, transactions = Writer(task, recorder), Reader(recorder), Transactions(recorder)
