@@ -13,8 +13,8 @@ from soak.roles.common import SECONDS, SESSION_MS, Offsets, Place, Reader, Stop,
 
 POLL_SECONDS = 0.2
 BATCH = 50
-#: Else librdkafka 2.16 forgets its brokers when it has lost them all, and then waits for ever for one of them,
-#: which it remembers as the group's coordinator (librdkafka issue 5511).
+#: Else librdkafka 2.16 forgets its brokers when it has lost them all, and then waits for ever for the one
+#: that it remembers as the group's coordinator (librdkafka issue 5511).
 KEEP_BROKERS = {"metadata.recovery.strategy": "none"}
 
 
