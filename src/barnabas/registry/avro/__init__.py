@@ -1,0 +1,53 @@
+"""Avro schemas: read and written out as Java's Avro does, and compared by the rules of schema resolution."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from barnabas.registry.avro import nodes, text
+from barnabas.registry.avro.compatibility import incompatibilities
+from barnabas.registry.errors import InvalidSchemaError
+from barnabas.registry.incompatibility import Incompatibility
+
+__all__ = ["AvroSchema"]
+
+
+class AvroSchema:
+    """An Avro schema; `references` are the texts of the schemas that it refers to, those they need first.
+
+    Raises:
+        InvalidSchemaError: the text is no JSON, or breaks a rule of Avro's.
+    """
+
+    def __init__(self, schema: str, references: Sequence[tuple[str, str]] = (), *, normalize: bool = False):
+        known: dict[str, nodes.Node] = {}
+        for _, referred in references:
+            nodes.read(_load(referred), known)
+        defined = frozenset(known)
+        self._node = nodes.read(_load(schema), known)
+        _check_defaults(self._node)
+        self.text = text.write(self._node, sort_properties=normalize, defined=defined)
+
+    def cannot_read(self, written: AvroSchema) -> list[Incompatibility]:
+        """Why data of the schema `written` cannot be read with this one."""
+        return incompatibilities(self._node, written._node)
+
+
+def _load(schema: str) -> object:
+    try:
+        return json.loads(schema)
+    except ValueError as error:
+        # Java's parser takes the bare name of a primitive type, and so do registries.
+        if schema.strip() in nodes.PRIMITIVES:
+            return schema.strip()
+        raise InvalidSchemaError(f"it is not JSON: {error}") from None
+
+
+def _check_defaults(node: nodes.Node) -> None:
+    import fastavro
+
+    try:
+        fastavro.parse_schema(json.loads(text.write(node)), {})
+    except (fastavro.schema.SchemaParseException, TypeError, ValueError, KeyError) as error:
+        raise InvalidSchemaError(str(error)) from None

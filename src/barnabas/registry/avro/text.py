@@ -1,0 +1,77 @@
+"""A schema written out as Java's `Schema.toString` does, so that two registries mean the same by "the same".
+
+Attributes come in a fixed order, without spaces; a namespace stands only where it changes; a type that has been
+defined is called by its name afterwards. Documentation and unknown properties stay.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from barnabas.registry.avro.nodes import NAMED, RECORDS, Field, Node
+
+
+def write(node: Node, *, sort_properties: bool = False, defined: frozenset[str] = frozenset()) -> str:
+    """The text; names in `defined` are defined elsewhere, in schemas that are referred to."""
+    form = _Writer(sort_properties, set(defined)).form(node, "")
+    return json.dumps(form, ensure_ascii=False, separators=(",", ":"))
+
+
+class _Writer:
+    def __init__(self, sort_properties: bool, defined: set[str]) -> None:
+        self._sort = sort_properties
+        self._defined = defined
+
+    def form(self, node: Node, namespace: str) -> Any:
+        if node.kind == "union":
+            return [self.form(branch, namespace) for branch in node.branches]
+        if node.kind in NAMED:
+            if node.name in self._defined:
+                return _relative(node.name, namespace)
+            self._defined.add(node.name)
+            return self._definition(node, namespace)
+        if node.inner is not None:
+            inside = "items" if node.kind == "array" else "values"
+            return {"type": node.kind, inside: self.form(node.inner, namespace), **self._kept(node)}
+        return {"type": node.kind, **self._kept(node)} if node.properties else node.kind
+
+    def _definition(self, node: Node, namespace: str) -> dict[str, Any]:
+        form: dict[str, Any] = {"type": node.kind, "name": node.simple_name}
+        if node.namespace != namespace:
+            form["namespace"] = node.namespace
+        if node.doc is not None:
+            form["doc"] = node.doc
+        if node.kind in RECORDS:
+            form["fields"] = [self._field(field, node.namespace) for field in node.fields]
+        elif node.kind == "enum":
+            form["symbols"] = list(node.symbols)
+            if node.default is not None:
+                form["default"] = node.default
+        else:
+            form["size"] = node.size
+        form |= self._kept(node)
+        if node.aliases:
+            form["aliases"] = [_relative(alias, node.namespace) for alias in node.aliases]
+        return form
+
+    def _field(self, field: Field, namespace: str) -> dict[str, Any]:
+        form: dict[str, Any] = {"name": field.name, "type": self.form(field.node, namespace)}
+        if field.doc is not None:
+            form["doc"] = field.doc
+        if field.has_default:
+            form["default"] = field.default
+        if field.order != "ascending":
+            form["order"] = field.order
+        if field.aliases:
+            form["aliases"] = list(field.aliases)
+        return form | self._kept(field)
+
+    def _kept(self, node: Node | Field) -> dict[str, Any]:
+        items = node.properties.items()
+        return dict(sorted(items) if self._sort else items)
+
+
+def _relative(name: str, namespace: str) -> str:
+    space, _, simple = name.rpartition(".")
+    return simple if space == namespace else name

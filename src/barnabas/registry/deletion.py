@@ -1,0 +1,109 @@
+"""Deleting versions and subjects: first softly (hidden, ids still answered), then for good."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from barnabas.registry.decision import Decision
+from barnabas.registry.errors import Code, RegistryError, subject_not_found, version_not_found
+from barnabas.registry.policy import require_writable
+from barnabas.registry.records import Key, Record
+from barnabas.registry.registration import schema_record
+from barnabas.registry.state import State, Version
+
+
+def delete_subject(state: State, subject: str, *, permanent: bool) -> Decision[list[int]]:
+    """Delete all versions; the answer is their numbers.
+
+    Raises:
+        RegistryError: SUBJECT_NOT_FOUND, SUBJECT_SOFT_DELETED, SUBJECT_NOT_SOFT_DELETED, REFERENCE_EXISTS,
+            OPERATION_NOT_PERMITTED.
+    """
+    require_writable(state, subject)
+    versions, live = state.versions(subject, deleted=True), state.versions(subject)
+    if not versions:
+        raise subject_not_found(subject)
+    if permanent:
+        if live:
+            raise RegistryError(
+                Code.SUBJECT_NOT_SOFT_DELETED,
+                f"Subject '{subject}' was not deleted first before being permanently deleted",
+            )
+        return Decision(_removal(state, versions), [version.number for version in versions])
+    if not live:
+        raise RegistryError(
+            Code.SUBJECT_SOFT_DELETED,
+            f"Subject '{subject}' was soft deleted. Set permanent=true to delete permanently",
+        )
+    _check_unreferenced(state, live)
+    mark = Record(Key("DELETE_SUBJECT", subject), {"subject": subject, "version": live[-1].number})
+    return Decision([mark, *_settings(state, subject)], [version.number for version in live])
+
+
+def delete_version(state: State, subject: str, number: int | None, *, permanent: bool) -> Decision[int]:
+    """Delete one version, or (None) the latest; the answer is its number.
+
+    Raises:
+        RegistryError: SUBJECT_NOT_FOUND, VERSION_NOT_FOUND, VERSION_SOFT_DELETED, VERSION_NOT_SOFT_DELETED, REFERENCE_EXISTS,
+            OPERATION_NOT_PERMITTED.
+    """
+    require_writable(state, subject)
+    version = _deletable(state, subject, number)
+    if permanent:
+        if not version.deleted:
+            raise RegistryError(
+                Code.VERSION_NOT_SOFT_DELETED,
+                f"Subject '{subject}' Version {version.number} was not deleted first before being permanently "
+                "deleted",
+            )
+        return Decision(_removal(state, [version]), version.number)
+    if version.deleted:
+        raise RegistryError(
+            Code.VERSION_SOFT_DELETED,
+            f"Subject '{subject}' Version {version.number} was soft deleted. Set permanent=true to delete "
+            "permanently",
+        )
+    _check_unreferenced(state, [version])
+    last = len(state.versions(subject)) == 1
+    settings = _settings(state, subject) if last else []
+    return Decision([schema_record(version, deleted=True), *settings], version.number)
+
+
+def _deletable(state: State, subject: str, number: int | None) -> Version:
+    versions = state.versions(subject, deleted=True)
+    if not versions:
+        raise subject_not_found(subject)
+    if number is None:
+        versions = state.versions(subject) or versions
+        return versions[-1]
+    found = state.version(subject, number)
+    if found is None:
+        raise version_not_found(number)
+    return found
+
+
+def _removal(state: State, versions: list[Version]) -> list[Record]:
+    """Tombstones, and a note of the highest ids: without it a compacted topic would give them out again."""
+    _check_unreferenced(state, versions, deleted=True)
+    highest = {context: state.ids(context).highest for context in state.contexts}
+    tombstones = [Record(Key("SCHEMA", version.subject, version.number), None) for version in versions]
+    return [Record(Key("NOOP"), {"maxIds": highest}), *tombstones]
+
+
+def _settings(state: State, subject: str) -> list[Record]:
+    """A subject's own settings go with its last version."""
+    config = [Record(Key("CONFIG", subject), None)] if subject in state.configs else []
+    mode = [Record(Key("MODE", subject), None)] if subject in state.modes else []
+    return config + mode
+
+
+def _check_unreferenced(state: State, versions: Iterable[Version], *, deleted: bool = False) -> None:
+    """With `deleted` also schemas that are deleted softly count: their ids are still answered."""
+    for version in versions:
+        for referrer in state.referrers(version.subject, version.number):
+            if deleted or not referrer.deleted:
+                raise RegistryError(
+                    Code.REFERENCE_EXISTS,
+                    f"One or more references exist to the schema {{subject={version.subject},"
+                    f"version={version.number}}}, such as from version {referrer.number} of {referrer.subject}",
+                )

@@ -1,0 +1,98 @@
+"""JSON Schemas: checked by `jsonschema`, resolved by `referencing`, compared by what they accept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from barnabas.registry.errors import InvalidSchemaError
+from barnabas.registry.incompatibility import Incompatibility
+
+if TYPE_CHECKING:
+    from referencing import Resource
+
+__all__ = ["JsonSchema"]
+
+#: where a schema that says nothing of it lies
+_HERE = "urn:barnabas:schema"
+
+
+class JsonSchema:
+    """A JSON Schema (draft 4 to 2020-12); `references` are names that ``$ref`` may use, with their texts.
+
+    Raises:
+        InvalidSchemaError: the text is no JSON, no JSON Schema, or refers to what is not there.
+    """
+
+    def __init__(self, schema: str, references: Sequence[tuple[str, str]] = (), *, normalize: bool = False):
+        from jsonschema.exceptions import SchemaError
+        from jsonschema.validators import Draft7Validator, validator_for
+        from referencing import Registry
+
+        self._contents = _load(schema)
+        try:
+            validator_for(self._contents, default=Draft7Validator).check_schema(self._contents)
+        except SchemaError as error:
+            place = "/".join(map(str, error.absolute_path))
+            raise InvalidSchemaError(f"at /{place}: {error.message}") from None
+        named = [(name, _resource(_load(text))) for name, text in references]
+        own = _resource(self._contents)
+        own_id = own.id() or _HERE
+        registry: Registry[Any] = Registry().with_resources([*named, (own_id, own)])
+        self._resolver = registry.resolver(own_id)
+        self._check_references()
+        self.text = json.dumps(self._contents, ensure_ascii=False, separators=(",", ":"), sort_keys=normalize)
+
+    def cannot_read(self, written: JsonSchema) -> list[Incompatibility]:
+        """Why documents that `written` accepts are not all accepted by this schema."""
+        from barnabas.registry.jsonschema.compatibility import Located, rejections
+
+        return rejections(
+            Located(self._contents, self._resolver), Located(written._contents, written._resolver)
+        )
+
+    def _check_references(self) -> None:
+        from referencing.exceptions import Unresolvable
+
+        for reference in _references(self._contents):
+            try:
+                self._resolver.lookup(reference)
+            except (Unresolvable, ValueError) as error:
+                raise InvalidSchemaError(f"$ref {reference} leads nowhere: {error}") from None
+
+
+def _load(schema: str) -> Any:
+    try:
+        contents = json.loads(schema, parse_constant=_refuse_constant)
+    except ValueError as error:
+        raise InvalidSchemaError(f"it is not JSON: {error}") from None
+    if not isinstance(contents, dict | bool):
+        raise InvalidSchemaError("a JSON Schema is an object, or true or false")
+    return contents
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _resource(contents: Any) -> Resource[Any]:
+    from referencing import Resource
+    from referencing.jsonschema import DRAFT7
+
+    return Resource.from_contents(contents, default_specification=DRAFT7)
+
+
+def _references(contents: Any) -> Iterator[str]:
+    """Every $ref, but for those below an $id of their own, which are relative to that."""
+    if isinstance(contents, dict):
+        if isinstance(contents.get("$ref"), str):
+            yield contents["$ref"]
+        for key, value in contents.items():
+            if key not in ("enum", "const", "default", "examples") and not (
+                isinstance(value, dict) and "$id" in value
+            ):
+                yield from _references(value)
+    elif isinstance(contents, list):
+        for value in contents:
+            yield from _references(value)

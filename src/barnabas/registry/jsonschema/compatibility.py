@@ -1,0 +1,304 @@
+"""Whether one JSON Schema accepts every document that another accepts.
+
+That is what a reader needs of the schemas of its writers. It is decided keyword by keyword, on the safe side:
+what cannot be decided that way (a regular expression within another, ``if``) counts as accepted only when it has
+not changed. The cases and their names are those of Confluent's registry, whose rules for JSON Schema say the
+same in other words: a property may be added only where the old schema left no room for any.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from barnabas.registry.incompatibility import Incompatibility
+
+if TYPE_CHECKING:
+    from referencing._core import Resolver
+
+_TYPES = frozenset(("null", "boolean", "integer", "number", "string", "array", "object"))
+#: limits: the keyword, and whether a tighter one is greater
+_LIMITS = {
+    "minimum": True,
+    "maximum": False,
+    "exclusiveMinimum": True,
+    "exclusiveMaximum": False,
+    "minLength": True,
+    "maxLength": False,
+    "minItems": True,
+    "maxItems": False,
+    "minProperties": True,
+    "maxProperties": False,
+}
+#: keywords that may go or stay as they are, but not change or come
+_FIXED = (
+    "pattern",
+    "if",
+    "then",
+    "else",
+    "contains",
+    "dependencies",
+    "dependentRequired",
+    "dependentSchemas",
+)
+_ANYTHING: dict[str, Any] = {}
+_ANNOTATIONS = frozenset(
+    ("$schema", "$id", "$comment", "title", "description", "default", "examples", "definitions", "$defs")
+    + ("format", "readOnly", "writeOnly", "deprecated")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A schema, with what resolves its references."""
+
+    contents: Any
+    resolver: Resolver[Any]
+
+    def inside(self, contents: Any) -> Located:
+        return Located(contents, self.resolver)
+
+    def resolved(self) -> Located:
+        """Itself, or what it refers to; what stands beside a $ref is left out, as up to draft 7."""
+        schema = self
+        for _ in range(100):  # a chain of references may lead back to itself
+            if not isinstance(schema.contents, dict) or "$ref" not in schema.contents:
+                break
+            found = schema.resolver.lookup(schema.contents["$ref"])
+            schema = Located(found.contents, found.resolver)
+        return schema
+
+    def get(self, keyword: str, otherwise: Any = None) -> Any:
+        return self.contents.get(keyword, otherwise)
+
+    def accepts_all(self) -> bool:
+        return self.contents is True or (
+            isinstance(self.contents, dict) and not self.contents.keys() - _ANNOTATIONS
+        )
+
+
+def rejections(reader: Located, writer: Located) -> list[Incompatibility]:
+    """Where `reader` may refuse what `writer` accepts; none when it never does."""
+    return _Check().compare(reader, writer, "#")
+
+
+class _Check:
+    def __init__(self) -> None:
+        # By identity of the JSON values, which are kept so that none gets another's; a pair under way counts
+        # as fine: a recursive schema is as good as the rest of it.
+        self._under_way: dict[tuple[int, int], list[Incompatibility]] = {}
+        self._kept: list[Any] = []
+
+    def compare(self, reader: Located, writer: Located, place: str) -> list[Incompatibility]:
+        reader, writer = reader.resolved(), writer.resolved()
+        if reader.accepts_all() or writer.contents is False:
+            return []
+        if reader.contents is False:
+            return [Incompatibility("NOT_ACCEPTED", place, "nothing is accepted any more")]
+        if writer.accepts_all():
+            writer = writer.inside(_ANYTHING)
+        pair = (id(reader.contents), id(writer.contents))
+        if pair in self._under_way:
+            return self._under_way[pair]
+        self._under_way[pair] = []
+        self._kept += [reader.contents, writer.contents]
+        found = list(self._compare(reader, writer, place))
+        self._under_way[pair] = found
+        return found
+
+    def _compare(self, reader: Located, writer: Located, place: str) -> Iterator[Incompatibility]:
+        for union in ("anyOf", "oneOf"):
+            if union in writer.contents:  # each alternative must be accepted, with what holds beside it
+                rest = {key: value for key, value in writer.contents.items() if key != union}
+                for number, branch in enumerate(writer.get(union)):
+                    yield from self._each(reader, writer, rest, branch, f"{place}/{union}/{number}")
+                return
+        if "allOf" in writer.contents:
+            yield from self._narrowest(reader, writer, place)
+            return
+        for union in ("anyOf", "oneOf"):
+            if union in reader.contents and all(
+                self.compare(reader.inside(branch), writer, place) for branch in reader.get(union)
+            ):
+                yield Incompatibility(
+                    "SUM_TYPE_NARROWED", f"{place}/{union}", "no alternative accepts what was accepted"
+                )
+        for number, part in enumerate(reader.get("allOf", ())):
+            yield from self.compare(reader.inside(part), writer, f"{place}/allOf/{number}")
+        yield from self._types(reader, writer, place)
+        yield from self._values(reader, writer, place)
+        types = _types(writer)
+        if "object" in types and "object" in _types(reader):
+            yield from self._objects(reader, writer, place)
+        if "array" in types and "array" in _types(reader):
+            yield from self._arrays(reader, writer, place)
+        if "not" in reader.contents and (
+            "not" not in writer.contents
+            or self.compare(writer.inside(writer.get("not")), reader.inside(reader.get("not")), place)
+        ):
+            yield Incompatibility("NOT_TYPE_EXTENDED", f"{place}/not", "more is excluded than before")
+
+    def _each(
+        self, reader: Located, writer: Located, rest: dict[str, Any], branch: Any, place: str
+    ) -> Iterator[Incompatibility]:
+        if rest.keys() - _ANNOTATIONS:
+            yield from self.compare(reader, writer.inside({"allOf": [rest, branch]}), place)
+        else:
+            yield from self.compare(reader, writer.inside(branch), place)
+
+    def _narrowest(self, reader: Located, writer: Located, place: str) -> list[Incompatibility]:
+        """What all of several parts accept is accepted when what one of them accepts is, or their union is."""
+        merged: dict[str, Any] = {key: value for key, value in writer.contents.items() if key != "allOf"}
+        for part in (writer.inside(part).resolved() for part in writer.get("allOf")):
+            if not isinstance(part.contents, dict):
+                continue
+            if not self.compare(reader, part, place):
+                return []
+            merged = _merged(merged, part.contents)
+        return self.compare(reader, writer.inside(merged), place)
+
+    def _types(self, reader: Located, writer: Located, place: str) -> Iterator[Incompatibility]:
+        lost = _types(writer) - _types(reader)
+        if lost:
+            yield Incompatibility(
+                "TYPE_NARROWED", f"{place}/type", f"no longer takes {', '.join(sorted(lost))}"
+            )
+
+    def _values(self, reader: Located, writer: Located, place: str) -> Iterator[Incompatibility]:
+        allowed = _values(reader)
+        if allowed is not None:
+            before = _values(writer)
+            if before is None or any(value not in allowed for value in before):
+                yield Incompatibility("ENUM_ARRAY_NARROWED", f"{place}/enum", "fewer values are allowed")
+        for keyword, greater in _LIMITS.items():
+            limit, before = reader.get(keyword), writer.get(keyword)
+            if limit is None or limit == before:
+                continue
+            if before is None or isinstance(limit, bool) or (limit > before) == greater:
+                yield Incompatibility(
+                    _code(keyword, before), f"{place}/{keyword}", f"{before} became {limit}"
+                )
+        step, before = reader.get("multipleOf"), writer.get("multipleOf")
+        if step is not None and (before is None or before % step != 0):
+            yield Incompatibility("MULTIPLE_OF_CHANGED", f"{place}/multipleOf", f"{before} became {step}")
+        if reader.get("uniqueItems") and not writer.get("uniqueItems"):
+            yield Incompatibility("UNIQUE_ITEMS_ADDED", f"{place}/uniqueItems", "items must differ now")
+        for keyword in _FIXED:
+            if keyword in reader.contents and reader.get(keyword) != writer.get(keyword):
+                yield Incompatibility(
+                    _code(keyword, writer.get(keyword)), f"{place}/{keyword}", f"{keyword} came or changed"
+                )
+
+    def _objects(self, reader: Located, writer: Located, place: str) -> Iterator[Incompatibility]:
+        properties, before = reader.get("properties", {}), writer.get("properties", {})
+        for name in {**properties, **before}:
+            found = self.compare(
+                _property(reader, name), _property(writer, name), f"{place}/properties/{name}"
+            )
+            if found and name not in before:
+                words = f"{name} could be anything before, and what it may be now is narrower"
+                found = [
+                    Incompatibility(
+                        "PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL", f"{place}/properties/{name}", words
+                    )
+                ]
+            elif found and name not in properties and _property(reader, name).contents is False:
+                words = f"{name} is gone, and no other property is allowed"
+                found = [
+                    Incompatibility(
+                        "PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL", f"{place}/properties/{name}", words
+                    )
+                ]
+            yield from found
+        for name in reader.get("required", ()):
+            own = properties.get(name)
+            has_default = isinstance(own, dict) and "default" in own
+            if name not in writer.get("required", ()) and not has_default:
+                words = f"{name} is required now and has no default"
+                yield Incompatibility("REQUIRED_ATTRIBUTE_ADDED", f"{place}/required", words)
+        patterns = {**reader.get("patternProperties", {}), **writer.get("patternProperties", {})}
+        for pattern in patterns:
+            yield from self.compare(
+                _by_pattern(reader, pattern),
+                _by_pattern(writer, pattern),
+                f"{place}/patternProperties/{pattern}",
+            )
+        extra = (reader.get("additionalProperties", True), writer.get("additionalProperties", True))
+        yield from self.compare(
+            reader.inside(extra[0]), writer.inside(extra[1]), f"{place}/additionalProperties"
+        )
+        if "propertyNames" in reader.contents:
+            names = (reader.get("propertyNames"), writer.get("propertyNames", True))
+            yield from self.compare(
+                reader.inside(names[0]), writer.inside(names[1]), f"{place}/propertyNames"
+            )
+
+    def _arrays(self, reader: Located, writer: Located, place: str) -> Iterator[Incompatibility]:
+        (first, rest), (first_before, rest_before) = _items(reader), _items(writer)
+        for number in range(max(len(first), len(first_before))):
+            item = first[number] if number < len(first) else rest
+            before = first_before[number] if number < len(first_before) else rest_before
+            yield from self.compare(reader.inside(item), writer.inside(before), f"{place}/items/{number}")
+        yield from self.compare(reader.inside(rest), writer.inside(rest_before), f"{place}/items")
+
+
+def _types(schema: Located) -> frozenset[str]:
+    given = schema.get("type")
+    if given is None:
+        return _TYPES
+    types = {given} if isinstance(given, str) else set(given)
+    return frozenset(types | {"integer"} if "number" in types else types)
+
+
+def _values(schema: Located) -> list[Any] | None:
+    if "const" in schema.contents:
+        return [schema.get("const")]
+    values: list[Any] | None = schema.get("enum")
+    return values
+
+
+def _property(schema: Located, name: str) -> Located:
+    """What holds for the property `name`."""
+    properties = schema.get("properties", {})
+    if name in properties:
+        return schema.inside(properties[name])
+    for pattern, contents in schema.get("patternProperties", {}).items():
+        if re.search(pattern, name):
+            return schema.inside(contents)
+    return schema.inside(schema.get("additionalProperties", True))
+
+
+def _by_pattern(schema: Located, pattern: str) -> Located:
+    extra = schema.get("additionalProperties", True)
+    return schema.inside(schema.get("patternProperties", {}).get(pattern, extra))
+
+
+def _items(schema: Located) -> tuple[list[Any], Any]:
+    """The schemas of the first items, and that of all others."""
+    items = schema.get("items", True)
+    if isinstance(items, list):  # up to draft 2019-09
+        return items, schema.get("additionalItems", True)
+    return schema.get("prefixItems", []), items
+
+
+def _merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """A schema that accepts what both accept, as far as one can be had without more keywords.
+
+    Where both set a keyword that cannot be joined, the first one's stands: that accepts more, and so may only
+    find more to complain of.
+    """
+    merged = {**other, **one}
+    if "properties" in one and "properties" in other:
+        merged["properties"] = {**other["properties"], **one["properties"]}
+    if "required" in one and "required" in other:
+        merged["required"] = [*one["required"], *other["required"]]
+    if "allOf" in one and "allOf" in other:
+        merged["allOf"] = [*one["allOf"], *other["allOf"]]
+    return merged
+
+
+def _code(keyword: str, before: Any) -> str:
+    name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", keyword).upper()
+    return f"{name}_{'ADDED' if before is None else 'CHANGED'}"

@@ -1,0 +1,251 @@
+"""The log that a registry lives in: records are appended to it, and what it holds is replayed.
+
+Several registries may share one topic, and none may decide on what it has not read: two that hand out the same
+id would be found out when it is too late. So the right to write is the newest producer epoch of one
+transactional id, which all registries of a topic share. To take it, a registry initialises a producer: from then
+on the brokers refuse whatever any other one still sends, and end its open transaction. It then reads the topic
+to its end, which nobody else can move any more, decides, and writes the records in one transaction. When another
+registry has taken the right meanwhile, the commit is refused, and all that begins again: read, decide, write.
+A pause, at whatever point and however long, does no harm; there is no lease that could run out unnoticed.
+
+docs/adr/0004 compares this with Confluent's election of a leader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import confluent_kafka
+
+from barnabas.client import Admin
+from barnabas.client.errors import translate
+from barnabas.client.settings import librdkafka_settings
+from barnabas.errors import BarnabasError
+from barnabas.registry.decision import Decision
+from barnabas.registry.errors import Code, RegistryError
+from barnabas.registry.records import Record
+from barnabas.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_POLL_S = 0.2
+#: how long one call to the brokers may take
+_CALL_S = 10.0
+#: how long a write may take, with all that is tried again
+_WRITE_S = 30.0
+_FIRST_BACKOFF_S = 0.01
+_LONGEST_BACKOFF_S = 1.0
+
+
+class SchemasLog:
+    """The topic of one registry. All methods are called from one event loop, which also replays.
+
+    Args:
+        replay: takes the key and the value of each record, in order.
+    """
+
+    def __init__(
+        self, bootstrap_servers: str, topic: str, replay: Callable[[bytes | None, bytes | None], None]
+    ) -> None:
+        self._servers = bootstrap_servers
+        self._topic = topic
+        self._replay = replay
+        self._position = 0
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._turn = asyncio.Lock()
+        self._closing = threading.Event()
+        self._reader: threading.Thread | None = None
+        self._consumer: Any = None
+        self._admin = Admin(bootstrap_servers)
+        # librdkafka's transactional calls block; one thread makes them, one after another.
+        self._writer = ThreadPoolExecutor(1, "registry-writer")
+        self._producer: Any = None
+        #: whether, as far as is known here, this registry has the right to write and has read all there is
+        self._owner = False
+
+    async def open(self) -> None:
+        """Replay what the topic holds, and go on replaying. Raises BarnabasError."""
+        self._loop = asyncio.get_running_loop()
+        self._consumer = confluent_kafka.Consumer(
+            librdkafka_settings(
+                self._servers,
+                {
+                    "group.id": "schema-registry",  # librdkafka wants one; none is joined
+                    "enable.auto.commit": False,
+                    "auto.offset.reset": "earliest",
+                    "isolation.level": "read_committed",
+                    "enable.partition.eof": True,
+                    "fetch.wait.max.ms": 100,
+                },
+            )
+        )
+        self._consumer.assign([confluent_kafka.TopicPartition(self._topic, 0, 0)])
+        self._reader = threading.Thread(target=self._read, name="registry-reader", daemon=True)
+        self._reader.start()
+        await self.read_to_end()
+
+    async def close(self) -> None:
+        """Stop replaying and writing."""
+        self._closing.set()
+        await self._in_writer(self._drop_producer)
+        self._writer.shutdown()
+        if self._reader is not None:
+            await asyncio.to_thread(self._reader.join)
+
+    async def write(self, decide: Callable[[], Decision[T]]) -> T:
+        """Write what `decide` decides, as one transaction, and answer once it has been replayed.
+
+        `decide` may be called several times, each time on a newer state. What it raises is raised here.
+
+        Raises:
+            RegistryError: OPERATION_TIMEOUT when the brokers do not take it in time.
+        """
+        async with self._turn:
+            if not self._owner:
+                decision = self._unchanged(decide)
+                if decision is not None:
+                    return decision.answer
+            try:
+                async with asyncio.timeout(_WRITE_S):
+                    return await self._write(decide)
+            except RegistryError:
+                raise
+            except BaseException as error:  # also when the request is cancelled: a commit may be under way
+                self._owner = False
+                if not isinstance(error, TimeoutError):
+                    raise
+                raise RegistryError(
+                    Code.OPERATION_TIMEOUT, f"the brokers at {self._servers} did not take the write in time"
+                ) from None
+
+    async def read_to_end(self) -> None:
+        """Wait until all that the topic held at this moment is replayed."""
+        while True:
+            try:
+                end = await asyncio.to_thread(self._end)
+                break
+            except BarnabasError as error:
+                logger.warning("cannot ask for the end of %s: %s", self._topic, error)
+                await asyncio.sleep(_LONGEST_BACKOFF_S)
+        await self._reached(end)
+
+    def _end(self) -> int:
+        # Not asked by the consumer: it serves one thread at a time, and that one polls it all the time.
+        partition = TopicPartition(self._topic, 0)
+        return self._admin.offsets([partition], "latest")[partition]
+
+    # --- writing ---
+
+    @staticmethod
+    def _unchanged(decide: Callable[[], Decision[T]]) -> Decision[T] | None:
+        """The decision when it comes to nothing to write: that needs no right to write."""
+        try:
+            decision = decide()
+        except RegistryError:
+            return None  # on a newer state it may be allowed
+        return None if decision.records else decision
+
+    async def _write(self, decide: Callable[[], Decision[T]]) -> T:
+        backoff = _FIRST_BACKOFF_S
+        while True:
+            try:
+                if not self._owner:
+                    await self._in_writer(self._take_over)
+                    await self.read_to_end()
+                    self._owner = True
+                decision = decide()
+                if decision.records:
+                    await self._reached(await self._in_writer(self._commit, decision.records) + 1)
+                return decision.answer
+            except confluent_kafka.KafkaException as error:
+                # Whatever happened, the remedy is one: end what may be half done by taking the right again.
+                logger.info("a write to %s begins again: %s", self._topic, translate(error))
+                self._owner = False
+            await asyncio.sleep(random.uniform(0, backoff))
+            backoff = min(backoff * 2, _LONGEST_BACKOFF_S)
+
+    def _take_over(self) -> None:
+        self._drop_producer()
+        self._producer = confluent_kafka.Producer(
+            librdkafka_settings(
+                self._servers,
+                {
+                    "transactional.id": f"schema-registry-{self._topic}",
+                    "transaction.timeout.ms": int(_CALL_S * 1000),
+                    "linger.ms": 0,
+                },
+            )
+        )
+        self._producer.init_transactions(_CALL_S)
+
+    def _commit(self, records: Sequence[Record]) -> int:
+        """Write the records; the offset of the last one."""
+        offsets: list[int] = []
+
+        def stored(error: Any, message: Any) -> None:
+            if error is None:
+                offsets.append(message.offset())
+
+        self._producer.begin_transaction()
+        for record in records:
+            key, value = record.encode()
+            try:
+                self._producer.produce(self._topic, partition=0, key=key, value=value, on_delivery=stored)
+            except confluent_kafka.KafkaException as error:
+                if error.args[0].code() == confluent_kafka.KafkaError.MSG_SIZE_TOO_LARGE:
+                    self._producer.abort_transaction(_CALL_S)
+                    raise RegistryError(
+                        42209, f"the schema is too large: {len(value or b'')} bytes"
+                    ) from None
+                raise
+        self._producer.flush(_CALL_S)
+        self._producer.commit_transaction(_CALL_S)
+        return max(offsets)
+
+    def _drop_producer(self) -> None:
+        if self._producer is not None:
+            self._producer.purge()
+            self._producer = None
+
+    async def _in_writer(self, function: Callable[..., T], *arguments: Any) -> T:
+        return await self._loop.run_in_executor(self._writer, function, *arguments)
+
+    # --- replaying ---
+
+    def _read(self) -> None:
+        """In a thread: hand what the consumer gets to the event loop."""
+        while not self._closing.is_set():
+            first = self._consumer.poll(_POLL_S)
+            if first is not None:
+                messages = [first, *self._consumer.consume(1000, 0)]
+                self._loop.call_soon_threadsafe(self._take, messages)
+        self._consumer.close()
+
+    def _take(self, messages: list[Any]) -> None:
+        for message in messages:
+            error = message.error()
+            if error is None:
+                self._replay(message.key(), message.value())
+                self._position = message.offset() + 1
+            elif error.code() == confluent_kafka.KafkaError._PARTITION_EOF:
+                self._position = max(self._position, message.offset())
+            else:
+                logger.warning("reading %s: %s", self._topic, translate(error))
+        for offset, future in self._waiting:
+            if offset <= self._position and not future.done():
+                future.set_result(None)
+        self._waiting = [waiting for waiting in self._waiting if not waiting[1].done()]
+
+    async def _reached(self, offset: int) -> None:
+        if offset > self._position:
+            future: asyncio.Future[None] = self._loop.create_future()
+            self._waiting.append((offset, future))
+            await future

@@ -1,0 +1,172 @@
+"""Compatibility levels and modes: what holds for a subject, and the changes to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from barnabas.registry.decision import Decision
+from barnabas.registry.errors import Code, RegistryError, not_permitted
+from barnabas.registry.records import Key, Record
+from barnabas.registry.state import State
+from barnabas.registry.subjects import DEFAULT_CONTEXT, context_of
+
+
+class Level(StrEnum):
+    """What a new version must be, towards the one before it, or (transitive) towards all."""
+
+    NONE = "NONE"
+    BACKWARD = "BACKWARD"
+    BACKWARD_TRANSITIVE = "BACKWARD_TRANSITIVE"
+    FORWARD = "FORWARD"
+    FORWARD_TRANSITIVE = "FORWARD_TRANSITIVE"
+    FULL = "FULL"
+    FULL_TRANSITIVE = "FULL_TRANSITIVE"
+
+    @property
+    def transitive(self) -> bool:
+        return self.name.endswith("_TRANSITIVE")
+
+    @property
+    def backward(self) -> bool:
+        """Whether new readers must understand old data."""
+        return self.name.startswith(("BACKWARD", "FULL"))
+
+    @property
+    def forward(self) -> bool:
+        """Whether old readers must understand new data."""
+        return self.name.startswith(("FORWARD", "FULL"))
+
+
+class Mode(StrEnum):
+    """What may be done; IMPORT takes schemas with their ids, to copy another registry."""
+
+    READWRITE = "READWRITE"
+    READONLY = "READONLY"
+    READONLY_OVERRIDE = "READONLY_OVERRIDE"
+    IMPORT = "IMPORT"
+
+
+#: what a CONFIG may say here
+_CONFIG_FIELDS = {"compatibility", "compatibilityLevel", "normalize"}
+
+
+def config_of(state: State, subject: str | None) -> dict[str, Any]:
+    """The settings that hold for a subject: each its own, else its context's, else everyone's."""
+    merged: dict[str, Any] = {"compatibilityLevel": state.default_level}
+    for scope in reversed(_scopes(subject)):
+        merged |= state.configs.get(scope, {})
+    return merged
+
+
+def level_of(state: State, subject: str) -> Level:
+    return Level(config_of(state, subject)["compatibilityLevel"])
+
+
+def mode_of(state: State, subject: str | None) -> Mode:
+    """The mode that holds for a subject; READONLY_OVERRIDE of everyone's wins over its own."""
+    if state.modes.get(None) == Mode.READONLY_OVERRIDE:
+        return Mode.READONLY_OVERRIDE
+    found = (state.modes[scope] for scope in _scopes(subject) if scope in state.modes)
+    return Mode(next(found, Mode.READWRITE))
+
+
+def require_writable(state: State, subject: str | None) -> Mode:
+    """The mode. Raises RegistryError OPERATION_NOT_PERMITTED when it is a read-only one."""
+    mode = mode_of(state, subject)
+    if mode in (Mode.READONLY, Mode.READONLY_OVERRIDE):
+        raise not_permitted(f"Subject {subject} in context {context_of(subject)} is in read-only mode")
+    return mode
+
+
+def set_config(state: State, subject: str | None, body: Mapping[str, Any]) -> Decision[dict[str, Any]]:
+    """Change the settings that `body` names, of a subject or (None) of everyone."""
+    unknown = body.keys() - _CONFIG_FIELDS
+    if any(body[name] is not None for name in unknown):
+        raise RegistryError(422, f"not served here: {', '.join(sorted(unknown))}")
+    config = dict(state.configs.get(subject, {}))
+    level = body.get("compatibility", body.get("compatibilityLevel"))
+    if level is not None:
+        config["compatibilityLevel"] = _choice(Level, level, Code.INVALID_COMPATIBILITY_LEVEL).value
+    normalize = body.get("normalize")
+    if normalize is not None:
+        if not isinstance(normalize, bool):
+            raise RegistryError(422, f"normalize is true or false: {normalize!r}")
+        config["normalize"] = normalize
+    if level is None and normalize is None:
+        raise RegistryError(
+            Code.INVALID_COMPATIBILITY_LEVEL, f"Invalid compatibility level: {_choices(Level)}"
+        )
+    require_writable(state, subject)
+    answer = {"compatibility": level and config["compatibilityLevel"], "normalize": normalize}
+    return Decision(
+        [Record(Key("CONFIG", subject), config)],
+        {name: value for name, value in answer.items() if value is not None},
+    )
+
+
+def delete_config(state: State, subject: str | None) -> Decision[dict[str, Any]]:
+    """Take back the settings of a subject or of everyone; the answer is what they were."""
+    if subject is not None and subject not in state.configs:
+        raise config_missing(subject)
+    require_writable(state, subject)
+    before = config_of(state, subject) if subject is None else state.configs[subject]
+    records = [Record(Key("CONFIG", subject), None)] if subject in state.configs else []
+    return Decision(records, dict(before))
+
+
+def set_mode(
+    state: State, subject: str | None, body: Mapping[str, Any], *, force: bool
+) -> Decision[dict[str, Any]]:
+    """Change the mode of a subject or of everyone; IMPORT, unless forced, only where nothing is registered."""
+    mode = _choice(Mode, body.get("mode"), Code.INVALID_MODE)
+    if mode is Mode.READONLY_OVERRIDE and subject is not None:
+        raise not_permitted("READONLY_OVERRIDE can be set for the whole registry only")
+    if mode is Mode.IMPORT and not force and mode_of(state, subject) is not Mode.IMPORT:
+        busy = state.versions(subject) if subject is not None else state.subjects
+        if busy:
+            raise not_permitted("Cannot import since found existing subjects: delete them, or use force=true")
+    return Decision([Record(Key("MODE", subject), {"mode": mode.value})], {"mode": mode.value})
+
+
+def delete_mode(state: State, subject: str | None) -> Decision[dict[str, Any]]:
+    """Take back the mode of a subject or of everyone; the answer is what it was."""
+    if subject is not None and subject not in state.modes:
+        raise mode_missing(subject)
+    before = state.modes.get(subject, Mode.READWRITE)
+    records = [Record(Key("MODE", subject), None)] if subject in state.modes else []
+    return Decision(records, {"mode": str(before)})
+
+
+def config_missing(subject: str) -> RegistryError:
+    return RegistryError(
+        Code.COMPATIBILITY_NOT_CONFIGURED,
+        f"Subject '{subject}' does not have subject-level compatibility configured",
+    )
+
+
+def mode_missing(subject: str) -> RegistryError:
+    return RegistryError(
+        Code.MODE_NOT_CONFIGURED, f"Subject '{subject}' does not have subject-level mode configured"
+    )
+
+
+def _scopes(subject: str | None) -> list[str | None]:
+    """Where to look, the nearest first."""
+    if subject is None:
+        return [None]
+    context = context_of(subject)
+    return [subject, None] if context == DEFAULT_CONTEXT else [subject, f":{context}:", None]
+
+
+def _choice(kind: Any, given: object, code: Code) -> Any:
+    try:
+        return kind(str(given).upper())
+    except ValueError:
+        what = "mode" if kind is Mode else "compatibility level"
+        raise RegistryError(code, f"Invalid {what} {given}: {_choices(kind)}") from None
+
+
+def _choices(kind: Any) -> str:
+    return "valid values are " + ", ".join(kind)

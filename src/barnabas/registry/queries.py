@@ -1,0 +1,127 @@
+"""What is registered, as requests ask for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from barnabas.registry.errors import (
+    Code,
+    RegistryError,
+    schema_not_found,
+    subject_not_found,
+    version_not_found,
+)
+from barnabas.registry.schema import Schema
+from barnabas.registry.state import State, Version
+from barnabas.registry.subjects import DEFAULT_CONTEXT, context_of
+
+_INT_MAX = 2**31 - 1
+#: ask for the subjects of every context
+ALL_CONTEXTS = ":*:"
+
+
+def version_number(text: str) -> int | None:
+    """A version as it stands in an address; None for the latest. Raises INVALID_VERSION."""
+    if text in ("latest", "-1"):
+        return None
+    if text.isascii() and text.isdecimal() and 1 <= int(text) <= _INT_MAX:
+        return int(text)
+    raise RegistryError(
+        Code.INVALID_VERSION,
+        f"The specified version '{text}' is not a valid version id. Allowed values are between [1, 2^31-1] and "
+        'the string "latest"',
+    )
+
+
+def subjects(state: State, *, prefix: str, deleted: bool = False, deleted_only: bool = False) -> list[str]:
+    """The names of subjects that begin with `prefix`; those of one context, or with
+    `ALL_CONTEXTS` of all."""
+    found = []
+    for subject in sorted(state.subjects):
+        live = bool(state.versions(subject))
+        if (live and deleted_only) or (not live and not deleted and not deleted_only):
+            continue
+        if prefix == ALL_CONTEXTS or (
+            subject.startswith(prefix) and context_of(subject) == context_of(prefix)
+        ):
+            found.append(subject)
+    return found
+
+
+def version(state: State, subject: str, number: int | None, *, deleted: bool = False) -> Version:
+    """One version; `number` None is the latest. Raises SUBJECT_NOT_FOUND, VERSION_NOT_FOUND."""
+    versions = state.versions(subject, deleted=deleted)
+    if not versions:
+        raise subject_not_found(subject)
+    if number is None:
+        return versions[-1]
+    for found in versions:
+        if found.number == number:
+            return found
+    raise version_not_found(number)
+
+
+def version_numbers(
+    state: State, subject: str, *, deleted: bool = False, deleted_only: bool = False
+) -> list[int]:
+    """The numbers of a subject's versions. Raises SUBJECT_NOT_FOUND when there are none to tell."""
+    versions = state.versions(subject, deleted=deleted or deleted_only)
+    found = [version.number for version in versions if version.deleted or not deleted_only]
+    if not found:
+        raise subject_not_found(subject)
+    return found
+
+
+def latest_with_metadata(
+    state: State, subject: str, wanted: Mapping[str, str], *, deleted: bool = False
+) -> Version:
+    """The newest version whose metadata has these properties. Raises *_NOT_FOUND."""
+    versions = state.versions(subject, deleted=deleted)
+    if not versions:
+        raise subject_not_found(subject)
+    for version in reversed(versions):
+        properties = (version.schema.metadata or {}).get("properties") or {}
+        if wanted.items() <= properties.items():
+            return version
+    raise schema_not_found()
+
+
+def schema_of_id(state: State, id_: int, subject: str = "") -> Schema:
+    """The schema with this id, in the context of `subject`. Raises SCHEMA_NOT_FOUND."""
+    contexts = [context_of(subject)] if subject else [DEFAULT_CONTEXT, *state.contexts]
+    for context in contexts:
+        if id_ in state.ids(context).schemas:
+            return state.ids(context).schemas[id_]
+    raise schema_not_found(id_)
+
+
+def schema_of_guid(state: State, guid: str) -> Schema:
+    """Raises SCHEMA_NOT_FOUND."""
+    for context in state.contexts:
+        for schema in state.ids(context).schemas.values():
+            if schema.guid == guid:
+                return schema
+    raise schema_not_found(guid)
+
+
+def versions_of_id(state: State, id_: int, *, subject: str = "", deleted: bool = False) -> list[Version]:
+    """Where the schema with this id is registered. Raises SCHEMA_NOT_FOUND."""
+    schema_of_id(state, id_, subject)
+    uses = sorted(state.ids(context_of(subject)).uses.get(id_, ()))
+    found = [state.subjects[name][number] for name, number in uses]
+    return [version for version in found if deleted or not version.deleted]
+
+
+def referencing_ids(state: State, referred: Version) -> list[int]:
+    """The ids of the live schemas that refer to this version."""
+    referrers = state.referrers(referred.subject, referred.number)
+    return sorted({referrer.id for referrer in referrers if not referrer.deleted})
+
+
+def schemas(state: State, *, prefix: str, deleted: bool, latest_only: bool) -> list[Version]:
+    """All versions of the subjects that begin with `prefix`."""
+    found = []
+    for subject in subjects(state, prefix=prefix, deleted=deleted):
+        versions = state.versions(subject, deleted=deleted)
+        found += versions[-1:] if latest_only else versions
+    return found

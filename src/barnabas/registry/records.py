@@ -1,0 +1,67 @@
+"""The records of the topic `_schemas`, in Confluent's format: keys and values are JSON objects.
+
+    {"keytype":"SCHEMA","subject":"s","version":1,"magic":1}  {"subject":"s","version":1,"id":1,"schema":"...",...}
+    {"keytype":"CONFIG","subject":null,"magic":0}             {"compatibilityLevel":"FULL"}
+    {"keytype":"MODE","subject":"s","magic":0}                {"mode":"READONLY"}
+    {"keytype":"DELETE_SUBJECT","subject":"s","magic":0}      {"subject":"s","version":3}
+    {"keytype":"CLEAR_SUBJECT","subject":"s","magic":0}       {"subject":"s"}
+    {"keytype":"NOOP","magic":0}                              {"maxIds":{".":7}}
+
+A NULL value takes back what the key stood for. DELETE_SUBJECT deletes softly, up to a version; CLEAR_SUBJECT,
+which is only read here, takes the deleted versions away for good. Confluent's registry never looks at the
+value of a NOOP; here it keeps the highest id of each context, which permanent deletes and compaction would
+otherwise let be forgotten and given out anew.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_MAGIC = {"SCHEMA": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What a record is about; `subject` None is the registry as a whole."""
+
+    keytype: str
+    subject: str | None = None
+    version: int | None = None
+
+    def encode(self) -> bytes:
+        fields: dict[str, Any] = {"keytype": self.keytype, "subject": self.subject, "version": self.version}
+        if self.version is None:
+            del fields["version"]
+        if self.keytype == "NOOP":
+            del fields["subject"]
+        fields["magic"] = _MAGIC.get(self.keytype, 0)
+        return _dump(fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A key with its value, None for a tombstone."""
+
+    key: Key
+    value: Mapping[str, Any] | None
+
+    def encode(self) -> tuple[bytes, bytes | None]:
+        return self.key.encode(), None if self.value is None else _dump(self.value)
+
+
+def decode(key: bytes | None, value: bytes | None) -> Record:
+    """Raises ValueError when this is no record of a registry's."""
+    fields = json.loads(key or b"null")
+    contents = None if value is None else json.loads(value)
+    if not isinstance(fields, dict) or not isinstance(fields.get("keytype"), str):
+        raise ValueError(f"not a key of a registry's: {key!r}")
+    if contents is not None and not isinstance(contents, dict):
+        raise ValueError(f"not a value of a registry's: {value!r}")
+    return Record(Key(fields["keytype"], fields.get("subject"), fields.get("version")), contents)
+
+
+def _dump(fields: Mapping[str, Any]) -> bytes:
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()

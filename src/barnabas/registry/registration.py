@@ -1,0 +1,146 @@
+"""Registering schemas: what is new gets an id and a version, if it is compatible with what is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from barnabas.registry.decision import Decision
+from barnabas.registry.errors import (
+    Code,
+    RegistryError,
+    not_permitted,
+    schema_not_found,
+    subject_not_found,
+)
+from barnabas.registry.policy import Level, Mode, config_of, level_of, require_writable
+from barnabas.registry.records import Key, Record
+from barnabas.registry.resolution import pinned, understand
+from barnabas.registry.schema import Schema
+from barnabas.registry.state import State, Version
+from barnabas.registry.subjects import context_of
+
+
+def register(
+    state: State, subject: str, body: Mapping[str, Any], *, normalize: bool = False
+) -> Decision[Version]:
+    """Register the schema of `body` under `subject`; one that is there already is only found.
+
+    Raises:
+        RegistryError: INVALID_SCHEMA, INCOMPATIBLE_SCHEMA, OPERATION_NOT_PERMITTED.
+    """
+    mode = require_writable(state, subject)
+    schema = canonical(state, subject, Schema.from_json(body), normalize=normalize)
+    wanted = _number(body, "id", 0)
+    for version in reversed(state.versions(subject)):
+        if version.schema.fingerprint == schema.fingerprint and wanted in (None, version.id):
+            return Decision([], version)
+    if wanted is not None and mode is not Mode.IMPORT:
+        raise not_permitted(f"Subject {subject} is not in import mode, and the schema comes with an id")
+    if wanted is None and mode is Mode.IMPORT:
+        raise not_permitted(f"Subject {subject} is in import mode, and the schema comes without an id")
+    if mode is not Mode.IMPORT:
+        found = conflicts(state, subject, schema, state.versions(subject))
+        if found:
+            words = f"Schema being registered is incompatible with an earlier schema for subject '{subject}'"
+            raise RegistryError(Code.INCOMPATIBLE_SCHEMA, f"{words}, details: [{', '.join(found)}]")
+    version = Version(
+        subject,
+        _version_number(state, subject, body, mode),
+        _id(state, subject, schema, wanted),
+        schema,
+    )
+    return Decision([schema_record(version)], version)
+
+
+def lookup(state: State, subject: str, body: Mapping[str, Any], *, normalize: bool, deleted: bool) -> Version:
+    """The version of `subject` under which the schema of `body` is registered.
+
+    Raises:
+        RegistryError: SUBJECT_NOT_FOUND, SCHEMA_NOT_FOUND, INVALID_SCHEMA.
+    """
+    versions = state.versions(subject, deleted=deleted)
+    if not versions:
+        raise subject_not_found(subject)
+    schema = canonical(state, subject, Schema.from_json(body), normalize=normalize)
+    for version in reversed(versions):
+        if version.schema.fingerprint == schema.fingerprint:
+            return version
+    raise schema_not_found()
+
+
+def canonical(state: State, subject: str, schema: Schema, *, normalize: bool) -> Schema:
+    """The schema in the one spelling by which it is found again."""
+    schema = pinned(state, subject, schema)
+    normalize = normalize or bool(config_of(state, subject).get("normalize"))
+    parsed = understand(state, subject, schema, normalize=normalize)
+    return replace(schema, text=parsed.text)
+
+
+def conflicts(state: State, subject: str, schema: Schema, versions: Iterable[Version]) -> list[str]:
+    """Why `schema` is not, by the subject's level, compatible with `versions` (the newest last)."""
+    level = level_of(state, subject)
+    against = list(versions) if level.transitive else list(versions)[-1:]
+    if level is Level.NONE or not against:
+        return []
+    new = understand(state, subject, schema)
+    for version in reversed(against):
+        found = _conflicts(state, level, new, schema, version)
+        if found:
+            return [*found, f"{{oldSchemaVersion: {version.number}}}", f"{{compatibility: '{level}'}}"]
+    return []
+
+
+def schema_record(version: Version, *, deleted: bool = False) -> Record:
+    """The record that says so."""
+    value = {
+        "subject": version.subject,
+        "version": version.number,
+        "id": version.id,
+        **version.schema.to_json(),
+        "deleted": deleted,
+    }
+    return Record(Key("SCHEMA", version.subject, version.number), value)
+
+
+def _conflicts(state: State, level: Level, new: Any, schema: Schema, version: Version) -> list[str]:
+    if version.schema.type != schema.type:
+        return [f"{{errorType:'TYPE_CHANGED', description:'{version.schema.type} became {schema.type}'}}"]
+    old = understand(state, version.subject, version.schema)
+    found = []
+    if level.backward:
+        found += new.cannot_read(old)
+    if level.forward:
+        found += old.cannot_read(new)
+    return [str(reason) for reason in found]
+
+
+def _id(state: State, subject: str, schema: Schema, wanted: int | None) -> int:
+    ids = state.ids(context_of(subject))
+    if wanted is None:
+        return ids.by_fingerprint.get(schema.fingerprint, ids.highest + 1)
+    taken = ids.schemas.get(wanted)
+    if taken is not None and taken.fingerprint != schema.fingerprint:
+        raise not_permitted(f"Overwrite new schema with id {wanted} is not permitted.")
+    return wanted
+
+
+def _version_number(state: State, subject: str, body: Mapping[str, Any], mode: Mode) -> int:
+    latest = max(state.subjects.get(subject, {0: None}))
+    wanted = _number(body, "version", 1)
+    if wanted is None or wanted == latest + 1:
+        return latest + 1
+    if mode is not Mode.IMPORT:
+        raise RegistryError(Code.INVALID_SCHEMA, f"Version is not one more than previous version {latest}")
+    if state.version(subject, wanted) is not None:
+        raise not_permitted(f"Version {wanted} of subject {subject} is there already")
+    return wanted
+
+
+def _number(body: Mapping[str, Any], name: str, least: int) -> int | None:
+    """A number of the body; None when it is not there, or as clients say so, too small."""
+    value = body.get(name)
+    if value is not None and type(value) is not int:
+        raise RegistryError(422, f"{name} must be a whole number: {value!r}")
+    return None if value is None or value < least else value

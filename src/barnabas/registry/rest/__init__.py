@@ -1,0 +1,1 @@
+"""Confluent's REST API over aiohttp, one file a group of addresses."""

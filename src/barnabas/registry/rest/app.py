@@ -1,0 +1,41 @@
+"""All addresses together."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+import barnabas
+from barnabas.registry.log import SchemasLog
+from barnabas.registry.rest import compatibility, schemas, settings, subjects
+from barnabas.registry.rest.exchange import LOG, STATE, answer, exchange
+from barnabas.registry.state import State
+
+#: larger than what fits into the topic, so that the one who refuses says why
+_LARGEST_BODY = 8 << 20
+
+CLUSTER: web.AppKey[str] = web.AppKey("cluster", str)
+
+
+def build(state: State, log: SchemasLog, cluster_id: str) -> web.Application:
+    """The application that answers from `state` and writes to `log`."""
+    app = web.Application(middlewares=[exchange], client_max_size=_LARGEST_BODY)
+    app[STATE], app[LOG], app[CLUSTER] = state, log, cluster_id
+    app.router.add_get("/", _root)
+    app.router.add_get("/v1/metadata/id", _identity)
+    app.router.add_get("/v1/metadata/version", _version)
+    for group in (subjects, schemas, settings, compatibility):
+        app.add_routes(group.routes)
+    return app
+
+
+async def _root(request: web.Request) -> web.Response:
+    return answer({})
+
+
+async def _identity(request: web.Request) -> web.Response:
+    clusters = {"kafka-cluster": request.app[CLUSTER], "schema-registry-cluster": "schema-registry"}
+    return answer({"scope": {"path": [], "clusters": clusters}, "id": ""})
+
+
+async def _version(request: web.Request) -> web.Response:
+    return answer({"version": barnabas.__version__, "commitId": ""})

@@ -1,0 +1,91 @@
+"""/schemas and /contexts: schemas by their ids."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiohttp import web
+
+from barnabas.registry import queries
+from barnabas.registry.errors import RegistryError
+from barnabas.registry.formats import TYPES
+from barnabas.registry.rest.exchange import STATE, answer, flag, page
+from barnabas.registry.rest.subjects import described
+from barnabas.registry.schema import Schema
+from barnabas.registry.state import Version
+from barnabas.registry.subjects import context_of
+
+routes = web.RouteTableDef()
+
+
+@routes.get("/schemas")
+async def list_schemas(request: web.Request) -> web.Response:
+    found = queries.schemas(
+        request.app[STATE],
+        prefix=request.query.get("subjectPrefix", queries.ALL_CONTEXTS),
+        deleted=flag(request, "deleted"),
+        latest_only=flag(request, "latestOnly"),
+    )
+    return answer([described(version) for version in page(request, found)])
+
+
+@routes.get("/schemas/types")
+async def list_types(request: web.Request) -> web.Response:
+    return answer(list(TYPES))
+
+
+@routes.get("/contexts")
+async def list_contexts(request: web.Request) -> web.Response:
+    return answer(page(request, request.app[STATE].contexts))
+
+
+@routes.get("/schemas/ids/{id}")
+async def get_by_id(request: web.Request) -> web.Response:
+    schema = _schema(request)
+    described: dict[str, Any] = {**schema.to_json(), "guid": schema.guid}
+    if flag(request, "fetchMaxId"):
+        described["maxId"] = request.app[STATE].ids(context_of(_subject(request))).highest
+    return answer(described)
+
+
+@routes.get("/schemas/ids/{id}/schema")
+async def get_text_by_id(request: web.Request) -> web.Response:
+    return web.Response(text=_schema(request).text)
+
+
+@routes.get("/schemas/ids/{id}/subjects")
+async def get_subjects_by_id(request: web.Request) -> web.Response:
+    return answer(page(request, list(dict.fromkeys(version.subject for version in _versions(request)))))
+
+
+@routes.get("/schemas/ids/{id}/versions")
+async def get_versions_by_id(request: web.Request) -> web.Response:
+    found = [{"subject": version.subject, "version": version.number} for version in _versions(request)]
+    return answer(page(request, found))
+
+
+@routes.get("/schemas/guids/{guid}")
+async def get_by_guid(request: web.Request) -> web.Response:
+    schema = queries.schema_of_guid(request.app[STATE], request.match_info["guid"])
+    return answer({**schema.to_json(), "guid": schema.guid})
+
+
+def _schema(request: web.Request) -> Schema:
+    return queries.schema_of_id(request.app[STATE], _id(request), _subject(request))
+
+
+def _versions(request: web.Request) -> list[Version]:
+    return queries.versions_of_id(
+        request.app[STATE], _id(request), subject=_subject(request), deleted=flag(request, "deleted")
+    )
+
+
+def _id(request: web.Request) -> int:
+    text = request.match_info["id"]
+    if not text.isascii() or not text.isdecimal():
+        raise RegistryError(404, f"{text} is not the id of a schema: it is a whole number")
+    return int(text)
+
+
+def _subject(request: web.Request) -> str:
+    return request.query.get("subject", "")

@@ -1,0 +1,96 @@
+"""A schema as it is registered: its type, its text, and the registered schemas that it refers to."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from barnabas.registry.errors import Code, InvalidSchemaError, RegistryError
+
+AVRO = "AVRO"
+JSON = "JSON"
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What a schema calls `name` is this version of this subject."""
+
+    name: str
+    subject: str
+    version: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "subject": self.subject, "version": self.version}
+
+
+@dataclass(frozen=True, eq=False)
+class Schema:
+    """What a schema is apart from where it is registered; two with one fingerprint are the same schema.
+
+    `metadata` and `rule_set` (data contracts) are kept and given back as they came: clients act on them.
+    """
+
+    type: str
+    text: str
+    references: tuple[Reference, ...] = ()
+    metadata: Any = None
+    rule_set: Any = None
+
+    @cached_property
+    def fingerprint(self) -> bytes:
+        """16 bytes by which the schema is found again."""
+        return hashlib.md5(
+            json.dumps([self.type, self.text, self._extras()], sort_keys=True).encode(), usedforsecurity=False
+        ).digest()
+
+    @property
+    def guid(self) -> str:
+        """The same in every registry that holds the schema."""
+        return str(uuid.UUID(bytes=self.fingerprint))
+
+    def to_json(self) -> dict[str, Any]:
+        """As bodies of requests and records have it: what is empty, and the type AVRO, is left out."""
+        kind = {} if self.type == AVRO else {"schemaType": self.type}
+        return {**kind, **self._extras(), "schema": self.text}
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Schema:
+        """Raises RegistryError when the body is not of that form."""
+        text = body.get("schema")
+        if text is not None and not isinstance(text, str):
+            raise RegistryError(Code.INVALID_SCHEMA, "schema must be a string that holds the schema's text")
+        if not text:
+            raise InvalidSchemaError("it is empty")
+        references = body.get("references") or []
+        if not isinstance(references, list):
+            raise RegistryError(422, "references must be a list")
+        return cls(
+            str(body.get("schemaType") or AVRO).upper(),
+            text,
+            tuple(_reference(item) for item in references),
+            body.get("metadata"),
+            body.get("ruleSet"),
+        )
+
+    def _extras(self) -> dict[str, Any]:
+        extras = {
+            "references": [reference.to_json() for reference in self.references],
+            "metadata": self.metadata,
+            "ruleSet": self.rule_set,
+        }
+        return {name: value for name, value in extras.items() if value}
+
+
+def _reference(item: Any) -> Reference:
+    try:
+        name, subject, version = item["name"], item["subject"], item["version"]
+    except (TypeError, KeyError):
+        raise RegistryError(422, f"a reference has name, subject and version: {item!r}") from None
+    if not isinstance(name, str) or not isinstance(subject, str) or type(version) is not int:
+        raise RegistryError(422, f"name and subject are strings, version is a whole number: {item!r}")
+    return Reference(name, subject, version)

@@ -1,0 +1,191 @@
+"""Runs a registry: in this process until a signal (`run`), or in a thread beside other code."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from barnabas.errors import ConfigError
+
+DEFAULT_TOPIC = "_schemas"
+DEFAULT_LISTEN = "127.0.0.1:8081"
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrySettings:
+    """How a registry runs."""
+
+    bootstrap_servers: str
+    listen: str = DEFAULT_LISTEN
+    topic: str = DEFAULT_TOPIC
+    compatibility: str = "BACKWARD"
+    replication_factor: int | None = None
+
+
+def claim(listen: str) -> socket.socket:
+    """Take the address HOST:PORT, on which nothing is answered yet.
+
+    Raises:
+        ConfigError: it is not one, or it is in use.
+    """
+    host, _, port = listen.rpartition(":")
+    if not port.isdecimal() or int(port) > 65535:
+        raise ConfigError(
+            f"the registry cannot listen on {listen}: write HOST:PORT, such as {DEFAULT_LISTEN}"
+        )
+    host = host.strip("[]") or "127.0.0.1"
+    claimed = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    claimed.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        claimed.bind((host, int(port)))
+    except OSError as error:
+        claimed.close()
+        raise ConfigError(
+            f"the registry cannot listen on {listen}: {error.strerror}; choose another address"
+        ) from None
+    return claimed
+
+
+async def serve(settings: RegistrySettings, claimed: socket.socket, on_ready: Callable[[str], None]) -> None:
+    """Wait for a broker, replay the topic, then answer until cancelled; `on_ready` is told the URL.
+
+    Raises:
+        BarnabasError: the topic cannot be used, or the broker refuses.
+    """
+    # Only here: a broker that runs no registry must not pay for these.
+    from aiohttp import web
+
+    from barnabas.client import Admin
+    from barnabas.registry.log import SchemasLog
+    from barnabas.registry.rest.app import build
+    from barnabas.registry.state import State
+    from barnabas.registry.topic import prepare, wait_for_broker
+
+    servers = settings.bootstrap_servers
+    await wait_for_broker(servers)
+    await asyncio.to_thread(prepare, servers, settings.topic, settings.replication_factor)
+    cluster = await asyncio.to_thread(Admin(servers).cluster)
+    state = State(settings.compatibility)
+    log = SchemasLog(servers, settings.topic, state.replay)
+    runner = web.AppRunner(build(state, log, cluster.cluster_id or ""), access_log=None)
+    try:
+        await log.open()
+        await runner.setup()
+        await web.SockSite(runner, claimed).start()
+        on_ready(_url(claimed))
+        await asyncio.get_running_loop().create_future()
+    finally:
+        await runner.cleanup()
+        await log.close()
+
+
+def run(settings: RegistrySettings, on_ready: Callable[[str], None]) -> None:
+    """`serve` on a new event loop, until SIGTERM or SIGINT.
+
+    Raises:
+        BarnabasError: as `serve`, or the address is in use.
+    """
+
+    async def until_signal() -> None:
+        serving = asyncio.ensure_future(serve(settings, claimed, on_ready))
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
+        with contextlib.suppress(asyncio.CancelledError):
+            await serving
+
+    with claim(settings.listen) as claimed:
+        asyncio.run(until_signal())
+
+
+class RegistryServer:
+    """A registry in a thread of its own, with its own event loop: beside a broker, and for tests.
+
+    Args:
+        claimed: where to listen, as `claim` gives it; closed at the end.
+        on_ready: called in that thread with the URL, once requests are answered.
+        on_failure: called in that thread when the registry cannot go on.
+    """
+
+    def __init__(
+        self,
+        settings: RegistrySettings,
+        claimed: socket.socket,
+        *,
+        on_ready: Callable[[str], None] = lambda url: None,
+        on_failure: Callable[[BaseException], None] = lambda error: None,
+    ) -> None:
+        self._settings = settings
+        self._claimed = claimed
+        self._on_ready = on_ready
+        self._on_failure = on_failure
+        self._begun, self._answered = threading.Event(), threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(target=self._run, name="barnabas-registry", daemon=True)
+        self._serving: asyncio.Future[None]
+        self._failure: BaseException | None = None
+        self.url = ""
+
+    def start(self) -> Self:
+        """Begin; requests are answered some time later."""
+        self._thread.start()
+        self._begun.wait()
+        return self
+
+    def wait_until_ready(self) -> Self:
+        """Return once requests are answered. Raises what keeps the registry from it."""
+        self._answered.wait()
+        if self._failure is not None:
+            raise self._failure
+        return self
+
+    def stop(self) -> None:
+        """Stop and wait for it; one that has stopped is fine."""
+        if self._thread.is_alive() and self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # it has just ended by itself
+                self._loop.call_soon_threadsafe(self._serving.cancel)
+        self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self.start().wait_until_ready()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _run(self) -> None:
+        try:
+            with self._claimed, contextlib.suppress(asyncio.CancelledError):
+                asyncio.run(self._serve())
+        except BaseException as error:
+            self._failure = error
+            self._on_failure(error)
+        finally:
+            self._answered.set()
+            self._begun.set()
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._serving = asyncio.ensure_future(serve(self._settings, self._claimed, self._ready))
+        self._begun.set()
+        await self._serving
+
+    def _ready(self, url: str) -> None:
+        self.url = url
+        self._answered.set()
+        self._on_ready(url)
+
+
+def _url(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

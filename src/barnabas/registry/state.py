@@ -1,0 +1,170 @@
+"""What the records of the topic `_schemas` add up to. Only `State.replay` changes it."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from barnabas.registry.errors import RegistryError
+from barnabas.registry.records import Record, decode
+from barnabas.registry.schema import Schema
+from barnabas.registry.subjects import context_of, in_context
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A schema as one version of a subject; a soft delete leaves it there, marked."""
+
+    subject: str
+    number: int
+    id: int
+    schema: Schema
+    deleted: bool = False
+
+
+@dataclass(slots=True)
+class Ids:
+    """The ids of one context."""
+
+    schemas: dict[int, Schema] = field(default_factory=dict)
+    by_fingerprint: dict[bytes, int] = field(default_factory=dict)
+    #: where each id is registered, as (subject, version)
+    uses: dict[int, set[tuple[str, int]]] = field(default_factory=lambda: defaultdict(set))
+    highest: int = 0
+
+
+class State:
+    """All subjects, ids, settings. Owned by the event loop; answers are read from it, without waiting."""
+
+    def __init__(self, default_level: str = "BACKWARD") -> None:
+        #: the compatibility of a registry whose topic says nothing of it
+        self.default_level = default_level
+        self.subjects: dict[str, dict[int, Version]] = {}
+        self.configs: dict[str | None, dict[str, Any]] = {}
+        self.modes: dict[str | None, str] = {}
+        self._contexts: dict[str, Ids] = {}
+
+    # --- reading ---
+
+    @property
+    def contexts(self) -> list[str]:
+        """Their names; the default one is always there."""
+        return sorted({".", *self._contexts})
+
+    def ids(self, context: str) -> Ids:
+        """A context's ids; an empty set where there is no such context."""
+        return self._contexts.get(context) or Ids()
+
+    def versions(self, subject: str, *, deleted: bool = False) -> list[Version]:
+        """A subject's versions in order, those that were deleted softly only when asked for."""
+        found = self.subjects.get(subject, {})
+        return [found[number] for number in sorted(found) if deleted or not found[number].deleted]
+
+    def version(self, subject: str, number: int) -> Version | None:
+        """One version, also when it was deleted softly."""
+        return self.subjects.get(subject, {}).get(number)
+
+    def referrers(self, subject: str, number: int) -> Iterator[Version]:
+        """The versions, of any subject, whose schemas refer to this one."""
+        for versions in self.subjects.values():
+            for version in versions.values():
+                context = context_of(version.subject)
+                if any(
+                    in_context(reference.subject, context) == subject and reference.version == number
+                    for reference in version.schema.references
+                ):
+                    yield version
+
+    # --- changing ---
+
+    def replay(self, key: bytes | None, value: bytes | None) -> None:
+        """Apply one record; one that is not understood is left out, with a warning."""
+        try:
+            record = decode(key, value)
+            _REPLAY.get(record.key.keytype, State._ignore)(self, record)
+        except (ValueError, KeyError, TypeError, RegistryError) as error:
+            logger.warning("record with key %r in the schemas topic is skipped: %r", key, error)
+
+    def _schema(self, record: Record) -> None:
+        subject, number = str(record.key.subject), int(record.key.version or 0)
+        before = self.subjects.get(subject, {}).get(number)
+        after = None
+        if record.value is not None:
+            schema = Schema.from_json(record.value)
+            deleted = bool(record.value.get("deleted"))
+            after = Version(subject, number, int(record.value["id"]), schema, deleted)
+        if before is not None:
+            self._unregister(before)
+        if after is not None:
+            self._register(after)
+
+    def _register(self, version: Version) -> None:
+        self.subjects.setdefault(version.subject, {})[version.number] = version
+        ids = self._contexts.setdefault(context_of(version.subject), Ids())
+        ids.schemas[version.id] = version.schema
+        ids.by_fingerprint.setdefault(version.schema.fingerprint, version.id)
+        ids.uses[version.id].add((version.subject, version.number))
+        ids.highest = max(ids.highest, version.id)
+
+    def _unregister(self, version: Version) -> None:
+        versions = self.subjects[version.subject]
+        del versions[version.number]
+        if not versions:
+            del self.subjects[version.subject]
+        ids = self._contexts[context_of(version.subject)]
+        ids.uses[version.id].discard((version.subject, version.number))
+        if not ids.uses[version.id]:
+            del ids.uses[version.id]
+            schema = ids.schemas.pop(version.id)
+            if ids.by_fingerprint.get(schema.fingerprint) == version.id:
+                del ids.by_fingerprint[schema.fingerprint]
+
+    def _delete_subject(self, record: Record) -> None:
+        if record.value is None:
+            return
+        versions = self.subjects.get(str(record.key.subject), {})
+        for number, version in versions.items():
+            if number <= int(record.value["version"]):
+                versions[number] = replace(version, deleted=True)
+
+    def _clear_subject(self, record: Record) -> None:
+        if record.value is not None:
+            for version in self.versions(str(record.key.subject), deleted=True):
+                if version.deleted:
+                    self._unregister(version)
+
+    def _config(self, record: Record) -> None:
+        _put(self.configs, record.key.subject, None if record.value is None else dict(record.value))
+
+    def _mode(self, record: Record) -> None:
+        _put(self.modes, record.key.subject, None if record.value is None else str(record.value["mode"]))
+
+    def _noop(self, record: Record) -> None:
+        for context, highest in ((record.value or {}).get("maxIds") or {}).items():
+            ids = self._contexts.setdefault(context, Ids())
+            ids.highest = max(ids.highest, int(highest))
+
+    def _ignore(self, record: Record) -> None:
+        logger.warning("records of type %s in the schemas topic are not understood", record.key.keytype)
+
+
+def _put(where: dict[str | None, Any], subject: str | None, value: Any) -> None:
+    if value is None:
+        where.pop(subject, None)
+    else:
+        where[subject] = value
+
+
+_REPLAY = {
+    "SCHEMA": State._schema,
+    "CONFIG": State._config,
+    "MODE": State._mode,
+    "DELETE_SUBJECT": State._delete_subject,
+    "CLEAR_SUBJECT": State._clear_subject,
+    "NOOP": State._noop,
+}

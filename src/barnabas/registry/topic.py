@@ -1,0 +1,70 @@
+"""The topic that a registry lives in: one partition, compacted, made when it is not there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from barnabas.client import Admin
+from barnabas.client.errors import ClientError
+from barnabas.client.settings import require_broker
+from barnabas.errors import BarnabasError, ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
+
+_RETRY_S = 0.5
+_LOOK_S = 1.0
+
+
+class TopicUnfitError(BarnabasError):
+    """The topic would lose or scatter schemas."""
+
+
+async def wait_for_broker(bootstrap_servers: str) -> None:
+    """Return when a broker takes connections; says once that it waits.
+
+    Raises:
+        ClientError: an address is not HOST:PORT.
+    """
+    waited = False
+    while True:
+        try:
+            await asyncio.to_thread(require_broker, bootstrap_servers, _LOOK_S)
+            return
+        except ClientError as error:
+            if "is not HOST:PORT" in str(error):
+                raise
+        if not waited:
+            logger.warning("no broker answers at %s yet: the registry waits for one", bootstrap_servers)
+            waited = True
+        await asyncio.sleep(_RETRY_S)
+
+
+def prepare(bootstrap_servers: str, topic: str, replication_factor: int | None) -> None:
+    """Make the topic, or check the one that is there. Blocks.
+
+    Raises:
+        TopicUnfitError: it has more than one partition, or old records are deleted from it.
+        BarnabasError: the broker refuses, or does not answer.
+    """
+    admin = Admin(bootstrap_servers)
+    try:
+        admin.create_topic(
+            topic, 1, replication_factor=replication_factor, configs={"cleanup.policy": "compact"}
+        )
+        return
+    except KafkaError as error:
+        if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise
+    (description,) = admin.describe_topics([topic])
+    if len(description.partitions) != 1:
+        raise TopicUnfitError(
+            f"topic {topic} has {len(description.partitions)} partitions, and the order of schemas needs it to "
+            "have 1: name another with --topic"
+        )
+    (policy,) = (c.value for c in admin.configs("topic", topic) if c.name == "cleanup.policy")
+    if policy != "compact":
+        raise TopicUnfitError(
+            f"cleanup.policy={policy} of topic {topic} would lose schemas: barnabas configs alter --topic "
+            f"{topic} --set cleanup.policy=compact"
+        )
