@@ -82,6 +82,7 @@ class Root(LazyGroup):
             "Transactions: list, describe, find hanging ones and abort them.",
         ),
         "configs": ("barnabas.cli.configs:configs", "Show and change settings of topics and brokers."),
+        "registry": ("barnabas.cli.registry:registry", "Run a schema registry."),
         "log": ("barnabas.cli.log:log", "Look into segment files without a broker."),
         "ship": ("barnabas.cli.ship:ship", "Follow log files into a topic, each record once."),
         "completion": ("barnabas.cli.completion:completion", "Tab completion for bash, zsh and fish."),

@@ -20,6 +20,7 @@ from barnabas.config import BrokerConfig
         barnabas start --data /var/lib/barnabas --listen 0.0.0.0:9092
         barnabas start --set num.partitions=3 --set log.retention.hours=24
         barnabas start --config server.properties
+        barnabas start --registry 127.0.0.1:8081
         """,
         "Ready is said in one line on stdout: `ready 127.0.0.1:9092`. Everything else goes to stderr. "
         "Ctrl-C or SIGTERM stops the broker cleanly.",
@@ -51,6 +52,11 @@ from barnabas.config import BrokerConfig
     help="A file of settings: TOML, or Kafka's own server.properties. --set goes before it.",
 )
 @click.option(
+    "--registry",
+    metavar="HOST:PORT",
+    help="Also run a schema registry there (see `barnabas registry`); its URL is a second line on stdout.",
+)
+@click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
     default="info",
@@ -58,7 +64,12 @@ from barnabas.config import BrokerConfig
     help="How much to say on stderr.",
 )
 def start(
-    data: Path | None, listen: str | None, settings: tuple[str, ...], config: Path | None, log_level: str
+    data: Path | None,
+    listen: str | None,
+    settings: tuple[str, ...],
+    config: Path | None,
+    registry: str | None,
+    log_level: str,
 ) -> None:
     """Run a broker until Ctrl-C or SIGTERM.
 
@@ -83,7 +94,12 @@ def start(
         click.echo(f"ready {broker.address}")
         sys.stdout.flush()
 
-    run(broker_config, announce)
+    if registry is None:
+        run(broker_config, announce)
+        return
+    from barnabas.cli.start_registry import beside_broker
+
+    run(broker_config, announce, beside=beside_broker(registry))
 
 
 def _read_config(

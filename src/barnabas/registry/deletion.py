@@ -44,8 +44,8 @@ def delete_version(state: State, subject: str, number: int | None, *, permanent:
     """Delete one version, or (None) the latest; the answer is its number.
 
     Raises:
-        RegistryError: SUBJECT_NOT_FOUND, VERSION_NOT_FOUND, VERSION_SOFT_DELETED, VERSION_NOT_SOFT_DELETED, REFERENCE_EXISTS,
-            OPERATION_NOT_PERMITTED.
+        RegistryError: SUBJECT_NOT_FOUND, VERSION_NOT_FOUND, VERSION_SOFT_DELETED, VERSION_NOT_SOFT_DELETED,
+            REFERENCE_EXISTS, OPERATION_NOT_PERMITTED.
     """
     require_writable(state, subject)
     version = _deletable(state, subject, number)
@@ -53,8 +53,8 @@ def delete_version(state: State, subject: str, number: int | None, *, permanent:
         if not version.deleted:
             raise RegistryError(
                 Code.VERSION_NOT_SOFT_DELETED,
-                f"Subject '{subject}' Version {version.number} was not deleted first before being permanently "
-                "deleted",
+                f"Subject '{subject}' Version {version.number} was not deleted first before being "
+                "permanently deleted",
             )
         return Decision(_removal(state, [version]), version.number)
     if version.deleted:
@@ -105,5 +105,5 @@ def _check_unreferenced(state: State, versions: Iterable[Version], *, deleted: b
                 raise RegistryError(
                     Code.REFERENCE_EXISTS,
                     f"One or more references exist to the schema {{subject={version.subject},"
-                    f"version={version.number}}}, such as from version {referrer.number} of {referrer.subject}",
+                    f"version={version.number}}}: version {referrer.number} of {referrer.subject} has one",
                 )

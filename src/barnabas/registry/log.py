@@ -1,12 +1,12 @@
 """The log that a registry lives in: records are appended to it, and what it holds is replayed.
 
-Several registries may share one topic, and none may decide on what it has not read: two that hand out the same
-id would be found out when it is too late. So the right to write is the newest producer epoch of one
-transactional id, which all registries of a topic share. To take it, a registry initialises a producer: from then
-on the brokers refuse whatever any other one still sends, and end its open transaction. It then reads the topic
-to its end, which nobody else can move any more, decides, and writes the records in one transaction. When another
-registry has taken the right meanwhile, the commit is refused, and all that begins again: read, decide, write.
-A pause, at whatever point and however long, does no harm; there is no lease that could run out unnoticed.
+Several registries may share one topic, and none may decide on what it has not read: two that hand out the
+same id would be found out when it is too late. So the right to write is the newest producer epoch of one
+transactional id, which all registries of a topic share. To take it, a registry initialises a producer: from
+then on the brokers refuse whatever any other one still sends, and end its transaction. It then reads the
+topic to its end, which nobody else can move any more, decides, and writes the records in one transaction. When
+another registry has taken the right meanwhile, the commit is refused, and all begins again: read, decide,
+write. A pause, at whatever point and however long, does no harm; there is no lease that could run out.
 
 docs/adr/0004 compares this with Confluent's election of a leader.
 """

@@ -119,7 +119,7 @@ def delete_config(state: State, subject: str | None) -> Decision[dict[str, Any]]
 def set_mode(
     state: State, subject: str | None, body: Mapping[str, Any], *, force: bool
 ) -> Decision[dict[str, Any]]:
-    """Change the mode of a subject or of everyone; IMPORT, unless forced, only where nothing is registered."""
+    """Change the mode of a subject or of everyone; to IMPORT only where nothing is there, or by force."""
     mode = _choice(Mode, body.get("mode"), Code.INVALID_MODE)
     if mode is Mode.READONLY_OVERRIDE and subject is not None:
         raise not_permitted("READONLY_OVERRIDE can be set for the whole registry only")

@@ -28,8 +28,8 @@ def version_number(text: str) -> int | None:
         return int(text)
     raise RegistryError(
         Code.INVALID_VERSION,
-        f"The specified version '{text}' is not a valid version id. Allowed values are between [1, 2^31-1] and "
-        'the string "latest"',
+        f"The specified version '{text}' is not a valid version id. Allowed values are between [1, 2^31-1] "
+        'and the string "latest"',
     )
 
 

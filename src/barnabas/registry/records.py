@@ -1,6 +1,6 @@
 """The records of the topic `_schemas`, in Confluent's format: keys and values are JSON objects.
 
-    {"keytype":"SCHEMA","subject":"s","version":1,"magic":1}  {"subject":"s","version":1,"id":1,"schema":"...",...}
+    {"keytype":"SCHEMA","subject":"s","version":1,"magic":1}  {"subject":"s","version":1,"id":1,"schema":...}
     {"keytype":"CONFIG","subject":null,"magic":0}             {"compatibilityLevel":"FULL"}
     {"keytype":"MODE","subject":"s","magic":0}                {"mode":"READONLY"}
     {"keytype":"DELETE_SUBJECT","subject":"s","magic":0}      {"subject":"s","version":3}

@@ -146,11 +146,13 @@ class RegistryServer:
         return self
 
     def stop(self) -> None:
-        """Stop and wait for it; one that has stopped is fine."""
+        """Stop and wait for it; one that has stopped is fine. Raises what has kept it from going on."""
         if self._thread.is_alive() and self._loop is not None:
             with contextlib.suppress(RuntimeError):  # it has just ended by itself
                 self._loop.call_soon_threadsafe(self._serving.cancel)
         self._thread.join()
+        if self._failure is not None:
+            raise self._failure
 
     def __enter__(self) -> Self:
         return self.start().wait_until_ready()

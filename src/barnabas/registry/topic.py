@@ -59,8 +59,8 @@ def prepare(bootstrap_servers: str, topic: str, replication_factor: int | None) 
     (description,) = admin.describe_topics([topic])
     if len(description.partitions) != 1:
         raise TopicUnfitError(
-            f"topic {topic} has {len(description.partitions)} partitions, and the order of schemas needs it to "
-            "have 1: name another with --topic"
+            f"topic {topic} has {len(description.partitions)} partitions, and the order of schemas needs 1: "
+            "name another with --topic"
         )
     (policy,) = (c.value for c in admin.configs("topic", topic) if c.name == "cleanup.policy")
     if policy != "compact":

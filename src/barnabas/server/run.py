@@ -7,6 +7,7 @@ import resource
 import signal
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from types import TracebackType
 from typing import Self
 
@@ -22,12 +23,21 @@ from barnabas.storage import FileSystem
 ENOUGH_FILES = 65_536
 
 
-async def serve(config: BrokerConfig, on_ready: Callable[[Broker], None] | None = None) -> None:
+#: What runs beside a broker for as long as it serves, and is a client of it. Its end may take a while.
+Companion = Callable[[Broker], AbstractContextManager[object]]
+
+
+async def serve(
+    config: BrokerConfig,
+    on_ready: Callable[[Broker], None] | None = None,
+    beside: Companion | None = None,
+) -> None:
     """Run a broker on the current event loop until SIGTERM or SIGINT, then stop it cleanly.
 
     Args:
         config: the broker's settings.
         on_ready: called once the broker serves.
+        beside: entered then, and left before the broker stops.
 
     Raises:
         ConfigError: a setting cannot be met (an address or a data folder in use, for one).
@@ -42,14 +52,22 @@ async def serve(config: BrokerConfig, on_ready: Callable[[Broker], None] | None 
         await broker.start()
         if on_ready is not None:
             on_ready(broker)
-        await stopping.wait()
+        with ExitStack() as companion:
+            if beside is not None:
+                companion.enter_context(beside(broker))
+            await stopping.wait()
+            await asyncio.to_thread(companion.close)
     finally:
         await broker.stop()
 
 
-def run(config: BrokerConfig, on_ready: Callable[[Broker], None] | None = None) -> None:
+def run(
+    config: BrokerConfig,
+    on_ready: Callable[[Broker], None] | None = None,
+    beside: Companion | None = None,
+) -> None:
     """`serve` on a new uvloop event loop."""
-    uvloop.run(serve(config, on_ready))
+    uvloop.run(serve(config, on_ready, beside))
 
 
 def _raise_file_limit() -> None:

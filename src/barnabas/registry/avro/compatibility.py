@@ -1,8 +1,8 @@
 """Whether data written with one schema can be read with another: Avro's rules of schema resolution.
 
-Source: https://avro.apache.org/docs/1.12.0/specification/#schema-resolution. Libraries that resolve (fastavro)
-do so record by record, when it is too late; `avro`'s own checker names no place for what it finds. The tests
-hold this one against both.
+Source: https://avro.apache.org/docs/1.12.0/specification/#schema-resolution. fastavro resolves record by
+record, when it is too late; the checker of Python's `avro` does not say which place a finding belongs to. The
+tests hold this one against that one.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class Field:
 
 
 def read(schema: Any, known: dict[str, Node]) -> Node:
-    """The node of a schema as JSON has it; `known` are the named types that it may refer to, and gains its own.
+    """The node of a schema as JSON has it; it may refer to the named types in `known`, and adds its own.
 
     Raises:
         InvalidSchemaError: it breaks a rule.

@@ -1,7 +1,7 @@
-"""A schema written out as Java's `Schema.toString` does, so that two registries mean the same by "the same".
+"""A schema written out as Java's `Schema.toString` does: two registries mean the same by "the same schema".
 
-Attributes come in a fixed order, without spaces; a namespace stands only where it changes; a type that has been
-defined is called by its name afterwards. Documentation and unknown properties stay.
+Attributes come in a fixed order, without spaces; a namespace stands only where it changes; a type that has
+been defined is called by its name afterwards. Documentation and unknown properties stay.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """Whether one JSON Schema accepts every document that another accepts.
 
 That is what a reader needs of the schemas of its writers. It is decided keyword by keyword, on the safe side:
-what cannot be decided that way (a regular expression within another, ``if``) counts as accepted only when it has
-not changed. The cases and their names are those of Confluent's registry, whose rules for JSON Schema say the
-same in other words: a property may be added only where the old schema left no room for any.
+what cannot be decided that way (a regular expression within another, ``if``) counts as accepted only when it
+has not changed. The cases and their names are those of Confluent's registry, whose rules for JSON Schema say
+the same in other words: a property may be added only where the old schema left no room for any.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -44,10 +45,10 @@ _FIXED = (
     "dependentSchemas",
 )
 _ANYTHING: dict[str, Any] = {}
-_ANNOTATIONS = frozenset(
-    ("$schema", "$id", "$comment", "title", "description", "default", "examples", "definitions", "$defs")
-    + ("format", "readOnly", "writeOnly", "deprecated")
-)
+_ANNOTATIONS = {
+    *("$schema", "$id", "$comment", "title", "description", "default", "examples", "definitions", "$defs"),
+    *("format", "readOnly", "writeOnly", "deprecated"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,11 @@ class Located:
     def get(self, keyword: str, otherwise: Any = None) -> Any:
         return self.contents.get(keyword, otherwise)
 
+    def says_the_same_as(self, other: Located) -> bool:
+        """Whether both are the same text, and mean the same wherever they stand."""
+        text = _text(self.contents)
+        return text == _text(other.contents) and '"$ref"' not in text
+
     def accepts_all(self) -> bool:
         return self.contents is True or (
             isinstance(self.contents, dict) and not self.contents.keys() - _ANNOTATIONS
@@ -93,7 +99,7 @@ class _Check:
 
     def compare(self, reader: Located, writer: Located, place: str) -> list[Incompatibility]:
         reader, writer = reader.resolved(), writer.resolved()
-        if reader.accepts_all() or writer.contents is False:
+        if reader.accepts_all() or writer.contents is False or reader.says_the_same_as(writer):
             return []
         if reader.contents is False:
             return [Incompatibility("NOT_ACCEPTED", place, "nothing is accepted any more")]
@@ -163,14 +169,16 @@ class _Check:
         lost = _types(writer) - _types(reader)
         if lost:
             yield Incompatibility(
-                "TYPE_NARROWED", f"{place}/type", f"no longer takes {', '.join(sorted(lost))}"
+                "TYPE_NARROWED", f"{place}/type", f"takes no more {', '.join(sorted(lost))}"
             )
 
     def _values(self, reader: Located, writer: Located, place: str) -> Iterator[Incompatibility]:
         allowed = _values(reader)
         if allowed is not None:
             before = _values(writer)
-            if before is None or any(value not in allowed for value in before):
+            if before is None or not {_text(value) for value in before} <= {
+                _text(value) for value in allowed
+            }:
                 yield Incompatibility("ENUM_ARRAY_NARROWED", f"{place}/enum", "fewer values are allowed")
         for keyword, greater in _LIMITS.items():
             limit, before = reader.get(keyword), writer.get(keyword)
@@ -297,6 +305,11 @@ def _merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     if "allOf" in one and "allOf" in other:
         merged["allOf"] = [*one["allOf"], *other["allOf"]]
     return merged
+
+
+def _text(value: Any) -> str:
+    # Python takes 1 for true, JSON does not.
+    return json.dumps(value, sort_keys=True)
 
 
 def _code(keyword: str, before: Any) -> str:

@@ -1,0 +1,104 @@
+"""`barnabas registry`: a schema registry in the foreground."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from importlib.util import find_spec
+
+import click
+
+from barnabas.cli.options import bootstrap_option, example
+from barnabas.errors import ConfigError
+
+_LEVELS = (
+    "none",
+    "backward",
+    "backward_transitive",
+    "forward",
+    "forward_transitive",
+    "full",
+    "full_transitive",
+)
+
+
+@click.command(
+    epilog=example(
+        """
+        barnabas registry
+        barnabas registry --listen 0.0.0.0:8081 --bootstrap-server broker-1:9092,broker-2:9092
+        barnabas registry --compatibility full
+        curl http://127.0.0.1:8081/subjects
+        """,
+        "Clients are given the URL as schema.registry.url. Ready is said in one line on stdout: "
+        "`ready http://127.0.0.1:8081`; until a broker answers, the registry waits. Everything it knows lies "
+        "in the topic, so any number of registries may share one. `barnabas start --registry` runs one "
+        "beside a broker. It needs `pip install 'barnabas[registry]'`.",
+    )
+)
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    default="127.0.0.1:8081",
+    show_default=True,
+    help="Where to listen; port 0 takes a free one.",
+)
+@click.option(
+    "--topic",
+    metavar="NAME",
+    default="_schemas",
+    show_default=True,
+    help="Where the schemas are kept; made, with one partition, when it is not there.",
+)
+@click.option(
+    "--replication-factor",
+    metavar="NUMBER",
+    type=click.IntRange(min=1),
+    help="Of the topic, when it is made; the broker's default otherwise.",
+)
+@click.option(
+    "--compatibility",
+    type=click.Choice(_LEVELS, case_sensitive=False),
+    default="backward",
+    show_default=True,
+    help="What holds for subjects until PUT /config says otherwise.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="How much to say on stderr.",
+)
+@bootstrap_option
+def registry(
+    listen: str,
+    topic: str,
+    replication_factor: int | None,
+    compatibility: str,
+    log_level: str,
+    bootstrap_server: str,
+) -> None:
+    """Run a schema registry (Avro, JSON Schema) with Confluent's REST API, until Ctrl-C or SIGTERM."""
+    require_registry()
+    from barnabas.registry.server import RegistrySettings, run
+
+    logging.basicConfig(
+        stream=sys.stderr, level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    settings = RegistrySettings(bootstrap_server, listen, topic, compatibility.upper(), replication_factor)
+
+    def announce(url: str) -> None:
+        click.echo(f"ready {url}")
+        sys.stdout.flush()
+
+    run(settings, announce)
+
+
+def require_registry() -> None:
+    """Raises ConfigError when what the registry is made of is not installed."""
+    missing = [name for name in ("aiohttp", "fastavro", "jsonschema") if find_spec(name) is None]
+    if missing:
+        raise ConfigError(
+            f"the registry needs {', '.join(missing)}: install it with pip install 'barnabas[registry]'"
+        )

@@ -1,0 +1,193 @@
+"""JSON Schemas: what is refused, and which accepts what another accepts."""
+
+from __future__ import annotations
+
+import json
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.registry.errors import InvalidSchemaError
+from barnabas.registry.jsonschema import JsonSchema
+
+
+def schema(form, references=(), **options):
+    return JsonSchema(json.dumps(form), references, **options)
+
+
+def obj(properties, *required, **more):
+    return {"type": "object", "properties": properties, "required": list(required), **more}
+
+
+INTEGER, STRING, CLOSED = {"type": "integer"}, {"type": "string"}, {"additionalProperties": False}
+
+
+@pytest.mark.parametrize(
+    ("reader", "writer"),
+    [
+        (obj({"a": INTEGER}), obj({"a": INTEGER})),
+        (obj({}), obj({"a": INTEGER})),  # gone where any property may be
+        (obj({"a": INTEGER, "b": STRING}, **CLOSED), obj({"a": INTEGER}, **CLOSED)),
+        (obj({"a": INTEGER}), obj({"a": INTEGER}, "a")),
+        (obj({"a": {"type": "integer", "default": 1}}, "a"), obj({"a": INTEGER})),
+        ({"type": "number"}, INTEGER),
+        ({"type": ["integer", "null"]}, INTEGER),
+        ({"enum": [1, 2, 3]}, {"enum": [1, 2]}),
+        ({"enum": [1, 2, 3]}, {"const": 1}),
+        ({"type": "string", "maxLength": 9}, {"type": "string", "maxLength": 5}),
+        ({"type": "integer", "minimum": 0}, {"type": "integer", "minimum": 1}),
+        ({"type": "integer", "multipleOf": 2}, {"type": "integer", "multipleOf": 4}),
+        ({"oneOf": [INTEGER, STRING]}, INTEGER),
+        ({"oneOf": [INTEGER, STRING]}, {"anyOf": [STRING, INTEGER]}),
+        (INTEGER, {"allOf": [INTEGER, {"minimum": 3}]}),
+        ({"type": "array", "items": {"type": "number"}}, {"type": "array", "items": INTEGER}),
+        (True, INTEGER),
+        (INTEGER, False),
+        ({"$ref": "#/definitions/x", "definitions": {"x": INTEGER}}, INTEGER),
+        (
+            {"type": "object", "properties": {"next": {"$ref": "#"}, "a": {"type": "number"}}},
+            {"type": "object", "properties": {"next": {"$ref": "#"}, "a": INTEGER}},
+        ),
+        ({"type": "object", "additionalProperties": {"$ref": "#"}}, False),
+        (
+            {"type": "object", "patternProperties": {"^x": INTEGER}, **CLOSED},
+            {"type": "object", "patternProperties": {"^x": INTEGER}, **CLOSED},
+        ),
+    ],
+)
+def test_a_schema_that_accepts_no_less_is_compatible(reader, writer):
+    assert schema(reader).cannot_read(schema(writer)) == []
+
+
+@pytest.mark.parametrize(
+    ("reader", "writer", "kind", "place"),
+    [
+        (obj({"a": STRING}), obj({"a": INTEGER}), "TYPE_NARROWED", "#/properties/a/type"),
+        (obj({"a": INTEGER}), obj({}), "PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL", "#/properties/a"),
+        (
+            obj({}, **CLOSED),
+            obj({"a": INTEGER}, **CLOSED),
+            "PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL",
+            "#/properties/a",
+        ),
+        (obj({"a": INTEGER}, "a"), obj({"a": INTEGER}), "REQUIRED_ATTRIBUTE_ADDED", "#/required"),
+        (INTEGER, {"type": "number"}, "TYPE_NARROWED", "#/type"),
+        ({"enum": [1]}, {"enum": [1, 2]}, "ENUM_ARRAY_NARROWED", "#/enum"),
+        ({"type": "string", "maxLength": 5}, {"type": "string"}, "MAX_LENGTH_ADDED", "#/maxLength"),
+        (
+            {"type": "string", "minLength": 5},
+            {"type": "string", "minLength": 4},
+            "MIN_LENGTH_CHANGED",
+            "#/minLength",
+        ),
+        ({"type": "string", "pattern": "^a"}, STRING, "PATTERN_ADDED", "#/pattern"),
+        ({"oneOf": [INTEGER]}, {"oneOf": [INTEGER, STRING]}, "SUM_TYPE_NARROWED", "#/oneOf/1/oneOf"),
+        ({"allOf": [INTEGER, {"minimum": 3}]}, INTEGER, "MINIMUM_ADDED", "#/allOf/1/minimum"),
+        ({"not": STRING}, True, "NOT_TYPE_EXTENDED", "#/not"),
+        (False, INTEGER, "NOT_ACCEPTED", "#"),
+    ],
+)
+def test_what_may_be_refused_is_named_with_its_place(reader, writer, kind, place):
+    found = schema(reader).cannot_read(schema(writer))
+    assert [(one.kind, one.place) for one in found] == [(kind, place)]
+
+
+def test_a_recursive_reader_of_anything_ends():
+    recursive = {"type": "object", "properties": {"next": {"$ref": "#"}}}
+    assert schema(recursive).cannot_read(schema(True))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{", "not JSON"),
+        ("[]", "an object"),
+        ('{"type": "strin"}', "at /type"),
+        ('{"minimum": NaN}', "not JSON"),
+        ('{"$ref": "#/definitions/missing"}', "leads nowhere"),
+        ('{"properties": {"a": {"$ref": "other.json"}}}', r"\$ref other\.json leads nowhere"),
+    ],
+)
+def test_what_is_no_json_schema_is_refused_with_the_reason(text, reason):
+    with pytest.raises(InvalidSchemaError, match=reason):
+        JsonSchema(text)
+
+
+def test_references_are_found_by_their_names():
+    user = {"properties": {"a": {"$ref": "base.json"}}}
+    assert (
+        schema(user, [("base.json", '{"type": "number"}')]).cannot_read(
+            schema(user, [("base.json", '{"type": "integer"}')])
+        )
+        == []
+    )
+    assert schema(user, [("base.json", '{"type": "integer"}')]).cannot_read(
+        schema(user, [("base.json", '{"type": "number"}')])
+    )
+
+
+def test_normalized_schemas_have_one_order():
+    assert schema({"type": "string", "title": "t"}, normalize=True).text == '{"title":"t","type":"string"}'
+    assert schema({"type": "string", "title": "t"}).text == '{"type":"string","title":"t"}'
+
+
+# A schema that is called compatible must accept whatever the other one accepts: small schemas, small values.
+_leaves = st.fixed_dictionaries(
+    {},
+    optional={
+        "type": st.sampled_from(["integer", "number", "string", "null", "object", ["integer", "null"]]),
+        "minimum": st.integers(0, 3),
+        "maximum": st.integers(0, 3),
+        "maxLength": st.integers(0, 2),
+        "enum": st.lists(st.sampled_from([0, 1, "a", None]), min_size=1, max_size=2, unique=True),
+    },
+)
+
+
+def _combined(schemas):
+    properties = st.dictionaries(st.sampled_from("ab"), schemas, max_size=2)
+    objects = st.fixed_dictionaries(
+        {"properties": properties},
+        optional={
+            "type": st.just("object"),
+            "required": st.lists(st.sampled_from("ab"), unique=True, max_size=2),
+            "additionalProperties": st.booleans() | schemas,
+            "maxProperties": st.integers(0, 2),
+        },
+    )
+    arrays = st.fixed_dictionaries(
+        {"type": st.just("array")},
+        optional={
+            "items": schemas.filter(lambda part: isinstance(part, dict))
+            | st.lists(schemas, min_size=1, max_size=2),
+            "additionalItems": schemas,
+        },
+    )
+    lists = st.lists(schemas, min_size=1, max_size=2)
+    unions = lists.map(lambda parts: {"anyOf": parts}) | lists.map(lambda parts: {"allOf": parts})
+    return objects | arrays | unions | schemas.map(lambda part: {"not": part})
+
+
+_schemas = st.recursive(_leaves | st.booleans(), _combined, max_leaves=4)
+_values = st.recursive(
+    st.sampled_from([0, 1, 2, 3, 1.5, "", "a", "aaa", None]),
+    lambda values: st.lists(values, max_size=2) | st.dictionaries(st.sampled_from("abc"), values, max_size=2),
+    max_leaves=4,
+)
+
+
+@given(_schemas, _schemas, st.lists(_values, min_size=5, max_size=20))
+def test_compatible_schemas_accept_what_they_claim(reader, writer, values):
+    if schema(reader).cannot_read(schema(writer)):
+        return
+    accepts, accepted = jsonschema.Draft7Validator(reader), jsonschema.Draft7Validator(writer)
+    for value in values:
+        if accepted.is_valid(value):
+            assert accepts.is_valid(value)
+
+
+@given(_schemas)
+def test_a_schema_accepts_what_it_accepts(form):
+    assert schema(form).cannot_read(schema(form)) == []
