@@ -4,9 +4,9 @@ Several registries may share one topic, and none may decide on what it has not r
 same id would be found out when it is too late. So the right to write is the newest producer epoch of one
 transactional id, which all registries of a topic share. To take it, a registry initialises a producer: from
 then on the brokers refuse whatever any other one still sends, and end its transaction. It then reads the
-topic to its end, which nobody else can move any more, decides, and writes the records in one transaction. When
-another registry has taken the right meanwhile, the commit is refused, and all begins again: read, decide,
-write. A pause, at whatever point and however long, does no harm; there is no lease that could run out.
+topic to its end, which nobody else can move any more, decides, and writes the records in one transaction.
+When another registry has taken the right meanwhile, the commit is refused, and all begins again: read,
+decide, write. A pause, at whatever point and however long, does no harm; there is no lease that could run out.
 
 docs/adr/0004 compares this with Confluent's election of a leader.
 """
@@ -50,10 +50,15 @@ class SchemasLog:
 
     Args:
         replay: takes the key and the value of each record, in order.
+        admin: a client that has connected already: a new one may take seconds to its first answer.
     """
 
     def __init__(
-        self, bootstrap_servers: str, topic: str, replay: Callable[[bytes | None, bytes | None], None]
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        replay: Callable[[bytes | None, bytes | None], None],
+        admin: Admin,
     ) -> None:
         self._servers = bootstrap_servers
         self._topic = topic
@@ -64,7 +69,7 @@ class SchemasLog:
         self._closing = threading.Event()
         self._reader: threading.Thread | None = None
         self._consumer: Any = None
-        self._admin = Admin(bootstrap_servers)
+        self._admin = admin
         # librdkafka's transactional calls block; one thread makes them, one after another.
         self._writer = ThreadPoolExecutor(1, "registry-writer")
         self._producer: Any = None

@@ -70,10 +70,11 @@ async def serve(settings: RegistrySettings, claimed: socket.socket, on_ready: Ca
 
     servers = settings.bootstrap_servers
     await wait_for_broker(servers)
-    await asyncio.to_thread(prepare, servers, settings.topic, settings.replication_factor)
-    cluster = await asyncio.to_thread(Admin(servers).cluster)
+    admin = Admin(servers)
+    await asyncio.to_thread(prepare, admin, settings.topic, settings.replication_factor)
+    cluster = await asyncio.to_thread(admin.cluster)
     state = State(settings.compatibility)
-    log = SchemasLog(servers, settings.topic, state.replay)
+    log = SchemasLog(servers, settings.topic, state.replay, admin)
     runner = web.AppRunner(build(state, log, cluster.cluster_id or ""), access_log=None)
     try:
         await log.open()

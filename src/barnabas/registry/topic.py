@@ -40,14 +40,13 @@ async def wait_for_broker(bootstrap_servers: str) -> None:
         await asyncio.sleep(_RETRY_S)
 
 
-def prepare(bootstrap_servers: str, topic: str, replication_factor: int | None) -> None:
+def prepare(admin: Admin, topic: str, replication_factor: int | None) -> None:
     """Make the topic, or check the one that is there. Blocks.
 
     Raises:
         TopicUnfitError: it has more than one partition, or old records are deleted from it.
         BarnabasError: the broker refuses, or does not answer.
     """
-    admin = Admin(bootstrap_servers)
     try:
         admin.create_topic(
             topic, 1, replication_factor=replication_factor, configs={"cleanup.policy": "compact"}

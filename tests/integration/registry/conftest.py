@@ -29,8 +29,9 @@ class Answer(NamedTuple):
 class Registry:
     """A registry under test: asked by hand, or by Confluent's client."""
 
-    def __init__(self, server: RegistryServer, topic: str) -> None:
+    def __init__(self, server: RegistryServer, topic: str, cleanup: ExitStack) -> None:
         self.server = server
+        self._cleanup = cleanup
         self.topic = topic
         self.url = server.url
 
@@ -55,7 +56,7 @@ class Registry:
         return answer.get("id", answer.get("error_code"))
 
     def client(self, **settings: Any) -> SchemaRegistryClient:
-        return SchemaRegistryClient({"url": self.url, **settings})
+        return self._cleanup.enter_context(SchemaRegistryClient({"url": self.url, **settings}))
 
 
 def _loads(data: bytes) -> Any:
@@ -71,7 +72,7 @@ def make_registry(barnabas_broker: Cluster) -> Iterator[Callable[..., Registry]]
             topic = topic or f"_schemas-{os.getpid()}-{next(_numbers)}"
             configured = RegistrySettings(broker.bootstrap_servers, topic=topic, **settings)
             server = running.enter_context(RegistryServer(configured, claim("127.0.0.1:0")))
-            return Registry(server, topic)
+            return Registry(server, topic, running)
 
         yield make
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-
 from tests.integration.registry.conftest import B_REQUIRED, A, B, record
 
 V1 = "application/vnd.schemaregistry.v1+json"

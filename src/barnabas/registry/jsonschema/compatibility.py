@@ -142,7 +142,7 @@ class _Check:
             yield from self._arrays(reader, writer, place)
         if "not" in reader.contents and (
             "not" not in writer.contents
-            or self.compare(writer.inside(writer.get("not")), reader.inside(reader.get("not")), place)
+            or self.compare(writer.inside(writer.get("not")), reader.inside(reader.get("not")), "")
         ):
             yield Incompatibility("NOT_TYPE_EXTENDED", f"{place}/not", "more is excluded than before")
 
@@ -155,7 +155,7 @@ class _Check:
             yield from self.compare(reader, writer.inside(branch), place)
 
     def _narrowest(self, reader: Located, writer: Located, place: str) -> list[Incompatibility]:
-        """What all of several parts accept is accepted when what one of them accepts is, or their union is."""
+        """What all parts accept is accepted when what one of them accepts is, or all of them merged."""
         merged: dict[str, Any] = {key: value for key, value in writer.contents.items() if key != "allOf"}
         for part in (writer.inside(part).resolved() for part in writer.get("allOf")):
             if not isinstance(part.contents, dict):

@@ -1,0 +1,215 @@
+"""Several registries on one topic, and registries that come back."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from tests.integration.registry.conftest import A, B, record
+
+from barnabas.errors import BarnabasError, ConfigError
+from barnabas.registry.server import RegistryServer, RegistrySettings, claim
+from barnabas.testing import BarnabasBroker
+
+
+def eventually(ask, expected, seconds=10.0):
+    deadline = time.monotonic() + seconds
+    while (found := ask()) != expected:
+        assert time.monotonic() < deadline, found
+        time.sleep(0.02)
+
+
+def test_a_restarted_registry_knows_all_it_knew(make_registry):
+    first = make_registry()
+    for number in range(20):
+        first.register(f"s{number % 3}", record({"name": f"f{number}", "type": "int", "default": 0}))
+    first.register("gone", '"int"')
+    first("DELETE", "/subjects/gone")
+    first("DELETE", "/subjects/gone?permanent=true")
+    first("DELETE", "/subjects/s1/versions/1")
+    first("PUT", "/config/s0", {"compatibility": "FULL"})
+    first("PUT", "/config", {"normalize": True})
+    first("PUT", "/mode/s2", {"mode": "READONLY"})
+    asked = ("/subjects?deleted=true", "/schemas?deleted=true", "/config", "/config/s0", "/mode/s2")
+    before = [first("GET", path).body for path in asked]
+    first.server.stop()
+    second = make_registry(first.topic)
+    assert [second("GET", path).body for path in asked] == before
+    assert second.register("s0", '"string"') == 409
+    assert second.register("new", '"string"') == 22, "not the id that was deleted"
+
+
+def test_registries_tell_each_other_what_is_registered(make_registry):
+    one = make_registry()
+    other = make_registry(one.topic)
+    assert one.register("s", record(A)) == 1
+    assert other.register("s", record(A, B)) == 2
+    assert one.register("s", record(A)) == 1
+    assert one.register("t", '"int"') == 3
+    eventually(lambda: other("GET", "/subjects").body, ["s", "t"])
+
+
+def test_no_id_and_no_version_is_handed_out_twice(make_registry):
+    registries = [make_registry()]
+    registries += [make_registry(registries[0].topic) for _ in range(2)]
+    registries[0]("PUT", "/config", {"compatibility": "NONE"})
+
+    def register(number):
+        text = record({"name": f"f{number}", "type": "int"})
+        answer = registries[number % 3](
+            "POST", f"/subjects/s{number % 2}/versions", {"schema": json.dumps(text)}
+        )
+        assert answer.status == 200, answer.body
+        return f"s{number % 2}", answer.body["version"], answer.body["id"], json.dumps(text)
+
+    with ThreadPoolExecutor(6) as pool:
+        done = list(pool.map(register, range(30)))
+    assert len({(subject, version) for subject, version, _, _ in done}) == 30
+    assert sorted(id_ for _, _, id_, _ in done) == list(range(1, 31))
+    expected = sorted(registries[0]("GET", "/schemas").body, key=lambda v: v["id"])
+    assert {(v["subject"], v["version"], v["id"]) for v in expected} == {found[:3] for found in done}
+    for registry in registries[1:]:
+        eventually(lambda r=registry: sorted(r("GET", "/schemas").body, key=lambda v: v["id"]), expected)
+
+
+def test_one_schema_registered_everywhere_at_once_gets_one_id(make_registry):
+    registries = [make_registry()]
+    registries += [make_registry(registries[0].topic) for _ in range(2)]
+    with ThreadPoolExecutor(6) as pool:
+        ids = list(pool.map(lambda n: registries[n % 3].register("s", record(A)), range(12)))
+    assert set(ids) == {1}
+
+
+def test_what_an_aborted_write_left_is_not_read(make_registry):
+    from confluent_kafka import Producer
+
+    registry = make_registry()
+    assert registry.register("s", '"int"') == 1
+    settings = registry.server._settings
+    # Another registry that dies with its transaction open: it has taken the right to write, and written.
+    other = Producer(
+        {
+            "bootstrap.servers": settings.bootstrap_servers,
+            "transactional.id": f"schema-registry-{registry.topic}",
+            "log_level": 0,
+        }
+    )
+    other.init_transactions(10)
+    other.begin_transaction()
+    key = b'{"keytype":"SCHEMA","subject":"s","version":2,"magic":1}'
+    value = b'{"subject":"s","version":2,"id":2,"schema":"\\"long\\"","deleted":false}'
+    other.produce(registry.topic, partition=0, key=key, value=value)
+    other.flush(10)
+    assert registry("GET", "/subjects/s/versions").body == [1]
+    assert registry.register("t", '"string"') == 2
+    assert registry("GET", "/subjects/s/versions").body == [1]
+    with pytest.raises(Exception, match=r"fenced|newer"):
+        other.commit_transaction(10)
+
+
+def test_records_that_nobody_understands_are_left_out(make_registry, barnabas_broker, caplog):
+    registry = make_registry()
+    registry.register("s", '"int"')
+    for key, value in [
+        (b"no json", b"{}"),
+        (b'{"keytype":"SCHEMA","subject":"x","version":1,"magic":1}', b'{"id":"?"}'),
+        (b'{"keytype":"NEWER","magic":9}', b"{}"),
+    ]:
+        with barnabas_broker.producer() as producer:
+            producer.send(registry.topic, value, key=key)
+    registry.server.stop()
+    again = make_registry(registry.topic)
+    assert again("GET", "/subjects").body == ["s"]
+    assert again.register("s", '"long"') == 2
+    assert caplog.text.count("skipped") == 4  # by both registries
+    assert "NEWER" in caplog.text
+
+
+def test_confluents_records_are_understood(make_registry, barnabas_broker):
+    """As Confluent's registry writes them, in its order of fields and with fields of its own."""
+    topic = make_registry().topic
+    with barnabas_broker.producer() as producer:
+        for key, value in [
+            (b'{"keytype":"NOOP","magic":0}', None),
+            (
+                b'{"keytype":"SCHEMA","subject":"c","version":1,"magic":1}',
+                b'{"subject":"c","version":1,"id":10,"md5Bytes":"x","schema":"\\"int\\"","deleted":false,"ts":1}',
+            ),
+            (
+                b'{"keytype":"SCHEMA","subject":"c","version":2,"magic":1}',
+                b'{"subject":"c","version":2,"id":11,"schemaType":"JSON","schema":"{}","deleted":true}',
+            ),
+            (b'{"keytype":"CONFIG","subject":null,"magic":0}', b'{"compatibilityLevel":"FULL"}'),
+            (b'{"keytype":"MODE","subject":"c","magic":0}', b'{"mode":"READONLY"}'),
+            (
+                b'{"keytype":"SCHEMA","subject":"d","version":1,"magic":1}',
+                b'{"subject":"d","version":1,"id":12,"schema":"\\"long\\"","deleted":false}',
+            ),
+            (b'{"keytype":"DELETE_SUBJECT","subject":"d","magic":0}', b'{"subject":"d","version":1}'),
+            (b'{"keytype":"CLEAR_SUBJECT","subject":"d","magic":0}', b'{"subject":"d"}'),
+        ]:
+            producer.send(topic, value, key=key)
+    registry = make_registry(topic)
+    assert registry("GET", "/subjects?deleted=true").body == ["c"]
+    assert registry("GET", "/subjects/c/versions").body == [1]
+    assert registry("GET", "/config").body == {"compatibilityLevel": "FULL"}
+    assert registry("GET", "/mode/c").body == {"mode": "READONLY"}
+    assert registry.register("other", '"int"') == 10
+    assert registry.register("other2", '"bytes"') == 13
+
+
+def test_a_registry_started_before_its_broker_waits_and_says_so(caplog):
+    caplog.set_level(logging.WARNING)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    server = RegistryServer(RegistrySettings(f"127.0.0.1:{port}"), claim("127.0.0.1:0")).start()
+    said = threading.Event()
+    deadline = time.monotonic() + 10
+    while not said.wait(0.02) and "the registry waits for one" not in caplog.text:
+        assert time.monotonic() < deadline
+    with BarnabasBroker(port=port) as broker:
+        server.wait_until_ready()
+        assert broker.admin().topics(internal=True).count("_schemas") == 1
+        server.stop()
+
+
+def test_a_registry_that_waits_can_be_stopped():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    server = RegistryServer(RegistrySettings(f"127.0.0.1:{port}"), claim("127.0.0.1:0")).start()
+    server.stop()
+
+
+def test_a_registry_outlives_its_broker(make_registry):
+    with BarnabasBroker() as broker:
+        registry = make_registry("_schemas", broker)
+        assert registry.register("s", '"int"') == 1
+        broker.restart()
+        assert registry.register("s", '"long"') == 2
+        assert registry("GET", "/subjects/s/versions").body == [1, 2]
+        registry.server.stop()
+
+
+def test_a_topic_that_would_lose_schemas_is_refused(make_registry, barnabas_broker):
+    name = "unfit-schemas"
+    barnabas_broker.create_topic(name, configs={"cleanup.policy": "delete"})
+    with pytest.raises(BarnabasError, match=r"cleanup\.policy=delete of topic unfit-schemas"):
+        make_registry(name)
+    name = "scattered-schemas"
+    barnabas_broker.create_topic(name, 3, configs={"cleanup.policy": "compact"})
+    with pytest.raises(BarnabasError, match="has 3 partitions"):
+        make_registry(name)
+
+
+def test_an_address_in_use_is_named():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        where = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(ConfigError, match=f"cannot listen on {where}"):
+            claim(where)
+    with pytest.raises(ConfigError, match="write HOST:PORT"):
+        claim("here")
