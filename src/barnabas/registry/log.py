@@ -6,7 +6,7 @@ transactional id, which all registries of a topic share. To take it, a registry 
 then on the brokers refuse whatever any other one still sends, and end its transaction. It then reads the
 topic to its end, which nobody else can move any more, decides, and writes the records in one transaction.
 When another registry has taken the right meanwhile, the commit is refused, and all begins again: read,
-decide, write. A pause, at whatever point and however long, does no harm; there is no lease that could run out.
+decide, write. A pause, at whatever point and however long, does no harm; there is no lease to run out.
 
 docs/adr/0004 compares this with Confluent's election of a leader.
 """

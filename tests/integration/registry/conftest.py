@@ -63,23 +63,36 @@ def _loads(data: bytes) -> Any:
     return json.loads(data) if data else None
 
 
+def _starter(broker: Cluster, running: ExitStack) -> Callable[..., Registry]:
+    def make(topic: str | None = None, broker: Cluster = broker, **settings: Any) -> Registry:
+        topic = topic or f"_schemas-{os.getpid()}-{next(_numbers)}"
+        configured = RegistrySettings(broker.bootstrap_servers, topic=topic, **settings)
+        server = running.enter_context(RegistryServer(configured, claim("127.0.0.1:0")))
+        return Registry(server, topic, running)
+
+    return make
+
+
 @pytest.fixture
 def make_registry(barnabas_broker: Cluster) -> Iterator[Callable[..., Registry]]:
     """Starts registries: ``make_registry(topic=...)``, on a new topic unless one is named."""
     with ExitStack() as running:
-
-        def make(topic: str | None = None, broker: Cluster = barnabas_broker, **settings: Any) -> Registry:
-            topic = topic or f"_schemas-{os.getpid()}-{next(_numbers)}"
-            configured = RegistrySettings(broker.bootstrap_servers, topic=topic, **settings)
-            server = running.enter_context(RegistryServer(configured, claim("127.0.0.1:0")))
-            return Registry(server, topic, running)
-
-        yield make
+        yield _starter(barnabas_broker, running)
 
 
 @pytest.fixture
 def registry(make_registry: Callable[..., Registry]) -> Registry:
+    """A registry that knows nothing yet."""
     return make_registry()
+
+
+@pytest.fixture(scope="module")
+def unchanged(barnabas_broker: Cluster) -> Iterator[Registry]:
+    """One for all tests that change nothing: its subject s has one version, of `record(A)`."""
+    with ExitStack() as running:
+        made = _starter(barnabas_broker, running)()
+        assert made.register("s", record(A)) == 1
+        yield made
 
 
 def record(*fields: dict[str, Any], name: str = "R") -> dict[str, Any]:
