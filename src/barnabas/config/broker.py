@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from barnabas.config.setting import INT_MAX, LONG_MAX, Type, Update, setting
+from barnabas.config.setting import DOUBLE_MAX, INT_MAX, LONG_MAX, Type, Update, setting
 from barnabas.config.settings import Settings
 from barnabas.config.topic import COMPRESSION_TYPES
 
@@ -272,6 +272,75 @@ class BrokerConfig(Settings):
         doc="The default of a topic's segment.ms; unset, log.roll.hours.",
     )
     log_roll_hours: int = setting(Type.INT, 168, minimum=1, doc="A segment's greatest age in hours.")
+
+    log_cleaner_delete_retention_ms: int = setting(
+        Type.LONG,
+        86_400_000,
+        minimum=0,
+        update=Update.CLUSTER_WIDE,
+        doc="The default of a topic's delete.retention.ms.",
+    )
+    log_cleaner_max_compaction_lag_ms: int = setting(
+        Type.LONG,
+        LONG_MAX,
+        minimum=1,
+        update=Update.CLUSTER_WIDE,
+        doc="The default of a topic's max.compaction.lag.ms.",
+    )
+    log_cleaner_min_cleanable_ratio: float = setting(
+        Type.DOUBLE,
+        0.5,
+        minimum=0,
+        maximum=1,
+        update=Update.CLUSTER_WIDE,
+        doc="The default of a topic's min.cleanable.dirty.ratio.",
+    )
+    log_cleaner_min_compaction_lag_ms: int = setting(
+        Type.LONG,
+        0,
+        minimum=0,
+        update=Update.CLUSTER_WIDE,
+        doc="The default of a topic's min.compaction.lag.ms.",
+    )
+
+    # --- the log: compaction ---
+    log_cleaner_enable: bool = setting(
+        Type.BOOLEAN, True, doc="Whether topics with cleanup.policy=compact are compacted."
+    )
+    log_cleaner_threads: int = setting(
+        Type.INT,
+        1,
+        minimum=0,
+        doc="How many logs are compacted at a time.",
+    )
+    log_cleaner_dedupe_buffer_size: int = setting(
+        Type.LONG,
+        134_217_728,
+        minimum=1,
+        update=Update.CLUSTER_WIDE,
+        doc="The memory for the keys of the logs being compacted, all together, in bytes.",
+    )
+    log_cleaner_io_buffer_size: int = setting(
+        Type.INT,
+        524_288,
+        minimum=0,
+        update=Update.CLUSTER_WIDE,
+        doc="The memory for reading and writing the logs being compacted, all together, in bytes.",
+    )
+    log_cleaner_io_max_bytes_per_second: float = setting(
+        Type.DOUBLE,
+        DOUBLE_MAX,
+        minimum=1,
+        update=Update.CLUSTER_WIDE,
+        doc="How fast compaction may read and write, in bytes a second.",
+    )
+    log_cleaner_backoff_ms: int = setting(
+        Type.LONG,
+        15_000,
+        minimum=0,
+        update=Update.CLUSTER_WIDE,
+        doc="How long to wait when no log is dirty enough to compact, in milliseconds.",
+    )
 
     # --- the log: upkeep ---
     log_retention_check_interval_ms: int = setting(

@@ -9,6 +9,7 @@ what DescribeConfigs answers and what docs/configuration.md is made from.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any
@@ -17,6 +18,7 @@ from barnabas.errors import ConfigError
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
+DOUBLE_MAX = sys.float_info.max
 
 
 class Type(IntEnum):
@@ -99,6 +101,8 @@ class Setting:
             return "true" if value else "false"
         if self.type is Type.LIST:
             return ",".join(value)
+        if self.type is Type.DOUBLE:
+            return str(value).replace("e+", "E")
         return str(value)
 
     def refuse(self, value: object, cure: str) -> ConfigError:

@@ -30,6 +30,15 @@ class TopicConfig(Settings):
         update=Update.CLUSTER_WIDE,
         doc="How batches are compressed on disk; producer keeps what the producer chose, byte for byte.",
     )
+    delete_retention_ms: int = setting(
+        Type.LONG,
+        86_400_000,
+        minimum=0,
+        synonyms=("log.cleaner.delete.retention.ms",),
+        update=Update.CLUSTER_WIDE,
+        doc="How long compaction keeps a tombstone or a transaction marker that has done its work, in "
+        "milliseconds.",
+    )
     file_delete_delay_ms: int = setting(
         Type.LONG,
         60_000,
@@ -62,6 +71,14 @@ class TopicConfig(Settings):
         update=Update.CLUSTER_WIDE,
         doc="How many bytes of log lie between two entries of the offset index.",
     )
+    max_compaction_lag_ms: int = setting(
+        Type.LONG,
+        LONG_MAX,
+        minimum=1,
+        synonyms=("log.cleaner.max.compaction.lag.ms",),
+        update=Update.CLUSTER_WIDE,
+        doc="After how long a record is compacted however little of the log is dirty, in milliseconds.",
+    )
     max_message_bytes: int = setting(
         Type.INT,
         1_048_588,
@@ -93,6 +110,23 @@ class TopicConfig(Settings):
         synonyms=("log.message.timestamp.type",),
         update=Update.CLUSTER_WIDE,
         doc="Whose time a record bears: the producer's (CreateTime) or the broker's (LogAppendTime).",
+    )
+    min_cleanable_dirty_ratio: float = setting(
+        Type.DOUBLE,
+        0.5,
+        minimum=0,
+        maximum=1,
+        synonyms=("log.cleaner.min.cleanable.ratio",),
+        update=Update.CLUSTER_WIDE,
+        doc="How much of a log must be dirty, not yet compacted, before it is compacted.",
+    )
+    min_compaction_lag_ms: int = setting(
+        Type.LONG,
+        0,
+        minimum=0,
+        synonyms=("log.cleaner.min.compaction.lag.ms",),
+        update=Update.CLUSTER_WIDE,
+        doc="How long a record is safe from compaction, in milliseconds.",
     )
     min_insync_replicas: int = setting(
         Type.INT,

@@ -97,6 +97,12 @@ class _Resource(NamedTuple):
         except ConfigError as error:
             raise KafkaError(self.refusal, str(error)) from error
 
+    def check_together(self, texts: Mapping[str, str]) -> None:
+        """Raises KafkaError INVALID_CONFIG when a topic's settings, with `texts` as its own, contradict."""
+        if self.settings is TopicConfig:
+            own, *others = self.layers
+            _check_lags(TopicConfig.from_layers([own._replace(texts=texts), *others], texts))
+
     def value(self, setting: Setting) -> Any:
         """The value that holds now, wherever it comes from."""
         winner = next(entries(setting.names, self.layers), None)
@@ -136,6 +142,7 @@ class ConfigControl:
                 try:
                     found = self._find(resource, image)
                     texts = change(found)
+                    found.check_together(texts)
                 except KafkaError as error:
                     errors[resource] = error
                 else:
@@ -197,6 +204,16 @@ def check_topic_config(texts: Mapping[str, str | None]) -> None:
             TopicConfig.find(name).parse(text)
         except ConfigError as error:
             raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+    _check_lags(TopicConfig.from_text({name: text for name, text in texts.items() if text is not None}))
+
+
+def _check_lags(config: TopicConfig) -> None:
+    least, most = config.min_compaction_lag_ms, config.max_compaction_lag_ms
+    if least > most:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"min.compaction.lag.ms={least} is more than max.compaction.lag.ms={most}: lower it",
+        )
 
 
 def _replacing(texts: Mapping[str, str | None]) -> Change:

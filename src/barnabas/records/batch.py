@@ -101,6 +101,19 @@ class BatchHeader(NamedTuple):
         return bool(self.attributes & LOG_APPEND_TIME_FLAG)
 
     @property
+    def delete_horizon_ms(self) -> int | None:
+        """From when compaction may drop the batch's tombstones, or its marker (KIP-534); None: not decided.
+
+        It stands in place of the base timestamp, and the records' deltas are relative to it.
+        """
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_FLAG else None
+
+    @property
+    def latest_record_timestamp(self) -> int:
+        """The largest timestamp of the batch's records, -1 when compaction has left none (or none tells)."""
+        return self.max_timestamp if self.record_count else NO_TIMESTAMP
+
+    @property
     def is_transactional(self) -> bool:
         return bool(self.attributes & TRANSACTIONAL_FLAG)
 

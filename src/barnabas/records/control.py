@@ -40,11 +40,13 @@ def encode_end_transaction(
 
 
 def decode_end_transaction(header: BatchHeader, batch: Buffer) -> EndTransaction | None:
-    """The marker in a control batch, or None when it holds another kind of control record.
+    """The marker in a control batch; None when it holds another kind, or compaction has emptied it.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE.
     """
+    if not header.record_count:
+        return None
     record = next(batch_records(header, batch), None)
     if record is None or record.key is None or record.value is None:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "a control batch has no control record")

@@ -33,6 +33,22 @@ class Record(NamedTuple):
 _record = tuple.__new__
 
 
+class RecordSpan(NamedTuple):
+    """Where one record lies in an uncompressed batch payload, and what compaction asks of it."""
+
+    start: int
+    end: int
+    #: where the timestamp delta ends, which is all that a new base timestamp changes
+    rest: int
+    timestamp_delta: int
+    offset_delta: int
+    key: bytes | None
+    has_value: bool
+
+
+_span = tuple.__new__
+
+
 def encode_varint(value: int) -> bytes:
     """`value` (64 bits, signed) as a zigzag varint."""
     rest = (value << 1) ^ (value >> 63)
@@ -50,6 +66,10 @@ _SHORT = {value: encode_varint(value) for value in range(-64, 64)}
 
 def _varint(value: int) -> bytes:
     return _SHORT.get(value) or encode_varint(value)
+
+
+#: the varint that stands for a null key or value: -1
+_NULL = 0x01
 
 
 def _sized(data: bytes | None) -> bytes:
@@ -131,6 +151,58 @@ def decode_records(
         raise _corrupt(f"a record cannot be read: {error}") from error
     if position != size:
         raise _corrupt(f"{size - position} bytes follow the {count} records of a batch")
+
+
+def record_spans(payload: bytes, count: int) -> list[RecordSpan]:
+    """Where each record of an uncompressed batch payload lies; values and headers are not looked at.
+
+    Raises:
+        KafkaError: CORRUPT_MESSAGE, the bytes are not `count` records.
+    """
+    found = []
+    position = 0
+    size = len(payload)
+    try:
+        for _ in range(count):
+            start = position
+            length = payload[position]
+            if length < 0x80:
+                length, position = (length >> 1) ^ -(length & 1), position + 1
+            else:
+                length, position = _read_varint(payload, position)
+            end = position + length
+            if length < 0 or end > size:
+                raise _corrupt("a record is longer than its batch")
+            timestamp_delta = payload[position + 1]  # after the attributes
+            if timestamp_delta < 0x80:
+                timestamp_delta = (timestamp_delta >> 1) ^ -(timestamp_delta & 1)
+                position += 2
+            else:
+                timestamp_delta, position = _read_varint(payload, position + 1)
+            rest = position
+            offset_delta = payload[position]
+            if offset_delta < 0x80:
+                offset_delta, position = (offset_delta >> 1) ^ -(offset_delta & 1), position + 1
+            else:
+                offset_delta, position = _read_varint(payload, position)
+            key, position = _read_sized(payload, position)
+            has_value = payload[position] != _NULL
+            if position >= end:
+                raise _corrupt("a record ends before its value")
+            found.append(_span(RecordSpan, (start, end, rest, timestamp_delta, offset_delta, key, has_value)))
+            position = end
+    except (IndexError, ValueError) as error:
+        raise _corrupt(f"a record cannot be read: {error}") from error
+    if position != size:
+        raise _corrupt(f"{size - position} bytes follow the {count} records of a batch")
+    return found
+
+
+def shifted(payload: bytes, span: RecordSpan, shift: int) -> bytes:
+    """A record's bytes for a base timestamp that is `shift` later; its own timestamp stays."""
+    delta = _varint(span.timestamp_delta - shift)
+    body = b"\x00" + delta + payload[span.rest : span.end]
+    return _varint(len(body)) + body
 
 
 def _read_headers(payload: bytes, position: int) -> tuple[tuple[Header, ...], int]:

@@ -61,6 +61,8 @@ class LogManager:
         #: logs that exist and could not be opened; None where they must be in a directory that cannot be read
         self._unreadable: dict[TopicPartition, LogDirectory | None] = {}
         self._removals: set[asyncio.TimerHandle] = set()
+        #: two that write the same file would tear it
+        self._checkpointing = asyncio.Lock()
 
     @property
     def directories(self) -> Sequence[LogDirectory]:
@@ -188,7 +190,7 @@ class LogManager:
         except KafkaError as error:
             log.error("%s cannot be deleted: %s", topic_partition, error)
             return
-        self._run_later(removal, delay_ms)
+        self.run_later(removal, delay_ms)
 
     # --- upkeep ---
 
@@ -202,7 +204,7 @@ class LogManager:
                 log.error("retention of %s: %s", partition_log.topic_partition, error)
                 continue
             if removal is not None:
-                self._run_later(removal, partition_log.config.file_delete_delay_ms)
+                self.run_later(removal, partition_log.config.file_delete_delay_ms)
             if number % 100 == 99:
                 await asyncio.sleep(0)
 
@@ -214,14 +216,32 @@ class LogManager:
 
     async def checkpoint(self, of: Callable[[LogDirectory], Task]) -> None:
         """Write a checkpoint of every working directory, in a thread."""
-        loop = asyncio.get_running_loop()
         for directory in self._directories:
             if directory.failure is not None:
                 continue
             try:
-                await loop.run_in_executor(self._executor, of(directory).run)
+                await self.checkpoint_one(directory, of)
             except OSError as error:
                 directory.env.fail(error)
+
+    async def checkpoint_one(self, directory: LogDirectory, of: Callable[[LogDirectory], Task]) -> None:
+        """Write a checkpoint of one directory, in a thread, and none of the others meanwhile.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        async with self._checkpointing:
+            await asyncio.get_running_loop().run_in_executor(self._executor, of(directory).run)
+
+    def run_later(self, task: Task, delay_ms: int) -> None:
+        """Run in a thread what deletes files, when readers may be done with them."""
+
+        def run() -> None:
+            self._removals.discard(handle)
+            self._run(task)
+
+        handle = asyncio.get_running_loop().call_later(delay_ms / 1000, run)
+        self._removals.add(handle)
 
     # --- inside ---
 
@@ -261,14 +281,6 @@ class LogManager:
             self._fs.rename(f"{directory.path}/{topic_partition}", aside)
         except OSError as error:
             directory.env.fail(error)
-
-    def _run_later(self, task: Task, delay_ms: int) -> None:
-        def run() -> None:
-            self._removals.discard(handle)
-            self._run(task)
-
-        handle = asyncio.get_running_loop().call_later(delay_ms / 1000, run)
-        self._removals.add(handle)
 
     def _run(self, task: Task) -> None:
         future = asyncio.get_running_loop().run_in_executor(self._executor, task.run)

@@ -15,6 +15,7 @@ from barnabas.metadata import ClusterImage, ImageDelta, MetadataLoader, open_sto
 from barnabas.metadata.configs import ConfigResolver
 from barnabas.metadata.features import TRANSACTION_VERSION
 from barnabas.metadata.image import BrokerEndpoint, BrokerImage
+from barnabas.replication.cleaner import LogCleaner
 from barnabas.replication.fetch_session import FetchSessions
 from barnabas.replication.group_commit import GroupCommit
 from barnabas.replication.logs import LogManager, files_for_connections
@@ -52,6 +53,7 @@ class Broker:
     controller: Controller
     logs: LogManager
     replicas: ReplicaManager
+    cleaner: LogCleaner
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     transaction_guard: TransactionGuard
@@ -135,6 +137,7 @@ class Broker:
         )
         self._host_partitions()
         self._start_jobs()
+        self._start_cleaner()
         self._undo.append(self.connections.close_all)
         for listener in listeners:
             self._undo.append(listener.unbind)  # no one may come in while the open connections are closed
@@ -175,13 +178,13 @@ class Broker:
         await self.logs.load(image, lambda topic: self.configs.topic_config(image, topic))
 
     def _host_partitions(self) -> None:
-        group_commit = GroupCommit(self._executor)
-        self._undo.append(group_commit.stop)
+        self._group_commit = GroupCommit(self._executor)
+        self._undo.append(self._group_commit.stop)
         self.replicas = ReplicaManager(
             self.node_id,
             self.logs,
             self.configs,
-            on_flush_due=group_commit.add,
+            on_flush_due=self._group_commit.add,
             acks_fsync=self.config.barnabas_acks_fsync,
         )
         self.groups = GroupCoordinator(
@@ -230,3 +233,10 @@ class Broker:
         self._undo.append(lambda: stop_all(jobs))
         for job in jobs:
             job.start()
+
+    def _start_cleaner(self) -> None:
+        self.cleaner = LogCleaner(
+            lambda: self.config, self.replicas, self.logs, self.clock, self._group_commit.add
+        )
+        self._undo.append(self.cleaner.stop)
+        self.cleaner.start()

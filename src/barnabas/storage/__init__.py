@@ -1,11 +1,14 @@
 """Partitions on disk, in Apache Kafka's format."""
 
+from barnabas.storage.cleaning import Cleaning, CleaningCancelled
 from barnabas.storage.directory import DirectoryLocked, LogDirectory
+from barnabas.storage.dirtiness import Dirtiness, dirtiness
 from barnabas.storage.filesystem import FileSystem, OsFileSystem
 from barnabas.storage.log import AppendInfo, FetchedRecords, PartitionLog
 from barnabas.storage.open_files import OpenFiles
 from barnabas.storage.producers import Origin, Producer
 from barnabas.storage.tasks import Flush, Removal, Replacement, TreeRemoval
+from barnabas.storage.throttle import Throttle
 from barnabas.storage.timestamps import OffsetAtTimestamp
 from barnabas.storage.transaction_index import AbortedTransaction
 from barnabas.storage.validation import InvalidRecords, RecordError
@@ -13,7 +16,10 @@ from barnabas.storage.validation import InvalidRecords, RecordError
 __all__ = [
     "AbortedTransaction",
     "AppendInfo",
+    "Cleaning",
+    "CleaningCancelled",
     "DirectoryLocked",
+    "Dirtiness",
     "FetchedRecords",
     "FileSystem",
     "Flush",
@@ -28,5 +34,7 @@ __all__ = [
     "RecordError",
     "Removal",
     "Replacement",
+    "Throttle",
     "TreeRemoval",
+    "dirtiness",
 ]

@@ -1,8 +1,8 @@
 """The small files of a log directory, all in Apache Kafka's formats.
 
-- `recovery-point-offset-checkpoint`, `replication-offset-checkpoint` (high watermarks) and
-  `log-start-offset-checkpoint` are text: a line "0" (the version), a line with the number of entries, then
-  a line "topic partition offset" for each.
+- `recovery-point-offset-checkpoint`, `replication-offset-checkpoint` (high watermarks),
+  `log-start-offset-checkpoint` and `cleaner-offset-checkpoint` (up to where logs are compacted) are text: a
+  line "0" (the version), a line with the number of entries, then a line "topic partition offset" for each.
 - `meta.properties` says whose directory it is: version=1, cluster.id, node.id, directory.id (KIP-858).
 - `.kafka_cleanshutdown` exists between a clean stop and the next start.
 - `partition.metadata`, in each partition's folder, holds the topic id (KIP-516).
@@ -17,6 +17,7 @@ from barnabas.types import Offset, TopicId, TopicPartition, topic_id_from_str, t
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
+CLEANED = "cleaner-offset-checkpoint"
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 PARTITION_METADATA = "partition.metadata"

@@ -56,6 +56,8 @@ class LogDirectory:
         self._log_starts = self._read_offsets(checkpoints.LOG_STARTS)
         #: as they were last written down
         self.high_watermarks = self._read_offsets(checkpoints.HIGH_WATERMARKS)
+        #: up to where compacted logs are clean
+        self.cleaned_to = self._read_offsets(checkpoints.CLEANED)
         env.before_truncation = self._before_truncation
 
     @classmethod
@@ -179,7 +181,7 @@ class LogDirectory:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
         log = self.logs.pop(topic_partition)
-        for offsets in (self._recovery_points, self._log_starts, self.high_watermarks):
+        for offsets in (self._recovery_points, self._log_starts, self.high_watermarks, self.cleaned_to):
             offsets.pop(topic_partition, None)
         log.abandon()
         # Kafka's form, cut so that a long topic name still fits into a file name
@@ -208,6 +210,10 @@ class LogDirectory:
         """The high watermarks."""
         self.high_watermarks.update({tp: log.high_watermark for tp, log in self.logs.items()})
         return self._checkpoint(checkpoints.HIGH_WATERMARKS, self.high_watermarks)
+
+    def cleaned_checkpoint(self) -> Replacement:
+        """Up to where compacted logs are clean."""
+        return self._checkpoint(checkpoints.CLEANED, self.cleaned_to)
 
     def close(self) -> None:
         """Closes every log, and marks the stop as clean if all went well; never raises."""
@@ -270,6 +276,10 @@ class LogDirectory:
         self._recovery_points[topic_partition] = offset
         points = {tp: log.recovery_point for tp, log in self.logs.items()} | {topic_partition: offset}
         self._checkpoint(checkpoints.RECOVERY_POINTS, points).run()
+        if self.cleaned_to.get(topic_partition, 0) > offset:
+            # only what was flushed is cleaned, so this is the one way in which what is clean is cut off
+            self.cleaned_to[topic_partition] = offset
+            self.cleaned_checkpoint().run()
 
     def _checkpoint(self, name: str, offsets: Mapping[TopicPartition, Offset]) -> Replacement:
         return Replacement(self.env.fs, f"{self.path}/{name}", checkpoints.encode_offsets(offsets))

@@ -132,14 +132,7 @@ class PartitionLog(LogUpkeep):
             segment = self._segment_for(size, last.last_offset, latest)
             segment.write([view[:size]])
             for position, header in found:
-                segment.indexed(
-                    segment.size + position,
-                    header.size,
-                    header.base_offset,
-                    header.last_offset,
-                    header.max_timestamp,
-                    interval,
-                )
+                segment.index_batch(segment.size + position, header, interval)
             segment.size += size
         except OSError as error:
             raise self._failed(error) from error
@@ -201,7 +194,11 @@ class PartitionLog(LogUpkeep):
             age = max_timestamp - first
         else:
             age = self._env.clock.now_ms() - segment.created_ms
-        return age > self.config.segment_ms - segment.roll_jitter_ms
+        config = self.config
+        limit = config.segment_ms
+        if "compact" in config.cleanup_policy:
+            limit = min(limit, config.max_compaction_lag_ms)
+        return age > limit - segment.roll_jitter_ms
 
     def read(
         self, offset: Offset, max_bytes: int, max_offset: Offset, min_one: bool = True

@@ -6,7 +6,7 @@ raise OSError.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from barnabas.config import TopicConfig
 from barnabas.storage.checkpoints import PARTITION_METADATA, encode_partition_metadata
@@ -17,6 +17,7 @@ from barnabas.storage.producer_snapshot import encode_snapshot
 from barnabas.storage.producers import Producer
 from barnabas.storage.segment import LogSegment, file_name
 from barnabas.storage.segments import Segments
+from barnabas.storage.swap import Swap
 from barnabas.storage.tasks import Flush, Removal, Replacement
 from barnabas.types import Offset, TopicId
 
@@ -46,6 +47,7 @@ class LogFiles:
         "recovery_point",
         "segments",
         "snapshots",
+        "swap",
     )
 
     def __init__(
@@ -83,6 +85,13 @@ class LogFiles:
         self.is_blank = is_blank
         self._is_flushing = False
         self._tail = 0
+        #: the cleaned segment that is being put in place
+        self.swap: Swap | None = None
+
+    @property
+    def tail(self) -> int:
+        """Which life of the log's tail this is: a truncation begins another."""
+        return self._tail
 
     def note_new(self, *files: LogFile) -> None:
         """Files were made in the folder; the next flush covers them."""
@@ -159,17 +168,46 @@ class LogFiles:
             self._unflushed.pop(segment.base_offset, None)
             files += segment.all_files()
         files += self._forget_snapshots(lambda offset: offset < self.segments[0].base_offset)
-        for file in files:
-            file.close()
-            file.rename(file.path + DELETED)
+        _set_aside(files)
         self._names_changed = True
         return Removal(files)
+
+    def begin_swap(self, cleaned: LogSegment, replaced: Sequence[LogSegment]) -> None:
+        """Has a cleaned segment count: once the folder is fsynced, a restart puts it in place, if not we."""
+        assert self.swap is None, f"{self.path}: another segment is being put in place"
+        for file in cleaned.all_files():
+            file.move_to(self.env.files)
+        self.swap = Swap(cleaned, replaced)
+        self.swap.begin()
+
+    def finish_swap(self) -> Removal | None:
+        """Puts the cleaned segment in place; the old files are to be removed. None: it was cancelled."""
+        swap, self.swap = self.swap, None
+        if swap is None:
+            return None
+        place = self.segments.place_of_run(swap.replaced)
+        assert place is not None
+        files = [file for segment in swap.replaced for file in segment.all_files()]
+        merged = {segment.base_offset for segment in swap.replaced[1:]}
+        files += self._forget_snapshots(merged.__contains__)
+        _set_aside(files)
+        swap.finish()
+        self.segments.replace(place, len(swap.replaced), swap.cleaned)
+        return Removal(files)
+
+    def cancel_swap(self) -> None:
+        """Drops a cleaned segment that is not in place yet: the log's tail is about to change."""
+        if self.swap is not None:
+            self.swap.cancel()
+            self.swap = None
+            self.env.fs.sync_directory(self.path)
 
     def truncate(self, offset: Offset) -> Offset:
         """Cuts off the batches that hold `offset` and later ones; where the log ends now.
 
         From the last segment to the first, so that a crash on the way leaves no hole.
         """
+        self.cancel_swap()
         self._tail += 1
         while self.segments.active.base_offset > offset:
             self._remove_active()
@@ -186,6 +224,7 @@ class LogFiles:
     def start_over(self, offset: Offset, config: TopicConfig) -> None:
         """Removes everything; the log goes on, empty, at `offset`."""
         self.begin()
+        self.cancel_swap()
         self._tail += 1
         while len(self.segments) > 1:
             self._remove_active()
@@ -283,6 +322,12 @@ class LogFiles:
         gone = [offset for offset in self.snapshots if which(offset)]
         self.snapshots.difference_update(gone)
         return [LogFile(self.env.files, self.snapshot_path(offset)) for offset in sorted(gone, reverse=True)]
+
+
+def _set_aside(files: Iterable[LogFile]) -> None:
+    for file in files:
+        file.close()
+        file.rename(file.path + DELETED)
 
 
 def empty_segment(env: LogEnvironment, directory: str, offset: Offset, config: TopicConfig) -> LogSegment:

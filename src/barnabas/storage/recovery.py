@@ -35,6 +35,7 @@ from barnabas.storage.open_files import LogFile
 from barnabas.storage.producers import Producers
 from barnabas.storage.segment import MAX_RELATIVE_OFFSET, LogSegment
 from barnabas.storage.segments import Segments
+from barnabas.storage.swap import complete_swaps
 from barnabas.storage.transaction_index import ENTRY as TRANSACTION_ENTRY
 from barnabas.types import NO_PRODUCER_ID, Offset, TopicId, TopicPartition
 
@@ -80,8 +81,7 @@ def load_log(
         OSError: the disk failed.
         KafkaError: CORRUPT_MESSAGE, a batch that was taken at its word is damaged.
     """
-    entries = {entry.name: entry for entry in env.fs.entries(path)}
-    _clear_away(env, path, entries)
+    entries = _cleared(env, path)
     if not entries and not log_start_offset:
         return new_log(env, path, topic_partition, topic_id, config)
     segments = _open_segments(env, path, entries, config, log_start_offset)
@@ -101,10 +101,10 @@ def load_log(
         _ensure_indexes(files, segments[place], entries, config)
     if was_clean:
         end = segments.active.next_offset()
-        segments.active.become_active()
+        segments.active.find_first_timestamp()
         producers = producer_recovery.load_producers(files, end)
     else:
-        producers = _recover(files, suspect, epochs, config, topic_partition)
+        producers = _recover(files, suspect, recovery_point, epochs, config, topic_partition)
         end = producers.end_offset
     files.recovery_point = end if was_clean else min(recovery_point, end)
     start = max(log_start_offset, files.segments[0].base_offset)
@@ -123,11 +123,19 @@ def load_log(
     return log
 
 
-def _clear_away(env: LogEnvironment, path: str, entries: dict[str, Entry]) -> None:
-    """Finishes what a crash interrupted: files already given up, or never finished."""
-    for name in [name for name in entries if name.endswith((DELETED, ".tmp", ".cleaned"))]:
-        env.fs.remove(f"{path}/{name}")
-        del entries[name]
+def _cleared(env: LogEnvironment, path: str) -> dict[str, Entry]:
+    """What is in the folder once all that a crash interrupted is finished: swaps, and files given up."""
+    listed = env.fs.entries(path)
+    if complete_swaps(env, path, listed):
+        listed = env.fs.entries(path)
+    entries = {entry.name: entry for entry in listed}
+    indexes = (INDEX, TIME_INDEX, TRANSACTION_INDEX)
+    for name in list(entries):
+        is_orphan = name.endswith(indexes) and name.partition(".")[0] + LOG not in entries
+        if is_orphan or name.endswith((DELETED, ".tmp")):
+            env.fs.remove(f"{path}/{name}")
+            del entries[name]
+    return entries
 
 
 def _open_segments(
@@ -200,7 +208,7 @@ def _rebuild_indexes(segment: LogSegment, config: TopicConfig) -> None:
     logger.warning("%s: its indexes are missing or damaged and are built anew", segment.log.path)
     segment.clear_indexes()
     for position, header in segment.headers(0):
-        _index(segment, position, header, config)
+        segment.index_batch(position, header, config.index_interval_bytes)
     segment.seal()
 
 
@@ -214,7 +222,12 @@ def _first_suspect(segments: Segments, recovery_point: Offset) -> int:
 
 
 def _recover(
-    files: LogFiles, first: int, epochs: LeaderEpochs, config: TopicConfig, topic_partition: TopicPartition
+    files: LogFiles,
+    first: int,
+    recovery_point: Offset,
+    epochs: LeaderEpochs,
+    config: TopicConfig,
+    topic_partition: TopicPartition,
 ) -> Producers:
     """Reads through the segments from place `first` on; the producers as of the log's true end."""
     segments = files.segments
@@ -224,7 +237,12 @@ def _recover(
     place = first
     while place < len(segments):
         segment = segments[place]
-        has_hole = place > first and end != segment.base_offset and "compact" not in config.cleanup_policy
+        # What compaction has left out lies before the recovery point: only flushed segments are cleaned.
+        has_hole = (
+            place > first
+            and max(end, recovery_point) < segment.base_offset
+            and "compact" not in config.cleanup_policy
+        )
         if has_hole or end > segment.base_offset:
             logger.warning(
                 "%s: the log ends at %d and its next segment begins at %d: the rest is dropped",
@@ -261,7 +279,7 @@ def _recover_segment(
     segment.size = 0
     end = start
     for position, header, data in _sound_batches(segment, size, start):
-        _index(segment, position, header, config)
+        segment.index_batch(position, header, config.index_interval_bytes)
         segment.size = position + header.size
         end = header.next_offset
         if header.leader_epoch > epochs.latest:
@@ -303,14 +321,3 @@ def _sound_batches(
         yield position, header, memoryview(block)[at : at + header.size]
         expected = header.next_offset
         position += header.size
-
-
-def _index(segment: LogSegment, position: int, header: BatchHeader, config: TopicConfig) -> None:
-    segment.indexed(
-        position,
-        header.size,
-        header.base_offset,
-        header.last_offset,
-        header.max_timestamp,
-        config.index_interval_bytes,
-    )

@@ -11,7 +11,14 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from barnabas.errors import ErrorCode, KafkaError
-from barnabas.records.batch import HEADER_SIZE, LOG_OVERHEAD, NO_TIMESTAMP, BatchHeader, parse_header
+from barnabas.records.batch import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    NO_TIMESTAMP,
+    BatchHeader,
+    check_crc,
+    parse_header,
+)
 from barnabas.storage.index import OffsetIndex, TimeIndex
 from barnabas.storage.open_files import FileSlice, LogFile, OpenFiles
 from barnabas.storage.transaction_index import TransactionIndex
@@ -72,19 +79,21 @@ class LogSegment:
         time_entries: int = 0,
         aborted_bytes: int = 0,
         roll_jitter_ms: int = 0,
+        suffix: str = "",
     ) -> None:
+        """`suffix` is what the files' names end with while they are not the log's yet."""
         path = f"{directory}/{base_offset:020d}"
         self.base_offset = base_offset
-        self.log = LogFile(files, path + ".log")
-        self.offsets = OffsetIndex(LogFile(files, path + ".index"), offset_entries)
-        self.times = TimeIndex(LogFile(files, path + ".timeindex"), time_entries)
-        self.aborted = TransactionIndex(LogFile(files, path + ".txnindex"), aborted_bytes)
+        self.log = LogFile(files, path + ".log" + suffix)
+        self.offsets = OffsetIndex(LogFile(files, path + ".index" + suffix), offset_entries)
+        self.times = TimeIndex(LogFile(files, path + ".timeindex" + suffix), time_entries)
+        self.aborted = TransactionIndex(LogFile(files, path + ".txnindex" + suffix), aborted_bytes)
         self.size = size
         self.created_ms = now_ms
         self.modified_ms = modified_ms or now_ms
         self.roll_jitter_ms = roll_jitter_ms
         #: the first batch's largest timestamp, -1 when there is none: what rolling by time starts from.
-        #: `become_active` finds it in a segment that was there before
+        #: `find_first_timestamp` finds it in a segment that was there before
         self.first_timestamp = NO_TIMESTAMP
         self._latest: TimestampedOffset | None = None if time_entries else TimestampedOffset(-1, base_offset)
         self._since_indexed = 0
@@ -158,6 +167,17 @@ class LogSegment:
         if len(recent) > _RECENT:
             del recent[next(iter(recent))]
 
+    def index_batch(self, position: int, header: BatchHeader, index_interval: int) -> None:
+        """`indexed` for a batch that has its offsets already, and perhaps no records any more."""
+        self.indexed(
+            position,
+            header.size,
+            header.base_offset,
+            header.last_offset,
+            header.latest_record_timestamp,
+            index_interval,
+        )
+
     def position_of(self, offset: int) -> int:
         """Where the batch that holds `offset` begins, or the first one after it; else the segment's size."""
         position = self._recent.get(offset)
@@ -221,6 +241,28 @@ class LogSegment:
             yield position, header
             position += header.size
 
+    def batches(self, position: int, block_bytes: int) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """Each whole batch from `position` on; the file is read in blocks of `block_bytes`, if they suffice.
+
+        Raises:
+            KafkaError: CORRUPT_MESSAGE, a batch is damaged.
+            OSError: the disk failed.
+        """
+        block = b""
+        at = 0
+        while position < self.size:
+            if at + HEADER_SIZE > len(block):
+                block, at = self.log.read_at(block_bytes, position), 0
+            header = parse_header(block, at)
+            if header.size < HEADER_SIZE or position + header.size > self.size:
+                raise self._cut_off(position)
+            if at + header.size > len(block):
+                block, at = self.log.read_at(max(block_bytes, header.size), position), 0
+            check_crc(header, block, at)
+            yield header, memoryview(block)[at : at + header.size]
+            at += header.size
+            position += header.size
+
     def next_offset(self) -> int:
         """The offset after the segment's last batch."""
         last = self.offsets.last()
@@ -229,9 +271,9 @@ class LogSegment:
             offset = header.next_offset
         return offset
 
-    def become_active(self) -> None:
-        """Makes ready to append to a segment that was there before."""
-        self.first_timestamp = next(self.headers(0))[1].max_timestamp if self.size else NO_TIMESTAMP
+    def find_first_timestamp(self) -> None:
+        """Reads from a segment that was there before what its first batch tells of its age."""
+        self.first_timestamp = next(self.headers(0))[1].latest_record_timestamp if self.size else NO_TIMESTAMP
 
     def seal(self) -> None:
         """Completes the indexes: the segment's largest timestamp is then the time index's last."""
@@ -254,7 +296,7 @@ class LogSegment:
         self._recent.clear()
         self._since_indexed = 0
         self._find_latest()
-        self.become_active()
+        self.find_first_timestamp()
         return end
 
     def remove(self) -> None:
@@ -294,7 +336,7 @@ class LogSegment:
         entry = self.offsets.last()
         best = latest or TimestampedOffset(-1, self.base_offset)
         for _, header in self.headers(entry[1] if entry else 0):
-            if header.max_timestamp > best.timestamp:
+            if header.latest_record_timestamp > best.timestamp:
                 best = TimestampedOffset(header.max_timestamp, header.last_offset)
         self._latest = best
 

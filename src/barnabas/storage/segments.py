@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from barnabas.storage.segment import LogSegment
 
@@ -43,6 +43,20 @@ class Segments:
 
     def from_place(self, place: int) -> list[LogSegment]:
         return self._segments[place:]
+
+    def place_of_run(self, segments: Sequence[LogSegment]) -> int | None:
+        """The place from which on `segments` follow each other here, before the active one; None if not."""
+        place = self.place_of(segments[0].base_offset)
+        end = place + len(segments)
+        is_run = end < len(self) and all(
+            there is segment for there, segment in zip(self._segments[place:end], segments, strict=True)
+        )
+        return place if is_run else None
+
+    def replace(self, place: int, count: int, segment: LogSegment) -> None:
+        """Puts a sealed segment in the place of `count` others that follow each other."""
+        self._segments[place : place + count] = [segment]
+        self._base_offsets[place : place + count] = [segment.base_offset]
 
     def take_first(self, count: int) -> list[LogSegment]:
         """Takes out the oldest `count` segments."""

@@ -51,7 +51,7 @@ def _first_in(
     segment: LogSegment, start: int, timestamp: int, log_start_offset: int
 ) -> OffsetAtTimestamp | None:
     for position, header in segment.headers(segment.position_of(start)):
-        if header.max_timestamp >= timestamp and header.last_offset >= log_start_offset:
+        if header.latest_record_timestamp >= timestamp and header.last_offset >= log_start_offset:
             for record_timestamp, offset in _timestamps(segment, position, header):
                 if record_timestamp >= timestamp and offset >= log_start_offset:
                     return OffsetAtTimestamp(record_timestamp, offset, header.leader_epoch)
@@ -59,7 +59,7 @@ def _first_in(
 
 
 def _timestamps(segment: LogSegment, position: int, header: BatchHeader) -> Iterator[tuple[int, int]]:
-    if header.is_log_append_time:
+    if header.is_log_append_time and header.record_count == header.last_offset_delta + 1:
         yield from (
             (header.max_timestamp, offset) for offset in range(header.base_offset, header.next_offset)
         )

@@ -9,6 +9,7 @@ Always: log start offset <= last stable offset <= high watermark <= log end offs
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from barnabas.config import TopicConfig
 from barnabas.errors import ErrorCode, KafkaError
@@ -131,6 +132,8 @@ class LogUpkeep:
             KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline.
         """
         self._check_usable()
+        if self.files.swap is not None:
+            return None  # the next look will do
         count = expired_segments(
             self.files.segments,
             self.config,
@@ -156,6 +159,49 @@ class LogUpkeep:
             self.log_start_offset = start
             self.epochs.truncate_from_start(start)
         return removal
+
+    def roll_overdue(self, now_ms: int) -> bool:
+        """Seals an active segment with records that `max.compaction.lag.ms` wants compacted; whether it did.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline.
+        """
+        self._check_usable()
+        first = self.files.segments.active.first_timestamp
+        if not 0 < first < now_ms - self.config.max_compaction_lag_ms:
+            return False
+        try:
+            self.roll()
+        except OSError as error:
+            raise self._failed(error) from error
+        return True
+
+    def begin_swap(self, cleaned: LogSegment, replaced: Sequence[LogSegment]) -> None:
+        """Has a cleaned segment count in the place of others: fsync the folder, then `finish_swap`.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline; UNKNOWN_TOPIC_OR_PARTITION, the log
+                is closed.
+        """
+        self._check_usable()
+        try:
+            self.files.begin_swap(cleaned, replaced)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def finish_swap(self) -> Removal | None:
+        """Puts the cleaned segment in place; None when a truncation has overtaken it.
+
+        Fsync the folder before the next swap; run the result when `file.delete.delay.ms` has passed.
+
+        Raises:
+            KafkaError: as `begin_swap`.
+        """
+        self._check_usable()
+        try:
+            return self.files.finish_swap()
+        except OSError as error:
+            raise self._failed(error) from error
 
     def truncate_to(self, offset: Offset) -> bool:
         """Cuts the log off before `offset`, as a follower does to agree with its leader; whether it did.

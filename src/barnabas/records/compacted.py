@@ -1,0 +1,56 @@
+"""Batches as compaction leaves them: fewer records, or none, in the place they had.
+
+A batch keeps its base offset and last offset delta, its producer, sequence and leader epoch, so that offsets
+and sequences stay without a gap for whoever looks at headers (KIP-98). Records that stay are copied as they
+are; only a new delete horizon (KIP-534) changes their timestamp deltas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from barnabas.records.batch import (
+    COMPRESSION_MASK,
+    DELETE_HORIZON_FLAG,
+    NO_TIMESTAMP,
+    BatchHeader,
+)
+from barnabas.records.builder import assemble_batch
+from barnabas.records.compression import Compression, compress
+from barnabas.records.record import RecordSpan, shifted
+
+
+def with_records(
+    header: BatchHeader, payload: bytes, kept: Sequence[RecordSpan], delete_horizon_ms: int | None
+) -> bytes:
+    """The batch with those of its records that are `kept`, at least one, compressed as it was.
+
+    Args:
+        payload: the batch's records, decompressed.
+        delete_horizon_ms: a horizon to set; None leaves the one it has, if any.
+    """
+    if not header.is_log_append_time:
+        latest = header.base_timestamp + max(span.timestamp_delta for span in kept)
+        header = header._replace(max_timestamp=latest)
+    if delete_horizon_ms is None:
+        records = b"".join([payload[span.start : span.end] for span in kept])
+    else:
+        shift = delete_horizon_ms - header.base_timestamp
+        records = b"".join([shifted(payload, span, shift) for span in kept])
+        header = header._replace(
+            attributes=header.attributes | DELETE_HORIZON_FLAG, base_timestamp=delete_horizon_ms
+        )
+    codec = Compression(header.compression)
+    return assemble_batch(header._replace(record_count=len(kept)), compress(codec, records))
+
+
+def without_records(header: BatchHeader) -> bytes:
+    """The batch with none of its records: what a producer's last sequence or the log's end is known by."""
+    return assemble_batch(
+        header._replace(
+            attributes=header.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON_FLAG),
+            base_timestamp=NO_TIMESTAMP,
+            record_count=0,
+        ),
+        b"",
+    )

@@ -1,0 +1,215 @@
+"""Compacts logs in the background: the dirtiest first, in a thread; the results are put in place here."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from typing import TypeVar
+
+from barnabas.clock import Clock
+from barnabas.config import BrokerConfig
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.replication.logs import LogManager
+from barnabas.replication.partition import Partition
+from barnabas.storage import (
+    Cleaning,
+    CleaningCancelled,
+    Dirtiness,
+    LogDirectory,
+    PartitionLog,
+    Throttle,
+    dirtiness,
+)
+from barnabas.storage.segment import LogSegment
+from barnabas.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+class LogCleaner:
+    """The cleaner of a broker's logs. Owned by the event loop, but for what runs on its threads.
+
+    Args:
+        config: the broker's settings as they hold now.
+        partitions: those this broker holds.
+        logs: where their logs are.
+        flush: has a partition's log fsynced soon: only what is safe on disk is cleaned.
+    """
+
+    def __init__(
+        self,
+        config: Callable[[], BrokerConfig],
+        partitions: Iterable[Partition],
+        logs: LogManager,
+        clock: Clock,
+        flush: Callable[[Partition], None],
+    ) -> None:
+        self._config = config
+        self._partitions = partitions
+        self._logs = logs
+        self._clock = clock
+        self._flush = flush
+        self._threads = config().log_cleaner_threads if config().log_cleaner_enable else 0
+        self._throttle = Throttle(clock, lambda: config().log_cleaner_io_max_bytes_per_second)
+        self._executor: ThreadPoolExecutor | None = None
+        self._workers: list[asyncio.Task[None]] = []
+        self._stopping = asyncio.Event()
+        self._at_work: dict[TopicPartition, Cleaning] = {}
+        #: logs that cannot be cleaned until the next start, and why
+        self.uncleanable: dict[TopicPartition, str] = {}
+
+    def start(self) -> None:
+        if not self._threads:
+            return
+        self._executor = ThreadPoolExecutor(self._threads, "cleaner")
+        loop = asyncio.get_running_loop()
+        self._workers = [loop.create_task(self._work(), name="cleaner") for _ in range(self._threads)]
+
+    async def stop(self) -> None:
+        """Give up what is under way; a half-done cleaning does no harm."""
+        self._stopping.set()
+        for cleaning in self._at_work.values():
+            cleaning.cancel()
+        await asyncio.gather(*self._workers)
+        if self._executor is not None:
+            self._executor.shutdown()
+
+    async def _work(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                was_cleaned = await self.clean_dirtiest()
+            except Exception:
+                logger.exception("the cleaner failed")
+                was_cleaned = False
+            if not was_cleaned:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(
+                        self._stopping.wait(), self._config().log_cleaner_backoff_ms / 1000
+                    )
+
+    async def clean_dirtiest(self) -> bool:
+        """Clean the log that has most need of it; whether there was one, and it is clean now."""
+        found = self._dirtiest()
+        if found is None:
+            return False
+        log, dirt = found
+        name = log.topic_partition
+        directory = self._logs.directory_of(name)
+        config = self._config()
+        cleaning = self._at_work[name] = Cleaning(
+            log,
+            dirt,
+            now_ms=self._clock.now_ms(),
+            map_bytes=config.log_cleaner_dedupe_buffer_size // self._threads,
+            block_bytes=config.log_cleaner_io_buffer_size // self._threads // 2,
+            throttle=self._throttle,
+        )
+        try:
+            await self._clean(log, directory, cleaning)
+        except CleaningCancelled:
+            return False
+        except (KafkaError, OSError) as error:
+            if self._is_current(log, cleaning):  # else what was read is no wonder
+                self._give_up(log, error)
+            return False
+        finally:
+            del self._at_work[name]
+        logger.info(
+            "%s: cleaned up to offset %d, read %d bytes, wrote %d",
+            name,
+            cleaning.end,
+            cleaning.bytes_read,
+            cleaning.bytes_written,
+        )
+        return True
+
+    def _dirtiest(self) -> tuple[PartitionLog, Dirtiness] | None:
+        """The log with the largest dirty part among those worth it."""
+        now_ms = self._clock.now_ms()
+        found: list[tuple[PartitionLog, Dirtiness]] = []
+        for partition in self._partitions:
+            log = partition.log
+            if (
+                "compact" not in log.config.cleanup_policy
+                or partition.unavailable is not None
+                or log.topic_partition in self._at_work
+                or log.topic_partition in self.uncleanable
+            ):
+                continue
+            try:
+                dirt = self._look_at(partition, now_ms)
+            except (KafkaError, OSError) as error:
+                self._give_up(log, error)
+                continue
+            if dirt.is_worth_it(log.config.min_cleanable_dirty_ratio):
+                found.append((log, dirt))
+        return max(found, key=lambda item: item[1].ratio, default=None)
+
+    def _look_at(self, partition: Partition, now_ms: int) -> Dirtiness:
+        log = partition.log
+        log.roll_overdue(now_ms)
+        if log.recovery_point < log.files.segments.active.base_offset:
+            self._flush(partition)  # the next look will find it done
+        directory = self._logs.directory_of(log.topic_partition)
+        return dirtiness(log, directory.cleaned_to.get(log.topic_partition), now_ms)
+
+    async def _clean(self, log: PartitionLog, directory: LogDirectory, cleaning: Cleaning) -> None:
+        await self._in_thread(cleaning.index)
+        # After a crash what is missing beyond the recovery point counts as lost: it must not be older
+        # than what is left out.
+        await self._logs.checkpoint_one(directory, LogDirectory.recovery_point_checkpoint)
+        for group in cleaning.groups():
+            cleaned = await self._in_thread(partial(cleaning.clean, group))
+            await self._put_in_place(log, cleaning, cleaned, group)
+        if not self._is_current(log, cleaning):
+            raise CleaningCancelled(f"{log.topic_partition} has changed under the cleaning")
+        directory.cleaned_to[log.topic_partition] = cleaning.end
+        await self._logs.checkpoint_one(directory, LogDirectory.cleaned_checkpoint)
+
+    async def _put_in_place(
+        self, log: PartitionLog, cleaning: Cleaning, cleaned: LogSegment, group: Sequence[LogSegment]
+    ) -> None:
+        is_wanted = (
+            self._is_current(log, cleaning)
+            and "compact" in log.config.cleanup_policy
+            and log.files.segments.place_of_run(group) is not None
+        )
+        if not is_wanted:
+            cleaning.discard(cleaned)
+            raise CleaningCancelled(f"{log.topic_partition} has changed under the cleaning")
+        sync = partial(log.files.env.fs.sync_directory, log.files.path)
+        log.begin_swap(cleaned, group)
+        await self._in_thread(sync)
+        removal = log.finish_swap()
+        if removal is None:
+            raise CleaningCancelled(f"{log.topic_partition} was truncated under the cleaning")
+        await self._in_thread(sync)
+        self._logs.run_later(removal, log.config.file_delete_delay_ms)
+
+    def _is_current(self, log: PartitionLog, cleaning: Cleaning) -> bool:
+        """Whether the log is what it was when its cleaning began, and in use."""
+        return not log.closed and log.files.tail == cleaning.tail and log.files.env.failure is None
+
+    def _give_up(self, log: PartitionLog, error: KafkaError | OSError) -> None:
+        name = log.topic_partition
+        if isinstance(error, KafkaError):
+            if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
+                return  # the directory is offline, which was told
+            self.uncleanable[name] = str(error)
+            logger.error("%s is not cleaned any more until the next start: %s", name, error)
+        elif error.errno in _NO_SPACE:
+            logger.warning("%s is not cleaned now, there is no room for it: %s", name, error)
+        else:
+            log.files.env.fail(error)
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work)

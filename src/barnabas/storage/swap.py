@@ -1,0 +1,103 @@
+"""Puts a cleaned segment in the place of those it was made of, so that a crash at any point loses nothing.
+
+As Apache Kafka does it, by names: the new files are written as `.cleaned` and fsynced. Renamed to `.swap`
+they count: a start that finds them puts them in place. Once those names are safe on disk, the old files become
+`.deleted` and the new ones lose their suffix. A `.swap` beside a `.cleaned` of the same or a lower offset does
+not count: the crash came while they were being renamed. (Renames in one folder reach the disk in their order.)
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Sequence
+
+from barnabas.storage.environment import LogEnvironment
+from barnabas.storage.filesystem import Entry
+from barnabas.storage.open_files import LogFile
+from barnabas.storage.segment import LogSegment
+from barnabas.types import Offset
+
+logger = logging.getLogger(__name__)
+
+CLEANED = ".cleaned"
+SWAP = ".swap"
+_SEGMENT_FILE = re.compile(r"(?P<offset>[0-9]{20})\.(?P<kind>log|index|timeindex|txnindex)(?P<suffix>\..+)?")
+
+
+class Swap:
+    """A cleaned segment on its way into a log. Owned by the log's files."""
+
+    __slots__ = ("cleaned", "replaced")
+
+    def __init__(self, cleaned: LogSegment, replaced: Sequence[LogSegment]) -> None:
+        self.cleaned = cleaned
+        self.replaced = replaced
+
+    def begin(self) -> None:
+        """From when the new names are safe on disk, a restart completes the swap."""
+        for file in reversed(self.cleaned.all_files()):  # the .log, which decides, last
+            _change_suffix(file, CLEANED, SWAP)
+
+    def finish(self) -> None:
+        """Gives the files their place; those of the old segments are out of the way."""
+        for file in self.cleaned.all_files():  # the .log first: it decides what a restart deletes
+            _change_suffix(file, SWAP, "")
+
+    def cancel(self) -> None:
+        """Removes the new files; the old ones stay what they are."""
+        for file in self.cleaned.all_files():
+            file.remove()
+
+
+def _change_suffix(file: LogFile, old: str, new: str) -> None:
+    file.rename(file.path.removesuffix(old) + new)
+
+
+def complete_swaps(env: LogEnvironment, path: str, entries: Iterable[Entry]) -> bool:
+    """Completes or undoes what a crash interrupted in the folder `path`; whether its names have changed.
+
+    Also what Apache Kafka has left. Safe to be interrupted itself.
+
+    Raises:
+        OSError: the disk failed.
+        KafkaError: CORRUPT_MESSAGE, a segment that was about to be put in place is damaged.
+    """
+    found = [_Found(entry, match) for entry in entries if (match := _SEGMENT_FILE.fullmatch(entry.name))]
+    unfinished = [file for file in found if file.suffix == CLEANED]
+    swaps = [file for file in found if file.suffix == SWAP]
+    if not unfinished and not swaps:
+        return False
+    floor = min((file.offset for file in unfinished), default=None)
+    undone = [file for file in swaps if floor is not None and file.offset >= floor]
+    # the .cleaned ones last, as long as they are there the others do not count
+    for file in (*undone, *unfinished):
+        env.fs.remove(f"{path}/{file.name}")
+    env.fs.sync_directory(path)
+    swaps = [file for file in swaps if file not in undone]
+    for file in [file for file in swaps if file.kind == "log"]:
+        end = LogSegment(
+            env.files, path, file.offset, now_ms=env.clock.now_ms(), size=file.size, suffix=SWAP
+        ).next_offset()
+        logger.info("%s/%s: completing an interrupted cleaning", path, file.name)
+        for old in found:
+            if not old.suffix and (file.offset == old.offset or file.offset <= old.offset < end):
+                env.fs.remove(f"{path}/{old.name}")
+    env.fs.sync_directory(path)
+    for file in sorted(swaps, key=lambda file: file.kind != "log"):
+        env.fs.rename(f"{path}/{file.name}", f"{path}/{file.name.removesuffix(SWAP)}")
+    env.fs.sync_directory(path)
+    return True
+
+
+class _Found:
+    """A segment's file by its name."""
+
+    __slots__ = ("kind", "name", "offset", "size", "suffix")
+
+    def __init__(self, entry: Entry, match: re.Match[str]) -> None:
+        self.name = entry.name
+        self.size = entry.size
+        self.offset: Offset = int(match["offset"])
+        self.kind = match["kind"]
+        self.suffix = match["suffix"] or ""
