@@ -1,9 +1,10 @@
 """Puts a cleaned segment in the place of those it was made of, so that a crash at any point loses nothing.
 
 As Apache Kafka does it, by names: the new files are written as `.cleaned` and fsynced. Renamed to `.swap`
-they count: a start that finds them puts them in place. Once those names are safe on disk, the old files become
-`.deleted` and the new ones lose their suffix. A `.swap` beside a `.cleaned` of the same or a lower offset does
-not count: the crash came while they were being renamed. (Renames in one folder reach the disk in their order.)
+they count: a start that finds them puts them in place. Once those names are safe on disk, the old files
+become `.deleted` and the new ones lose their suffix. A `.swap` beside a `.cleaned` of the same or a lower
+offset does not count: the crash came while they were being renamed. Renames in one folder are taken to reach
+the disk in their order.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 CLEANED = ".cleaned"
 SWAP = ".swap"
-_SEGMENT_FILE = re.compile(r"(?P<offset>[0-9]{20})\.(?P<kind>log|index|timeindex|txnindex)(?P<suffix>\..+)?")
+_SEGMENT_FILE = re.compile(r"(?P<offset>[0-9]+)\.(?P<kind>log|index|timeindex|txnindex)(?P<suffix>\..+)?")
 
 
 class Swap:

@@ -80,10 +80,16 @@ def _apply(names: dict[str, _Node | None], to: dict[str, _Node]) -> None:
             to[name] = node
 
 
+class PowerCut(BaseException):
+    """The power has gone in the middle of something: only `FaultyDisk.crash` makes the disk work again."""
+
+
 class FaultyDisk:
     """A file system in memory, whose faults a test sets.
 
     Attributes:
+        changes_left: how many changes (of bytes, names, or what is durable) go well before PowerCut is
+            raised, by that change and every call after it; None for no end.
         space: bytes that may still be written; None for a disk without end.
         fail_writes, fail_syncs, fail_reads: while true, such a call raises EIO. What an fsync could not
             write is dropped by later ones as well, as Linux does.
@@ -91,6 +97,7 @@ class FaultyDisk:
 
     def __init__(self) -> None:
         self.space: int | None = None
+        self.changes_left: int | None = None
         self.fail_writes = False
         self.fail_syncs = False
         self.fail_reads = False
@@ -110,7 +117,7 @@ class FaultyDisk:
 
     def mend(self) -> None:
         """Takes every fault away."""
-        self.space = None
+        self.space = self.changes_left = None
         self.fail_writes = self.fail_syncs = self.fail_reads = False
 
     # --- FileSystem ---
@@ -121,6 +128,7 @@ class FaultyDisk:
         if node is None:
             if not create:
                 raise FileNotFoundError(errno.ENOENT, "no such file", path)
+            self.count_change()
             node = _Data()
             folder.change({name: node})
         if not isinstance(node, _Data):
@@ -156,22 +164,26 @@ class FaultyDisk:
             raise FileNotFoundError(errno.ENOENT, "no such file", source)
         if folder is not to_folder:
             raise OSError(errno.EXDEV, "renames between folders are not played here", source)
+        self.count_change()
         folder.change({name: None, to_name: node})
 
     def remove(self, path: str) -> None:
         folder, name = self._parent(path)
         if not isinstance(folder.current.get(name), _Data):
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        self.count_change()
         folder.change({name: None})
 
     def remove_tree(self, path: str) -> None:
         folder, name = self._parent(path)
         if name not in folder.current:
             raise FileNotFoundError(errno.ENOENT, "no such folder", path)
+        self.count_change()
         folder.change({name: None})
 
     def sync_directory(self, path: str) -> None:
         self.check(self.fail_syncs)
+        self.count_change()
         self._folder(path).sync()
 
     def lock(self, path: str) -> _Lock:
@@ -185,6 +197,12 @@ class FaultyDisk:
     def check(self, fails: bool) -> None:
         if fails:
             raise OSError(errno.EIO, "the disk is broken")
+
+    def count_change(self) -> None:
+        if self.changes_left is not None:
+            if not self.changes_left:
+                raise PowerCut
+            self.changes_left -= 1
 
     def _folder(self, path: str) -> _Folder:
         folder = self._root
@@ -215,6 +233,7 @@ class _OpenFile:
 
     def write_at(self, chunks: Sequence[Buffer], position: int) -> None:
         self._use(self._disk.fail_writes)
+        self._disk.count_change()
         data = b"".join(chunks)
         space = self._disk.space
         fits = len(data) if space is None else min(space, len(data))
@@ -229,6 +248,7 @@ class _OpenFile:
 
     def truncate(self, size: int) -> None:
         self._use(self._disk.fail_writes)
+        self._disk.count_change()
         current = self._data.current
         current.extend(bytes(max(size - len(current), 0)))
         del current[size:]
@@ -238,6 +258,7 @@ class _OpenFile:
         if self._disk.fail_syncs:
             self._data.doomed = self._disk.has_lost_writes = True
         self._disk.check(self._disk.fail_syncs)
+        self._disk.count_change()
         if not self._data.doomed:
             self._data.durable = bytes(self._data.current)
 

@@ -10,7 +10,14 @@ from barnabas.clock import ManualClock
 from barnabas.config import TopicConfig
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.records import Record, encode_batch
-from barnabas.storage import LogDirectory, OpenFiles, PartitionLog
+from barnabas.storage import (
+    Cleaning,
+    LogDirectory,
+    OpenFiles,
+    PartitionLog,
+    Throttle,
+    dirtiness,
+)
 from barnabas.testing.faulty_disk import FaultyDisk
 from barnabas.types import TopicPartition
 
@@ -72,6 +79,34 @@ class Bench:
         """Kill the process and start again."""
         self.kill()
         return self.start()
+
+    def clean(self, *, map_bytes: int = 1 << 20, block_bytes: int = 1 << 16) -> Cleaning | None:
+        """Clean the log up to where it may be, whether it is worth it or not; None when nothing is dirty."""
+        log, directory = self.log, self.directory
+        log.flush()
+        dirt = dirtiness(log, directory.cleaned_to.get(PARTITION), self.clock.now_ms())
+        if not dirt.dirty_bytes:
+            return None
+        cleaning = Cleaning(
+            log,
+            dirt,
+            now_ms=self.clock.now_ms(),
+            map_bytes=map_bytes,
+            block_bytes=block_bytes,
+            throttle=Throttle(self.clock, lambda: 1e300),
+        )
+        cleaning.index()
+        directory.recovery_point_checkpoint().run()
+        for group in cleaning.groups():
+            log.begin_swap(cleaning.clean(group), group)
+            self.disk.sync_directory(log.files.path)
+            removal = log.finish_swap()
+            assert removal is not None
+            self.disk.sync_directory(log.files.path)
+            removal.run()
+        directory.cleaned_to[PARTITION] = cleaning.end
+        directory.cleaned_checkpoint().run()
+        return cleaning
 
     def base_offsets(self) -> list[int]:
         return [segment.base_offset for segment in self.log.files.segments]
