@@ -98,6 +98,8 @@ class CompactionModel(RuleBasedStateMachine):
         #: by offset: from when a tombstone may be gone, at the earliest
         self.horizons: dict[int, int] = {}
         self.flushed = 0
+        #: up to where a cleaning may have changed the log
+        self.cleaned = 0
 
     @initialize(
         seed=st.integers(0, 2**32),
@@ -232,6 +234,7 @@ class CompactionModel(RuleBasedStateMachine):
             if record.value is None:
                 self.horizons.setdefault(record.offset, now + RETENTION)
         directory.recovery_point_checkpoint().run()
+        self.cleaned = max(self.cleaned, cleaning.end)
         for group in cleaning.groups():
             cleaned = cleaning.clean(group)
             assert cleaned.size <= max(self.config.segment_bytes, 2 * sum(s.size for s in group))
@@ -247,7 +250,8 @@ class CompactionModel(RuleBasedStateMachine):
 
     @rule(at=st.floats(0, 1))
     def truncate(self, at: float) -> None:
-        offset = int(at * self.log.log_end_offset)
+        # What is clean is committed, and what is committed is never cut off.
+        offset = self.cleaned + int(at * (self.log.log_end_offset - self.cleaned))
         if self.log.truncate_to(offset):
             self.follow_end()
 

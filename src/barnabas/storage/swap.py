@@ -77,9 +77,11 @@ def complete_swaps(env: LogEnvironment, path: str, entries: Iterable[Entry]) -> 
     env.fs.sync_directory(path)
     swaps = [file for file in swaps if file not in undone]
     for file in [file for file in swaps if file.kind == "log"]:
-        end = LogSegment(
+        segment = LogSegment(
             env.files, path, file.offset, now_ms=env.clock.now_ms(), size=file.size, suffix=SWAP
-        ).next_offset()
+        )
+        end = segment.next_offset()
+        segment.close()
         logger.info("%s/%s: completing an interrupted cleaning", path, file.name)
         for old in found:
             if not old.suffix and (file.offset == old.offset or file.offset <= old.offset < end):

@@ -9,7 +9,6 @@ from barnabas.records import Compression, Record, batches
 from barnabas.records.builder import batch_records
 from barnabas.records.control import EndTransaction, encode_end_transaction
 from barnabas.storage import AbortedTransaction, Cleaning, CleaningCancelled, Origin, dirtiness
-
 from barnabas.storage.offset_map import OffsetMap, token
 
 NOW = 1_700_000_000_000
