@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 from typing import NamedTuple, Protocol
 
-from barnabas.records import batch_records, batches
+from barnabas.records import batch_keys_and_values, batches
+from barnabas.records.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
 from barnabas.records.control import decode_end_transaction
 from barnabas.types import Buffer, LeaderEpoch, Offset, ProducerId
 
@@ -65,25 +66,28 @@ async def load(log: InternalLog, partition: int, shard: Replayable) -> int:
         data = b"".join(log.read(partition, offset, CHUNK_BYTES))
         start = offset
         for position, header in batches(data):
-            batch = memoryview(data)[position : position + header.size]
-            offset = header.next_offset
-            if header.is_control:
-                marker = decode_end_transaction(header, batch)
+            offset = header.base_offset + header.last_offset_delta + 1
+            if header.attributes & CONTROL_FLAG:
+                marker = decode_end_transaction(header, memoryview(data)[position : position + header.size])
                 if marker is not None:
                     written = pending.pop(header.producer_id, {})
                     if marker.commit:
                         latest.update({k: v.value for k, v in written.items() if not v.is_superseded})
                 continue
-            for record in batch_records(header, batch):
-                if record.key is None:
+            is_transactional = header.attributes & TRANSACTIONAL_FLAG
+            for key, value in batch_keys_and_values(header, data, position):
+                if key is None:
                     continue
-                if not header.is_transactional:
+                if is_transactional:
+                    if value is not None:
+                        pending.setdefault(header.producer_id, {})[key] = _Pending(value)
+                    continue
+                if key in latest:
                     # The last record decides the place as well as the value: replay keeps the log's order.
-                    latest.pop(record.key, None)
-                    latest[record.key] = record.value
-                    _supersede(pending, record.key, record.value)
-                elif record.value is not None:
-                    pending.setdefault(header.producer_id, {})[record.key] = _Pending(record.value)
+                    del latest[key]
+                latest[key] = value
+                if pending:
+                    _supersede(pending, key, value)
             count += header.record_count
         if offset == start:
             raise EOFError(f"nothing can be read at offset {offset}, below the high watermark {end}")

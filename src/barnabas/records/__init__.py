@@ -1,7 +1,13 @@
 """Record batches: their headers, checksums, compression and records (message format 2)."""
 
 from barnabas.records.batch import BatchHeader, batches, check_crc, parse_header
-from barnabas.records.builder import all_records, batch_records, encode_batch, recompress
+from barnabas.records.builder import (
+    all_records,
+    batch_keys_and_values,
+    batch_records,
+    encode_batch,
+    recompress,
+)
 from barnabas.records.compression import Compression
 from barnabas.records.record import Header, Record
 
@@ -11,6 +17,7 @@ __all__ = [
     "Header",
     "Record",
     "all_records",
+    "batch_keys_and_values",
     "batch_records",
     "batches",
     "check_crc",

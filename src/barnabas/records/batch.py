@@ -178,12 +178,13 @@ def batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
     end = len(data)
     while position + HEADER_SIZE <= end:
         header = parse_header(data, position)
-        if header.size < HEADER_SIZE:
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"a batch says it has {header.size} bytes")
-        if position + header.size > end:
+        size = header.length + LOG_OVERHEAD
+        if size < HEADER_SIZE:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"a batch says it has {size} bytes")
+        if position + size > end:
             return
         yield position, header
-        position += header.size
+        position += size
 
 
 def placed(

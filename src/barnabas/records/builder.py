@@ -20,7 +20,7 @@ from barnabas.records.batch import (
 )
 from barnabas.records.compression import DEFAULT_LIMIT, Compression, compress, decompress
 from barnabas.records.crc import crc32c
-from barnabas.records.record import Record, decode_records, encode_records
+from barnabas.records.record import Record, decode_records, encode_records, keys_and_values
 from barnabas.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Buffer
 
 _CRC = struct.Struct(">I")
@@ -90,6 +90,20 @@ def batch_records(header: BatchHeader, batch: Buffer, limit: int = DEFAULT_LIMIT
     return decode_records(
         payload, header.record_count, header.base_offset, header.base_timestamp, append_time
     )
+
+
+def batch_keys_and_values(
+    header: BatchHeader, data: bytes, position: int
+) -> list[tuple[bytes | None, bytes | None]]:
+    """Key and value of each record of the batch that begins at `position`, all at once.
+
+    Raises:
+        KafkaError: CORRUPT_MESSAGE or UNSUPPORTED_COMPRESSION_TYPE.
+    """
+    if not header.compression:
+        return keys_and_values(data, position + HEADER_SIZE, header.record_count)
+    payload = batch_payload(header, memoryview(data)[position : position + header.size])
+    return keys_and_values(payload, 0, header.record_count)
 
 
 def all_records(data: Buffer, *, control: bool = False) -> Iterator[Record]:

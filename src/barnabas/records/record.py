@@ -153,6 +153,41 @@ def decode_records(
         raise _corrupt(f"{size - position} bytes follow the {count} records of a batch")
 
 
+def keys_and_values(data: bytes, position: int, count: int) -> list[tuple[bytes | None, bytes | None]]:
+    """Key and value of each of the `count` records that begin at `position`, for who needs no more of many.
+
+    Raises:
+        KafkaError: CORRUPT_MESSAGE, the bytes are not `count` records.
+    """
+    found = []
+    try:
+        for _ in range(count):
+            length = data[position]
+            if length < 0x80:
+                end = position + 1 + (length >> 1)
+                position += 2  # the attributes
+            else:
+                length, position = _read_varint(data, position)
+                end = position + length
+                position += 1
+            while data[position] > 0x7F:  # the timestamp's delta
+                position += 1
+            position += 1
+            while data[position] > 0x7F:  # the offset's
+                position += 1
+            key, position = _read_sized(data, position + 1)
+            value, position = _read_sized(data, position)
+            if position >= end:
+                raise _corrupt("a record is shorter than its fields")
+            found.append((key, value))
+            position = end
+    except IndexError as error:
+        raise _corrupt(f"a record cannot be read: {error}") from error
+    if position > len(data):
+        raise _corrupt("a record is longer than its batch")
+    return found
+
+
 def record_spans(payload: bytes, count: int) -> list[RecordSpan]:
     """Where each record of an uncompressed batch payload lies; values and headers are not looked at.
 
