@@ -49,6 +49,7 @@ class Written:
     data: bytes
     records: list[Record]
     producer_id: int
+    producer_epoch: int
     last_sequence: int
     #: None while its transaction is open
     counts: bool | None = True
@@ -64,9 +65,13 @@ class Model:
 
     batches: list[Written] = field(default_factory=list)
     markers: list[tuple[int, int, bool]] = field(default_factory=list)
+    #: a producer whose batches were lost begins another
+    epochs: dict[int, int] = field(default_factory=lambda: dict.fromkeys((IDEMPOTENT, *TRANSACTIONAL), 0))
 
     def cut(self, end: int) -> None:
         """The log ends at `end`: decide again which transactions count."""
+        for producer in {batch.producer_id for batch in self.batches if batch.end > end} - {PLAIN}:
+            self.epochs[producer] += 1
         self.batches = [batch for batch in self.batches if batch.end <= end]
         self.markers = [marker for marker in self.markers if marker[0] < end]
         for batch in self.batches:
@@ -83,9 +88,11 @@ class Model:
     def decided(self, below: int) -> dict[int, Record]:
         return {r.offset: r for b in self.batches if b.counts for r in b.records if r.offset < below}
 
-    def sequence(self, producer: int) -> int:
-        sent = [batch for batch in self.batches if batch.producer_id == producer]
-        return sent[-1].last_sequence + 1 if sent else 0
+    def last(self, producer: int) -> Written | None:
+        """The last batch of a producer in its epoch."""
+        epoch = self.epochs[producer]
+        sent = [b for b in self.batches if b.producer_id == producer and b.producer_epoch == epoch]
+        return sent[-1] if sent else None
 
 
 class CompactionModel(RuleBasedStateMachine):
@@ -139,12 +146,14 @@ class CompactionModel(RuleBasedStateMachine):
             )
             for place, (key, is_tombstone) in enumerate(writes)
         ]
-        sequence = self.model.sequence(producer) if producer > 0 else -1
+        last = self.model.last(producer) if producer > 0 else None
+        sequence = (last.last_sequence + 1 if last else 0) if producer > 0 else -1
+        epoch = self.model.epochs.get(producer, -1)
         data = encode_batch(
             records,
             compression=compression,
             producer_id=producer,
-            producer_epoch=0 if producer > 0 else -1,
+            producer_epoch=epoch,
             base_sequence=sequence,
             transactional=producer in TRANSACTIONAL,
         )
@@ -153,13 +162,16 @@ class CompactionModel(RuleBasedStateMachine):
         self.commit()
         is_open = producer in TRANSACTIONAL
         self.model.batches.append(
-            Written(data, records, producer, sequence + len(records) - 1, None if is_open else True)
+            Written(data, records, producer, epoch, sequence + len(records) - 1, None if is_open else True)
         )
 
     @rule(producer=st.sampled_from(TRANSACTIONAL), commit=st.booleans())
     def end_transaction(self, producer: int, commit: bool) -> None:
         marker = encode_end_transaction(
-            EndTransaction(commit, 0), producer_id=producer, producer_epoch=0, timestamp=self.clock.now_ms()
+            EndTransaction(commit, 0),
+            producer_id=producer,
+            producer_epoch=self.model.epochs[producer],
+            timestamp=self.clock.now_ms(),
         )
         info = self.log.append_as_leader(marker, 0, origin=Origin.COORDINATOR)
         self.commit()
@@ -172,10 +184,10 @@ class CompactionModel(RuleBasedStateMachine):
     def send_again(self) -> None:
         """A producer's last batch is known, though compaction may have emptied it."""
         for producer in (IDEMPOTENT, *TRANSACTIONAL):
-            sent = [batch for batch in self.model.batches if batch.producer_id == producer]
-            if sent:
-                info = self.log.append_as_leader(sent[-1].data, 0)
-                assert info.duplicate and info.last_offset == sent[-1].end - 1
+            last = self.model.last(producer)
+            if last is not None:
+                info = self.log.append_as_leader(last.data, 0)
+                assert info.duplicate and info.last_offset == last.end - 1
 
     @rule()
     def roll(self) -> None:
@@ -193,6 +205,7 @@ class CompactionModel(RuleBasedStateMachine):
 
     @rule(map_entries=st.sampled_from([1, 2, 3, 100, 100]), block_bytes=st.sampled_from([100, 1 << 16]))
     def clean(self, map_entries: int, block_bytes: int) -> None:
+        self.get_dirty()
         self.run_cleaning(map_entries * 200, block_bytes)
         self.check_readers()
 
@@ -203,6 +216,7 @@ class CompactionModel(RuleBasedStateMachine):
     )
     def clean_and_lose_power(self, changes: int, map_entries: int, kill: bool) -> None:
         """The power goes, or the process, at any change that a cleaning makes to the disk."""
+        self.get_dirty()
         self.log.flush()
         self.flushed = self.log.recovery_point
         if self.chance.random() < 0.7:  # what is written since may be lost, and needs a recovery
@@ -211,6 +225,22 @@ class CompactionModel(RuleBasedStateMachine):
         with suppress(PowerCut):
             self.run_cleaning(map_entries * 200, 1 << 16, flush=False)
         self.reopen(power=not kill)
+
+    def get_dirty(self) -> None:
+        """Something to clean, so that chance need not bring it together: several segments of all kinds."""
+        chance = self.chance
+        for _ in range(chance.randint(0, 4)):
+            writes = [(chance.choice(KEYS), chance.random() < 0.3) for _ in range(chance.randint(1, 4))]
+            producer = chance.choice((PLAIN, PLAIN, IDEMPOTENT, *TRANSACTIONAL))
+            self.write(writes, chance.choice(list(Compression)), producer)
+            if producer in TRANSACTIONAL and chance.random() < 0.7:
+                self.end_transaction(producer, chance.random() < 0.5)
+            if chance.random() < 0.4:
+                self.roll()
+        if chance.random() < 0.8:
+            for producer in TRANSACTIONAL:
+                self.end_transaction(producer, chance.random() < 0.5)
+        self.roll()
 
     def run_cleaning(self, map_bytes: int, block_bytes: int, *, flush: bool = True) -> None:
         log, directory, now = self.log, self.directory, self.clock.now_ms()
@@ -234,7 +264,7 @@ class CompactionModel(RuleBasedStateMachine):
             if record.value is None:
                 self.horizons.setdefault(record.offset, now + RETENTION)
         directory.recovery_point_checkpoint().run()
-        self.cleaned = max(self.cleaned, cleaning.end)
+        self.cleaned = max(self.cleaned, dirt.end)  # all of it was looked at, so it is committed
         for group in cleaning.groups():
             cleaned = cleaning.clean(group)
             assert cleaned.size <= max(self.config.segment_bytes, 2 * sum(s.size for s in group))
@@ -258,6 +288,7 @@ class CompactionModel(RuleBasedStateMachine):
     @precondition(lambda self: self.log.files.segments.active.base_offset)
     @rule()
     def truncate_while_a_segment_is_put_in_place(self) -> None:
+        self.get_dirty()
         log = self.log
         log.flush()
         self.flushed = log.recovery_point
@@ -365,7 +396,7 @@ class CompactionModel(RuleBasedStateMachine):
         offset = log.log_start_offset
         while offset < log.last_stable_offset:
             fetched = log.read(offset, max_bytes, log.last_stable_offset)
-            data = b"".join(fetched.chunks)
+            data = b"".join(map(bytes, fetched.chunks))
             aborted = log.aborted_transactions(offset, fetched.size)
             skipping = set()
             start = offset

@@ -68,4 +68,5 @@ class CleanedTransactions:
     def _reach(self, offset: int) -> None:
         while self._coming and self._coming[-1].first_offset <= offset:
             aborted = self._coming.pop()
-            self._aborted.setdefault(aborted.producer_id, aborted)
+            if aborted.last_offset >= offset:  # else it ended before the pass began
+                self._aborted[aborted.producer_id] = aborted

@@ -98,6 +98,13 @@ class LogFiles:
         self._unsynced += files
         self._names_changed = True
 
+    def note_indexes(self, segment: LogSegment) -> None:
+        """Has the next flush cover the indexes that were changed and are not the tail's."""
+        for index in (segment.offsets, segment.times, segment.aborted):
+            if index.changed:
+                self.note_new(index.file)
+                index.changed = False
+
     def begin(self) -> None:
         """Makes ready for the log's first write: the folder says from then on whose it is.
 
@@ -215,7 +222,7 @@ class LogFiles:
         end = self.segments.active.truncate(offset)
         # else what was cut off could come back behind what is written next
         self.segments.active.log.sync()
-        self._note_indexes(self.segments.active)
+        self.note_indexes(self.segments.active)
         self.recovery_point = min(self.recovery_point, end)
         self.drop_snapshots_after(end)
         self.env.fs.sync_directory(self.path)
@@ -290,7 +297,7 @@ class LogFiles:
         active = self.segments.active
         if active.size:
             active.seal()
-        self._note_indexes(active)
+        self.note_indexes(active)
 
     def move_to(self, env: LogEnvironment) -> None:
         """Closes every file, to be opened again, when needed, among the files of `env`."""
@@ -306,12 +313,6 @@ class LogFiles:
 
     def _all(self) -> list[LogFile]:
         return [file for segment in self.segments for file in segment.all_files()] + self._unsynced
-
-    def _note_indexes(self, segment: LogSegment) -> None:
-        for index in (segment.offsets, segment.times, segment.aborted):
-            if index.changed:
-                self.note_new(index.file)
-                index.changed = False
 
     def _remove_active(self) -> None:
         segment = self.segments.take_last()

@@ -187,6 +187,7 @@ def _ensure_indexes(
     ):
         logger.warning("%s is damaged and built anew", segment.aborted.file.path)
         producer_recovery.rebuild_transaction_index(files, segment)
+    files.note_indexes(segment)  # the next flush is to cover what was built anew
 
 
 def _has_sound_indexes(segment: LogSegment, entries: dict[str, Entry]) -> bool:

@@ -39,7 +39,7 @@ def contents(bench):
     log = bench.log
     offset, found = log.log_start_offset, []
     while offset < log.log_end_offset:
-        data = b"".join(log.read(offset, 1 << 20, log.log_end_offset).chunks)
+        data = b"".join(map(bytes, log.read(offset, 1 << 20, log.log_end_offset).chunks))
         if not data:
             break
         for position, header in batches(data):
@@ -203,7 +203,7 @@ def test_a_tombstone_stays_for_delete_retention_after_its_first_cleaning(bench, 
 
 def _records(bench):
     log = bench.log
-    data = b"".join(log.read(0, 1 << 20, log.log_end_offset).chunks)
+    data = b"".join(map(bytes, log.read(0, 1 << 20, log.log_end_offset).chunks))
     return [
         record
         for position, header in batches(data)
@@ -296,6 +296,20 @@ def test_an_aborted_record_makes_no_other_obsolete(bench, log):
     bench.clean()
     assert contents(bench) == [(0, "a", "1")]
     assert log.aborted_transactions(0, 1 << 20) == [AbortedTransaction(7, 1, 2, 3)]
+
+
+def test_a_transaction_aborted_before_makes_no_later_one_useless(bench, log):
+    put(bench, a="1", b="1")
+    transact(bench, 7, 0, a="aborted")
+    end(bench, 7, commit=False)
+    log.roll()
+    bench.clean()
+    assert log.aborted_transactions(0, 1 << 20)
+    transact(bench, 7, 1, a="committed")
+    end(bench, 7, commit=True)
+    log.roll()
+    bench.clean()
+    assert contents(bench) == [(1, "b", "1"), (4, "a", "committed")]
 
 
 def test_a_producer_is_known_after_its_records_are_gone(bench, log):
@@ -517,7 +531,7 @@ def test_a_follower_takes_batches_without_records(bench, log, make_bench):
     put(bench, a="2")
     log.roll()
     bench.clean()
-    data = b"".join(log.read(0, 1000, 2).chunks)
+    data = b"".join(map(bytes, log.read(0, 1000, 2).chunks))
     follower = make_bench()
     follower.log.append_as_follower(data)
     assert follower.log.log_end_offset == 2

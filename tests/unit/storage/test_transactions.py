@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import struct
 
 import pytest
@@ -257,3 +258,34 @@ def test_reader_of_committed_records_gets_them_all_and_no_other(make_bench, step
     start = data.draw(st.integers(0, transactions.log.log_end_offset))
     max_bytes = data.draw(st.sampled_from([1, 80, 300, 1 << 20]))
     assert transactions.read(start, max_bytes) == transactions.expected(start)
+
+
+def test_an_index_entry_is_sound_while_an_older_transaction_is_open(transactions, bench, caplog):
+    transactions.write(1)
+    transactions.write(2)
+    transactions.end(2, commit=False)  # stable only up to before it began
+    bench.log.roll()
+    bench.restart()
+    assert "damaged" not in caplog.text
+    assert len(bench.log.files.segments[0].aborted) == 1
+
+
+def test_a_transaction_index_built_anew_outlives_the_power(transactions, bench):
+    transactions.write(1)
+    transactions.end(1, commit=False)
+    bench.log.roll()
+    transactions.write(None)
+    bench.log.roll()
+    transactions.write(None)
+    bench.log.flush()
+    bench.directory.recovery_point_checkpoint().run()
+    bench.kill()
+    bench.rewrite("00000000000000000000.txnindex", lambda content: content[:-1])
+    bench.start()
+    bench.log.flush()
+    bench.kill()
+    for seed in range(20):
+        bench.disk.crash(random.Random(seed))
+        bench.start()
+        assert transactions.read(0, 1000) == {2: b"2", 3: b"3"}
+        bench.kill()
