@@ -82,9 +82,8 @@ async def load(log: InternalLog, partition: int, shard: Replayable) -> int:
                     if value is not None:
                         pending.setdefault(header.producer_id, {})[key] = _Pending(value)
                     continue
-                if key in latest:
-                    # The last record decides the place as well as the value: replay keeps the log's order.
-                    del latest[key]
+                # The last record decides the place as well as the value: replay keeps the log's order.
+                latest.pop(key, None)
                 latest[key] = value
                 if pending:
                     _supersede(pending, key, value)
