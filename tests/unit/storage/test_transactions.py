@@ -260,16 +260,6 @@ def test_reader_of_committed_records_gets_them_all_and_no_other(make_bench, step
     assert transactions.read(start, max_bytes) == transactions.expected(start)
 
 
-def test_an_index_entry_is_sound_while_an_older_transaction_is_open(transactions, bench, caplog):
-    transactions.write(1)
-    transactions.write(2)
-    transactions.end(2, commit=False)  # stable only up to before it began
-    bench.log.roll()
-    bench.restart()
-    assert "damaged" not in caplog.text
-    assert len(bench.log.files.segments[0].aborted) == 1
-
-
 def test_a_transaction_index_built_anew_outlives_the_power(transactions, bench):
     transactions.write(1)
     transactions.end(1, commit=False)
