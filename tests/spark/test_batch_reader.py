@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 
@@ -54,7 +55,7 @@ def test_an_empty_batch_is_one_empty_task(make_topic: MakeTopic, plan: Plan) -> 
 def test_a_start_that_is_deleted_is_data_loss(topic: str, plan: Plan) -> None:
     start = offsets(topic, 1)
     with pytest.raises(
-        DataLossError, match=f"{topic}-0: offsets 1 to 3 are gone; to go on with what is left"
+        DataLossError, match=f"{topic}-0: offsets 1 to 2 are gone; to go on with what is left"
     ):
         plan(subscribe=topic, startingOffsets=start)
     assert plan(subscribe=topic, startingOffsets=start, failOnDataLoss="false") == [(0, 3, 10)]
@@ -62,7 +63,7 @@ def test_a_start_that_is_deleted_is_data_loss(topic: str, plan: Plan) -> None:
 
 def test_an_end_beyond_the_log_is_data_loss(topic: str, plan: Plan) -> None:
     end = offsets(topic, 99)
-    with pytest.raises(DataLossError, match=f"{topic}-0: the log ends at 10, before 99"):
+    with pytest.raises(DataLossError, match=f"{topic}-0: offsets 10 to 98 are gone"):
         plan(subscribe=topic, endingOffsets=end)
     assert plan(subscribe=topic, endingOffsets=end, failOnDataLoss="false") == [(0, 3, 10)]
 
@@ -79,3 +80,15 @@ def test_a_start_after_the_end_is_refused(topic: str, plan: Plan) -> None:
         ConfigError, match=f"startingOffsets=8 is not allowed: {topic}-0 is to end before that, at 5"
     ):
         plan(subscribe=topic, startingOffsets=offsets(topic, 8), endingOffsets=offsets(topic, 5))
+
+
+def test_a_batch_may_start_where_a_group_has_come_to(topic: str, plan: Plan, admin: AdminClient) -> None:
+    group = ConsumerGroupTopicPartitions(f"{topic}-group", [ClientPartition(topic, 0, 6)])
+    admin.alter_consumer_group_offsets([group])[group.group_id].result(30)
+    given = {"subscribe": topic, "startingOffsets": "group"}
+    assert plan(**given, **{"kafka.group.id": group.group_id}) == [(0, 6, 10)]
+    assert plan(**given, **{"kafka.group.id": f"{topic}-new"}) == [(0, 3, 10)]
+
+
+def test_no_task_reads_more_than_it_may(topic: str, plan: Plan) -> None:
+    assert plan(subscribe=topic, maxRecordsPerPartition="3") == [(0, 3, 5), (0, 5, 7), (0, 7, 10)]

@@ -9,6 +9,7 @@ import pytest
 
 from barnabas.spark.arrow import arrow_schema
 from barnabas.spark.clients import consumer_settings
+from barnabas.spark.columns import column_names
 from barnabas.spark.fetch import read_ranges
 from barnabas.spark.options import WriteOptions
 from barnabas.spark.ranges import OffsetRange
@@ -49,7 +50,7 @@ def read(broker: BarnabasBroker, **settings: str) -> Iterator[pa.RecordBatch]:
     return read_ranges(
         [OffsetRange("t", 0, 0, BATCHES * ROWS)],
         consumer_settings({**given, **settings}),
-        arrow_schema(False),
+        arrow_schema(column_names(False)),
         fail_on_data_loss=True,
         poll_timeout_s=60,
     )

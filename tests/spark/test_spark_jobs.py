@@ -166,10 +166,51 @@ def test_a_mistake_comes_to_the_user_in_one_line(
     assert f"barnabas.errors.ConfigError: {mistake}" in str(caught.value).splitlines()
 
 
-def test_a_schema_of_ones_own_is_refused(spark: SparkSession, servers: str, make_topic: MakeTopic) -> None:
-    reader = spark.read.format("barnabas").option("kafka.bootstrap.servers", servers).schema("a int")
-    with pytest.raises(PySparkException, match="a topic's columns are fixed"):
-        reader.option("subscribe", make_topic()).load().count()
+def test_only_the_columns_that_are_asked_for_are_read(
+    spark: SparkSession, servers: str, make_topic: MakeTopic, feed: Feed
+) -> None:
+    topic = make_topic()
+    feed(topic, "ab")
+    reader = spark.read.format("barnabas").option("kafka.bootstrap.servers", servers)
+    rows = reader.option("subscribe", topic).schema("offset bigint, value binary").load()
+    assert [tuple(row) for row in rows.collect()] == [(0, b"a"), (1, b"b")]
+    wrong = reader.option("subscribe", topic).schema("value string")
+    with pytest.raises(PySparkException, match=r"a topic has no column value string: choose in \.schema"):
+        wrong.load().count()
+
+
+def test_filters_narrow_what_a_batch_reads_and_do_not_change_what_it_finds(
+    spark: SparkSession,
+    load: Callable[..., DataFrame],
+    make_topic: MakeTopic,
+    feed: Feed,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topic = make_topic(3)
+    for partition in range(3):
+        for number in range(10):
+            feed.send(topic, value=b"%d" % number, partition=partition, timestamp=1000 * number + 1)
+    rows = load(subscribe=topic, minPartitions="3")
+    conditions = {
+        "partition = 1 AND offset >= 7": (1, 3),
+        "offset IN (2, 4) AND partition IN (0, 2)": (2, 4),
+        "timestamp >= timestamp_millis(8001) AND offset < 9": (3, 3),
+        f"topic = '{topic}' AND timestamp > timestamp_millis(8001)": (3, 3),
+        "topic = 'none'": (1, 0),
+    }
+
+    def found(condition: str) -> tuple[int, int]:
+        narrowed = rows.where(condition)
+        return narrowed.rdd.getNumPartitions(), narrowed.count()
+
+    whole = {condition: found(condition) for condition in conditions}
+    assert {tasks for tasks, _ in whole.values()} == {3}, "without the setting nothing is narrowed"
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        assert {condition: found(condition) for condition in conditions} == conditions
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+    assert [count for _, count in whole.values()] == [count for _, count in conditions.values()]
 
 
 @pytest.mark.parametrize(

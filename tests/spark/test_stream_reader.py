@@ -7,9 +7,12 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer
+from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
 
+from barnabas.spark.admission import Admission
 from barnabas.spark.open_ranges import DataLossError
 from barnabas.spark.options import ReadOptions
 from barnabas.spark.ranges import OffsetsJson
@@ -80,6 +83,126 @@ def test_a_limit_holds_for_each_trigger_until_all_is_read(
     assert reader.latestOffset(start, ReadAllAvailable()) == {topic: {"0": 30, "1": 10}}
 
 
+def test_a_stream_starts_where_a_group_has_come_to(
+    make_topic: MakeTopic, feed: Feed, open_reader: Open, admin: AdminClient
+) -> None:
+    topic, group = make_topic(3), f"resumed-{uuid.uuid4()}"
+    for partition in range(3):
+        feed(topic, range(9), partition)
+    committed = [ClientPartition(topic, 0, 4), ClientPartition(topic, 1, 9)]
+    admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, committed)])[group].result(30)
+    reader = open_reader(**{"subscribe": topic, "startingOffsets": "group", "kafka.group.id": group})
+    assert reader.initialOffset() == {topic: {"0": 4, "1": 9, "2": 0}}
+
+
+def test_a_micro_batch_waits_for_the_least_it_is_to_have_but_not_too_long(
+    make_topic: MakeTopic, feed: Feed, open_reader: Open
+) -> None:
+    topic, now = make_topic(2), [100.0]
+    reader = open_reader(
+        subscribe=topic, startingOffsets="earliest", minOffsetsPerTrigger="10", maxTriggerDelay="30s"
+    )
+    reader._admission = Admission(reader._options, clock=lambda: now[0])
+    limit = reader.getDefaultReadLimit()
+    assert limit == ReadMinRows(10)
+    start = reader.initialOffset()
+    feed(topic, "a")
+    first = reader.latestOffset(start, limit)
+    assert first == {topic: {"0": 1, "1": 0}}, "the first does not wait"
+    feed(topic, range(5))
+    feed(topic, range(4), partition=1)
+    now[0] += 29
+    assert reader.latestOffset(first, limit) == first
+    now[0] += 2
+    late = reader.latestOffset(first, limit)
+    assert late == {topic: {"0": 6, "1": 4}}
+    feed(topic, range(10), partition=1)
+    assert reader.latestOffset(late, limit) == {topic: {"0": 6, "1": 14}}, "there are enough"
+
+
+def test_available_now_does_not_wait_for_what_will_not_come(
+    make_topic: MakeTopic, feed: Feed, open_reader: Open
+) -> None:
+    topic = make_topic()
+    reader = open_reader(subscribe=topic, startingOffsets="earliest", minOffsetsPerTrigger="10")
+    start = reader.initialOffset()
+    reader.latestOffset(start, ReadMinRows(10))
+    feed(topic, "abc")
+    reader.prepareForTriggerAvailableNow()
+    assert reader.latestOffset(start, ReadMinRows(10)) == {topic: {"0": 3}}
+
+
+def test_bytes_are_limited_by_the_size_of_the_records_to_come(
+    make_topic: MakeTopic, feed: Feed, open_reader: Open
+) -> None:
+    topic = make_topic(2)
+    feed(topic, [f"{number:0100}" for number in range(300)])
+    feed(topic, [f"{number:01000}" for number in range(30)], partition=1)
+    reader = open_reader(subscribe=topic, startingOffsets="earliest", maxBytesPerTrigger="12000")
+    limit = reader.getDefaultReadLimit()
+    assert limit == ReadMaxBytes(12_000)
+    start = reader.initialOffset()
+    # both have 30,000 bytes, so both give 6,000: 60 records of 100 bytes and 6 of 1,000
+    assert reader.latestOffset(start, limit) == {topic: {"0": 60, "1": 6}}
+    rest = {topic: {"0": 290, "1": 30}}
+    assert reader.latestOffset(rest, limit) == {topic: {"0": 300, "1": 30}}
+    both = open_reader(subscribe=topic, maxBytesPerTrigger="12000", maxOffsetsPerTrigger="11")
+    assert both.getDefaultReadLimit() == ReadMaxRows(11)
+    assert both.latestOffset(start, ReadMaxRows(11)) == {topic: {"0": 10, "1": 1}}
+
+
+def test_a_record_larger_than_the_limit_is_read_all_the_same(
+    make_topic: MakeTopic, feed: Feed, open_reader: Open
+) -> None:
+    topic = make_topic()
+    feed(topic, ["x" * 5000, "y" * 5000])
+    reader = open_reader(subscribe=topic, startingOffsets="earliest", maxBytesPerTrigger="100")
+    assert reader.latestOffset(reader.initialOffset(), ReadMaxBytes(100)) == {topic: {"0": 1}}
+
+
+def test_records_that_are_gone_are_named_all_at_once(
+    make_topic: MakeTopic, feed: Feed, open_reader: Open, admin: AdminClient
+) -> None:
+    topic = make_topic(2)
+    for partition in range(2):
+        feed(topic, range(10), partition)
+    deleted = [ClientPartition(topic, 0, 7), ClientPartition(topic, 1, 10)]
+    for future in admin.delete_records(deleted).values():
+        future.result(30)
+    start, end = {topic: {"0": 2, "1": 3}}, {topic: {"0": 10, "1": 8}}
+    cause = (
+        f"{topic}-0: offsets 2 to 6 are gone; {topic}-1: offsets 3 to 7 are gone; to go on with what is left"
+    )
+    with pytest.raises(DataLossError, match=cause):
+        open_reader(subscribe=topic).partitions(start, end)
+    lenient = open_reader(subscribe=topic, failOnDataLoss="false")
+    assert batch(lenient, start, end) == [b"7", b"8", b"9"]
+
+
+def test_committed_records_only_end_at_the_first_open_transaction(
+    servers: str, make_topic: MakeTopic, open_reader: Open
+) -> None:
+    topic = make_topic()
+    committed = {"subscribe": topic, "startingOffsets": "earliest", "kafka.isolation.level": "read_committed"}
+    reader, dirty = open_reader(**committed), open_reader(subscribe=topic, startingOffsets="earliest")
+    start = reader.initialOffset()
+    producer = Producer({"bootstrap.servers": servers, "transactional.id": topic, "log_level": 0})
+    producer.init_transactions(30)
+    for value, end in ((b"a", "commit"), (b"b", "abort"), (b"c", None)):
+        producer.begin_transaction()
+        producer.produce(topic, value)
+        producer.flush(30)
+        if end == "commit":
+            producer.commit_transaction(30)
+        elif end == "abort":
+            producer.abort_transaction(30)
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert end == {topic: {"0": 4}}  # two records, two markers
+    assert batch(reader, start, end) == [b"a"]
+    assert batch(dirty, start, dirty.latestOffset(start, ReadAllAvailable())) == [b"a", b"b", b"c"]
+    producer.abort_transaction(30)
+
+
 def test_available_now_leaves_later_records_to_the_next_run(
     make_topic: MakeTopic, feed: Feed, open_reader: Open
 ) -> None:
@@ -134,7 +257,9 @@ def test_a_topic_made_anew_is_data_loss_and_then_read_from_its_start(
     strict, lenient = open_reader(subscribe=topic), open_reader(subscribe=topic, failOnDataLoss="false")
     end = lenient.latestOffset(start, ReadMaxRows(10))
     assert end == {topic: {"0": 2}}
-    with pytest.raises(DataLossError, match=f"{topic}-0 has no offset 4 any more; its log goes from 0 to 2"):
+    with pytest.raises(
+        DataLossError, match=f"{topic}-0: the log ends at 2: the topic was made anew, and what"
+    ):
         strict.partitions(start, end)
     assert batch(lenient, start, end) == [b"x", b"y"]
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from barnabas.spark.arrow import arrow_schema
 from barnabas.spark.clients import consumer_settings
 from barnabas.spark.fetch import read_ranges
 from barnabas.spark.lookup import OffsetLookup
-from barnabas.spark.open_ranges import report_data_loss
+from barnabas.spark.open_ranges import gone, report_data_loss
 from barnabas.spark.option_values import refuse
 from barnabas.spark.options import ReadOptions
+from barnabas.spark.pushdown import Wanted, wanted_by
 from barnabas.spark.ranges import OffsetRange, Offsets, Task, plan_tasks
-from barnabas.types import TopicPartition
 
 
 class TopicReader(DataSourceReader):
@@ -24,6 +24,7 @@ class TopicReader(DataSourceReader):
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
+        self._wanted = Wanted()
 
     def partitions(self) -> list[InputPartition]:
         """The tasks for what lies between the two bounds now."""
@@ -32,31 +33,52 @@ class TopicReader(DataSourceReader):
             start = lookup.resolve(self._options.starting, partitions)
             end = lookup.resolve(self._options.ending, partitions)
             self._check(start, end, lookup.earliest(partitions), lookup.latest(partitions))
-        ranges = [OffsetRange(tp.topic, tp.partition, start[tp], end[tp]) for tp in partitions]
+            wanted = [tp for tp in partitions if self._wanted.includes(tp)]
+            if self._wanted.not_before is not None:
+                first = lookup.at_time(self._wanted.not_before, wanted)
+                start |= {tp: max(start[tp], offset) for tp, offset in first.items()}
+        clamp = self._wanted.clamp
+        ranges = [OffsetRange(tp.topic, tp.partition, clamp(start[tp]), clamp(end[tp])) for tp in wanted]
         # Spark makes one task of its own when there is none
-        return list(plan_tasks(ranges, self._options.min_partitions)) or [Task([])]
+        return list(plan_for(self._options, ranges)) or [Task([])]
 
     def _check(self, start: Offsets, end: Offsets, earliest: Offsets, latest: Offsets) -> None:
         """Fit the bounds to what the logs hold, in place."""
+        losses = []
         for tp in start:
-            if start[tp] < earliest[tp]:
-                self._lost(tp, f"offsets {start[tp]} to {earliest[tp]} are gone", start, earliest[tp])
             if end[tp] > latest[tp]:
-                self._lost(tp, f"the log ends at {latest[tp]}, before {end[tp]}", end, latest[tp])
+                losses.append(gone(tp, latest[tp], end[tp]))
+                end[tp] = latest[tp]
+            if start[tp] < earliest[tp]:
+                left = min(earliest[tp], end[tp])
+                losses.append(gone(tp, start[tp], left))
+                start[tp] = left
             if start[tp] > end[tp]:
-                option = self._options.starting.option
-                if self._options.ending.by_partition is None and not self._options.starting.is_timestamp:
-                    self._lost(tp, f"the log ends at {end[tp]}, before {start[tp]}", start, end[tp])
-                else:
+                if self._options.ending.by_partition is not None or self._options.starting.is_timestamp:
+                    option = self._options.starting.option
                     raise refuse(option, start[tp], f"{tp} is to end before that, at {end[tp]}")
-
-    def _lost(self, tp: TopicPartition, what: str, bound: Offsets, nearest: int) -> None:
-        report_data_loss(f"{tp}: {what}", fail=self._options.fail_on_data_loss)
-        bound[tp] = nearest
+                losses.append(f"{tp}: the log ends at {end[tp]}, before {start[tp]}")
+                start[tp] = end[tp]
+        if losses:
+            report_data_loss("; ".join(losses), fail=self._options.fail_on_data_loss)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """One task's records, in an executor's Python worker."""
         return read_task(self._options, partition)
+
+
+class FilteredTopicReader(TopicReader):
+    """Reads less when the query's filters allow it."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take note of the filters, and leave them all to be applied: they only narrow the ranges."""
+        self._wanted = wanted_by(filters)
+        return filters
+
+
+def plan_for(options: ReadOptions, ranges: list[OffsetRange]) -> list[Task]:
+    """The tasks of a batch or of a micro-batch."""
+    return plan_tasks(ranges, options.min_partitions, options.max_records_per_partition)
 
 
 def read_task(options: ReadOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -65,7 +87,7 @@ def read_task(options: ReadOptions, partition: InputPartition) -> Iterator[pa.Re
     return read_ranges(
         partition.ranges,
         consumer_settings(options.client),
-        arrow_schema(options.include_headers),
+        arrow_schema(options.columns),
         fail_on_data_loss=options.fail_on_data_loss,
         poll_timeout_s=options.poll_timeout_s,
     )

@@ -1,7 +1,8 @@
 """The columns of a topic, in Spark's terms.
 
 Read: ``key``, ``value`` (binary), ``topic``, ``partition``, ``offset``, ``timestamp``, ``timestampType``
-(0 the producer's, 1 the broker's, -1 none) and with ``includeHeaders`` ``headers``, NULL for none.
+(0 the producer's, 1 the broker's, -1 none) and with ``includeHeaders`` ``headers``, NULL for none; or those
+of them that ``schema()`` names.
 Written: ``value``, and when there ``key``, ``headers``, ``topic``, ``partition``; other columns are left out.
 """
 
@@ -43,9 +44,31 @@ _WRITABLE: dict[str, tuple[type[DataType], ...]] = {
 
 
 def read_schema(include_headers: bool) -> StructType:
-    """What ``load()`` returns."""
+    """What ``load()`` returns, unless ``schema()`` asks for less."""
     headers = [StructField("headers", _SPARK_HEADERS)] if include_headers else []
     return StructType(_SPARK_COLUMNS + headers)
+
+
+def column_names(include_headers: bool) -> tuple[str, ...]:
+    """The names in `read_schema`."""
+    return tuple(read_schema(include_headers).names)
+
+
+def chosen_columns(schema: StructType) -> tuple[str, ...]:
+    """The columns that a job asks for with ``schema()``: any of a topic's, in any order.
+
+    Raises:
+        ConfigError: a topic has no such column, or it is of another type.
+    """
+    types = {each.name: each.dataType for each in read_schema(include_headers=True).fields}
+    for each in schema.fields:
+        if types.get(each.name) != each.dataType:
+            there = ", ".join(f"{name} {kind.simpleString()}" for name, kind in types.items())
+            raise ConfigError(
+                f"a topic has no column {each.name} {each.dataType.simpleString()}: choose in .schema(...) "
+                f"from {there}; take value apart with from_json"
+            )
+    return tuple(schema.names)
 
 
 def check_writable(schema: StructType, topic_option: str | None) -> None:

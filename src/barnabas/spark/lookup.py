@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Iterable, Mapping
 
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import Consumer, KafkaException, Message
 from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import TopicPartition as ClientPartition
 
@@ -33,6 +33,10 @@ _ASKED_BY_NAME = 8
 #: How often offsets are asked for while the answer is one that passes, and how much longer between each.
 _ATTEMPTS = 5
 _RETRY_S = 0.1
+
+#: How many records are taken to judge the size of the next ones, and how long it is waited for them.
+_SAMPLE = 1_000
+_SAMPLE_S = 2.0
 
 _PASSING = (
     ClientError.LEADER_NOT_AVAILABLE,
@@ -132,8 +136,46 @@ class OffsetLookup:
             raise _mismatch(bound, wanted, partitions)
         if bound.is_timestamp:
             return self._at_times(bound, wanted)
+        if bound.is_committed:
+            wanted |= self._committed_offsets(partitions)
         ends = self._list_offsets({tp: offset for tp, offset in wanted.items() if offset < 0})
         return {**wanted, **ends}
+
+    def at_time(self, moment: int, partitions: list[TopicPartition]) -> Offsets:
+        """The first record of each at `moment` (milliseconds since 1970) or later; else its end."""
+        found = self._list_offsets(dict.fromkeys(partitions, moment))
+        return found | self.latest(tp for tp, offset in found.items() if offset < 0)
+
+    def _committed_offsets(self, partitions: list[TopicPartition]) -> Offsets:
+        asked = [ClientPartition(tp.topic, tp.partition) for tp in partitions]
+        try:
+            answers = self._consumer.committed(asked, timeout=_TIMEOUT_S)
+        except KafkaException as error:
+            group = self._options.client["group.id"]
+            raise BarnabasError(f"cannot read the offsets of group {group}: {error.args[0].str()}") from None
+        return {
+            TopicPartition(each.topic, each.partition): each.offset for each in answers if each.offset >= 0
+        }
+
+    def sample(self, start: Offsets, end: Offsets) -> dict[TopicPartition, float]:
+        """How many bytes a record has on average, by the first of each that lies between; some may lack."""
+        lagging = [ClientPartition(tp.topic, tp.partition, start[tp]) for tp in end if start[tp] < end[tp]]
+        if not lagging:
+            return {}
+        sizes: dict[TopicPartition, list[int]] = {}
+        self._consumer.assign(lagging)
+        try:
+            still_to_hear = {(each.topic, each.partition) for each in lagging}
+            give_up = time.monotonic() + _SAMPLE_S
+            while still_to_hear and time.monotonic() < give_up:
+                for message in self._consumer.consume(_SAMPLE, timeout=_RETRY_S):
+                    place = TopicPartition(message.topic(), message.partition())
+                    still_to_hear.discard(place)
+                    if message.error() is None:
+                        sizes.setdefault(place, []).append(_size(message))
+        finally:
+            self._consumer.unassign()
+        return {tp: sum(each) / len(each) for tp, each in sizes.items()}
 
     def _at_times(self, bound: Bound, times: Offsets) -> Offsets:
         found = self._list_offsets(times)
@@ -199,6 +241,14 @@ class OffsetLookup:
             f"option kafka.bootstrap.servers={servers}: no answer within {_TIMEOUT_S:.0f} s "
             f"({error.args[0].str()}); is the broker running there?"
         )
+
+
+def _size(message: Message) -> int:
+    headers = message.headers() or ()
+    return sum(
+        len(each or b"")
+        for each in (message.key(), message.value(), *(part for pair in headers for part in pair))
+    )
 
 
 def _mismatch(bound: Bound, wanted: Offsets, partitions: list[TopicPartition]) -> ConfigError:

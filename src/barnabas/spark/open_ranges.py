@@ -32,6 +32,11 @@ class DataLossError(BarnabasError):
     """Records are gone that were to be read, and failOnDataLoss is true."""
 
 
+def gone(tp: TopicPartition, start: Offset, end: Offset) -> str:
+    """Names the records of `tp` that are gone, from `start` up to, not including, `end`."""
+    return f"{tp}: offsets {start} to {end - 1} are gone"
+
+
 def report_data_loss(what: str, *, fail: bool) -> None:
     """Raise or log, as failOnDataLoss says."""
     if fail:
@@ -121,7 +126,7 @@ class OpenRanges:
         if error.code() == ClientError._PARTITION_EOF:
             self._advance(tp, message.offset())
             if tp in self._positions and self._ask(tp, LATEST) < self._ends[tp]:
-                self._lost(f"the log of {tp} ends at {message.offset()}, before {self._ends[tp]}")
+                self._lost(gone(tp, message.offset(), self._ends[tp]))
                 self._close(tp)
         elif error.code() == ClientError._AUTO_OFFSET_RESET:
             self._on_out_of_range(tp)
@@ -133,8 +138,9 @@ class OpenRanges:
 
     def _on_out_of_range(self, tp: TopicPartition) -> None:
         position, earliest = self._positions[tp], self._ask(tp, EARLIEST)
-        self._lost(f"{tp} has no offset {position} any more; its log starts at {earliest}")
-        if position < earliest < self._ends[tp]:
+        left = earliest if position < earliest < self._ends[tp] else self._ends[tp]
+        self._lost(gone(tp, position, left))
+        if left < self._ends[tp]:
             self._consumer.incremental_unassign([ClientPartition(tp.topic, tp.partition)])
             self._consumer.incremental_assign([ClientPartition(tp.topic, tp.partition, earliest)])
             self._positions[tp] = earliest

@@ -15,6 +15,9 @@ LATEST = -1
 _SECRET = re.compile(r"password|jaas|secret|token|\.key$")
 
 
+_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+
+
 def refuse(name: str, value: object, cure: str) -> ConfigError:
     """The error for an option that cannot be used, in one line; secrets are not repeated in it."""
     shown = "[hidden]" if _SECRET.search(name) else value
@@ -66,6 +69,14 @@ def count(name: str, value: str) -> int:
     if not value.isdecimal():
         raise refuse(name, value, "write a whole number, 0 or above")
     return int(value)
+
+
+def seconds(name: str, value: str) -> float:
+    """A time as Spark writes it: 500ms, 30s, 15m, 1h, 1d; a bare number is milliseconds."""
+    parts = re.fullmatch(r"(\d+)\s*(ms|s|m|min|h|d)?", value.lower())
+    if parts is None:
+        raise refuse(name, value, "write a number and a unit, such as 500ms, 30s, 15m, 1h")
+    return int(parts[1]) * _SECONDS[parts[2] or "ms"]
 
 
 def delivery(name: str, value: str) -> bool:

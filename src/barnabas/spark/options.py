@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from barnabas.errors import ConfigError
+from barnabas.spark.columns import column_names
 from barnabas.spark.option_values import (
     EARLIEST,
     LATEST,
@@ -23,6 +24,7 @@ from barnabas.spark.option_values import (
     delivery,
     positive,
     refuse,
+    seconds,
     sink_name,
     strategy,
     timestamp,
@@ -38,7 +40,8 @@ READ_OPTIONS = {
     "subscribe": "Topics to read, by commas.",
     "subscribePattern": "A regular expression: the topics whose whole name matches are read, new ones too.",
     "assign": 'Partitions to read: {"orders":[0,1]}.',
-    "startingOffsets": 'earliest, latest or {"orders":{"0":23,"1":-2}} (-2 earliest, -1 latest). '
+    "startingOffsets": 'earliest, latest, {"orders":{"0":23,"1":-2}} (-2 earliest, -1 latest), or group: '
+    "what is committed to kafka.group.id, and earliest where nothing is. "
     "By default earliest in batch, latest in a stream; a restarted stream goes on where it was.",
     "startingTimestamp": "Start at the first record of this time or later; milliseconds since 1970.",
     "startingOffsetsByTimestamp": 'startingTimestamp by partition: {"orders":{"0":1700000000000}}.',
@@ -47,7 +50,12 @@ READ_OPTIONS = {
     "endingTimestamp": "Stop before the first record of this time or later; batch only.",
     "endingOffsetsByTimestamp": "endingTimestamp by partition; batch only.",
     "maxOffsetsPerTrigger": "About how many records a micro-batch reads at most; streams only.",
+    "maxBytesPerTrigger": "About how many bytes of keys, values and headers a micro-batch reads at most, "
+    "judged by the records it begins with; streams only.",
+    "minOffsetsPerTrigger": "A micro-batch waits until there are so many records; streams only.",
+    "maxTriggerDelay": "How long it waits at most for minOffsetsPerTrigger: 15m (default), 30s, 500ms, 1h.",
     "minPartitions": "At least how many Spark partitions to read with; large topic partitions are split.",
+    "maxRecordsPerPartition": "At most how many records a Spark partition reads; larger ones are split.",
     "failOnDataLoss": "true (default) or false: whether to fail when records are gone before they were read.",
     "includeHeaders": "true or false (default): whether to add the column headers.",
     "kafkaConsumer.pollTimeoutMs": "How long a task waits for the brokers, in milliseconds (120000).",
@@ -66,6 +74,7 @@ WRITE_OPTIONS = {
     "is tried again has another number of rows than it has already written.",
 }
 
+_LIMITS = ("maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 _ENDINGS = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _BATCH_OF_SINK = ("barnabas.sinkId", "barnabas.batchId")
 _ONLY_EXACTLY_ONCE = (*_BATCH_OF_SINK, "barnabas.failOnChangedReplay")
@@ -93,13 +102,15 @@ REFUSED_SETTINGS = {
 class Bound:
     """Where to start or to stop: `everywhere`, or `by_partition` where that is given.
 
-    A value is an offset, `EARLIEST` or `LATEST`; with `is_timestamp` milliseconds since 1970.
+    A value is an offset, `EARLIEST` or `LATEST`; with `is_timestamp` milliseconds since 1970. With
+    `is_committed` it is what the group has committed, and the value where it has nothing.
     """
 
     option: str
     everywhere: int = LATEST
     by_partition: Offsets | None = None
     is_timestamp: bool = False
+    is_committed: bool = False
     latest_when_too_late: bool = False
 
 
@@ -114,9 +125,13 @@ class ReadOptions:
     starting: Bound = Bound("startingOffsets", EARLIEST)
     ending: Bound = Bound("endingOffsets", LATEST)
     max_offsets_per_trigger: int | None = None
+    max_bytes_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_s: float = 15 * 60
     min_partitions: int | None = None
+    max_records_per_partition: int | None = None
     fail_on_data_loss: bool = True
-    include_headers: bool = False
+    columns: tuple[str, ...] = column_names(include_headers=False)
     poll_timeout_s: float = 120.0
     commit_offsets: bool = False
 
@@ -136,6 +151,10 @@ class ReadOptions:
             raise refuse("commitOffsets", "true", "only a stream commits: remove it or use readStream")
         if streaming:
             given.refuse_each(_ENDINGS, "a stream has no end: remove it, or read in batch")
+        else:
+            given.refuse_each(_LIMITS, "a batch reads all at once: remove it, or use readStream")
+        if "maxTriggerDelay" in given and "minOffsetsPerTrigger" not in given:
+            raise refuse("maxTriggerDelay", given["maxTriggerDelay"], "set minOffsetsPerTrigger too")
         starting = _bound(given, "starting", default=LATEST if streaming else EARLIEST)
         ending = _bound(given, "ending", default=LATEST)
         _check_batch_bounds(given, starting, ending, streaming)
@@ -145,9 +164,13 @@ class ReadOptions:
             starting=starting,
             ending=ending,
             max_offsets_per_trigger=given.take("maxOffsetsPerTrigger", positive, default=None),
+            max_bytes_per_trigger=given.take("maxBytesPerTrigger", positive, default=None),
+            min_offsets_per_trigger=given.take("minOffsetsPerTrigger", positive, default=None),
+            max_trigger_delay_s=given.take("maxTriggerDelay", seconds, default=15 * 60),
             min_partitions=given.take("minPartitions", positive, default=None),
+            max_records_per_partition=given.take("maxRecordsPerPartition", positive, default=None),
             fail_on_data_loss=given.take("failOnDataLoss", boolean, default=True),
-            include_headers=given.take("includeHeaders", boolean, default=False),
+            columns=column_names(given.take("includeHeaders", boolean, default=False)),
             poll_timeout_s=given.take("kafkaConsumer.pollTimeoutMs", positive, default=120_000) / 1000,
             commit_offsets=commit_offsets,
         )
@@ -276,6 +299,10 @@ def _bound(given: _Given, side: str, default: int) -> Bound:
     word = given[name].lower()
     if word in ("earliest", "latest"):
         return Bound(name, EARLIEST if word == "earliest" else LATEST)
+    if side == "starting" and word == "group":
+        if "kafka.group.id" not in given:
+            raise refuse(name, word, "set kafka.group.id to the group whose offsets to start from")
+        return Bound(name, EARLIEST, is_committed=True)
     return Bound(name, by_partition=by_partition(name, given[name], minimum=EARLIEST))
 
 

@@ -83,16 +83,22 @@ def limit_to(max_offsets: int, start: Offsets, available: Offsets) -> Offsets:
     return {tp: start[tp] + share[tp] if tp in share else end for tp, end in available.items()}
 
 
-def plan_tasks(ranges: list[OffsetRange], min_partitions: int | None = None) -> list[Task]:
+def plan_tasks(
+    ranges: list[OffsetRange], min_partitions: int | None = None, max_records: int | None = None
+) -> list[Task]:
     """The tasks that read `ranges`, empty ones left out.
 
     Small partitions share a task, down to one task a core; large ones keep one of their own. With more
     `min_partitions` than ranges, the large are split in proportion to their size; rounding can make it one
-    or two tasks less or more.
+    or two tasks less or more. No task has more than `max_records`.
     """
     ranges = [each for each in ranges if each.size > 0]
+    if max_records is not None:
+        ranges = [part for each in ranges for part in _cut(each, -(-each.size // max_records))]
     if min_partitions is not None and min_partitions > len(ranges):
         return [Task([part]) for each in ranges for part in _split(each, ranges, min_partitions)]
+    if max_records is not None:
+        return [Task([each]) for each in ranges]
     total = sum(each.size for each in ranges)
     tasks = max(min_partitions or 0, os.cpu_count() or 1, -(-total // RECORDS_WORTH_A_TASK))
     return _pack(ranges, min(tasks, len(ranges)))
@@ -100,7 +106,10 @@ def plan_tasks(ranges: list[OffsetRange], min_partitions: int | None = None) -> 
 
 def _split(whole: OffsetRange, ranges: list[OffsetRange], parts_in_all: int) -> list[OffsetRange]:
     total = sum(each.size for each in ranges)
-    parts = min(max(1, round(whole.size / total * parts_in_all)), whole.size)
+    return _cut(whole, min(max(1, round(whole.size / total * parts_in_all)), whole.size))
+
+
+def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
     cuts = [whole.start + whole.size * part // parts for part in range(parts + 1)]
     return [whole._replace(start=low, end=high) for low, high in itertools.pairwise(cuts)]
 

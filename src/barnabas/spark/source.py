@@ -7,19 +7,24 @@ librdkafka and Arrow.
 
 from __future__ import annotations
 
+import dataclasses
+import sys
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from barnabas.errors import ConfigError
-from barnabas.spark.columns import check_writable, read_schema
+from barnabas.spark.columns import check_writable, chosen_columns, read_schema
 from barnabas.spark.options import ReadOptions, WriteOptions
 
 if TYPE_CHECKING:
     from barnabas.spark.batch_reader import TopicReader
     from barnabas.spark.stream_reader import TopicStreamReader
     from barnabas.spark.writer import TopicStreamWriter, TopicWriter
+
+
+_PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class BarnabasDataSource(DataSource):
@@ -30,16 +35,22 @@ class BarnabasDataSource(DataSource):
         return "barnabas"
 
     def schema(self) -> StructType:
-        """The columns of a read; they are the same for every topic.
+        """The columns of a read when the job names none; they are the same for every topic.
 
         Options are checked by the readers: only they know whether it is a batch or a stream.
         """
         return read_schema(self.options.get("includeHeaders", "false").strip().lower() == "true")
 
     def reader(self, schema: StructType) -> TopicReader:
-        from barnabas.spark.batch_reader import TopicReader
+        """A reader that takes filters where Spark hands them over, and there only.
 
-        return TopicReader(self._read_options(schema, streaming=False))
+        Spark refuses one that could take filters unless spark.sql.python.filterPushdown.enabled is set, which
+        readers cannot see; but it asks for filters to be taken in a process of its own.
+        """
+        from barnabas.spark.batch_reader import FilteredTopicReader, TopicReader
+
+        kind = FilteredTopicReader if _PUSHDOWN_WORKER in sys.modules else TopicReader
+        return kind(self._read_options(schema, streaming=False))
 
     def streamReader(self, schema: StructType) -> TopicStreamReader:
         from barnabas.spark.stream_reader import TopicStreamReader
@@ -64,11 +75,7 @@ class BarnabasDataSource(DataSource):
 
     def _read_options(self, schema: StructType, *, streaming: bool) -> ReadOptions:
         options = ReadOptions.parse(self.options, streaming=streaming)
-        if schema != read_schema(options.include_headers):
-            raise ConfigError(
-                "a topic's columns are fixed: remove .schema(...), take value apart with from_json"
-            )
-        return options
+        return dataclasses.replace(options, columns=chosen_columns(schema))
 
     def _write_options(self, schema: StructType, *, streaming: bool) -> WriteOptions:
         from barnabas.spark.clients import check_producer_settings, producer_settings, transaction_settings

@@ -13,15 +13,18 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
+    ReadMaxBytes,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 
-from barnabas.spark.batch_reader import read_task
+from barnabas.spark.admission import Admission
+from barnabas.spark.batch_reader import plan_for, read_task
 from barnabas.spark.lookup import OffsetLookup
-from barnabas.spark.open_ranges import report_data_loss
+from barnabas.spark.open_ranges import gone, report_data_loss
 from barnabas.spark.options import ReadOptions
-from barnabas.spark.ranges import OffsetRange, Offsets, OffsetsJson, from_json, limit_to, plan_tasks, to_json
+from barnabas.spark.ranges import OffsetRange, Offsets, OffsetsJson, from_json, to_json
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -32,6 +35,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._lookup_: OffsetLookup | None = None
         self._latest: Offsets | None = None
         self._target: Offsets | None = None
+        self._admission = Admission(options)
 
     @property
     def _lookup(self) -> OffsetLookup:
@@ -45,8 +49,15 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_json(self._lookup.resolve(self._options.starting, self._lookup.partitions()))
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        limit = self._options.max_offsets_per_trigger
-        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+        """Spark knows no limits side by side: any but ReadAllAvailable stands for all the options."""
+        options = self._options
+        if options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(options.max_offsets_per_trigger)
+        if options.max_bytes_per_trigger is not None:
+            return ReadMaxBytes(options.max_bytes_per_trigger)
+        if options.min_offsets_per_trigger is not None:
+            return ReadMinRows(options.min_offsets_per_trigger)
+        return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Freeze the end: what arrives later is for the next run."""
@@ -57,12 +68,15 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         processed = from_json(start)
         if self._options.commit_offsets:
             self._lookup.commit(processed)
-        self._latest = self._ask_latest() if self._target is None else self._target
-        if isinstance(limit, ReadMaxRows):
-            return to_json(
-                limit_to(limit.max_rows, self._readable_start(processed, self._latest), self._latest)
-            )
-        return to_json(self._latest)
+        self._latest = latest = self._ask_latest() if self._target is None else self._target
+        if isinstance(limit, ReadAllAvailable):
+            return to_json(latest)
+        begin = self._readable_start(processed, latest)
+        # with a frozen end nothing more comes: to wait would be to wait for ever
+        if self._target is None and self._admission.waits(begin, latest):
+            return start
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return to_json(self._admission.end(begin, latest, most, lambda: self._lookup.sample(begin, latest)))
 
     def reportLatestOffset(self) -> OffsetsJson | None:
         """What the brokers held at the last look, for the query's progress report."""
@@ -70,16 +84,24 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: OffsetsJson, end: OffsetsJson) -> list[InputPartition]:
         """The tasks of a micro-batch."""
-        stop = from_json(end)
-        begin = from_json(start)
-        gone = sorted(set(begin) - set(stop))
-        if gone:
-            self._lost(f"{', '.join(map(str, gone))}: the partition is gone")
-        begin = self._readable_start(begin, stop, report=True)
-        ranges = [OffsetRange(tp.topic, tp.partition, begin[tp], stop[tp]) for tp in sorted(stop)]
-        return list(plan_tasks(ranges, self._options.min_partitions))
+        begin, stop = from_json(start), from_json(end)
+        readable = self._readable_start(begin, stop)
+        losses = [f"{tp}: the partition is gone" for tp in sorted(set(begin) - set(stop))]
+        for tp in sorted(stop):
+            was = begin.get(tp, readable[tp])
+            if was > stop[tp]:
+                losses.append(
+                    f"{tp}: the log ends at {stop[tp]}: the topic was made anew, and what it had from offset "
+                    f"{was} on is gone"
+                )
+            elif was < readable[tp]:
+                losses.append(gone(tp, was, min(readable[tp], stop[tp])))
+        if losses:
+            report_data_loss("; ".join(losses), fail=self._options.fail_on_data_loss)
+        ranges = [OffsetRange(tp.topic, tp.partition, readable[tp], stop[tp]) for tp in sorted(stop)]
+        return list(plan_for(self._options, ranges))
 
-    def _readable_start(self, start: Offsets, end: Offsets, *, report: bool = False) -> Offsets:
+    def _readable_start(self, start: Offsets, end: Offsets) -> Offsets:
         """Where each partition of `end` can be read from: `start`, or the earliest offset of what is left."""
         earliest = self._lookup.earliest(end)
         readable = {}
@@ -87,8 +109,6 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             begin = start.get(tp, earliest[tp])
             # a log that ends before the start is another log: the topic was deleted and made anew
             readable[tp] = earliest[tp] if begin < earliest[tp] or begin > stop else begin
-            if report and readable[tp] != begin:
-                self._lost(f"{tp} has no offset {begin} any more; its log goes from {earliest[tp]} to {stop}")
         return readable
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -108,6 +128,3 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _ask_latest(self) -> Offsets:
         # what is gone since the start is data loss, which `partitions` judges, and no mistake in the options
         return self._lookup.latest(self._lookup.partitions(must_exist=False))
-
-    def _lost(self, what: str) -> None:
-        report_data_loss(what, fail=self._options.fail_on_data_loss)

@@ -19,7 +19,7 @@ from pyspark.sql.types import (
 from barnabas.errors import ConfigError
 from barnabas.spark.arrow import arrow_schema
 from barnabas.spark.batch_reader import TopicReader
-from barnabas.spark.columns import check_writable, read_schema
+from barnabas.spark.columns import check_writable, column_names, read_schema
 from barnabas.spark.options import ReadOptions
 
 HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
@@ -31,7 +31,7 @@ def columns(**types: object) -> StructType:
 
 @pytest.mark.parametrize("headers", [False, True])
 def test_arrow_batches_have_the_schema_that_spark_expects(headers: bool) -> None:
-    assert arrow_schema(headers) == to_arrow_schema(read_schema(headers), timezone="UTC")
+    assert arrow_schema(column_names(headers)) == to_arrow_schema(read_schema(headers), timezone="UTC")
 
 
 def test_all_columns_of_a_record_may_be_written_and_others_ride_along_unsent() -> None:

@@ -117,6 +117,16 @@ def test_sparks_own_options_are_let_through() -> None:
             "latest is not allowed: use the option startingOffsets",
         ),
         ({**READ, "commitOffsets": "true", "kafka.group.id": "g"}, "only a stream commits"),
+        (
+            {**READ, "startingOffsets": "group"},
+            "option startingOffsets=group is not allowed: set kafka.group",
+        ),
+        ({**READ, "endingOffsets": "group"}, "option endingOffsets=group is not allowed: write earliest"),
+        (
+            {**READ, "maxBytesPerTrigger": "9"},
+            "option maxBytesPerTrigger=9 is not allowed: a batch reads all",
+        ),
+        ({**READ, "maxRecordsPerPartition": "0"}, "maxRecordsPerPartition=0 is not allowed: write a whole"),
     ],
 )
 def test_a_bad_option_is_refused_in_one_line_with_its_value_and_the_cure(
@@ -134,6 +144,28 @@ def test_a_stream_refuses_an_end() -> None:
 
 def test_committing_needs_the_group_to_commit_to() -> None:
     assert "set kafka.group.id" in refusal({**READ, "commitOffsets": "true"}, streaming=True)
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"), [("250", 0.25), ("500ms", 0.5), ("30s", 30), ("15m", 900), ("2 h", 7200)]
+)
+def test_a_delay_is_written_as_spark_writes_it(written: str, seconds: float) -> None:
+    options = {**READ, "minOffsetsPerTrigger": "5", "maxTriggerDelay": written}
+    assert ReadOptions.parse(options, streaming=True).max_trigger_delay_s == seconds
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (
+            {"minOffsetsPerTrigger": "5", "maxTriggerDelay": "soon"},
+            "maxTriggerDelay=soon is not allowed: write",
+        ),
+        ({"maxTriggerDelay": "5s"}, "option maxTriggerDelay=5s is not allowed: set minOffsetsPerTrigger too"),
+    ],
+)
+def test_a_bad_limit_of_a_stream_is_refused(options: dict[str, str], expected: str) -> None:
+    assert expected in refusal({**READ, **options}, streaming=True)
 
 
 def test_a_secret_is_not_repeated_in_the_message() -> None:

@@ -1,0 +1,58 @@
+"""How much the next micro-batch reads: at least and at most how many records, about how many bytes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from barnabas.spark.options import ReadOptions
+from barnabas.spark.ranges import Offsets, limit_to
+from barnabas.types import TopicPartition
+
+#: How many bytes a record has on average, of each partition for which that is known.
+Sizes = dict[TopicPartition, float]
+
+
+class Admission:
+    """Decides where each micro-batch of a query ends; remembers when the last one was let through."""
+
+    def __init__(self, options: ReadOptions, clock: Callable[[], float] = time.monotonic) -> None:
+        self._options = options
+        self._clock = clock
+        self._last: float | None = None
+
+    def waits(self, start: Offsets, available: Offsets) -> bool:
+        """Whether to wait for more records; the first micro-batch does not, as with Spark's connector."""
+        least = self._options.min_offsets_per_trigger
+        if least is None or sum(max(0, end - start[tp]) for tp, end in available.items()) >= least:
+            waits = False
+        else:
+            delay = self._options.max_trigger_delay_s
+            waits = self._last is not None and self._clock() - self._last < delay
+        if not waits:
+            self._last = self._clock()
+        return waits
+
+    def end(
+        self, start: Offsets, available: Offsets, most: int | None, sizes: Callable[[], Sizes]
+    ) -> Offsets:
+        """Where to stop, after `most` records at most; `sizes` is asked only when bytes are limited."""
+        end = available if most is None else limit_to(most, start, available)
+        bytes_at_most = self._options.max_bytes_per_trigger
+        return end if bytes_at_most is None else _limit_bytes(bytes_at_most, start, end, sizes())
+
+
+def _limit_bytes(most: int, start: Offsets, available: Offsets, sizes: Sizes) -> Offsets:
+    """As `limit_to`, in bytes: each partition that lags gets a share in proportion to its bytes, and one
+    record at least. Where no size is known, that of the others is taken."""
+    if not sizes:
+        return available
+    usual = sum(sizes.values()) / len(sizes)
+    lag = {tp: end - start[tp] for tp, end in available.items() if end > start[tp]}
+    total = sum(behind * sizes.get(tp, usual) for tp, behind in lag.items())
+    if total <= most:
+        return available
+    return {
+        tp: start[tp] + max(1, int(lag[tp] * most / total)) if tp in lag else end
+        for tp, end in available.items()
+    }

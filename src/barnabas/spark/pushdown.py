@@ -1,0 +1,103 @@
+"""Filters of a batch query that narrow what is read: on partition, offset, timestamp and topic.
+
+They only spare reading; Spark applies each filter again, so a filter that is not understood costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+)
+
+from barnabas.types import Offset, TopicPartition
+
+_EVERY_OFFSET = range(2**63)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the filters leave: None is everything."""
+
+    partitions: frozenset[int] | None = None
+    topics: frozenset[str] | None = None
+    offsets: range = _EVERY_OFFSET
+    #: Records of this time or later, in milliseconds since 1970. An upper end would not help: times need not
+    #: rise in a log, so that early records can come late.
+    not_before: int | None = None
+
+    def includes(self, tp: TopicPartition) -> bool:
+        return (self.partitions is None or tp.partition in self.partitions) and (
+            self.topics is None or tp.topic in self.topics
+        )
+
+    def clamp(self, offset: Offset) -> Offset:
+        """The wanted offset nearest to this one."""
+        return min(max(offset, self.offsets.start), self.offsets.stop)
+
+
+def wanted_by(filters: Iterable[Filter]) -> Wanted:
+    """What all `filters` together let through, and perhaps more."""
+    wanted = Wanted()
+    for each in filters:
+        column = getattr(each, "attribute", ())
+        if column == ("offset",):
+            wanted = replace(wanted, offsets=_both(wanted.offsets, _offsets(each)))
+        elif column == ("partition",):
+            wanted = replace(wanted, partitions=_common(wanted.partitions, _values(each)))
+        elif column == ("topic",):
+            wanted = replace(wanted, topics=_common(wanted.topics, _values(each)))
+        elif column == ("timestamp",):
+            moment = _lower_end(each)
+            if moment is not None and moment > (wanted.not_before or 0):
+                wanted = replace(wanted, not_before=moment)
+    return wanted
+
+
+def _common(one: frozenset[Any] | None, other: frozenset[Any] | None) -> frozenset[Any] | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return one & other
+
+
+def _values(each: Filter) -> frozenset[Any] | None:
+    if isinstance(each, (EqualTo, EqualNullSafe)):
+        return frozenset([each.value])
+    return frozenset(each.value) if isinstance(each, In) else None
+
+
+def _offsets(each: Filter) -> range:
+    values = _values(each)
+    if values is not None:
+        known = [value for value in values if value is not None]
+        return range(min(known), max(known) + 1) if known else range(0)
+    if isinstance(each, (GreaterThan, GreaterThanOrEqual)):
+        return range(each.value + isinstance(each, GreaterThan), _EVERY_OFFSET.stop)
+    if isinstance(each, (LessThan, LessThanOrEqual)):
+        return range(each.value + isinstance(each, LessThanOrEqual))
+    return _EVERY_OFFSET
+
+
+def _both(one: range, other: range) -> range:
+    start = max(one.start, other.start, 0)
+    return range(start, max(start, min(one.stop, other.stop)))
+
+
+def _lower_end(each: Filter) -> int | None:
+    if not isinstance(each, (GreaterThan, GreaterThanOrEqual, EqualTo, EqualNullSafe)):
+        return None
+    moment = each.value
+    if not isinstance(moment, datetime) or moment.tzinfo is None:
+        return None
+    return int(moment.timestamp() * 1000)
