@@ -14,6 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import DataStreamReader, DataStreamWriter
 
+from barnabas.spark.progress import lag
+from barnabas.types import TopicPartition
+
 MakeTopic = Callable[..., str]
 Feed = Callable[..., None]
 
@@ -184,33 +187,50 @@ def test_filters_narrow_what_a_batch_reads_and_do_not_change_what_it_finds(
     load: Callable[..., DataFrame],
     make_topic: MakeTopic,
     feed: Feed,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     topic = make_topic(3)
     for partition in range(3):
-        for number in range(10):
+        for number in range(4):
             feed.send(topic, value=b"%d" % number, partition=partition, timestamp=1000 * number + 1)
-    rows = load(subscribe=topic, minPartitions="3")
+    rows = load(subscribe=topic, maxRecordsPerPartition="1")  # so that there is a task for each record read
     conditions = {
-        "partition = 1 AND offset >= 7": (1, 3),
-        "offset IN (2, 4) AND partition IN (0, 2)": (2, 4),
-        "timestamp >= timestamp_millis(8001) AND offset < 9": (3, 3),
-        f"topic = '{topic}' AND timestamp > timestamp_millis(8001)": (3, 3),
+        f"topic = '{topic}' AND partition = 1 AND offset >= 2": (2, 2),
+        "offset IN (1, 3) AND partition IN (0, 2)": (6, 4),
+        "timestamp >= timestamp_millis(2001) AND offset < 3": (3, 3),
         "topic = 'none'": (1, 0),
     }
-
-    def found(condition: str) -> tuple[int, int]:
-        narrowed = rows.where(condition)
-        return narrowed.rdd.getNumPartitions(), narrowed.count()
-
-    whole = {condition: found(condition) for condition in conditions}
-    assert {tasks for tasks, _ in whole.values()} == {3}, "without the setting nothing is narrowed"
+    assert {rows.where(condition).rdd.getNumPartitions() for condition in conditions} == {12}
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
-        assert {condition: found(condition) for condition in conditions} == conditions
+        for condition, expected in conditions.items():
+            narrowed = rows.where(condition)
+            assert (narrowed.rdd.getNumPartitions(), narrowed.count()) == expected, condition
     finally:
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
-    assert [count for _, count in whole.values()] == [count for _, count in conditions.values()]
+
+
+def test_a_query_tells_how_far_it_is_behind(
+    stream: DataStreamReader, make_topic: MakeTopic, feed: Feed, tmp_path: Path
+) -> None:
+    topic = make_topic(2)
+    feed(topic, range(10))
+    feed(topic, range(6), partition=1)
+    rows = stream.options(subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger="8").load()
+    writer = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query = writer.trigger(processingTime="100 milliseconds").start()
+    try:
+        query.processAllAvailable()
+        feed(topic, ["late"])
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    batches = [progress for progress in query.recentProgress if progress["numInputRows"]]
+    assert [progress["numInputRows"] for progress in batches] == [8, 8, 1]
+    assert [lag(progress) for progress in batches] == [
+        {TopicPartition(topic, 0): 5, TopicPartition(topic, 1): 3},
+        {TopicPartition(topic, 0): 0, TopicPartition(topic, 1): 0},
+        {TopicPartition(topic, 0): 0, TopicPartition(topic, 1): 0},
+    ]
 
 
 @pytest.mark.parametrize(

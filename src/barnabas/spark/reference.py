@@ -19,6 +19,18 @@ meanings are those of Spark's own Kafka connector, so that `format("kafka")` bec
 
 """
 
+_READING_LESS = """
+Reading less: Spark does not tell Python data sources which columns a query uses, but `.schema(...)` does:
+`.schema("value binary, offset bigint")` reads these two only. With
+`spark.sql.python.filterPushdown.enabled=true` a batch reads only what filters on `partition`, `topic`,
+`offset` and the lower end of `timestamp` leave; other filters Spark applies afterwards.
+
+`failOnDataLoss` names the offsets that are gone, partition by partition. A topic that was deleted and made
+anew is noticed when its log ends before the offset to go on from; it is then read from its start. How far a
+query is behind stands in its progress, as `latestOffset` beside `endOffset`; `barnabas.spark.progress.lag`
+takes it out of there.
+"""
+
 _WRITING = """
 ## Writing
 
@@ -77,8 +89,8 @@ _LIMITS = """
 - A batch write needs `mode("append")`: Spark asks Python data sources for it.
 - Output mode `update` is refused by Spark for Python data sources. Use `complete`, or `foreachBatch` with a
   batch write: `rows.write.format("barnabas").options(...).mode("append").save()`.
-- An option that is not in the tables above is refused, not ignored. Not there yet: `minOffsetsPerTrigger`,
-  `maxTriggerDelay`, `maxRecordsPerPartition`, `groupIdPrefix`, `fetchOffset.*`.
+- An option that is not in the tables above is refused, not ignored. Of Spark's connector there are not:
+  `groupIdPrefix` and `fetchOffset.*`, for which there is no need here.
 - `subscribePattern` is a Python regular expression.
 - Small partitions share a Spark task, down to one a core; `minPartitions` keeps them apart.
 - Writing is at least once by default, as with Spark's own connector, which cannot do more.
@@ -101,6 +113,7 @@ def spark_reference() -> str:
         _HEAD
         + _options(READ_OPTIONS)
         + f"\nThe column `headers` comes with `includeHeaders`.\n\n| column | type |\n|---|---|\n{columns}"
+        + _READING_LESS
         + _WRITING
         + _options(WRITE_OPTIONS)
         + _EXACTLY_ONCE

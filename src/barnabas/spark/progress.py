@@ -1,0 +1,29 @@
+"""How far a streaming query is behind its topics, by Spark's own progress report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from barnabas.spark.ranges import Offsets, from_json
+
+
+def lag(progress: Mapping[str, Any]) -> Offsets:
+    """How many offsets of each partition were still to be read when a micro-batch had ended.
+
+    `progress` is ``query.lastProgress``, an element of ``query.recentProgress`` or what a listener gets.
+    Sources that do not read topics are left out.
+    """
+    behind: Offsets = {}
+    for source in progress["sources"]:
+        end, latest = _offsets(source["endOffset"]), _offsets(source["latestOffset"])
+        behind |= {tp: max(0, offset - end.get(tp, 0)) for tp, offset in latest.items()}
+    return behind
+
+
+def _offsets(text: str) -> Offsets:
+    try:
+        return from_json(json.loads(text))
+    except (ValueError, AttributeError):  # another source's, or None
+        return {}
