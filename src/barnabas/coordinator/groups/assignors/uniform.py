@@ -12,9 +12,8 @@ where all subscribe to the same topics: a member in the rack of one of a partiti
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from heapq import heapify, heappop, heapreplace
-from itertools import chain, islice
+from collections.abc import Iterator, Mapping
+from itertools import chain, count, islice
 
 from barnabas.coordinator.groups.assignors.draft import NOBODY, Draft
 from barnabas.coordinator.groups.assignors.spec import Assignment, MemberSpec, TopicSpec
@@ -85,8 +84,8 @@ def _fill(draft: Draft, free: list[tuple[str, int]], room: list[int]) -> None:
         if not room[queue[-1]]:
             queue.pop()
     remaining = iter(rest)
-    for member, count in enumerate(room):
-        for topic, partition in islice(remaining, count):
+    for member, places in enumerate(room):
+        for topic, partition in islice(remaining, places):
             draft.give(topic, partition, member)
 
 
@@ -107,13 +106,10 @@ def _by_load(draft: Draft, topic: str) -> list[int]:
 def _hand_out(draft: Draft, topic: str) -> None:
     """Give what nobody has of a topic to those who have the least."""
     free = [partition for partition, owner in enumerate(draft.owners[topic]) if owner == NOBODY]
-    if not free:
-        return
-    least = [(draft.loads[member], place, member) for place, member in enumerate(_by_load(draft, topic))]
-    for partition in free:
-        load, place, member = least[0]
-        draft.give(topic, partition, member)
-        heapreplace(least, (load + 1, place, member))
+    if free:
+        takers = _takers(draft, _by_load(draft, topic))
+        for partition, (_, taker) in zip(free, takers, strict=False):
+            draft.give(topic, partition, taker)
 
 
 def _balance(draft: Draft, order: list[str]) -> None:
@@ -135,19 +131,43 @@ def _balance_topic(draft: Draft, topic: str) -> bool:
     owned: dict[int, list[int]] = {}
     for partition, owner in enumerate(draft.owners[topic]):
         owned.setdefault(owner, []).append(partition)
-    by_load = list(enumerate(_by_load(draft, topic)))
-    least = [(draft.loads[member], place, member) for place, member in by_load]
-    most = [(-draft.loads[member], -place, member) for place, member in by_load if member in owned]
-    heapify(most)
+    members = _by_load(draft, topic)
     moved = False
-    while most and -most[0][0] - least[0][0] > 1:
-        negative_load, negative_place, giver = most[0]
-        load, place, taker = least[0]
+    for (high, giver), (low, taker) in zip(
+        _givers(draft, members, owned), _takers(draft, members), strict=False
+    ):
+        if high - low <= 1:
+            break
         draft.give(topic, owned[giver].pop(), taker)
         moved = True
-        heapreplace(least, (load + 1, place, taker))
-        if owned[giver]:
-            heapreplace(most, (negative_load + 1, negative_place, giver))
-        else:
-            heappop(most)
     return moved
+
+
+def _takers(draft: Draft, members: list[int]) -> Iterator[tuple[int, int]]:
+    """(load, member) for ever, of `members` by load the one to give to next: those with the least in turn,
+    then with them those who had one more, and so on. Each is given one before the next is asked for."""
+    end = 0
+    for level in count(draft.loads[members[0]]):
+        while end < len(members) and draft.loads[members[end]] == level:
+            end += 1
+        for index in range(end):
+            yield level, members[index]
+
+
+def _givers(draft: Draft, members: list[int], owned: dict[int, list[int]]) -> Iterator[tuple[int, int]]:
+    """(load, member) of `members` by load the one to take from next: as `_takers`, from the other end, but
+    those who own nothing are passed over, and when nobody is left it ends."""
+    start = end = len(members)
+    level = draft.loads[members[-1]]
+    while end:
+        # Members that own nothing may have been all of a level.
+        level = draft.loads[members[start - 1]] if start == end else level - 1
+        while start and draft.loads[members[start - 1]] == level:
+            start -= 1
+        for index in reversed(range(start, end)):
+            member = members[index]
+            if owned.get(member):
+                yield level, member
+            else:
+                end -= 1
+                members[index], members[end] = members[end], member
