@@ -50,8 +50,12 @@ class Survey:
         self._bootstrap = bootstrap
         self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
 
-    def create_topics(self) -> None:
-        topics = [NewTopic(name, PARTITIONS[name], 1, config=dict(config)) for name, config in TOPICS.items()]
+    def create_topics(self, least_segment: int) -> None:
+        """The plan's topics; no segment is smaller than `least_segment` bytes."""
+        topics = []
+        for name, config in TOPICS.items():
+            size = max(least_segment, int(config["segment.bytes"]))
+            topics.append(NewTopic(name, PARTITIONS[name], 1, config={**config, "segment.bytes": str(size)}))
         for created in self._admin.create_topics(topics).values():
             created.result(SECONDS)
 

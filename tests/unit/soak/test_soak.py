@@ -1,0 +1,73 @@
+"""The soak's own parts: the schedule, the files of histories, excuses."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from soak.checker import check, sift
+from soak.history import Recorder, read
+from soak.nemesis import BROKER, ZOMBIE, schedule
+from soak.plan import slots
+from tests.unit.soak.world import World
+
+SLOTS = list(slots(has_java=True, has_consumer_protocol=True))
+A = ("a", 0)
+
+
+def test_seed_gives_the_same_faults_again():
+    assert schedule(7, 600, SLOTS, 6) == schedule(7, 600, SLOTS, 6) != schedule(8, 600, SLOTS, 6)
+
+
+def test_faults_are_over_in_time_and_those_of_the_broker_do_not_overlap():
+    faults = schedule(7, 600, SLOTS, 6)
+    assert all(fault.at + fault.seconds <= 600 for fault in faults)
+    ends = 0.0
+    for fault in faults:
+        if fault.target == BROKER:
+            assert fault.at >= ends
+            ends = fault.at + fault.seconds
+
+
+def test_only_clients_with_a_transactional_id_become_zombies():
+    ids = {slot.name for slot in SLOTS if "transactional_id" in slot.task}
+    zombies = {fault.target for fault in schedule(7, 3600, SLOTS, 6) if fault.kind == ZOMBIE}
+    assert zombies
+    assert zombies <= ids
+
+
+def test_library_and_protocol_that_are_not_there_are_left_out():
+    fewer = list(slots(has_java=False, has_consumer_protocol=False))
+    assert {slot.client for slot in SLOTS} - {slot.client for slot in fewer} == {"java"}
+    assert all(slot.task.get("protocol", "classic") == "classic" for slot in fewer)
+
+
+def test_line_that_its_process_could_not_finish_is_passed_over(tmp_path):
+    recorder = Recorder(tmp_path / "p.jsonl", name="p")
+    recorder.note("calm")
+    with (tmp_path / "p.jsonl").open("a") as file:
+        file.write(json.dumps({"what": "send", "at": 1})[:-3])
+    (events,) = read(tmp_path)
+    assert [event["what"] for event in events] == ["process", "calm"]
+
+
+@pytest.mark.parametrize("client", ["kafka_python", "confluent"])
+@pytest.mark.parametrize("first", [2, 1])
+def test_only_kafka_python_may_go_on_where_it_was(client, first):
+    """After a rebalance that leaves it the partition, and though it has not committed what it read."""
+    world = World(A)
+    producer, consumer = world.producer(), world.consumer("c", "g", client=client)
+    consumer.assign(A)
+    for _ in range(2):
+        producer.send(A)
+    consumer.poll()
+    consumer.revoke()
+    consumer.assign(A)
+    producer.send(A)
+    consumer.positions[A] = first
+    consumer.poll()
+    consumer.commit()
+    standing, excused = sift(check(world.survey().histories.values()))
+    is_excused = client == "kafka_python" and first == 2
+    assert [finding.kind for finding in standing] == ([] if is_excused else ["offset-jump"])
+    assert len(excused) == is_excused
