@@ -30,6 +30,11 @@ SETTINGS = {
     "log.retention.check.interval.ms": "3000",
     "log.flush.offset.checkpoint.interval.ms": "2000",
     "log.flush.start.offset.checkpoint.interval.ms": "2000",
+    "log.cleaner.backoff.ms": "1000",
+    "log.cleaner.min.cleanable.ratio": "0.1",
+    "log.cleaner.delete.retention.ms": "1000",
+    "offsets.topic.segment.bytes": "65536",
+    "transaction.state.log.segment.bytes": "65536",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
 }
 
@@ -72,7 +77,7 @@ def slots(*, has_java: bool, has_consumer_protocol: bool) -> Iterator[Slot]:
     for number in (1, 2):
         name = f"transact-confluent-{number}"
         own = {"transactional_id": name, "pause": 0.2}
-        yield Slot(name, "transact", "confluent", _of("events", "ledger"), own)
+        yield Slot(name, "transact", "confluent", _of("events", "ledger", "latest"), own)
     loops = [("confluent", "1"), ("confluent", "2"), ("aiokafka", "1"), ("kafka_python", "1")]
     if has_java:
         loops.append(("java", "1"))

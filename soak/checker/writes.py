@@ -48,7 +48,10 @@ def may_be_gone(history: History, send: Send, log: Log, offset: int) -> bool:
     """Whether retention or compaction may have taken the record, which lay at `offset` (-1: nobody knows)."""
     if log.start > max(offset, 0):
         return True
-    return send.place[0] in history.compacted and log.latest.get(send.key, -1) > offset
+    if send.place[0] not in history.compacted:
+        return False
+    was_aborted = send.transaction is not None and send.transaction.outcome is not Outcome.OK
+    return was_aborted or log.latest.get(send.key, -1) > offset
 
 
 def _in_log(history: History, place: Place, log: Log) -> Iterator[Finding]:

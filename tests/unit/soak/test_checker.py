@@ -69,6 +69,16 @@ def test_compaction_may_take_a_value_that_has_a_successor_and_no_other():
     assert found(world) == ["lost-write"]
 
 
+def test_compaction_may_take_what_was_aborted():
+    world = World(A, compacted=("a",))
+    consumer = world.consumer(isolation="read_uncommitted")
+    consumer.assign(A)
+    (aborted,) = transaction(world, A, commit=False)
+    consumer.poll()
+    drop(world.survey(), A, aborted)
+    assert found(world) == []
+
+
 def test_idempotent_record_that_is_there_twice_is_a_duplicate():
     for idempotent, expected in ((True, ["duplicate"]), (False, [])):
         world = World(A)
