@@ -258,10 +258,36 @@ def test_a_topic_made_anew_is_data_loss_and_then_read_from_its_start(
     end = lenient.latestOffset(start, ReadMaxRows(10))
     assert end == {topic: {"0": 2}}
     with pytest.raises(
-        DataLossError, match=f"{topic}-0: the log ends at 2: the topic was made anew, and what"
+        DataLossError, match=f"{topic}-0: the topic was made anew, and what it had from offset 4 on is"
     ):
         strict.partitions(start, end)
     assert batch(lenient, start, end) == [b"x", b"y"]
+
+
+def test_a_topic_made_anew_is_noticed_though_its_log_is_longer_than_before(
+    make_topic: MakeTopic, feed: Feed, open_reader: Open, admin: AdminClient
+) -> None:
+    topic = make_topic()
+    feed(topic, "abcd")
+    strict, lenient = open_reader(subscribe=topic), open_reader(subscribe=topic, failOnDataLoss="false")
+    start = {topic: {"0": 4}}
+    for reader in (strict, lenient):
+        assert reader.latestOffset(start, ReadAllAvailable()) == start
+    admin.delete_topics([topic])[topic].result(30)
+    make_topic(name=topic)
+    feed(topic, "uvwxyz")
+    end = {topic: {"0": 6}}
+    for reader in (strict, lenient):
+        assert reader.latestOffset(start, ReadAllAvailable()) == end
+    with pytest.raises(
+        DataLossError, match=f"{topic}-0: the topic was made anew, and what it had from offset 4"
+    ):
+        strict.partitions(start, end)
+    assert batch(lenient, start, end) == [b"u", b"v", b"w", b"x", b"y", b"z"]
+    feed(topic, "!")
+    later = {topic: {"0": 7}}
+    assert lenient.latestOffset(end, ReadAllAvailable()) == later
+    assert batch(lenient, end, later) == [b"!"]
 
 
 def test_a_topic_deleted_under_a_stream_is_data_loss_and_the_others_go_on(

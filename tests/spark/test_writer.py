@@ -106,6 +106,30 @@ def test_a_partition_that_is_not_there_fails_the_task(make_topic: MakeTopic, wri
         write(topic, value=["a"], partition=pa.array([7], pa.int32()))
 
 
+@pytest.mark.parametrize(
+    ("column", "cause"),
+    [
+        ({"partition": pa.array([-5], pa.int32())}, "{topic}--5 the row .*: .*Unknown partition"),
+        ({"headers": pa.array([[None]], HEADERS)}, "{topic} the row .*: a header is NULL or has no key"),
+        (
+            {"headers": pa.array([[{"key": None, "value": b"v"}]], HEADERS)},
+            "{topic} the row with key b'k' and a value of 1 bytes: a header is NULL or has no key",
+        ),
+    ],
+)
+def test_a_row_that_can_be_no_record_is_refused_with_its_cause(
+    make_topic: MakeTopic, write: Write, column: dict[str, pa.Array], cause: str
+) -> None:
+    topic = make_topic()
+    with pytest.raises(DeliveryError, match="cannot write to " + cause.format(topic=topic)):
+        write(topic, key=["k"], value=["v"], **column)
+
+
+def test_a_topic_that_is_not_there_is_named(write: Write) -> None:
+    with pytest.raises(DeliveryError, match=r"cannot write to no such/topic the row with no key .* topic"):
+        write("no such/topic", value=["v"])
+
+
 def test_a_record_the_broker_refuses_fails_the_task_and_not_the_next(
     make_topic: MakeTopic, write: Write, records: Records
 ) -> None:

@@ -11,12 +11,13 @@ import re
 import time
 from collections.abc import Iterable, Mapping
 
-from confluent_kafka import Consumer, KafkaException, Message
+from confluent_kafka import Consumer, KafkaException, Message, TopicCollection
 from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka.admin import AdminClient
 
 from barnabas.errors import BarnabasError, ConfigError
-from barnabas.spark.clients import consumer_settings, new_consumer
+from barnabas.spark.clients import consumer_settings, new_admin, new_consumer
 from barnabas.spark.option_values import EARLIEST, LATEST, refuse
 from barnabas.spark.options import Bound, ReadOptions
 from barnabas.spark.ranges import Offsets, to_json
@@ -47,6 +48,9 @@ _PASSING = (
     ClientError.UNKNOWN_TOPIC_OR_PART,
 )
 
+#: The id of a topic on brokers that give none.
+_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+
 _NO_SUCH_TOPIC = (ClientError.UNKNOWN_TOPIC_OR_PART, ClientError._UNKNOWN_TOPIC)
 
 
@@ -61,6 +65,7 @@ class OffsetLookup:
         self._options = options
         self._consumer: Consumer = new_consumer(consumer_settings(options.client))
         self._committed: Offsets = {}
+        self._admin: AdminClient | None = None
 
     def close(self) -> None:
         """Leave the brokers; nothing can be asked after."""
@@ -114,6 +119,23 @@ class OffsetLookup:
             if each.partition >= counts.get(each.topic, 0):
                 there = f"has {counts[each.topic]} partitions" if each.topic in counts else "does not exist"
                 raise refuse("assign", f"{each.topic}:{each.partition}", f"topic {each.topic} {there}")
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """The id that each topic was made with (KIP-516); those that have none, or are gone, are left out."""
+        names = list(topics)
+        if not names:
+            return {}
+        if self._admin is None:
+            # settings for consumers only are worth no warning here
+            self._admin = new_admin({"log_level": "3", **self._options.client})
+        ids = {}
+        answers = self._admin.describe_topics(TopicCollection(names), request_timeout=_TIMEOUT_S)
+        for name, answer in answers.items():
+            try:
+                ids[name] = str(answer.result().topic_id)
+            except KafkaException as error:
+                _logger.debug("cannot describe topic %s: %s", name, error.args[0].str())
+        return {name: topic_id for name, topic_id in ids.items() if topic_id != _NO_ID}
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
         """The log start offset of each."""

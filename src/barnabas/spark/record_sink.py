@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Any
 
 import pyarrow as pa
 from confluent_kafka import KafkaError as ClientError
@@ -53,15 +52,20 @@ class RecordSink:
         nothing = itertools.repeat(None)
         topics = itertools.repeat(topic) if topic else columns["topic"].to_pylist()
         partitions = columns["partition"].to_pylist() if "partition" in columns else nothing
-        headers = map(_header_pairs, columns["headers"].to_pylist()) if "headers" in columns else nothing
+        headers = columns["headers"].to_pylist() if "headers" in columns else nothing
         keys = _bytes(columns["key"]) if "key" in columns else nothing
         produce = self._producer.produce
-        for name, partition, key, value, pairs in zip(
+        for name, partition, key, value, listed in zip(
             topics, partitions, keys, _bytes(columns["value"]), headers, strict=False
         ):
             if name is None:
                 raise DeliveryError(NO_TOPIC)
             place = _ANY_PARTITION if partition is None else partition
+            pairs = None
+            if listed:
+                if any(header is None or header["key"] is None for header in listed):
+                    raise _refused(_place(name, place), key, value, "a header is NULL or has no key")
+                pairs = [(header["key"], header["value"]) for header in listed]
             while True:
                 try:
                     produce(name, value, key, place, headers=pairs)
@@ -71,8 +75,6 @@ class RecordSink:
                 except KafkaException as error:
                     self._serve(self._producer.poll, 0)  # an earlier failure says more
                     raise _refused(_place(name, place), key, value, explain(error.args[0])) from None
-                except TypeError as error:  # such as a header without a key
-                    raise _refused(_place(name, place), key, value, str(error)) from None
         self._serve(self._producer.poll, 0)
         sent: int = batch.num_rows
         return sent
@@ -114,8 +116,8 @@ def explain(error: ClientError) -> str:
     return text
 
 
-def _place(topic: str, partition: int) -> str:
-    return topic if partition == _ANY_PARTITION else f"{topic}-{partition}"
+def _place(topic: str, partition: int | None) -> str:
+    return topic if partition in (None, _ANY_PARTITION) else f"{topic}-{partition}"
 
 
 def _refused(place: str, key: bytes | None, value: bytes | None, cause: str) -> DeliveryError:
@@ -127,7 +129,3 @@ def _refused(place: str, key: bytes | None, value: bytes | None, cause: str) -> 
 def _bytes(column: pa.Array) -> list[bytes | None]:
     values: list[bytes | None] = column.cast(pa.binary()).to_pylist()
     return values
-
-
-def _header_pairs(headers: list[dict[str, Any]] | None) -> list[tuple[str, bytes | None]] | None:
-    return [(header["key"], header["value"]) for header in headers] if headers else None

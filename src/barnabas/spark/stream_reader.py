@@ -26,6 +26,8 @@ from barnabas.spark.open_ranges import gone, report_data_loss
 from barnabas.spark.options import ReadOptions
 from barnabas.spark.ranges import OffsetRange, Offsets, OffsetsJson, from_json, to_json
 
+from barnabas.types import TopicPartition
+
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A query's source. Partitions that appear later are read from their earliest offset."""
@@ -36,6 +38,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest: Offsets | None = None
         self._target: Offsets | None = None
         self._admission = Admission(options)
+        self._topic_ids: dict[str, str] = {}
+        self._made_anew: tuple[Offsets, set[str]] = ({}, set())
 
     @property
     def _lookup(self) -> OffsetLookup:
@@ -68,6 +72,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         processed = from_json(start)
         if self._options.commit_offsets:
             self._lookup.commit(processed)
+        self._notice_made_anew(processed)
         self._latest = latest = self._ask_latest() if self._target is None else self._target
         if isinstance(limit, ReadAllAvailable):
             return to_json(latest)
@@ -89,11 +94,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         losses = [f"{tp}: the partition is gone" for tp in sorted(set(begin) - set(stop))]
         for tp in sorted(stop):
             was = begin.get(tp, readable[tp])
-            if was > stop[tp]:
-                losses.append(
-                    f"{tp}: the log ends at {stop[tp]}: the topic was made anew, and what it had from offset "
-                    f"{was} on is gone"
-                )
+            if was > stop[tp] or (tp in begin and self._is_made_anew(tp, begin)):
+                losses.append(f"{tp}: the topic was made anew, and what it had from offset {was} on is gone")
             elif was < readable[tp]:
                 losses.append(gone(tp, was, min(readable[tp], stop[tp])))
         if losses:
@@ -107,9 +109,24 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         readable = {}
         for tp, stop in end.items():
             begin = start.get(tp, earliest[tp])
-            # a log that ends before the start is another log: the topic was deleted and made anew
-            readable[tp] = earliest[tp] if begin < earliest[tp] or begin > stop else begin
+            # a log that ends before the start is another log, too
+            anew = begin > stop or self._is_made_anew(tp, start)
+            readable[tp] = earliest[tp] if begin < earliest[tp] or anew else begin
         return readable
+
+    def _notice_made_anew(self, start: Offsets) -> None:
+        """Compare the topics' ids with those seen before; `start` is where the next micro-batch begins."""
+        ids = self._lookup.topic_ids({tp.topic for tp in start})
+        changed = {topic for topic, new in ids.items() if self._topic_ids.get(topic, new) != new}
+        self._topic_ids |= ids
+        since, topics = self._made_anew
+        if changed or since != start:  # once the query has moved on, its offsets are of the new topic
+            self._made_anew = (start, changed | topics if since == start else changed)
+
+    def _is_made_anew(self, tp: TopicPartition, start: Offsets) -> bool:
+        """Whether `start` holds offsets of a former topic of the same name."""
+        since, topics = self._made_anew
+        return tp.topic in topics and start == since
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """One task's records, in an executor's Python worker."""
