@@ -25,7 +25,6 @@ from barnabas.spark.lookup import OffsetLookup
 from barnabas.spark.open_ranges import gone, report_data_loss
 from barnabas.spark.options import ReadOptions
 from barnabas.spark.ranges import OffsetRange, Offsets, OffsetsJson, from_json, to_json
-
 from barnabas.types import TopicPartition
 
 
