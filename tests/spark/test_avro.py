@@ -7,7 +7,7 @@ import json
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
@@ -143,7 +143,7 @@ def test_a_function_runs_once_for_all_its_columns(spark, registry, payloads):
     assert plan.collect() == [(1, "x", None)]
 
 
-def test_what_cannot_work_is_said_before_it_runs(spark, registry, subject):
+def test_what_cannot_work_is_said_before_it_runs(spark, registry, client, subject):
     rows = spark.createDataFrame([("x", bytearray(b"x"))], "text string, value binary")
     with pytest.raises(ConfigError, match="either schema or subject"):
         decode_avro(rows, registry=registry)
@@ -157,8 +157,12 @@ def test_what_cannot_work_is_said_before_it_runs(spark, registry, subject):
         decode_avro(rows, registry="here", schema=OLD)
     with pytest.raises(ConfigError, match="fields id, item have no default"):
         encode_avro(rows, OLD, registry=registry, subject=subject)
-    with pytest.raises(ConfigError, match="does not take the schema"):
+    with pytest.raises(ConfigError, match="not an Avro schema"):
         encode_avro(rows, '{"type": "record"}', registry=registry, subject=subject)
+    client.register_schema(subject, Schema(OLD, "AVRO"))
+    text = '{"type": "record", "name": "Order", "fields": [{"name": "text", "type": "string"}]}'
+    with pytest.raises(ConfigError, match=f"{subject} does not take the schema: .*incompatible"):
+        encode_avro(rows, text, registry=registry, subject=subject)
 
 
 def test_a_row_that_does_not_fit_fails_with_its_cause(spark, registry, subject):

@@ -139,8 +139,9 @@ def _encoding(schema: RegisteredSchema, id_: int) -> Any:
 
 
 def _udf(function: Any, result: DataType) -> Any:
-    # Spark would else run a function again for each column that is taken from its result.
-    return F.arrow_udf(function, result, F.ArrowUDFType.SCALAR_ITER).asNondeterministic()
+    # The function's type hints tell its kind. Without the mark Spark would run it again for each column that is
+    # taken from its result.
+    return F.arrow_udf(function, result).asNondeterministic()
 
 
 def _spark_type(arrow: pa.DataType) -> DataType:
