@@ -139,8 +139,8 @@ def _encoding(schema: RegisteredSchema, id_: int) -> Any:
 
 
 def _udf(function: Any, result: DataType) -> Any:
-    # The function's type hints tell its kind. Without the mark Spark would run it again for each column that is
-    # taken from its result.
+    # The function's type hints tell its kind. Without the mark Spark would run it again for each column that
+    # is taken from its result.
     return F.arrow_udf(function, result).asNondeterministic()
 
 

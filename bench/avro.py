@@ -1,0 +1,132 @@
+"""`python -m bench.avro FILE...`: log lines as registered Avro and as JSON, in bytes and in CPU time.
+
+The lines are read as `barnabas ship` reads them; measured is the way from Arrow columns to payloads and
+back. Microseconds of CPU a record, the best of several rounds that take turns. Sizes are
+of the payloads, bare and as one zstd batch of each file. It prints a table in Markdown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import io
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.json
+
+from barnabas.client.log_lines import parse_line
+from barnabas.spark.avro_codec import AvroSchema, Decoder, Encoder
+from barnabas.spark.registry_client import RegisteredSchema, RegistryClient
+
+_ROUNDS = 7
+_OPTIONAL = {"program": "string", "pid": "int", "thread": "string", "logger": "string", "client": "string"}
+_SCHEMA = RegisteredSchema(
+    json.dumps(
+        {
+            "type": "record",
+            "name": "LogLine",
+            "fields": [
+                {"name": "source", "type": "string"},
+                {
+                    "name": "level",
+                    "type": {
+                        "type": "enum",
+                        "name": "Level",
+                        "symbols": ["TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"],
+                    },
+                },
+                {"name": "timestamp", "type": {"type": "long", "logicalType": "local-timestamp-millis"}},
+                {"name": "message", "type": "string"},
+                *({"name": n, "type": ["null", t], "default": None} for n, t in _OPTIONAL.items()),
+            ],
+        }
+    )
+)
+_ARROW = AvroSchema.parse(_SCHEMA).arrow
+#: the same with the timestamp as JSON has it
+_TEXT = pa.struct([f.with_type(pa.string()) if f.name == "timestamp" else f for f in _ARROW])
+
+
+class _OneSchema(RegistryClient):
+    """Answers without a network: what is measured is the codec."""
+
+    def __init__(self) -> None:
+        super().__init__("http://127.0.0.1:0")
+
+    def by_id(self, id_: int) -> RegisteredSchema:
+        return _SCHEMA
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.avro", description="Avro beside JSON on log lines."
+    )
+    parser.add_argument("files", nargs="+", type=Path, help="log files")
+    files: list[Path] = parser.parse_args(arguments).files
+    print("| log | records | bytes a record: JSON | Avro | zstd: JSON | Avro | write µs: JSON | Avro "
+          "| read µs: JSON | JSON by pyarrow | Avro |")  # fmt: skip
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
+    for file in files:
+        print(_row(file))
+
+
+def _row(file: Path) -> str:
+    lines = file.read_text(errors="replace").splitlines()
+    fields = [parse_line(line, file.stem) for line in lines]
+    rows = [{**f, "timestamp": datetime.datetime.fromisoformat(f["timestamp"])} for f in fields]
+    columns = pa.array(rows, _ARROW)
+    encoder, decoder = Encoder(_SCHEMA, 1), Decoder(_SCHEMA, _OneSchema())
+    texts = [_json(f) for f in fields]
+    payloads = encoder.encode(columns)
+    json_column, lines_of_json = pa.array(texts, pa.binary()), b"\n".join(texts)
+    read, reasons = decoder.decode(payloads)
+    assert reasons.null_count == len(rows) and read.equals(columns)
+    assert _read_json(json_column).equals(columns)
+    count = len(rows)
+    costs = _best(
+        lambda: _write_json(columns),
+        lambda: encoder.encode(columns),
+        lambda: _read_json(json_column),
+        lambda: pyarrow.json.read_json(io.BytesIO(lines_of_json)),
+        lambda: decoder.decode(payloads),
+    )
+    avro = payloads.to_pylist()
+    sizes = [sum(map(len, texts)), sum(map(len, avro)), _zstd(texts), _zstd(avro)]
+    cells = [f"{size / count:.0f}" for size in sizes] + [f"{cost / count * 1e6:.1f}" for cost in costs]
+    return f"| {file.name} | {count} | {' | '.join(cells)} |"
+
+
+def _json(fields: dict[str, Any]) -> bytes:
+    return json.dumps(fields, ensure_ascii=False).encode()
+
+
+def _write_json(columns: pa.Array) -> list[bytes]:
+    rows = columns.cast(_TEXT).to_pylist()
+    return [_json({name: value for name, value in row.items() if value is not None}) for row in rows]
+
+
+def _read_json(column: pa.Array) -> pa.Array:
+    return pa.array([json.loads(text) for text in column.to_pylist()], _TEXT).cast(_ARROW)
+
+
+def _zstd(payloads: list[bytes]) -> int:
+    return len(pa.Codec("zstd", 3).compress(b"".join(payloads), asbytes=True))
+
+
+def _best(*works: Callable[[], object]) -> list[float]:
+    best = [float("inf")] * len(works)
+    for _ in range(_ROUNDS):
+        for index, work in enumerate(works):
+            began = time.process_time()
+            work()
+            best[index] = min(best[index], time.process_time() - began)
+    return best
+
+
+if __name__ == "__main__":
+    main()
