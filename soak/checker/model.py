@@ -66,6 +66,10 @@ class Transaction:
     ending: int = NEVER
     #: when commit was called for
     committing: int = NEVER
+    #: when abort was called for
+    aborting: int = NEVER
+    #: when the last call came back, well or not
+    returned: int = NEVER
     #: OK: committed; FAILED: aborted, or never to be committed; UNKNOWN: commit was called for
     outcome: Outcome = Outcome.FAILED
     ended: int = NEVER
@@ -140,6 +144,8 @@ class History:
         self.processes: dict[str, Process] = {}
         self.sends: dict[str, Send] = {}
         self.transactions: list[Transaction] = []
+        #: the transactions of each transactional id for which abort was called
+        self.aborted: dict[str, list[Transaction]] = {}
         self.inits: dict[str, list[tuple[int, Process]]] = {}
         self.sessions: list[Session] = []
         self.commits: dict[tuple[str, Place], list[Commit]] = {}
@@ -226,9 +232,13 @@ class _Reader:
         if event["commit"]:
             transaction.committing = event["at"]
             transaction.outcome = Outcome.UNKNOWN
+        else:
+            transaction.aborting = min(transaction.aborting, event["at"])
+            self._history.aborted.setdefault(self._who.transactional_id, []).append(transaction)
 
     def _ended(self, event: Event) -> None:
         transaction = self._transactions[event["txn"]]
+        transaction.returned = event["at"]
         if event["ok"]:
             transaction.ended = event["at"]
             transaction.outcome = Outcome.OK if event["commit"] else Outcome.FAILED

@@ -127,9 +127,17 @@ def _past_stable(history: History) -> Iterator[Finding]:
 
 def _earliest_end(history: History, transaction: Transaction) -> int:
     """When the transaction may have ended at the earliest: ended by its producer, by the coordinator for its
-    age, or because another has taken its transactional id."""
-    end = min(transaction.ending, transaction.begun + transaction.process.transaction_timeout)
-    for at, _ in history.inits.get(transaction.process.transactional_id, []):
-        if transaction.begun < at < end:
-            return at
-    return end
+    age, or because another has taken its transactional id.
+
+    A zombie takes it, too, for a moment, when a client aborts by asking for a new epoch (KIP-360): the
+    coordinator aborts what is open before it finds that the zombie's own epoch is too old.
+    """
+    begun, own = transaction.begun, transaction.process
+    end = min(transaction.ending, begun + own.transaction_timeout)
+    taken = [at for at, _ in history.inits.get(own.transactional_id, []) if at > begun]
+    taken += [
+        max(other.aborting, begun)
+        for other in history.aborted.get(own.transactional_id, [])
+        if other.process is not own and other.returned > begun
+    ]
+    return min([end, *taken])

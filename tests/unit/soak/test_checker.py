@@ -201,11 +201,18 @@ def test_record_behind_a_transaction_that_is_open_was_read_past_the_stable_offse
     assert found(past_stable(end=False)) == ["read-past-stable"]
 
 
-@pytest.mark.parametrize("ended_by", ["timeout", "successor"])
-def test_transaction_may_be_ended_by_its_age_or_by_a_successor(ended_by):
+@pytest.mark.parametrize("ended_by", ["timeout", "successor", "zombie"])
+def test_transaction_may_be_ended_by_its_age_a_successor_or_a_zombie(ended_by):
     world = past_stable(end=False)
     if ended_by == "timeout":
         world.histories["t"][0]["transaction_timeout"] = SECOND
+    elif ended_by == "zombie":
+        about = {"name": "z", "role": "produce", "transactional_id": "t"}
+        world.histories["z"] = [
+            {"what": "process", "at": 0, **about},
+            {"what": "begin", "at": 0, "txn": 1},
+            {"what": "end", "at": 0, "txn": 1, "commit": False},
+        ]
     else:
         at = world.events("t", "ack")[0]["at"] + 1
         about = {"name": "u", "role": "produce", "transactional_id": "t"}
