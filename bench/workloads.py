@@ -7,6 +7,7 @@ that brokers which keep records in memory are not weighed by what came before.
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -14,10 +15,11 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from bench import commits
 from bench.figures import Figures
 from bench.peers import Peer
 
@@ -285,6 +287,56 @@ class Connections:
         yield Sample(f"{self.count} connections", "MB more", max(0, growth) / MEGABYTE)
 
 
+@dataclass(frozen=True)
+class RestartWithCommits:
+    """From a broker's start until every group is told its committed offsets, of which a million were written.
+
+    Once as they were written and once compacted. The broker is one of its own, with its offsets in one
+    partition of small segments, so that all but the last can be compacted.
+    """
+
+    commits: int
+    groups: int = 100
+    partitions: int = 100
+    name: str = "restart with commits"
+
+    SEGMENT_BYTES: ClassVar[int] = 1 << 20
+
+    def run(self, target: Target) -> Iterator[Sample]:
+        peer = type(target.peer)(target.peer.directory / "restart")
+        shape = ("offsets.topic.num.partitions=1", f"offsets.topic.segment.bytes={self.SEGMENT_BYTES}")
+        peer.settings = (*shape, "log.cleaner.enable=false")
+        try:
+            peer.start()
+            rounds = self.commits // self.groups // self.partitions
+            with Target(peer).topic(self.partitions) as topic:
+                commits.commit(peer.bootstrap, topic, self.partitions, self.groups, rounds)
+                for state in ("as written", "compacted"):
+                    if state == "compacted":
+                        peer.stop()
+                        peer.settings = (*shape, "log.cleaner.backoff.ms=1000")
+                        peer.start()
+                        self._wait_until_compacted(peer)
+                    peer.stop()
+                    peer.start()
+                    began = time.monotonic()
+                    commits.wait_for(peer.bootstrap, topic, self.groups, rounds - 1)
+                    seconds = peer.startup_seconds + time.monotonic() - began
+                    yield Sample(f"restart with {self.commits:,} commits, {state}", "s", seconds)
+        finally:
+            peer.stop()
+            shutil.rmtree(peer.directory, ignore_errors=True)
+
+    def _wait_until_compacted(self, peer: Peer) -> None:
+        """Until no more is left than the active segment, another and what each of the keys takes."""
+        deadline = time.monotonic() + DRIVER_SECONDS
+        most = 2 * self.SEGMENT_BYTES + 250 * self.groups * self.partitions
+        while sum(file.stat().st_size for file in peer.directory.rglob("__consumer_offsets-0/*.log")) > most:
+            if time.monotonic() > deadline:
+                raise DriverFailed(f"not compacted after {DRIVER_SECONDS:.0f} s")
+            time.sleep(0.5)
+
+
 def fresh_start(target: Target) -> Iterator[Sample]:
     """Start the broker: how long until it answers, and what it weighs idle."""
     target.peer.start()
@@ -342,4 +394,5 @@ def full() -> list[Workload]:
         FirstRecord(),
         Members(1_000, 100, 100),
         Connections(500),
+        RestartWithCommits(1_000_000),
     ]

@@ -1,0 +1,134 @@
+"""Offsets committed by the million, and how soon a broker that was restarted knows them."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import time
+from typing import TypeVar
+
+from barnabas.errors import ErrorCode
+from barnabas.protocol.framing import RequestHeader, encode_request, parse_response
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from barnabas.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from barnabas.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
+)
+from barnabas.protocol.schema import Request, Response
+
+#: the versions that librdkafka 2.16 speaks, or the last that knows one group, by the API's number
+VERSIONS = {8: 8, 9: 7, 10: 2}
+IN_FLIGHT = 20
+SECONDS = 120.0
+_NOT_YET = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
+
+R = TypeVar("R", bound=Response)
+
+
+class _Connection:
+    def __init__(self, bootstrap: str) -> None:
+        host, _, port = bootstrap.rpartition(":")
+        self._socket = socket.create_connection((host, int(port)), timeout=SECONDS)
+        self._file = self._socket.makefile("rb")
+        self._ids = itertools.count(1)
+
+    def __enter__(self) -> _Connection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+        self._socket.close()
+
+    def send(self, request: Request) -> RequestHeader:
+        header = RequestHeader(request.api_key, VERSIONS[request.api_key], next(self._ids), "bench")
+        self._socket.sendall(b"".join(map(bytes, encode_request(header, request))))
+        return header
+
+    def receive(self, header: RequestHeader, answer: type[R]) -> R:
+        size = int.from_bytes(self._file.read(4), "big")
+        response = parse_response(header, self._file.read(size))
+        assert isinstance(response, answer)
+        return response
+
+
+def group(number: int) -> str:
+    return f"bench-group-{number}"
+
+
+def commit(bootstrap: str, topic: str, partitions: int, groups: int, rounds: int) -> None:
+    """Each of `groups` commits each of `partitions` once a round.
+
+    Raises:
+        RuntimeError: a commit was refused.
+    """
+    with _Connection(bootstrap) as connection:
+        for number in range(groups):
+            _find_coordinator(connection, group(number))
+        sent = []
+        for turn in range(rounds):
+            for number in range(groups):
+                wanted = [
+                    OffsetCommitRequestPartition(partition_index=p, committed_offset=turn)
+                    for p in range(partitions)
+                ]
+                request = OffsetCommitRequest(
+                    group_id=group(number), topics=[OffsetCommitRequestTopic(name=topic, partitions=wanted)]
+                )
+                sent.append(connection.send(request))
+                if len(sent) >= IN_FLIGHT:
+                    _check(connection.receive(sent.pop(0), OffsetCommitResponse))
+        for header in sent:
+            _check(connection.receive(header, OffsetCommitResponse))
+
+
+def _find_coordinator(connection: _Connection, key: str) -> None:
+    deadline = time.monotonic() + SECONDS
+    while True:
+        header = connection.send(FindCoordinatorRequest(key=key))
+        if not connection.receive(header, FindCoordinatorResponse).error_code:
+            return
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"no coordinator for {key}")
+        time.sleep(0.1)
+
+
+def _check(response: OffsetCommitResponse) -> None:
+    for topic in response.topics:
+        for partition in topic.partitions:
+            if partition.error_code:
+                raise RuntimeError(f"a commit was refused: error {partition.error_code}")
+
+
+def wait_for(bootstrap: str, topic: str, groups: int, offset: int) -> None:
+    """Until the broker tells every group's committed offset, which is `offset`.
+
+    Raises:
+        RuntimeError: it does not, or tells another.
+    """
+    deadline = time.monotonic() + SECONDS
+    with _Connection(bootstrap) as connection:
+        for number in range(groups):
+            request = OffsetFetchRequest(
+                group_id=group(number), topics=[OffsetFetchRequestTopic(name=topic, partition_indexes=[0])]
+            )
+            while True:
+                response = connection.receive(connection.send(request), OffsetFetchResponse)
+                if response.error_code not in _NOT_YET:
+                    break
+                if time.monotonic() > deadline:
+                    raise RuntimeError(f"error {response.error_code} after {SECONDS:.0f} s")
+                time.sleep(0.005)
+            found = response.topics[0].partitions[0].committed_offset
+            if found != offset:
+                raise RuntimeError(f"{group(number)} committed {offset}, the broker says {found}")
