@@ -32,6 +32,11 @@ from barnabas.storage.transaction_index import ENTRY as TRANSACTION_ENTRY
 from barnabas.storage.transaction_index import AbortedTransaction, TransactionIndex
 from barnabas.types import NO_PRODUCER_ID, UNKNOWN_OFFSET, Buffer, Offset
 
+#: after so many bytes, some tenths of a millisecond's work, the event loop gets its turn
+_TURN_BYTES = 8 * 1024
+#: long enough for a thread that waits for the interpreter to take it
+_PAUSE_SECONDS = 0.0001
+
 
 class CleaningCancelled(BarnabasError):
     """The cleaning was told to stop, or its log has changed under it."""
@@ -274,7 +279,7 @@ class Cleaning:
         for header, batch in segment.batches(position, self._block_bytes):
             yield header, batch
             size += header.size
-            if size >= self._block_bytes:
+            if size >= _TURN_BYTES:
                 self._pace(size)
                 self.bytes_read += size
                 size = 0
@@ -282,7 +287,7 @@ class Cleaning:
         self.bytes_read += size
 
     def _pace(self, size: int) -> None:
-        if self._cancelled.wait(self._throttle.delay(size)):
+        if self._cancelled.wait(max(self._throttle.delay(size), _PAUSE_SECONDS)):
             raise CleaningCancelled(f"the cleaning of {self.log.topic_partition} was cancelled")
 
     @contextmanager

@@ -245,21 +245,25 @@ class LogSegment:
         """Each whole batch from `position` on; the file is read in blocks of `block_bytes`, if they suffice.
 
         Raises:
-            KafkaError: CORRUPT_MESSAGE, a batch is damaged.
+            KafkaError: CORRUPT_MESSAGE, a batch is damaged or out of place.
             OSError: the disk failed.
         """
         block = b""
         at = 0
+        expected = self.base_offset
         while position < self.size:
             if at + HEADER_SIZE > len(block):
                 block, at = self.log.read_at(block_bytes, position), 0
             header = parse_header(block, at)
             if header.size < HEADER_SIZE or position + header.size > self.size:
                 raise self._cut_off(position)
+            if not expected <= header.base_offset <= header.last_offset:
+                raise self._cut_off(position)
             if at + header.size > len(block):
                 block, at = self.log.read_at(max(block_bytes, header.size), position), 0
             check_crc(header, block, at)
             yield header, memoryview(block)[at : at + header.size]
+            expected = header.next_offset
             at += header.size
             position += header.size
 
