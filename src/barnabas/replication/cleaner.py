@@ -32,6 +32,8 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+#: the longest that is slept at once: a timer takes no more than so much, a setting may be any number
+_DAY_MS = 86_400_000
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -91,10 +93,9 @@ class LogCleaner:
                 logger.exception("the cleaner failed")
                 was_cleaned = False
             if not was_cleaned:
+                backoff_ms = min(max(self._config().log_cleaner_backoff_ms, 1), _DAY_MS)
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(
-                        self._stopping.wait(), self._config().log_cleaner_backoff_ms / 1000
-                    )
+                    await asyncio.wait_for(self._stopping.wait(), backoff_ms / 1000)
 
     async def clean_dirtiest(self) -> bool:
         """Clean the log that has most need of it; whether there was one, and it is clean now."""
