@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from barnabas.errors import BarnabasError
-from barnabas.records.batch import BatchHeader, parse_header
+from barnabas.records.batch import HEADER_SIZE, BatchHeader, parse_header
 from barnabas.records.builder import batch_payload
 from barnabas.records.compacted import with_records, without_records
 from barnabas.records.record import RecordSpan, record_spans
@@ -70,7 +70,7 @@ class Cleaning:
         self.bytes_written = 0
         self._dirtiness = dirtiness
         self._now_ms = now_ms
-        self._block_bytes = block_bytes
+        self._block_bytes = max(block_bytes, HEADER_SIZE)
         self._throttle = throttle
         self._config = log.config
         self._path = log.files.path
