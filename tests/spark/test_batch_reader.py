@@ -92,3 +92,14 @@ def test_a_batch_may_start_where_a_group_has_come_to(topic: str, plan: Plan, adm
 
 def test_no_task_reads_more_than_it_may(topic: str, plan: Plan) -> None:
     assert plan(subscribe=topic, maxRecordsPerPartition="3") == [(0, 3, 5), (0, 5, 7), (0, 7, 10)]
+
+
+def test_a_batch_may_end_at_a_time(make_topic: MakeTopic, feed: Callable[..., None], plan: Plan) -> None:
+    topic = make_topic(2)
+    for partition in range(2):
+        for moment in (1000, 2000, 3000):
+            feed.send(topic, value=b"v", partition=partition, timestamp=moment)
+    assert plan(subscribe=topic, endingTimestamp="2000") == [(0, 0, 1), (1, 0, 1)]
+    assert plan(subscribe=topic, endingTimestamp="9000") == [(0, 0, 3), (1, 0, 3)], "none is so late"
+    each = f'{{"{topic}":{{"0":2001,"1":1001}}}}'
+    assert plan(subscribe=topic, endingOffsetsByTimestamp=each) == [(0, 0, 2), (1, 0, 1)]
