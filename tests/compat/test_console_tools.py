@@ -157,6 +157,42 @@ def test_kafka_consumer_groups_shows_a_live_member_with_its_partitions(java, too
         consumer.communicate()
 
 
+def test_kafka_consumer_groups_shows_a_group_of_the_consumer_protocol(java, tool, broker, topic):
+    name, group = topic(partitions=2), f"g-{uuid.uuid4()}"
+    tool(PRODUCER, "--topic", name, stdin="one\n")
+    consumer = java.start(
+        CONSUMER, "--bootstrap-server", broker.bootstrap, "--topic", name, "--group", group,
+        "--from-beginning", "--consumer-property", "group.protocol=consumer",
+    )  # fmt: skip
+    try:
+        assert consumer.stdout is not None and consumer.stdout.readline() == "one\n"
+        (member,) = rows(tool(GROUPS, "--describe", "--group", group, "--members", "--verbose"))
+        assert (member["#PARTITIONS"], member["CURRENT-EPOCH"], member["TARGET-EPOCH"]) == ("2", "1", "1")
+        assert member["CURRENT-ASSIGNMENT"] == member["TARGET-ASSIGNMENT"] == f"{name}:0,1"
+        (state,) = rows(tool(GROUPS, "--describe", "--group", group, "--state", "--verbose"))
+        assert (state["STATE"], state["GROUP-EPOCH"], state["TARGET-ASSIGNMENT-EPOCH"]) == (
+            "Stable",
+            "1",
+            "1",
+        )
+        listed = [line.split() for line in tool(GROUPS, "--list", "--type").splitlines()]
+        assert [group, "Consumer"] in listed
+        assert group in tool(GROUPS, "--list", "--type", "consumer")
+        assert group not in tool(GROUPS, "--list", "--type", "classic")
+    finally:
+        consumer.terminate()
+        consumer.communicate()
+
+
+def test_kafka_configs_sets_a_groups_session_timeout(tool):
+    group = f"g-{uuid.uuid4()}"
+    whose = ("--entity-type", "groups", "--entity-name", group)
+    tool(CONFIGS, "--alter", *whose, "--add-config", "consumer.session.timeout.ms=50000")
+    assert "consumer.session.timeout.ms=50000" in tool(CONFIGS, "--describe", *whose)
+    tool(CONFIGS, "--alter", *whose, "--delete-config", "consumer.session.timeout.ms")
+    assert "consumer.session.timeout.ms=50000" not in tool(CONFIGS, "--describe", *whose)
+
+
 def test_kafka_configs_sets_appends_and_deletes_topic_settings(tool, topic):
     name = topic()
     alter = ("--alter", "--entity-type", "topics", "--entity-name", name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from click.testing import CliRunner
+from confluent_kafka import Consumer
 
 from barnabas.cli.app import app
 from barnabas.testing import BarnabasBroker
@@ -28,6 +29,18 @@ def data(tmp_path_factory):
             with broker.consumer("t", group=group) as consumer:
                 consumer.take(10)
         broker.admin().delete_group("deleted")
+        for topics in (["t"], ["^t.*"]):  # a group of the consumer protocol, and a regex
+            consumer = Consumer(
+                {
+                    "bootstrap.servers": broker.bootstrap_servers,
+                    "group.id": "new",
+                    "group.protocol": "consumer",
+                    "auto.offset.reset": "earliest",
+                }
+            )
+            consumer.subscribe(topics)
+            assert consumer.consume(1, 30)
+            consumer.close()
     return path
 
 

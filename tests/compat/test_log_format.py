@@ -15,6 +15,11 @@ import pytest
 from bench.peers import PEERS, Kafka, Peer
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.compat.wire import Wire
+
+from barnabas.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 
 DUMP = "kafka.tools.DumpLogSegments"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -293,3 +298,53 @@ def test_an_idempotent_producer_is_known_to_the_broker_that_takes_over_its_log(j
 
     assert len(state(peer)) == len(CODECS)
     assert state(peer) == state(theirs)
+
+
+def heartbeat(wire: Wire, epoch: int, **fields) -> ConsumerGroupHeartbeatRequest:
+    return wire.ask(
+        ConsumerGroupHeartbeatRequest(
+            group_id="new", member_id="m", member_epoch=epoch, instance_id="i", **fields
+        ),
+        1,
+    )
+
+
+@pytest.mark.parametrize("writer", ["ours", "theirs"])
+def test_each_goes_on_with_a_consumer_group_that_the_other_has_stored(request, writer):
+    source = request.getfixturevalue(writer)
+    target = request.getfixturevalue("theirs" if writer == "ours" else "ours")
+    for peer in (source, target):
+        peer.start()
+        create(peer, "t")
+        wire = Wire(peer.bootstrap, 0, "")
+        wire.ask(FindCoordinatorRequest(key="new"), 0)
+        joined = heartbeat(
+            wire, 0, rebalance_timeout_ms=60_000, topic_partitions=[], subscribed_topic_regex="t.*"
+        )
+        assert joined.error_code == 0
+        while peer is source and joined.member_epoch < 2:  # until the expression is resolved
+            time.sleep(0.1)
+            joined = heartbeat(wire, joined.member_epoch, topic_partitions=[])
+        heartbeat(wire, -2)
+        wire.close()
+        peer.stop()
+    for folder in source.directory.rglob("__consumer_offsets-*"):
+        transplant("__consumer_offsets", source, target, int(folder.name.rpartition("-")[2]))
+
+    target.start()
+    wire = Wire(target.bootstrap, 0, "")
+    for _ in range(100):
+        (group,) = wire.ask(ConsumerGroupDescribeRequest(group_ids=["new"]), 1).groups
+        if group.error_code == 0:
+            break
+        time.sleep(0.1)
+    assert (group.group_epoch, group.assignment_epoch, group.assignor_name) == (2, 2, "uniform")
+    (member,) = group.members
+    assert (member.member_id, member.instance_id, member.member_epoch) == ("m", "i", -2)
+    assert (member.subscribed_topic_regex, member.member_type) == ("t.*", 1)
+    # The topic has another id here, so that it has to be assigned anew.
+    back = heartbeat(wire, 0, rebalance_timeout_ms=60_000, topic_partitions=[], subscribed_topic_regex="t.*")
+    assert back.error_code == 0
+    assert back.member_epoch == 3
+    assert [topic.partitions for topic in back.assignment.topic_partitions] == [[0]]
+    wire.close()

@@ -131,7 +131,9 @@ class Wire:
             return {name: self.plain(getattr(answer, name), name) for name in kept}
         if isinstance(answer, list):
             items = [self.plain(item, field) for item in answer]
-            is_set = field == "partitions" or (items and isinstance(items[0], dict))
+            is_set = field in ("partitions", "subscribed_topic_names") or (
+                items and isinstance(items[0], dict)
+            )
             return sorted(items, key=repr) if is_set else items
         if field == "topic_id":
             return f"id of {self._topics.get(answer, 'a topic')!r}"

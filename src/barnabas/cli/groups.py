@@ -12,7 +12,7 @@ from barnabas.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
     from barnabas.client import Admin
-    from barnabas.client.admin_types import GroupMember
+    from barnabas.client.admin_types import GroupDescription, GroupMember
     from barnabas.types import TopicPartition
 
 
@@ -21,20 +21,29 @@ def groups() -> None:
     """Consumer groups: list, describe with lag, reset offsets, delete."""
 
 
-@groups.command("list", epilog=example("barnabas groups list\nbarnabas groups list --state Empty --json"))
+@groups.command(
+    "list", epilog=example("barnabas groups list\nbarnabas groups list --state Empty --type consumer --json")
+)
 @click.option("--state", metavar="STATE", help="Only groups in this state: Stable, Empty ...")
+@click.option(
+    "--type", "kind", type=click.Choice(["classic", "consumer"]), help="Only groups of this protocol."
+)
 @json_option
 @bootstrap_option
-def list_groups(state: str | None, as_json: bool, bootstrap_server: str) -> None:
+def list_groups(state: str | None, kind: str | None, as_json: bool, bootstrap_server: str) -> None:
     """List the consumer groups of the cluster."""
     listings = connect(bootstrap_server).groups()
-    chosen = [item for item in listings if state is None or item.state.lower() == state.lower()]
+    chosen = [
+        item
+        for item in listings
+        if (state is None or item.state.lower() == state.lower()) and kind in (None, item.type)
+    ]
     if as_json:
-        print_json([{"group": item.group, "state": item.state} for item in chosen])
+        print_json([{"group": item.group, "type": item.type, "state": item.state} for item in chosen])
     elif not chosen:
         click.echo("no groups", err=True)
     else:
-        print_table(["GROUP", "STATE"], [(item.group, item.state) for item in chosen])
+        print_table(["GROUP", "TYPE", "STATE"], [(item.group, item.type, item.state) for item in chosen])
 
 
 @groups.command(
@@ -65,7 +74,10 @@ def describe(group: str, members: bool, as_json: bool, bootstrap_server: str) ->
         print_json(
             {
                 "group": group,
+                "type": description.type,
                 "state": description.state,
+                "epoch": description.epoch,
+                "target_epoch": description.target_epoch,
                 "assignor": description.assignor,
                 "coordinator": description.coordinator,
                 "lag": sum(lags),
@@ -75,13 +87,7 @@ def describe(group: str, members: bool, as_json: bool, bootstrap_server: str) ->
         )
     elif members:
         click.echo(f"group {group} is {description.state}, {len(description.members)} members")
-        print_table(
-            ["MEMBER", "INSTANCE", "CLIENT", "HOST", "PARTITIONS"],
-            [
-                (member.member_id, member.instance_id, member.client_id, member.host, len(member.assignment))
-                for member in description.members
-            ],
-        )
+        _print_members(description)
     else:
         click.echo(
             f"group {group} is {description.state}, {len(description.members)} members, lag {sum(lags)}"
@@ -183,6 +189,30 @@ def delete(names: tuple[str, ...], bootstrap_server: str) -> None:
         click.echo(f"deleted group {name}")
 
 
+def _print_members(description: GroupDescription) -> None:
+    head = ["MEMBER", "INSTANCE", "CLIENT", "HOST", "PARTITIONS"]
+    rows: list[tuple[Any, ...]] = [
+        (member.member_id, member.instance_id, member.client_id, member.host, _places(member.assignment))
+        for member in description.members
+    ]
+    if description.type == "consumer":  # each follows the target at its own pace
+        click.echo(f"epoch {description.epoch}, target of epoch {description.target_epoch}")
+        head += ["PROTOCOL", "EPOCH", "TARGET"]
+        rows = [
+            (*row, member.protocol, member.epoch, _places(member.target or ()))
+            for row, member in zip(rows, description.members, strict=True)
+        ]
+    print_table(head, rows)
+
+
+def _places(places: tuple[TopicPartition, ...]) -> str:
+    """Partitions by topic: ``orders:0,2 payments:1``."""
+    topics: dict[str, list[int]] = {}
+    for place in sorted(places):
+        topics.setdefault(place.topic, []).append(place.partition)
+    return " ".join(f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in topics.items()) or "-"
+
+
 def _progress(admin: Admin, group: str, members: tuple[GroupMember, ...]) -> list[dict[str, Any]]:
     """By partition: committed offset, end, lag and who reads it."""
     readers = {place: member for member in members for place in member.assignment}
@@ -231,5 +261,13 @@ def _member(member: GroupMember) -> dict[str, Any]:
         "instance": member.instance_id,
         "client": member.client_id,
         "host": member.host,
-        "partitions": [{"topic": place.topic, "partition": place.partition} for place in member.assignment],
+        "partitions": _listed(member.assignment),
+        "protocol": member.protocol,
+        "epoch": member.epoch,
+        "target": None if member.target is None else _listed(member.target),
+        "regex": member.regex,
     }
+
+
+def _listed(places: tuple[TopicPartition, ...]) -> list[dict[str, Any]]:
+    return [{"topic": place.topic, "partition": place.partition} for place in places]

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from barnabas.errors import ProtocolError
 from barnabas.protocol.codec import decode
+from barnabas.protocol.records.consumer_group import KINDS as CONSUMER_GROUP_KINDS
 from barnabas.protocol.records.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
@@ -37,6 +38,7 @@ _OFFSETS: _Kinds = {
     0: (OffsetCommitKey, OffsetCommitValue),
     1: (OffsetCommitKey, OffsetCommitValue),
     2: (GroupMetadataKey, GroupMetadataValue),
+    **CONSUMER_GROUP_KINDS,
 }
 _TRANSACTIONS: _Kinds = {0: (TransactionLogKey, TransactionLogValue)}
 

@@ -19,6 +19,7 @@ from barnabas.client.admin_types import (
     PartitionDescription,
     TopicDescription,
 )
+from barnabas.client.consumer_groups import describe_consumer_group
 from barnabas.client.errors import translate, unreachable
 from barnabas.client.settings import DEFAULT_BOOTSTRAP, librdkafka_settings
 from barnabas.errors import BarnabasError, ErrorCode, KafkaError
@@ -231,16 +232,22 @@ class Admin:
     # -- groups
 
     def groups(self) -> list[GroupListing]:
-        """Every consumer group with its state."""
+        """Every consumer group with its state and type."""
         answer = self._wait(self._admin.list_consumer_groups(request_timeout=self._timeout))
         for error in answer.errors:
             raise translate(error)
-        return sorted(GroupListing(group.group_id, _state(group.state)) for group in answer.valid)
+        return sorted(
+            GroupListing(group.group_id, _state(group.state), group.type.name.lower())
+            for group in answer.valid
+        )
 
     def describe_group(self, group: str) -> GroupDescription:
         """State, assignor and members with what they are assigned; a group that is not there is Dead."""
         futures = self._admin.describe_consumer_groups([group], request_timeout=self._timeout)
         answer = self._wait(futures[group], group)
+        node = answer.coordinator
+        if answer.type is confluent_kafka.ConsumerGroupType.CONSUMER and node is not None:
+            return describe_consumer_group(node.host, node.port, node.id, group, self._timeout)
         members = tuple(
             GroupMember(
                 member.member_id,
@@ -254,7 +261,7 @@ class Admin:
             )
             for member in answer.members
         )
-        coordinator = answer.coordinator.id if answer.coordinator is not None else None
+        coordinator = node.id if node is not None else None
         return GroupDescription(
             group, _state(answer.state), answer.partition_assignor or "", coordinator, members
         )

@@ -57,25 +57,39 @@ class ConfigValue:
 
 @dataclass(frozen=True, slots=True, order=True)
 class GroupListing:
+    """A group; `type` is the protocol it was formed by, classic or consumer."""
+
     group: str
     state: str
+    type: str
 
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
+    """A member of a group; the last four only in groups of the consumer protocol: by which protocol it came,
+    its epoch, what it is to have, and the regular expression it subscribes by."""
+
     member_id: str
     instance_id: str | None
     client_id: str
     host: str
     assignment: tuple[TopicPartition, ...]
+    protocol: str | None = None
+    epoch: int | None = None
+    target: tuple[TopicPartition, ...] | None = None
+    regex: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A consumer group; `assignor` is the protocol its members agreed on."""
+    """A consumer group; `assignor` is the protocol its members agreed on. Only groups of the consumer
+    protocol have epochs: the group's, and that of the target assignment."""
 
     group: str
     state: str
     assignor: str
     coordinator: int | None
     members: tuple[GroupMember, ...]
+    type: str = "classic"
+    epoch: int | None = None
+    target_epoch: int | None = None

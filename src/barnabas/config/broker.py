@@ -411,7 +411,72 @@ class BrokerConfig(Settings):
         minimum=0,
         doc="The longest session timeout a member may ask for, in milliseconds.",
     )
-    group_max_size: int = setting(Type.INT, INT_MAX, minimum=1, doc="How many members a group may have.")
+    group_max_size: int = setting(
+        Type.INT, INT_MAX, minimum=1, doc="How many members a classic group may have."
+    )
+    group_coordinator_rebalance_protocols: tuple[str, ...] = setting(
+        Type.LIST,
+        ("classic", "consumer"),
+        choices=("classic", "consumer"),
+        doc="By which protocols groups may be formed; classic has to be one of them.",
+    )
+    group_consumer_assignors: tuple[str, ...] = setting(
+        Type.LIST,
+        ("uniform", "range"),
+        choices=("uniform", "range"),
+        doc="The assignors of the consumer protocol; the first is taken where members ask for none.",
+    )
+    group_consumer_migration_policy: str = setting(
+        Type.STRING,
+        "bidirectional",
+        choices=("bidirectional", "upgrade", "downgrade", "disabled"),
+        doc="Which way groups in use may change between the classic and the consumer protocol.",
+    )
+    group_consumer_max_size: int = setting(
+        Type.INT, INT_MAX, minimum=1, doc="How many members a group of the consumer protocol may have."
+    )
+    group_consumer_heartbeat_interval_ms: int = setting(
+        Type.INT,
+        5000,
+        minimum=1,
+        doc="How often members of the consumer protocol send heartbeats, in milliseconds.",
+    )
+    group_consumer_min_heartbeat_interval_ms: int = setting(
+        Type.INT,
+        5000,
+        minimum=1,
+        doc="The shortest heartbeat interval a group may be given, in milliseconds.",
+    )
+    group_consumer_max_heartbeat_interval_ms: int = setting(
+        Type.INT,
+        15_000,
+        minimum=1,
+        doc="The longest heartbeat interval a group may be given, in milliseconds.",
+    )
+    group_consumer_session_timeout_ms: int = setting(
+        Type.INT,
+        45_000,
+        minimum=1,
+        doc="How long a member of the consumer protocol may be silent before it is out, in milliseconds.",
+    )
+    group_consumer_min_session_timeout_ms: int = setting(
+        Type.INT,
+        45_000,
+        minimum=1,
+        doc="The shortest session timeout a group of the consumer protocol may be given, in milliseconds.",
+    )
+    group_consumer_max_session_timeout_ms: int = setting(
+        Type.INT,
+        60_000,
+        minimum=1,
+        doc="The longest session timeout a group of the consumer protocol may be given, in milliseconds.",
+    )
+    group_consumer_regex_refresh_interval_ms: int = setting(
+        Type.INT,
+        600_000,
+        minimum=10_000,
+        doc="How often subscriptions by regular expression are looked up at least, in milliseconds.",
+    )
     offset_metadata_max_bytes: int = setting(
         Type.INT,
         4096,

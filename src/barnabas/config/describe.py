@@ -6,8 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from barnabas.config.broker import BrokerConfig
+from barnabas.config.group import GroupConfig
 from barnabas.config.layers import Entry, Layer, Source, entries, read
 from barnabas.config.setting import Setting
+from barnabas.config.settings import Settings
 from barnabas.config.topic import TopicConfig
 
 
@@ -22,13 +24,12 @@ class Description(NamedTuple):
 
 def describe_topic(layers: Sequence[Layer]) -> Iterator[Description]:
     """Every setting of a topic as it stands in `layers`."""
-    for setting in TopicConfig.declared.values():
-        found = tuple(entries(setting.names, layers))
-        if not found:
-            yield Description(setting, setting.render(setting.default), Source.DEFAULT_CONFIG, ())
-        else:
-            text = setting.render(read(setting, found[0], TopicConfig.declared))
-            yield Description(setting, text, found[0].source, found)
+    return _describe(TopicConfig, layers)
+
+
+def describe_group(layers: Sequence[Layer]) -> Iterator[Description]:
+    """Every setting of a consumer group as it stands in `layers`."""
+    return _describe(GroupConfig, layers)
 
 
 def describe_broker(layers: Sequence[Layer]) -> Iterator[Description]:
@@ -43,3 +44,13 @@ def describe_broker(layers: Sequence[Layer]) -> Iterator[Description]:
             yield Description(setting, None, Source.DEFAULT_CONFIG, ())
         else:
             yield Description(setting, own[0].text, own[0].source, own)
+
+
+def _describe(settings: type[Settings], layers: Sequence[Layer]) -> Iterator[Description]:
+    for setting in settings.declared.values():
+        found = tuple(entries(setting.names, layers))
+        if not found:
+            yield Description(setting, setting.render(setting.default), Source.DEFAULT_CONFIG, ())
+        else:
+            text = setting.render(read(setting, found[0], settings.declared))
+            yield Description(setting, text, found[0].source, found)

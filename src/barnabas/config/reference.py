@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from barnabas.config.broker import BrokerConfig
+from barnabas.config.group import GroupConfig
 from barnabas.config.setting import INT_MAX, LONG_MAX, Setting, Type, Update
 from barnabas.config.topic import TopicConfig
 
@@ -41,6 +42,10 @@ def configuration_reference() -> str:
         + "All of them can be changed at run time. Under *Broker's* stand the broker settings that give the\n"
         + "default, best first.\n\n"
         + _table(TopicConfig.declared.values(), "Broker's", _names)
+        + "\n## Group settings\n\n"
+        + "Of groups of the consumer protocol. All of them can be changed at run time, also before there is\n"
+        + "the group.\n\n"
+        + _table(GroupConfig.declared.values(), "Broker's", _names)
     )
 
 

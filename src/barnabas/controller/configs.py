@@ -1,4 +1,4 @@
-"""Settings of topics and brokers, changed while they run (KIP-133, KIP-226, KIP-339)."""
+"""Settings of topics, groups and brokers, changed while they run (KIP-133, KIP-226, KIP-339)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from barnabas.config import BrokerConfig, Setting, Settings, TopicConfig, Type, Update
-from barnabas.config.layers import Layer, entries, read
+from barnabas.config import BrokerConfig, GroupConfig, Setting, Settings, TopicConfig, Type, Update
+from barnabas.config.layers import Layer, Source, entries, read
 from barnabas.controller.fencing import ControllerSeat
 from barnabas.controller.names import check_topic_name
 from barnabas.errors import ConfigError, ErrorCode, KafkaError
@@ -29,7 +29,7 @@ class ResourceType(IntEnum):
 
 
 class ConfigResource(NamedTuple):
-    """Whose settings: a topic's by its name, a broker's by its id, all brokers' by the empty name."""
+    """Whose settings: a topic's by its name, a group's and a broker's by its id, all brokers' by ""."""
 
     type: int
     name: str
@@ -143,6 +143,7 @@ class ConfigControl:
                     found = self._find(resource, image)
                     texts = change(found)
                     found.check_together(texts)
+                    self._check_limits(found, texts, image)
                 except KafkaError as error:
                     errors[resource] = error
                 else:
@@ -183,7 +184,31 @@ class ConfigControl:
                 image.broker_config(name),
                 layers,
             )
+        if resource.type == ResourceType.GROUP:
+            check_group_name(resource.name)
+            return _Resource(
+                GroupConfig,
+                ErrorCode.INVALID_CONFIG,
+                znodes.group_config(resource.name),
+                image.group_config(resource.name),
+                self._configs.group_layers(image, resource.name),
+            )
         raise KafkaError(ErrorCode.INVALID_REQUEST, unserved(resource.type))
+
+    def _check_limits(self, resource: _Resource, texts: Mapping[str, str], image: ClusterImage) -> None:
+        """Settings of a group are bounded by those of the broker, and by each other."""
+        if resource.settings is GroupConfig:
+            layers = [Layer(Source.DYNAMIC_GROUP_CONFIG, texts), *self._configs.broker_layers(image)]
+            try:
+                GroupConfig.from_layers(layers, texts).check_limits(self._configs.broker_config(image))
+            except ConfigError as error:
+                raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+
+def check_group_name(name: str) -> None:
+    """Raises KafkaError INVALID_REQUEST for what is no group's name."""
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "groups have no settings in common: name one")
 
 
 def unserved(resource_type: int) -> str:
@@ -192,7 +217,7 @@ def unserved(resource_type: int) -> str:
         name = ResourceType(resource_type).name
     except ValueError:
         return f"there is no resource type {resource_type}"
-    return f"resources of type {name} have no settings here: only topics and brokers have"
+    return f"resources of type {name} have no settings here: only topics, groups and brokers have"
 
 
 def check_topic_config(texts: Mapping[str, str | None]) -> None:

@@ -1,8 +1,9 @@
 """Coordinators: what a broker remembers for clients in internal topics (groups, their offsets)."""
 
+from barnabas.coordinator.groups.caller import Caller
 from barnabas.coordinator.groups.classic.group import ClassicGroup, GroupState
-from barnabas.coordinator.groups.classic.membership import Caller
 from barnabas.coordinator.groups.codec import OffsetKey
+from barnabas.coordinator.groups.consumer.group import ConsumerGroup, ConsumerGroupState
 from barnabas.coordinator.groups.offsets import OffsetStore
 from barnabas.coordinator.groups.pending import PendingOffsets
 from barnabas.coordinator.groups.service import GroupCoordinator
@@ -14,6 +15,8 @@ from barnabas.coordinator.transactions.transaction import Transaction, Transacti
 __all__ = [
     "Caller",
     "ClassicGroup",
+    "ConsumerGroup",
+    "ConsumerGroupState",
     "GroupCoordinator",
     "GroupState",
     "InternalLog",

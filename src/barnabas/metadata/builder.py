@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from urllib.parse import unquote
 
 from barnabas.metadata import znodes
 from barnabas.metadata.features import FinalizedFeatures
@@ -12,7 +13,13 @@ from barnabas.metadata.store import MetadataStore, Node
 from barnabas.types import NO_BROKER, BrokerId, TopicId, topic_id_from_str
 
 _TOPIC_PATH = re.compile(rf"{znodes.TOPICS}/(?P<topic>[^/]+)(?:/partitions/(?P<partition>\d+)/state)?")
-_NAMED = (znodes.BROKER_IDS, znodes.TOPIC_CONFIGS, znodes.BROKER_CONFIGS, znodes.DELETED_TOPICS)
+_NAMED = (
+    znodes.BROKER_IDS,
+    znodes.TOPIC_CONFIGS,
+    znodes.BROKER_CONFIGS,
+    znodes.GROUP_CONFIGS,
+    znodes.DELETED_TOPICS,
+)
 _NAMED_PATH = re.compile(rf"(?P<folder>{'|'.join(_NAMED)})/(?P<name>[^/]+)")
 
 #: the folders that an image is made of
@@ -44,6 +51,7 @@ class ImageBuilder:
         topic_images = await self._topics(topics)
         topic_configs = await self._configs(znodes.TOPIC_CONFIGS, names, before.topic_configs)
         broker_configs = await self._configs(znodes.BROKER_CONFIGS, names, before.broker_configs)
+        group_configs = await self._configs(znodes.GROUP_CONFIGS, names, before.group_configs)
         after = ClusterImage(
             cluster_id=await self._cluster_id() if znodes.CLUSTER_ID in paths else before.cluster_id,
             controller_id=await self._controller() if znodes.CONTROLLER in paths else before.controller_id,
@@ -54,6 +62,7 @@ class ImageBuilder:
             else before.topic_names,
             topic_configs=topic_configs,
             broker_configs=broker_configs,
+            group_configs=group_configs,
             features=await self._features() if znodes.FEATURES in paths else before.features,
             deleted_topics=await self._deleted_topics(names.get(znodes.DELETED_TOPICS, ())),
         )
@@ -97,7 +106,8 @@ class ImageBuilder:
         if folder not in names:
             return before
         configs = dict(before)
-        for name, node in await self._read(folder, names[folder]):
+        for encoded, node in await self._read(folder, names[folder]):
+            name = unquote(encoded)
             if node is None:
                 configs.pop(name, None)
             else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
-from barnabas.config import BrokerConfig, Settings, TopicConfig, Update
+from barnabas.config import BrokerConfig, GroupConfig, Settings, TopicConfig, Update
 from barnabas.config.layers import Layer, Source
 from barnabas.errors import ConfigError
 from barnabas.metadata.image import ALL_BROKERS, ClusterImage
@@ -18,7 +18,8 @@ class ConfigResolver:
     """Lays what the cluster image sets over what a broker was started with (KIP-226).
 
     A topic's setting comes from the topic, else the broker, else all brokers, else the broker's start, else
-    the default; a broker's from all but the first. Results are kept while the image's settings stand.
+    the default, and a group's likewise; a broker's from all but the first. Results are kept while the image's
+    settings stand.
     """
 
     def __init__(self, static: BrokerConfig, broker_id: BrokerId) -> None:
@@ -29,6 +30,8 @@ class ConfigResolver:
         self._layers = self._broker_layers(ClusterImage())
         self._broker = static
         self._plain_topic = TopicConfig.from_layers(self._layers, {})
+        self._groups: dict[str, GroupConfig] = {}
+        self._group_source: Mapping[str, Mapping[str, str]] = {}
 
     def broker_config(self, image: ClusterImage) -> BrokerConfig:
         """This broker's settings as they hold now."""
@@ -43,6 +46,17 @@ class ConfigResolver:
         texts = image.topic_config(topic)
         return TopicConfig.from_layers(self.topic_layers(image, topic), texts)
 
+    def group_config(self, image: ClusterImage, group_id: str) -> GroupConfig:
+        """The settings of a consumer group as they hold now."""
+        self._refresh(image)
+        if group_id not in image.group_configs:
+            group_id = ""  # all such groups have the same
+        config = self._groups.get(group_id)
+        if config is None:
+            layers = self.group_layers(image, group_id)
+            config = self._groups[group_id] = GroupConfig.from_layers(layers, layers[0].texts)
+        return config
+
     def broker_layers(self, image: ClusterImage) -> Sequence[Layer]:
         """Where this broker's settings come from, the first that sets one winning."""
         self._refresh(image)
@@ -53,12 +67,21 @@ class ConfigResolver:
         own = _sound(TopicConfig, image.topic_config(topic), f"topic {topic}")
         return [Layer(Source.DYNAMIC_TOPIC_CONFIG, own), *self.broker_layers(image)]
 
+    def group_layers(self, image: ClusterImage, group_id: str) -> Sequence[Layer]:
+        """As `broker_layers`, for a consumer group."""
+        own = _sound(GroupConfig, image.group_config(group_id), f"group {group_id}")
+        return [Layer(Source.DYNAMIC_GROUP_CONFIG, own), *self.broker_layers(image)]
+
     def _refresh(self, image: ClusterImage) -> None:
+        if image.group_configs is not self._group_source:
+            self._group_source = image.group_configs
+            self._groups = {}
         if image.broker_configs is self._source:
             return
         self._source = image.broker_configs
         self._layers = self._broker_layers(image)
         self._broker = BrokerConfig.from_layers(self._layers, self._static.given)
+        self._groups = {}
         self._plain_topic = TopicConfig.from_layers(self._layers, {})
 
     def _broker_layers(self, image: ClusterImage) -> list[Layer]:

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 TRANSACTION_VERSION = "transaction.version"
+GROUP_VERSION = "group.version"
 
 
 class Feature(NamedTuple):
@@ -22,6 +23,8 @@ SUPPORTED: Mapping[str, Feature] = MappingProxyType(
     {
         # 0 as KIP-98 has it, 1 with tagged fields in what is stored, 2 with an epoch a transaction (KIP-890)
         TRANSACTION_VERSION: Feature(0, 2, default=2),
+        # 1 with groups of the consumer protocol (KIP-848)
+        GROUP_VERSION: Feature(0, 1, default=1),
     }
 )
 

@@ -72,6 +72,8 @@ class ClusterImage(NamedTuple):
     topic_configs: Mapping[str, Mapping[str, str]] = _NOTHING
     #: what was set for a broker, as text, by its id or `ALL_BROKERS`
     broker_configs: Mapping[str, Mapping[str, str]] = _NOTHING
+    #: what was set for a group, as text, by its id
+    group_configs: Mapping[str, Mapping[str, str]] = _NOTHING
 
     features: FinalizedFeatures = FinalizedFeatures()
     #: topics that are gone, and the brokers that may still have folders of theirs
@@ -94,6 +96,10 @@ class ClusterImage(NamedTuple):
     def broker_config(self, name: str) -> Mapping[str, str]:
         """What was set at run time for a broker, by its id as text or `ALL_BROKERS`."""
         return self.broker_configs.get(name, _NOTHING)
+
+    def group_config(self, group_id: str) -> Mapping[str, str]:
+        """What was set for a group, as text."""
+        return self.group_configs.get(group_id, _NOTHING)
 
 
 class ImageDelta(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
 from pathlib import Path
 
@@ -40,7 +41,9 @@ async def open_store(config: BrokerConfig) -> MetadataStore:
 async def prepare(store: MetadataStore) -> str:
     """Make a new store's permanent nodes, the cluster's id among them; the id, old or new."""
     node = await store.exists(znodes.CLUSTER_ID)
-    if node is None:
+    if node is not None:
+        await _make_missing_folders(store)
+    else:
         cluster_id = topic_id_to_str(uuid.uuid4().bytes)
         nodes = [Create(folder) for folder in znodes.FOLDERS]
         nodes.append(Create(znodes.CLUSTER_ID, znodes.encode_cluster_id(cluster_id)))
@@ -52,3 +55,11 @@ async def prepare(store: MetadataStore) -> str:
         else:
             return cluster_id
     return znodes.decode_cluster_id(node.data)
+
+
+async def _make_missing_folders(store: MetadataStore) -> None:
+    """An earlier version may have made the store, with fewer folders."""
+    for folder, node in zip(znodes.FOLDERS, await store.read(znodes.FOLDERS), strict=True):
+        if node is None:
+            with contextlib.suppress(NodeExistsError):  # another broker was first
+                await store.multi([Create(folder)])

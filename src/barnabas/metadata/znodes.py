@@ -10,6 +10,7 @@ Paths and JSON are those of Apache Kafka on ZooKeeper (its ``ZkData``): who know
     /brokers/topics/TOPIC/partitions/P/state    a partition's leader, epochs and ISR
     /config/topics/TOPIC                        what is set for a topic
     /config/brokers/ID or <default>             what is set for a broker, for all
+    /config/groups/GROUP                        what is set for a group, whose id is percent-encoded
     /feature                                    the level at which each feature is used
     /latest_producer_id_block                   the producer ids handed out last
     /admin/delete_topics/TOPIC_ID               a topic that is gone, whose folders may still lie somewhere
@@ -20,6 +21,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from barnabas.metadata.image import BrokerEndpoint, BrokerImage, PartitionState
 from barnabas.metadata.store import Node
@@ -32,6 +34,7 @@ BROKER_IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"
 TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
+GROUP_CONFIGS = "/config/groups"
 FEATURES = "/feature"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 DELETED_TOPICS = "/admin/delete_topics"
@@ -45,6 +48,7 @@ FOLDERS = (
     "/config",
     TOPIC_CONFIGS,
     BROKER_CONFIGS,
+    GROUP_CONFIGS,
     "/admin",
     DELETED_TOPICS,
 )
@@ -77,6 +81,10 @@ def topic_config(name: str) -> str:
 def broker_config(name: str) -> str:
     """`name` is a broker's id or ``<default>``."""
     return f"{BROKER_CONFIGS}/{name}"
+
+
+def group_config(group_id: str) -> str:
+    return f"{GROUP_CONFIGS}/{quote(group_id, safe='')}"
 
 
 def deleted_topic(topic_id: TopicId) -> str:

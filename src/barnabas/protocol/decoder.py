@@ -95,7 +95,7 @@ class _Compiler(FunctionBuilder):
         if field.is_array:
             self.array(field, target, required)
         elif not isinstance(field.type, Primitive):
-            self.nested(field.type, target, nullable)
+            self.nested(field.type, target, nullable, is_tagged=field.tag is not None)
         elif field.type.code:
             self.read(field.type.code, target)
         elif self.flexible and field.type.name != "records":
@@ -186,7 +186,8 @@ class _Compiler(FunctionBuilder):
             self.flush()
             self.emit(f"{items}.append({item})")
 
-    def nested(self, cls: type[Struct], target: str, nullable: bool) -> None:
+    def nested(self, cls: type[Struct], target: str, nullable: bool, *, is_tagged: bool) -> None:
+        """A struct; see the encoder for what null is."""
         item = self.name("item")
         if not nullable:
             self.struct(cls, item)
@@ -195,7 +196,7 @@ class _Compiler(FunctionBuilder):
         marker = self.name("n")
         self.read("b", marker)
         self.flush()
-        self.emit(f"if {marker} < 0: {target} = None")
+        self.emit(f"if {marker} {'<=' if is_tagged else '<'} 0: {target} = None")
         with self.block("else:"):
             self.struct(cls, item)
             self.flush()

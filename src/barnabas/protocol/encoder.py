@@ -67,7 +67,7 @@ class _Compiler(FunctionBuilder):
         if field.is_array:
             self.array(field, source, required)
         elif not isinstance(field.type, Primitive):
-            self.nested(field.type, source, nullable)
+            self.nested(field.type, source, nullable, is_tagged=field.tag is not None)
         elif field.type.code:
             self.write(field.type.code, source)
         elif field.type.name == "records":
@@ -156,14 +156,16 @@ class _Compiler(FunctionBuilder):
             self.length(n, string=False)
             self.emit(f"{self.out} += ints({code!r}, {items})")
 
-    def nested(self, cls: type[Struct], source: str, nullable: bool) -> None:
+    def nested(self, cls: type[Struct], source: str, nullable: bool, *, is_tagged: bool) -> None:
+        """A struct; one that may be null begins with a byte: 1, or for null -1, in a tagged field 0."""
         item = self.name("item")
         self.emit(f"{item} = {source}")
         if not nullable:
             self.struct(cls, item)
             return
         self.flush()
-        self.emit(f"if {item} is None: {self.out} += b'\\xff'")
+        null = "b'\\x00'" if is_tagged else "b'\\xff'"
+        self.emit(f"if {item} is None: {self.out} += {null}")
         with self.block("else:"):
             self.write("b", "1")
             self.struct(cls, item)

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from barnabas.clock import Clock, SystemClock
 from barnabas.config import BrokerConfig
+from barnabas.config.group import check_groups
 from barnabas.controller import Controller
 from barnabas.coordinator import GroupCoordinator, TransactionCoordinator
 from barnabas.metadata import ClusterImage, ImageDelta, MetadataLoader, open_store
@@ -120,6 +121,7 @@ class Broker:
                 log.exception("a part of the broker could not be stopped")
 
     async def _start(self) -> None:
+        check_groups(self.config)
         listeners = self._bind()
         store = await open_store(self.config)
         self._undo.append(store.close)
@@ -194,6 +196,8 @@ class Broker:
             partitions=lambda: self._partitions_of(
                 GROUP_METADATA_TOPIC, self.config.offsets_topic_num_partitions
             ),
+            settings=lambda group_id: self.configs.group_config(self.image, group_id),
+            image=lambda: self.image,
         )
         self._undo.append(self.groups.stop)
         self.transactions = TransactionCoordinator(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from barnabas.config import BrokerConfig
-from barnabas.config.describe import Description, describe_broker, describe_topic
+from barnabas.config.describe import Description, describe_broker, describe_group, describe_topic
 from barnabas.config.layers import Entry, Layer, Source
 
 if TYPE_CHECKING:
@@ -22,6 +22,11 @@ def new_topic_settings(broker: Broker, texts: Mapping[str, str]) -> list[Descrip
     """Every setting of a topic that was given `texts`, whether it exists or not."""
     own = Layer(Source.DYNAMIC_TOPIC_CONFIG, texts)
     return list(describe_topic([own, *broker.configs.broker_layers(broker.image)]))
+
+
+def group_settings(broker: Broker, group_id: str) -> list[Description]:
+    """Every setting of a consumer group, whether it exists or not."""
+    return list(describe_group(broker.configs.group_layers(broker.image, group_id)))
 
 
 def broker_settings(broker: Broker) -> list[Description]:

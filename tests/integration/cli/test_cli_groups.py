@@ -15,12 +15,44 @@ def group(barnabas_broker, barnabas_topic):
     return name
 
 
+def test_a_group_of_the_consumer_protocol_shows_epochs_and_targets(barnabas, barnabas_broker, barnabas_topic):
+    from confluent_kafka import Consumer
+
+    name = f"new-group-of-{barnabas_topic}"
+    consumer = Consumer(
+        {
+            "bootstrap.servers": barnabas_broker.bootstrap_servers,
+            "group.id": name,
+            "group.protocol": "consumer",
+            "client.id": "the-reader",
+        }
+    )
+    consumer.subscribe([barnabas_topic])
+    deadline = time.monotonic() + 20
+    while not consumer.assignment():
+        assert time.monotonic() < deadline
+        consumer.poll(0.1)
+    assert name in barnabas("groups", "list", "--type", "consumer").out
+    described = barnabas("groups", "describe", name, "--json").json()
+    assert (described["type"], described["state"], described["assignor"]) == ("consumer", "Stable", "uniform")
+    assert described["epoch"] == described["target_epoch"] == 1
+    [member] = described["members"]
+    assert (member["client"], member["protocol"], member["epoch"]) == ("the-reader", "consumer", 1)
+    assert member["target"] == member["partitions"] == [{"topic": barnabas_topic, "partition": 0}]
+    shown = barnabas("groups", "describe", name, "--members").out
+    assert "epoch 1, target of epoch 1" in shown
+    assert shown.count(f"{barnabas_topic}:0") == 2
+    consumer.close()
+
+
 def new_offsets(outcome):
     return [entry["new"] for entry in outcome.json()["offsets"]]
 
 
 def test_a_group_is_listed_with_its_state(barnabas, group):
-    assert {"group": group, "state": "Empty"} in barnabas("groups", "list", "--json").json()
+    listed = {"group": group, "type": "classic", "state": "Empty"}
+    assert listed in barnabas("groups", "list", "--json").json()
+    assert group not in barnabas("groups", "list", "--type", "consumer").out
     assert group in barnabas("groups", "list", "--state", "empty").out
     assert group not in barnabas("groups", "list", "--state", "Stable").out
 

@@ -12,9 +12,15 @@ from typing import Any
 import pytest
 
 from barnabas.clock import LoopClock
-from barnabas.config import BrokerConfig
-from barnabas.coordinator import Caller, GroupCoordinator, OffsetKey
+from barnabas.config import BrokerConfig, GroupConfig
+from barnabas.coordinator import Caller, ConsumerGroup, GroupCoordinator, OffsetKey
 from barnabas.errors import ErrorCode, KafkaError
+from barnabas.metadata.image import ClusterImage, PartitionState, TopicImage
+from barnabas.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
 from barnabas.protocol.messages.heartbeat import HeartbeatRequest
 from barnabas.protocol.messages.join_group import (
     JoinGroupRequest,
@@ -94,20 +100,41 @@ def subscription(*topics: str) -> bytes:
     return struct.pack(">hi", 0, len(topics)) + names + struct.pack(">i", -1)
 
 
+def topic_id(name: str) -> bytes:
+    return name.encode().ljust(16, b".")
+
+
+def told(response: ConsumerGroupHeartbeatResponse) -> dict[str, list[int]] | None:
+    """The assignment in an answer by topic name, None when there is none."""
+    if response.assignment is None:
+        return None
+    return {
+        topic.topic_id.rstrip(b".").decode(): topic.partitions
+        for topic in response.assignment.topic_partitions
+    }
+
+
 class Groups:
     """A coordinator and short ways to ask it."""
 
     def __init__(
-        self, log: MemoryLog | None = None, config: BrokerConfig | None = None, **settings: Any
+        self,
+        log: MemoryLog | None = None,
+        config: BrokerConfig | None = None,
+        image: ClusterImage = ClusterImage(),  # noqa: B008 - immutable
+        **settings: Any,
     ) -> None:
         self.log = log or MemoryLog()
         self.config = config or BrokerConfig(**{"group_initial_rebalance_delay_ms": 1000, **settings})
+        self.image = image
         self.clock = LoopClock(asyncio.get_running_loop())
         self.coordinator = GroupCoordinator(
             lambda: self.config,
             self.clock,
             self.log,
             partitions=lambda: 1,
+            settings=lambda _group: GroupConfig.from_layers([], self.config.given),
+            image=lambda: self.image,
             unique=lambda: str(next(_numbers)),
         )
         self.coordinator.elect(0, 0)
@@ -115,13 +142,54 @@ class Groups:
     async def restart(self) -> Groups:
         """Another broker on the same log, loaded."""
         await self.coordinator.stop()
-        again = Groups(self.log, self.config)
+        again = Groups(self.log, self.config, self.image)
         await again.loaded()
         return again
 
     async def loaded(self) -> None:
         while self.coordinator._runtime.is_loading():
             await asyncio.sleep(0)
+
+    def topics(self, **partitions: int) -> None:
+        """The topics of the cluster from now on, with their partitions; a topic keeps its id."""
+        state = PartitionState((1,), (1,), leader=1)
+        topics = {
+            name: TopicImage(name, topic_id(name), (state,) * count) for name, count in partitions.items()
+        }
+        self.image = self.image._replace(
+            topics=topics, topic_names={topic.id: topic.name for topic in topics.values()}
+        )
+
+    def beat(
+        self, member: str, epoch: int, owned: dict[str, Any] | None = None, *, group: str = "g", **more: Any
+    ) -> asyncio.Task[ConsumerGroupHeartbeatResponse]:
+        """A heartbeat of the consumer protocol; `owned` are partitions by topic."""
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=group,
+            member_id=member,
+            member_epoch=epoch,
+            topic_partitions=None
+            if owned is None
+            else [
+                TopicPartitions(topic_id=topic_id(topic), partitions=sorted(partitions))
+                for topic, partitions in owned.items()
+            ],
+            **more,
+        )
+        return _ask(lambda: self.coordinator.consumer_heartbeat(request, Caller(1, "c", "/127.0.0.1")))
+
+    def enter(
+        self, member: str, *topics: str, regex: str | None = None, **more: Any
+    ) -> asyncio.Task[ConsumerGroupHeartbeatResponse]:
+        """The heartbeat that joins by the consumer protocol."""
+        names = list(topics) if topics or regex is None else None
+        more = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": names, **more}
+        return self.beat(member, 0, {}, subscribed_topic_regex=regex, **more)
+
+    def consumer_group(self, group: str = "g") -> ConsumerGroup:
+        found = self.coordinator.group(group)
+        assert isinstance(found, ConsumerGroup)
+        return found
 
     def join(
         self,
@@ -305,6 +373,12 @@ def coordinate() -> Callable[..., None]:
         run_virtual(main())
 
     return run
+
+
+@pytest.fixture(name="told", scope="session")
+def told_fixture() -> Callable[[ConsumerGroupHeartbeatResponse], dict[str, list[int]] | None]:
+    """Reads the assignment in an answer, by topic name."""
+    return told
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@
 import pytest
 
 from barnabas.protocol.codec import decode, encode
+from barnabas.protocol.records import consumer_group
 from barnabas.protocol.records.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
@@ -63,6 +64,16 @@ TRANSACTION = TransactionLogValue(
 )
 TRANSACTION_HEAD = "0000000000000007 0001 0000ea60 01"
 TRANSACTION_TIMES = "0000000000000005 0000000000000004"
+MEMBER_VALUES = {
+    "client_id": "c",
+    "client_host": "/h",
+    "subscribed_topic_names": ["t"],
+    "subscribed_topic_regex": "",
+    "rebalance_timeout_ms": 60_000,
+    "server_assignor": "range",
+}
+MEMBER = consumer_group.ConsumerGroupMemberMetadataValue(**MEMBER_VALUES, classic_member_metadata=None)
+MEMBER_FIELDS = "00 00 02 63 03 2f68 02 02 74 01 0000ea60 06 72616e6765"
 PARTITIONS = [TopicPartition(topic="t", partitions=[0, 2])]
 
 
@@ -102,6 +113,51 @@ PARTITIONS = [TopicPartition(topic="t", partitions=[0, 2])]
             GroupMetadataValue(protocol_type="", protocol=None, leader=None),
             3,
             "0000 00000000 ffff ffff ffffffffffffffff 00000000",
+        ),
+        (
+            # A member of the consumer protocol: null is written, since left out stands for a classic member.
+            MEMBER,
+            0,
+            f"{MEMBER_FIELDS} 01 00 01 00",
+        ),
+        (
+            consumer_group.ConsumerGroupMemberMetadataValue(
+                **MEMBER_VALUES,
+                classic_member_metadata=consumer_group.ClassicMemberMetadata(
+                    session_timeout_ms=7,
+                    supported_protocols=[consumer_group.ClassicProtocol(name="p", metadata=b"d")],
+                ),
+            ),
+            0,
+            f"{MEMBER_FIELDS} 01 00 0c 01 00000007 02 02 70 02 64 00 00",
+        ),
+        (
+            consumer_group.ConsumerGroupMemberMetadataValue(**MEMBER_VALUES),
+            0,
+            f"{MEMBER_FIELDS} 00",
+        ),
+        (consumer_group.ConsumerGroupMetadataValue(epoch=3), 0, "00000003 00"),
+        (
+            consumer_group.ConsumerGroupMetadataValue(epoch=3, metadata_hash=-2),
+            0,
+            "00000003 01 00 08 fffffffffffffffe",
+        ),
+        (
+            consumer_group.ConsumerGroupCurrentMemberAssignmentValue(
+                member_epoch=2,
+                previous_member_epoch=1,
+                state=1,
+                assigned_partitions=[
+                    consumer_group.TopicPartitions(topic_id=bytes(range(16)), partitions=[0, 2])
+                ],
+            ),
+            0,
+            "00000002 00000001 01 02 000102030405060708090a0b0c0d0e0f 03 00000000 00000002 00 01 00",
+        ),
+        (
+            consumer_group.ConsumerGroupRegularExpressionValue(topics=["t"], timestamp=5),
+            0,
+            "02 02 74 0000000000000000 0000000000000005 00",
         ),
         (TransactionLogKey(transactional_id="x"), 0, "0001 78"),
         (

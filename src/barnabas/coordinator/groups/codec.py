@@ -2,7 +2,7 @@
 
 A key is its kind (int16) and the key's fields; a value is its version (int16) and the value's fields; a null
 value deletes the key. Kinds 0 and 1 hold a committed offset (0 is older, the layout is the same), 2 a classic
-group; the others belong to newer kinds of groups.
+group; 3 to 8 and 16 a consumer group (see `barnabas.coordinator.groups.consumer.records`).
 """
 
 from __future__ import annotations
@@ -51,6 +51,11 @@ class CommittedOffset(NamedTuple):
     #: when it expires whatever the broker's retention; NO_EXPIRY for most
     expires_ms: int = NO_EXPIRY
     topic_id: TopicId = ZERO_TOPIC_ID
+
+
+def committed_ms(committed: CommittedOffset) -> int:
+    """When it was committed, in milliseconds."""
+    return committed.committed_ms
 
 
 def kind_of(key: bytes) -> int:

@@ -8,14 +8,23 @@ by itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TypeAlias
+from collections.abc import Callable, Container, Iterator
+from typing import Protocol, TypeAlias
 
-from barnabas.coordinator.groups.classic.group import ClassicGroup, GroupState
 from barnabas.coordinator.groups.codec import NO_EXPIRY, CommittedOffset, OffsetKey
 from barnabas.types import ZERO_TOPIC_ID, TopicId
 
 GroupOffsets: TypeAlias = dict[str, dict[int, CommittedOffset]]
+
+
+class Group(Protocol):
+    """What expiry depends on."""
+
+    group_id: str
+
+    def topics_in_use(self) -> Container[str]: ...
+
+    def offsets_idle_since(self) -> Callable[[CommittedOffset], int] | None: ...
 
 
 class OffsetStore:
@@ -57,9 +66,9 @@ class OffsetStore:
         """A group's offsets of these topics."""
         return [key for key in self.keys(group_id) if key.topic in topics]
 
-    def expired(self, group: ClassicGroup, now_ms: int, retention_ms: int) -> list[OffsetKey]:
+    def expired(self, group: Group, now_ms: int, retention_ms: int) -> list[OffsetKey]:
         """A group's offsets whose time is over."""
-        idle_since = _expiry_base(group)
+        idle_since = group.offsets_idle_since()
         if idle_since is None:
             return []
         in_use = group.topics_in_use()
@@ -70,23 +79,6 @@ class OffsetStore:
             for partition, committed in partitions.items()
             if now_ms >= _expiry(committed, idle_since(committed), retention_ms)
         ]
-
-
-def _expiry_base(group: ClassicGroup) -> Callable[[CommittedOffset], int] | None:
-    """From when a group's offsets are idle; None while it may be using them all."""
-    if group.protocol_type is None:
-        return _committed
-    if group.has(GroupState.EMPTY):
-        if group.state_since_ms < 0:  # stored before KIP-211
-            return _committed
-        return lambda _: group.state_since_ms
-    if group.is_consumer_group and group.has(GroupState.STABLE):
-        return _committed
-    return None
-
-
-def _committed(committed: CommittedOffset) -> int:
-    return committed.committed_ms
 
 
 def _expiry(committed: CommittedOffset, idle_since: int, retention_ms: int) -> int:

@@ -13,17 +13,25 @@ from functools import partial
 from typing import TypeVar
 
 from barnabas.clock import Clock
-from barnabas.config import BrokerConfig
-from barnabas.coordinator.groups.classic.group import ClassicGroup
-from barnabas.coordinator.groups.classic.membership import Caller
+from barnabas.config import BrokerConfig, GroupConfig
+from barnabas.coordinator.futures import awaited
+from barnabas.coordinator.groups.caller import Caller
 from barnabas.coordinator.groups.codec import OffsetKey
+from barnabas.coordinator.groups.consumer.group import ConsumerGroup
+from barnabas.coordinator.groups.consumer.requests import check_heartbeat
 from barnabas.coordinator.groups.offsets import OffsetStore
 from barnabas.coordinator.groups.pending import PendingOffsets
-from barnabas.coordinator.groups.shard import GroupShard
+from barnabas.coordinator.groups.shard import Group, GroupShard
 from barnabas.coordinator.loading import InternalLog
 from barnabas.coordinator.partitioning import partition_for
 from barnabas.coordinator.runtime import CoordinatorRuntime, Result, ShardContext
 from barnabas.errors import ErrorCode, KafkaError
+from barnabas.metadata.features import GROUP_VERSION
+from barnabas.metadata.image import ClusterImage
+from barnabas.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from barnabas.protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity
@@ -51,16 +59,21 @@ class GroupCoordinator:
         log: InternalLog,
         *,
         partitions: Callable[[], int],
+        settings: Callable[[str], GroupConfig],
+        image: Callable[[], ClusterImage],
         unique: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> None:
         """`config` gives the broker's settings of the moment, `partitions` how many `__consumer_offsets` has
-        (or will have), `unique` what makes a member id unique."""
+        (or will have), `settings` those of a group, `image` what the cluster is like, `unique` what makes a
+        member id unique."""
         self._config = config
+        self._image = image
+        self._unique = unique
         self._partitions = partitions
         self._housekeeping: asyncio.Task[None] | None = None
 
         def make_shard(context: ShardContext[GroupShard]) -> GroupShard:
-            return GroupShard(context, config, unique)
+            return GroupShard(context, config, settings, image, unique)
 
         self._runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             GROUP_METADATA_TOPIC,
@@ -99,11 +112,11 @@ class GroupCoordinator:
         """Delete the offsets of topics that have been deleted."""
         for partition, shard in self._runtime.active_shards():
             for group_id in list(shard.groups):
-                if shard.has_offsets_of(group_id, topics):
+                if shard.commits.has_offsets_of(group_id, topics):
                     self._runtime.write_unattended(
                         partition,
                         group_id,
-                        partial(GroupShard.forget_topics, group_id=group_id, topics=topics),
+                        lambda shard, group_id=group_id: shard.commits.forget_topics(group_id, topics),  # type: ignore[misc]
                     )
 
     async def expire(self) -> None:
@@ -141,7 +154,43 @@ class GroupCoordinator:
                 f"session.timeout.ms={request.session_timeout_ms} must lie between"
                 f" {shortest} (group.min.session.timeout.ms) and {longest} (group.max.session.timeout.ms)",
             )
+        if self._is_left(request.group_id):
+            return self._join_instead(request, caller)
         return self._write(request.group_id, lambda shard: shard.join(request, caller))
+
+    def _is_left(self, group_id: str) -> bool:
+        """Whether it is a consumer group that nobody is in."""
+        group = self._read(group_id, lambda shard: shard.groups.get(group_id))
+        return isinstance(group, ConsumerGroup) and group.is_empty
+
+    async def _join_instead(self, request: JoinGroupRequest, caller: Caller) -> JoinGroupResponse:
+        """An empty consumer group makes room for a classic one."""
+        await awaited(self._write(request.group_id, lambda shard: shard.make_way(request.group_id)))
+        return await awaited(self._write(request.group_id, lambda shard: shard.join(request, caller)))
+
+    def consumer_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, caller: Caller
+    ) -> ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]:
+        """ConsumerGroupHeartbeat.
+
+        Raises:
+            KafkaError: UNSUPPORTED_VERSION, the protocol is not in use; INVALID_REQUEST,
+                UNSUPPORTED_ASSIGNOR, GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID,
+                FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID, INVALID_REGULAR_EXPRESSION.
+        """
+        self.check_consumer_protocol()
+        check_heartbeat(request, caller.api_version, self._config().group_consumer_assignors)
+        if not request.member_id:
+            request.member_id = self._unique()
+        return self._write(request.group_id, lambda shard: shard.consumer_heartbeat(request, caller))
+
+    def check_consumer_protocol(self) -> None:
+        """Raises KafkaError UNSUPPORTED_VERSION unless groups may use the consumer protocol (KIP-848)."""
+        if (
+            "consumer" not in self._config().group_coordinator_rebalance_protocols
+            or self._image().features.level(GROUP_VERSION) < 1
+        ):
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "groups of the consumer protocol are not enabled")
 
     def sync(self, request: SyncGroupRequest) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
         """SyncGroup.
@@ -219,7 +268,7 @@ class GroupCoordinator:
         Raises:
             KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
         """
-        return self._read(group_id, lambda shard: shard.pending)
+        return self._read(group_id, lambda shard: shard.commits.pending)
 
     def offsets(self, group_id: str) -> OffsetStore:
         """The store that has a group's committed offsets.
@@ -227,7 +276,16 @@ class GroupCoordinator:
         Raises:
             KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
         """
-        return self._read(group_id, lambda shard: shard.offsets)
+        return self._read(group_id, lambda shard: shard.commits.offsets)
+
+    def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
+        """Whether a member, or anybody else, may read a group's offsets.
+
+        Raises:
+            KafkaError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION, NOT_COORDINATOR,
+                COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        self._read(group_id, lambda shard: shard.check_fetch(group_id, member_id, epoch))
 
     def delete_offsets(
         self, group_id: str, keys: list[OffsetKey]
@@ -242,7 +300,7 @@ class GroupCoordinator:
 
     # --- groups as a whole ---
 
-    def groups(self) -> list[ClassicGroup]:
+    def groups(self) -> list[Group]:
         """Every group coordinated here.
 
         Raises:
@@ -252,7 +310,7 @@ class GroupCoordinator:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return [group for _, shard in self._runtime.active_shards() for group in shard.groups.values()]
 
-    def group(self, group_id: str) -> ClassicGroup:
+    def group(self, group_id: str) -> Group:
         """One group.
 
         Raises:

@@ -1,59 +1,52 @@
 """The groups of one partition of `__consumer_offsets`, and what may be done with them.
 
 Each method is an operation of the coordinator runtime: it looks at the state and returns what to append and
-what to answer. `replay` is where committed records become state.
+what to answer. `replay` is where committed records become state. What is done depends on the protocol by
+which a group was formed: see the packages `classic` and `consumer` beside this module.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import TypeAlias
 
-from barnabas.config import BrokerConfig
-from barnabas.config.setting import LONG_MAX
+from barnabas.config import BrokerConfig, GroupConfig
 from barnabas.coordinator.groups import codec
+from barnabas.coordinator.groups.caller import Caller
 from barnabas.coordinator.groups.classic.group import ClassicGroup, GroupState
-from barnabas.coordinator.groups.classic.membership import Caller, Membership
+from barnabas.coordinator.groups.classic.membership import Membership
 from barnabas.coordinator.groups.classic.rebalance import Rebalance
 from barnabas.coordinator.groups.classic.sessions import Sessions
-from barnabas.coordinator.groups.codec import (
-    NO_EXPIRY,
-    CommittedOffset,
-    OffsetKey,
-    group_record,
-    offset_record,
-)
-from barnabas.coordinator.groups.offsets import OffsetStore
-from barnabas.coordinator.groups.pending import PendingOffsets
+from barnabas.coordinator.groups.codec import OffsetKey, group_record
+from barnabas.coordinator.groups.commits import Commits
+from barnabas.coordinator.groups.consumer import records as consumer_records
+from barnabas.coordinator.groups.consumer.coordination import ConsumerGroups
+from barnabas.coordinator.groups.consumer.group import ConsumerGroup
 from barnabas.coordinator.runtime import Result, ShardContext
 from barnabas.errors import ErrorCode, KafkaError
+from barnabas.metadata.image import ClusterImage
+from barnabas.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from barnabas.protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity
-from barnabas.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-)
+from barnabas.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from barnabas.protocol.messages.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitResponse,
-    TxnOffsetCommitResponsePartition,
-    TxnOffsetCommitResponseTopic,
-)
+from barnabas.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from barnabas.protocol.records.consumer_group import GROUP_KIND, KINDS
 from barnabas.records import Record
-from barnabas.types import ProducerId, ProducerIdentity, TopicId
+from barnabas.types import ProducerId, TopicId
 
 logger = logging.getLogger(__name__)
 
-#: from this version a commit to a group that is not there is told so (KIP-848)
-_GROUP_ID_NOT_FOUND_FROM = 9
-_MINUTE_MS = 60_000
+Group: TypeAlias = ClassicGroup | ConsumerGroup
+
+#: from this version a commit to a group that is not there is told so, and members have epochs (KIP-848)
+_MEMBER_EPOCHS_FROM = 9
 
 
 class GroupShard:
@@ -63,12 +56,12 @@ class GroupShard:
         self,
         context: ShardContext[GroupShard],
         config: Callable[[], BrokerConfig],
+        settings: Callable[[str], GroupConfig],
+        image: Callable[[], ClusterImage],
         unique: Callable[[], str],
     ) -> None:
-        self.groups: dict[str, ClassicGroup] = {}
-        self.offsets = OffsetStore()
-        #: what open transactions have committed
-        self.pending = PendingOffsets()
+        self.groups: dict[str, Group] = {}
+        self.commits = Commits(config, context.clock)
         self._context = context
         self._clock = context.clock
         self._config = config
@@ -79,6 +72,9 @@ class GroupShard:
         )
         self._rebalance = Rebalance(config, context.clock, context.timers, self._step, self._sessions)
         self._membership = Membership(config, self._sessions, self._rebalance, unique)
+        self._consumers = ConsumerGroups(
+            context, self.groups.get, config, settings, image, unique, self._downgraded
+        )
 
     # --- the runtime's side ---
 
@@ -91,21 +87,19 @@ class GroupShard:
         kind = codec.kind_of(key)
         if kind in (codec.OFFSET_KIND, codec.LEGACY_OFFSET_KIND):
             offset_key = codec.decode_offset_key(key)
-            if value is None:
-                self.offsets.remove(offset_key)
-                self.pending.drop(offset_key)
-            else:
-                self.offsets.put(offset_key, codec.decode_offset(value))
-                self.pending.overtake(offset_key)
+            self.commits.replay(offset_key, value)
+            if value is not None:
                 self._ensure_group(offset_key.group_id)
         elif kind == codec.GROUP_KIND:
-            self._replay_group(codec.decode_group_key(key), value)
+            self._replay_classic(codec.decode_group_key(key), value)
+        elif kind in KINDS:
+            self._replay_consumer(kind, key, value)
         elif kind not in self._strange_kinds:
             self._strange_kinds.add(kind)
             logger.warning("records of kind %d in __consumer_offsets are passed over: not understood", kind)
 
     def replay_pending(self, producer_id: ProducerId, key: bytes, value: bytes) -> None:
-        """An offset of a transaction that is still open: nobody sees it before the transaction commits.
+        """An offset of a transaction that is still open.
 
         Raises:
             ProtocolError: the record cannot be read.
@@ -114,21 +108,22 @@ class GroupShard:
             logger.warning("__consumer_offsets holds a transaction's record that is no offset")
             return
         offset_key = codec.decode_offset_key(key)
-        self.pending.put(producer_id, offset_key, codec.decode_offset(value))
+        self.commits.replay_pending(producer_id, offset_key, value)
         self._ensure_group(offset_key.group_id)
 
     def end_transaction(self, producer_id: ProducerId, commit: bool) -> None:
         """The offsets of a producer's transaction count now, or never will."""
-        for offset_key, committed in self.pending.end(producer_id):
-            if commit:
-                self.offsets.put(offset_key, committed)
-                self._ensure_group(offset_key.group_id)
+        for offset_key in self.commits.end_transaction(producer_id, commit):
+            self._ensure_group(offset_key.group_id)
 
     def loaded(self) -> None:
         """Members of before get a session's time to show up."""
         self._is_loaded = True
         limit = self._config().group_max_size
         for group in self.groups.values():
+            if isinstance(group, ConsumerGroup):
+                self._consumers.loaded(group)
+                continue
             if len(group.members) > limit:
                 self._step(group.group_id, partial(self._rebalance.prepare, group, "over group.max.size"))
             for member in group.members:
@@ -136,7 +131,8 @@ class GroupShard:
 
     def unload(self, error: KafkaError) -> None:
         """Send everybody who waits to look for the new coordinator."""
-        for group in self.groups.values():
+        self._consumers.unload()
+        for group in self._classic_groups():
             for member in group.members:
                 group.members.answer_join(
                     member, JoinGroupResponse(error_code=error.code, member_id=member.member_id)
@@ -147,19 +143,41 @@ class GroupShard:
         """Run something of our own in its turn among a group's requests."""
         self._context.write(group_id, lambda _: Result(records=step()))
 
-    def _replay_group(self, group_id: str, value: bytes | None) -> None:
+    def _classic_groups(self) -> list[ClassicGroup]:
+        return [group for group in self.groups.values() if isinstance(group, ClassicGroup)]
+
+    def _replay_classic(self, group_id: str, value: bytes | None) -> None:
+        group = self.groups.get(group_id)
         if value is None:
-            group = self.groups.pop(group_id, None)
-            if group is not None:
+            if isinstance(group, ClassicGroup):
                 self._rebalance.drop(group)
                 group.move_to(GroupState.DEAD, self._clock.now_ms())
+                self._remove(group_id)
             return
-        group = self.groups.get(group_id)
-        if group is None:
+        if not isinstance(group, ClassicGroup):
             group = self.groups[group_id] = self._new_group(group_id)
         group.apply(codec.decode_group(value))
         if self._is_loaded:
             self._rebalance.announce(group)
+
+    def _replay_consumer(self, kind: int, key: bytes, value: bytes | None) -> None:
+        key_message, value_message = consumer_records.decode_record(kind, key, value)
+        group = self.groups.get(key_message.group_id)
+        if not isinstance(group, ConsumerGroup):
+            if value is None:
+                return
+            # At most offsets were known of it: a classic group in use is deleted first.
+            group = self.groups[key_message.group_id] = ConsumerGroup(key_message.group_id)
+        group.replay(key_message, value_message)
+        if kind == GROUP_KIND and value is None:
+            self._consumers.forget(group)
+            self._remove(group.group_id)
+
+    def _remove(self, group_id: str) -> None:
+        """A group is no more; offsets it may have left make it one that nobody is in."""
+        del self.groups[group_id]
+        if self.commits.has_offsets(group_id):
+            self._ensure_group(group_id)
 
     def _ensure_group(self, group_id: str) -> None:
         """Whoever commits without being a member makes a group."""
@@ -171,8 +189,15 @@ class GroupShard:
 
     # --- membership ---
 
+    def consumer_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, caller: Caller
+    ) -> Result[ConsumerGroupHeartbeatResponse]:
+        return self._consumers.heartbeat(request, caller)
+
     def join(self, request: JoinGroupRequest, caller: Caller) -> Result[JoinGroupResponse]:
         group = self.groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            return self._consumers.classic_members.join(group, request, caller)
         if group is None:
             if request.member_id:
                 raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -181,8 +206,17 @@ class GroupShard:
         self.groups[request.group_id] = group
         return result
 
+    def make_way(self, group_id: str) -> Result[None]:
+        """Delete a consumer group that nobody is in, for a classic one of that id."""
+        group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup) and group.is_empty:
+            return Result(records=self._consumers.tombstones(group))
+        return Result()
+
     def sync(self, request: SyncGroupRequest) -> Result[SyncGroupResponse]:
         group = self._member_group(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            return self._consumers.classic_members.sync(group, request)
         member = group.members.check(request.member_id, request.group_instance_id)
         if request.generation_id != group.generation:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
@@ -194,18 +228,37 @@ class GroupShard:
 
     def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
         group = self._member_group(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            return self._consumers.classic_members.heartbeat(group, request)
         return self._membership.heartbeat(
             group, request.member_id, request.group_instance_id, request.generation_id
         )
 
     def leave(self, group_id: str, members: list[MemberIdentity]) -> Result[LeaveGroupResponse]:
-        return self._membership.leave(self._member_group(group_id), members)
+        group = self._member_group(group_id)
+        if isinstance(group, ConsumerGroup):
+            return self._consumers.classic_members.leave(group, members)
+        return self._membership.leave(group, members)
 
-    def _member_group(self, group_id: str) -> ClassicGroup:
+    def _member_group(self, group_id: str) -> Group:
         group = self.groups.get(group_id)
         if group is None:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         return group
+
+    def _downgraded(self, classic: ClassicGroup, reason: str) -> None:
+        """A consumer group has become this classic group; it rebalances if there is a reason."""
+        group = self.groups[classic.group_id]
+        assert isinstance(group, ClassicGroup)
+        for member in classic.members:
+            # Of a member's protocols only the chosen one is stored; the next round may choose another.
+            group.members.change_protocols(
+                group.members.check(member.member_id, member.instance_id), member.protocols
+            )
+        for stored in group.members:
+            self._sessions.keep_alive(group, stored)
+        if reason:
+            self._step(group.group_id, partial(self._rebalance.prepare, group, reason))
 
     # --- offsets ---
 
@@ -214,28 +267,10 @@ class GroupShard:
 
         Raises:
             KafkaError: the sender may not commit: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
-                REBALANCE_IN_PROGRESS, GROUP_ID_NOT_FOUND.
+                REBALANCE_IN_PROGRESS, GROUP_ID_NOT_FOUND, STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION.
         """
         self._check_commit(request, api_version)
-        now = self._clock.now_ms()
-        retention = request.retention_time_ms
-        expires = NO_EXPIRY if retention < 0 else min(now + retention, LONG_MAX)
-        records: list[Record] = []
-        response = OffsetCommitResponse()
-        for topic in request.topics:
-            outcomes = [
-                OffsetCommitResponsePartition(
-                    partition_index=partition.partition_index,
-                    error_code=self._store(
-                        request.group_id, topic.name, partition, now, expires, topic.topic_id, records
-                    ),
-                )
-                for partition in topic.partitions
-            ]
-            response.topics.append(
-                OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=outcomes)
-            )
-        return Result(response, records)
+        return self.commits.commit(request)
 
     def commit_in_transaction(
         self, request: TxnOffsetCommitRequest, topic_ids: Mapping[str, TopicId]
@@ -243,89 +278,43 @@ class GroupShard:
         """Store offsets that count when the producer's transaction commits.
 
         Raises:
-            KafkaError: the sender may not commit: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION.
+            KafkaError: the sender may not commit: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
+                STALE_MEMBER_EPOCH.
         """
-        self._check_transactional_commit(request)
-        now = self._clock.now_ms()
-        records: list[Record] = []
-        response = TxnOffsetCommitResponse()
-        for topic in request.topics:
-            topic_id = topic_ids[topic.name]
-            outcomes = [
-                TxnOffsetCommitResponsePartition(
-                    partition_index=partition.partition_index,
-                    error_code=self._store(
-                        request.group_id, topic.name, partition, now, NO_EXPIRY, topic_id, records
-                    ),
-                )
-                for partition in topic.partitions
-            ]
-            response.topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=outcomes))
-        producer = ProducerIdentity(request.producer_id, request.producer_epoch)
-        return Result(response, records, producer)
-
-    def _store(
-        self,
-        group_id: str,
-        topic: str,
-        partition: OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition,
-        now_ms: int,
-        expires_ms: int,
-        topic_id: TopicId,
-        records: list[Record],
-    ) -> ErrorCode:
-        metadata = partition.committed_metadata or ""
-        if len(metadata) > self._config().offset_metadata_max_bytes:
-            return ErrorCode.OFFSET_METADATA_TOO_LARGE
-        committed = CommittedOffset(
-            partition.committed_offset,
-            partition.committed_leader_epoch,
-            metadata,
-            now_ms,
-            expires_ms,
-            topic_id,
-        )
-        records.append(offset_record(OffsetKey(group_id, topic, partition.partition_index), committed))
-        return ErrorCode.NONE
-
-    def _check_transactional_commit(self, request: TxnOffsetCommitRequest) -> None:
-        """Whether the sender may commit; one that does not say who it is may (KIP-447 came later)."""
         group = self.groups.get(request.group_id)
-        generation = request.generation_id
-        if group is None:
-            if generation >= 0:
-                raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-            return
-        if generation < 0 and (
-            group.has(GroupState.EMPTY) or (not request.member_id and request.group_instance_id is None)
-        ):
-            return
-        member = group.members.check(request.member_id, request.group_instance_id)
-        if generation != group.generation:
+        member_id, generation = request.member_id, request.generation_id
+        if isinstance(group, ConsumerGroup):
+            group.check_commit(member_id, generation, in_transaction=True, speaks_epochs=True)
+        elif group is not None:
+            self._membership.check_commit(
+                group, member_id, request.group_instance_id, generation, in_transaction=True
+            )
+        elif generation >= 0:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-        self._sessions.keep_alive(group, member)
+        return self.commits.commit_in_transaction(request, topic_ids)
 
     def _check_commit(self, request: OffsetCommitRequest, api_version: int) -> None:
-        """Whether the sender may commit for the group; a member's session begins anew."""
         group = self.groups.get(request.group_id)
-        generation = request.generation_id_or_member_epoch
-        if group is None:
-            if generation < 0:  # a consumer that assigns by itself: its first commit makes the group
-                return
-            if api_version >= _GROUP_ID_NOT_FOUND_FROM:
-                raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
-            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-        if generation < 0 and group.has(GroupState.EMPTY):
-            return
-        if generation < 0 and not request.member_id and request.group_instance_id is None:
-            # From outside, while members are at work.
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-        member = group.members.check(request.member_id, request.group_instance_id)
-        if generation != group.generation:
-            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-        if group.has(GroupState.COMPLETING_REBALANCE):
-            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
-        self._sessions.keep_alive(group, member)
+        member_id, generation = request.member_id, request.generation_id_or_member_epoch
+        knows_epochs = api_version >= _MEMBER_EPOCHS_FROM
+        if isinstance(group, ConsumerGroup):
+            group.check_commit(member_id, generation, in_transaction=False, speaks_epochs=knows_epochs)
+        elif group is not None:
+            self._membership.check_commit(
+                group, member_id, request.group_instance_id, generation, in_transaction=False
+            )
+        elif generation >= 0:  # else a consumer that assigns by itself: its first commit makes the group
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND if knows_epochs else ErrorCode.ILLEGAL_GENERATION)
+
+    def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
+        """Whether the sender may read a group's offsets; only members of consumer groups are asked.
+
+        Raises:
+            KafkaError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION.
+        """
+        group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            group.check_fetch(member_id, epoch)
 
     def delete_offsets(self, group_id: str, keys: list[OffsetKey]) -> Result[dict[OffsetKey, ErrorCode]]:
         """Delete offsets nobody uses; a topic that members subscribe to keeps its own.
@@ -333,22 +322,10 @@ class GroupShard:
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, or NON_EMPTY_GROUP for members whose topics are not known.
         """
-        group = self.groups.get(group_id)
-        if group is None:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
-        if not group.has(GroupState.EMPTY) and not group.is_consumer_group:
+        group = self._group(group_id)
+        if isinstance(group, ClassicGroup) and not group.is_empty and not group.is_consumer_group:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
-        in_use = group.topics_in_use()
-        outcome = {
-            key: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if key.topic in in_use else ErrorCode.NONE
-            for key in keys
-        }
-        records = [
-            offset_record(key, None)
-            for key, error in outcome.items()
-            if error is ErrorCode.NONE and (self.offsets.get(key) is not None or key in self.pending)
-        ]
-        return Result(outcome, records)
+        return self.commits.delete(group, keys)
 
     # --- groups as a whole ---
 
@@ -358,43 +335,29 @@ class GroupShard:
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
         """
-        group = self.groups.get(group_id)
-        if group is None:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
-        if not group.has(GroupState.EMPTY):
+        group = self._group(group_id)
+        if not group.is_empty:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
-        keys = {*self.offsets.keys(group_id), *self.pending.of_group(group_id)}
-        return Result(records=[*self._tombstones(sorted(keys)), group_record(group_id, None)])
+        return Result(records=[*self.commits.delete_all(group_id), *self._tombstones(group)])
 
     def expire_group(self, group_id: str) -> Result[None]:
         """Delete a group's expired offsets, and the group when neither offsets nor members are left."""
         group = self.groups.get(group_id)
         if group is None:
             return Result()
-        retention_ms = self._config().offsets_retention_minutes * _MINUTE_MS
-        expired = [
-            key
-            for key in self.offsets.expired(group, self._clock.now_ms(), retention_ms)
-            if key not in self.pending
-        ]
-        records = self._tombstones(expired)
-        left = sum(map(len, self.offsets.of_group(group_id).values())) - len(expired)
-        is_used = left or group.pending or self.pending.of_group(group_id)
-        if not is_used and group.has(GroupState.EMPTY):
-            records.append(group_record(group_id, None))
+        records, has_offsets = self.commits.expire(group)
+        is_awaited = isinstance(group, ClassicGroup) and group.pending
+        if group.is_empty and not has_offsets and not is_awaited:
+            records += self._tombstones(group)
         return Result(records=records)
 
-    def has_offsets_of(self, group_id: str, topics: set[str]) -> bool:
-        """Whether the group has offsets of these topics, pending ones included."""
-        return bool(self._keys_of(group_id, topics))
+    def _group(self, group_id: str) -> Group:
+        group = self.groups.get(group_id)
+        if group is None:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+        return group
 
-    def forget_topics(self, group_id: str, topics: set[str]) -> Result[None]:
-        """Delete a group's offsets of topics that have been deleted."""
-        return Result(records=self._tombstones(self._keys_of(group_id, topics)))
-
-    def _keys_of(self, group_id: str, topics: set[str]) -> list[OffsetKey]:
-        pending = {key for key in self.pending.of_group(group_id) if key.topic in topics}
-        return [*self.offsets.of_topics(group_id, topics), *sorted(pending - {*self.offsets.keys(group_id)})]
-
-    def _tombstones(self, keys: Iterable[OffsetKey]) -> list[Record]:
-        return [offset_record(key, None) for key in keys]
+    def _tombstones(self, group: Group) -> list[Record]:
+        if isinstance(group, ConsumerGroup):
+            return self._consumers.tombstones(group)
+        return [group_record(group.group_id, None)]

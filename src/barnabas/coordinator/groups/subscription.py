@@ -1,23 +1,36 @@
-"""The topics in a member's metadata, for groups whose protocol type is "consumer".
+"""What consumers put into the metadata and assignments of the classic protocol (protocol type "consumer").
 
-Metadata is opaque to the broker but for this (KIP-496, KIP-211): the subscribed topics, which every version
-of the consumer protocol's subscription begins with: version (int16), topics (int32 count, each int16 length
-and UTF-8). What follows differs by version and client and is not looked at.
+It is opaque to the broker, but for the topics that offsets depend on (KIP-496, KIP-211), and where a group
+changes its protocol (KIP-848).
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
+from typing import TypeVar
+
+from barnabas.errors import ProtocolError
+from barnabas.protocol.codec import decode, encode
+from barnabas.protocol.records.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    TopicPartition,
+)
+from barnabas.protocol.schema import Message
 
 #: the protocol type of consumers that subscribe to topics
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
 _START = struct.Struct(">hi")
 _LENGTH = struct.Struct(">h")
+_VERSION = struct.Struct(">h")
+
+M = TypeVar("M", bound=Message)
 
 
 def subscribed_topics(metadata: bytes) -> set[str]:
-    """The topics a consumer subscribes to.
+    """The topics a consumer subscribes to, which every version begins with; what follows is not looked at.
 
     Raises:
         ValueError: the bytes are no subscription.
@@ -37,3 +50,42 @@ def subscribed_topics(metadata: bytes) -> set[str]:
     except struct.error as error:
         raise ValueError(f"the subscription is cut short: {error}") from error
     return topics
+
+
+def decode_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
+    """All that a consumer says of itself.
+
+    Raises:
+        ValueError: the bytes are no subscription.
+    """
+    return _decode(ConsumerProtocolSubscription, metadata)
+
+
+def decode_assignment(data: bytes) -> ConsumerProtocolAssignment:
+    """What a consumer was assigned; nothing before its first assignment.
+
+    Raises:
+        ValueError: the bytes are no assignment.
+    """
+    return _decode(ConsumerProtocolAssignment, data) if data else ConsumerProtocolAssignment()
+
+
+def encode_assignment(assignment: Mapping[str, frozenset[int]], version: int) -> bytes:
+    """An assignment for a consumer that speaks `version`, or the highest known below it."""
+    version = min(version, ConsumerProtocolAssignment.versions[1])
+    partitions = [
+        TopicPartition(topic=topic, partitions=sorted(numbers)) for topic, numbers in assignment.items()
+    ]
+    return _VERSION.pack(version) + encode(
+        ConsumerProtocolAssignment(assigned_partitions=partitions), version
+    )
+
+
+def _decode(message: type[M], data: bytes) -> M:
+    try:
+        (version,) = _VERSION.unpack_from(data)
+        if version < 0:
+            raise ValueError(f"there is no version {version}")
+        return decode(message, min(version, message.versions[1]), data, _VERSION.size)
+    except (struct.error, ProtocolError) as error:
+        raise ValueError(str(error)) from error

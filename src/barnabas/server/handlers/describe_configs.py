@@ -1,7 +1,7 @@
 """DescribeConfigs v1-4: every setting of topics and of this broker, with value, source, synonyms, type and
 documentation (KIP-133, KIP-226, KIP-569).
 
-Loggers (KIP-412), client metrics (KIP-714) and groups (KIP-1094) have no settings here.
+Groups have settings before they exist (KIP-848). Loggers (KIP-412) and client metrics (KIP-714) have none.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.config import Update
 from barnabas.config.describe import Description
-from barnabas.controller.configs import ResourceType, unserved
+from barnabas.controller.configs import ResourceType, check_group_name, unserved
 from barnabas.controller.names import check_topic_name
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.describe_configs import (
@@ -21,7 +21,12 @@ from barnabas.protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from barnabas.server.config_listing import all_brokers_settings, broker_settings, topic_settings
+from barnabas.server.config_listing import (
+    all_brokers_settings,
+    broker_settings,
+    group_settings,
+    topic_settings,
+)
 from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
 
@@ -76,6 +81,9 @@ def _descriptions(broker: Broker, resource: DescribeConfigsResource) -> list[Des
                 f"this is broker {broker.node_id}: ask broker '{name}' for its settings, if it exists",
             )
         return broker_settings(broker)
+    if resource.resource_type == ResourceType.GROUP:
+        check_group_name(name)
+        return group_settings(broker, name)
     raise KafkaError(ErrorCode.INVALID_REQUEST, unserved(resource.resource_type))
 
 

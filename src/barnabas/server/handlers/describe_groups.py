@@ -1,7 +1,7 @@
 """DescribeGroups v0-6: a group's state, protocol and members with their assignments.
 
-Static members' instance ids from v4 on (KIP-345). A group that is not there is "Dead", and from v6 on
-GROUP_ID_NOT_FOUND besides (KIP-1043).
+Static members' instance ids from v4 on (KIP-345). A group that is not there, or is no classic one, is "Dead",
+and from v6 on GROUP_ID_NOT_FOUND besides (KIP-1043).
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ def describe_groups(
     response = DescribeGroupsResponse()
     for group_id in request.groups:
         try:
-            described = _describe(broker.groups.group(group_id))
+            group = broker.groups.group(group_id)
+            if not isinstance(group, ClassicGroup):
+                raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a classic group.")
+            described = _describe(group)
         except KafkaError as error:
             described = _failure(group_id, error)
             if error.code is ErrorCode.GROUP_ID_NOT_FOUND:

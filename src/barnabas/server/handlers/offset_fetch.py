@@ -2,8 +2,8 @@
 
 Null asks for all of a group's offsets; what has none is answered with -1. Topic ids in v10 (KIP-516, 848):
 an id that is not known is refused. An offset committed for an earlier topic of the same name is none, by
-whatever version it is asked for. Members of the consumer
-protocol (v9's member id and epoch) do not exist here yet. Who requires stable offsets (v7, KIP-447) is told
+whatever version it is asked for. A member of the consumer protocol (v9, KIP-848) is refused with an epoch of
+the past. Who requires stable offsets (v7, KIP-447) is told
 UNSTABLE_OFFSET_COMMIT for those that an open transaction may change.
 """
 
@@ -91,6 +91,7 @@ def _fetch(
     broker: Broker, group: OffsetFetchRequestGroup, by_id: bool, require_stable: bool
 ) -> OffsetFetchResponseGroup:
     try:
+        broker.groups.check_fetch(group.group_id, group.member_id, group.member_epoch)
         unstable = broker.groups.pending_offsets(group.group_id) if require_stable else ()
         offsets = _Offsets(broker.groups.offsets(group.group_id), unstable)
     except KafkaError as error:

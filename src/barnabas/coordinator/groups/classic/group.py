@@ -7,11 +7,12 @@ operations of `barnabas.coordinator.groups.classic.rebalance` change as they go 
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from enum import Enum
 
 from barnabas.coordinator.groups.classic.member import Member, Protocol
 from barnabas.coordinator.groups.classic.roster import Roster
+from barnabas.coordinator.groups.codec import CommittedOffset, committed_ms
 from barnabas.coordinator.groups.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
@@ -60,6 +61,10 @@ class ClassicGroup:
         return self.leader == member.member_id
 
     @property
+    def is_empty(self) -> bool:
+        return self.has(GroupState.EMPTY)
+
+    @property
     def is_consumer_group(self) -> bool:
         """Whether the members say which topics they subscribe to."""
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
@@ -90,6 +95,18 @@ class ClassicGroup:
             except ValueError:
                 return _Everything()
         return topics
+
+    def offsets_idle_since(self) -> Callable[[CommittedOffset], int] | None:
+        """From when on offsets of topics nobody subscribes to are idle; None while any may be in use."""
+        if self.protocol_type is None:
+            return committed_ms
+        if self.has(GroupState.EMPTY):
+            if self.state_since_ms < 0:  # stored before KIP-211
+                return committed_ms
+            return lambda _: self.state_since_ms
+        if self.is_consumer_group and self.has(GroupState.STABLE):
+            return committed_ms
+        return None
 
     # --- the round under way ---
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
 
 from barnabas.config import BrokerConfig
+from barnabas.coordinator.groups.caller import Caller
 from barnabas.coordinator.groups.classic.group import ClassicGroup, GroupState
 from barnabas.coordinator.groups.classic.member import Member, Protocol
 from barnabas.coordinator.groups.classic.rebalance import Rebalance
@@ -33,14 +33,6 @@ logger = logging.getLogger(__name__)
 _MEMBER_ID_REQUIRED_FROM = 4
 #: from this version a returning static leader learns the members and is told not to assign (KIP-814)
 _SKIP_ASSIGNMENT_FROM = 9
-
-
-class Caller(NamedTuple):
-    """Where a request comes from."""
-
-    api_version: int
-    client_id: str
-    client_host: str
 
 
 class Membership:
@@ -236,6 +228,34 @@ class Membership:
             member_id = "" if holder is None else holder.member_id
         self._rebalance.forget(group, group.members.check(member_id, leaver.group_instance_id))
         return True
+
+    def check_commit(
+        self,
+        group: ClassicGroup,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        *,
+        in_transaction: bool,
+    ) -> None:
+        """Whether the sender may commit; a member's session begins anew.
+
+        Raises:
+            KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS.
+        """
+        if generation < 0 and group.has(GroupState.EMPTY):
+            return
+        if generation < 0 and not member_id and instance_id is None:
+            if in_transaction:  # it need not say who it is (KIP-447 came later)
+                return
+            # From outside, while members are at work.
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        member = group.members.check(member_id, instance_id)
+        if generation != group.generation:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+        if not in_transaction and group.has(GroupState.COMPLETING_REBALANCE):
+            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+        self._sessions.keep_alive(group, member)
 
     def expire(self, group: ClassicGroup, member_id: str) -> list[Record]:
         """The session of a member, or of one to be, has passed in silence."""

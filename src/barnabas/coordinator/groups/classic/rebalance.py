@@ -23,6 +23,7 @@ from barnabas.coordinator.groups.codec import group_record
 from barnabas.coordinator.runtime import Result
 from barnabas.coordinator.timers import Timers
 from barnabas.errors import ErrorCode, KafkaError
+from barnabas.protocol.messages.join_group import JoinGroupResponse
 from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from barnabas.records import Record
 
@@ -204,11 +205,15 @@ class Rebalance:
         group.remove(member)
 
     def drop(self, group: ClassicGroup) -> None:
-        """The group is no more."""
+        """The group is no more, or another kind of group: whoever waits is to look again."""
         self._timers.cancel(_join_key(group))
         self._timers.cancel(_sync_key(group))
         for member_id in (*(member.member_id for member in group.members), *group.pending):
             self._sessions.unwatch(group, member_id)
+        again = ErrorCode.REBALANCE_IN_PROGRESS
+        for member in group.members:
+            group.members.answer_join(member, JoinGroupResponse(error_code=again, member_id=member.member_id))
+            member.answer_sync(SyncGroupResponse(error_code=again))
 
 
 def _assigned(group: ClassicGroup, member: Member) -> SyncGroupResponse:

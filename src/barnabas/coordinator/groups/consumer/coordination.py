@@ -1,0 +1,178 @@
+"""The consumer groups of one shard: the parts put together, and what its life brings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from barnabas.config import BrokerConfig, GroupConfig
+from barnabas.coordinator.groups.caller import Caller
+from barnabas.coordinator.groups.classic.group import ClassicGroup
+from barnabas.coordinator.groups.codec import group_record
+from barnabas.coordinator.groups.consumer.classic_members import ClassicMembers
+from barnabas.coordinator.groups.consumer.conversion import upgrade
+from barnabas.coordinator.groups.consumer.draft import Draft
+from barnabas.coordinator.groups.consumer.group import ConsumerGroup
+from barnabas.coordinator.groups.consumer.member import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    MemberState,
+)
+from barnabas.coordinator.groups.consumer.membership import Membership
+from barnabas.coordinator.groups.consumer.records import encode_record
+from barnabas.coordinator.groups.consumer.regex_subscriptions import RegexSubscriptions
+from barnabas.coordinator.groups.consumer.rounds import Rounds
+from barnabas.coordinator.groups.consumer.timeouts import Late, Timeouts
+from barnabas.coordinator.groups.consumer.topics import Topics
+from barnabas.coordinator.runtime import Result, ShardContext
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.metadata.image import ClusterImage
+from barnabas.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from barnabas.records import Record
+
+
+class ConsumerGroups:
+    """Coordinates the consumer groups of one shard."""
+
+    def __init__(
+        self,
+        context: ShardContext[Any],
+        find: Callable[[str], ClassicGroup | ConsumerGroup | None],
+        config: Callable[[], BrokerConfig],
+        settings: Callable[[str], GroupConfig],
+        image: Callable[[], ClusterImage],
+        unique: Callable[[], str],
+        downgraded: Callable[[ClassicGroup, str], None],
+    ) -> None:
+        """`find` gives the group of an id; see `Membership` for `settings` and `downgraded`."""
+        self._context = context
+        self._find = find
+        self._config = config
+        self._settings = settings
+        self._topics = Topics(image)
+        self._rounds = Rounds(self._topics, lambda: config().group_consumer_assignors)
+        self._timeouts = Timeouts(context.timers, self._fence)
+        self._regexes = RegexSubscriptions(
+            config, context.clock, self._topics, self._rounds, self._store_regexes
+        )
+        self._membership = Membership(
+            config,
+            settings,
+            context.clock,
+            self._topics,
+            self._rounds,
+            self._regexes,
+            self._timeouts,
+            downgraded,
+        )
+        self.classic_members = ClassicMembers(
+            config,
+            self._topics,
+            self._rounds,
+            self._regexes,
+            self._timeouts,
+            self._membership,
+            downgraded,
+            unique,
+        )
+
+    def loaded(self, group: ConsumerGroup) -> None:
+        """Members of before get a session's time to show up."""
+        for member in group.members.values():
+            timeout_ms = self._settings(group.group_id).consumer_session_timeout_ms
+            if member.classic is not None:
+                timeout_ms = member.classic.session_timeout_ms
+            self._timeouts.expect_heartbeat(group.group_id, member.member_id, timeout_ms)
+            if member.classic is None and member.state is MemberState.UNREVOKED_PARTITIONS:
+                self._timeouts.expect_revocation(
+                    group.group_id, member.member_id, member.rebalance_timeout_ms
+                )
+
+    def unload(self) -> None:
+        """The shard is no longer ours."""
+        self._regexes.stop()
+
+    def forget(self, group: ConsumerGroup) -> None:
+        """The group is no more."""
+        self._rounds.forget(group.group_id)
+        self._regexes.forget(group.group_id)
+
+    def heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, caller: Caller
+    ) -> Result[ConsumerGroupHeartbeatResponse]:
+        """ConsumerGroupHeartbeat.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND, and as `Membership.heartbeat` and `Membership.leave`.
+        """
+        group = self._find(request.group_id)
+        if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
+            return self._membership.leave(_consumer_group(request.group_id, group), request)
+        if isinstance(group, ClassicGroup) and not group.is_empty and request.member_epoch == JOIN_EPOCH:
+            return self._upgrade(group, request, caller)
+        return self._membership.heartbeat(self._draft(request, group), request, caller)
+
+    def tombstones(self, group: ConsumerGroup) -> list[Record]:
+        """The records that delete a group."""
+        return [encode_record(key, value) for key, value in group.tombstones()]
+
+    def _draft(
+        self, request: ConsumerGroupHeartbeatRequest, group: ClassicGroup | ConsumerGroup | None
+    ) -> Draft:
+        if request.member_epoch != JOIN_EPOCH:
+            return Draft(_consumer_group(request.group_id, group))
+        if isinstance(group, ConsumerGroup):
+            return Draft(group)
+        # An empty classic group makes room.
+        before = [] if group is None else [group_record(request.group_id, None)]
+        return Draft(ConsumerGroup(request.group_id), before)
+
+    def _upgrade(
+        self, group: ClassicGroup, request: ConsumerGroupHeartbeatRequest, caller: Caller
+    ) -> Result[ConsumerGroupHeartbeatResponse]:
+        """A classic group changes its protocol with the first member that brings the new one."""
+        draft = upgrade(group, self._topics, self._config())
+        result = self._membership.heartbeat(draft, request, caller)
+        finish = result.then
+        assert finish is not None
+
+        def then(error: KafkaError | None) -> Any:
+            if error is None:
+                for member in draft.group.classic_members():
+                    assert member.classic is not None
+                    self._timeouts.expect_heartbeat(
+                        group.group_id, member.member_id, member.classic.session_timeout_ms
+                    )
+            return finish(error)
+
+        return Result(records=result.records, then=then)
+
+    def _fence(self, late: Late) -> None:
+        def operation(_shard: Any) -> Result[None]:
+            group = self._find(late.group_id)
+            if not isinstance(group, ConsumerGroup):
+                return Result()
+            return self._membership.fence(group, late)
+
+        self._context.write(late.group_id, operation)
+
+    def _store_regexes(self, group_id: str, found: Mapping[str, frozenset[str]]) -> None:
+        def operation(_shard: Any) -> Result[None]:
+            group = self._find(group_id)
+            if not isinstance(group, ConsumerGroup):
+                return Result()
+            return Result(records=self._regexes.store(group, found).records)
+
+        self._context.write(group_id, operation)
+
+
+def _consumer_group(group_id: str, group: ClassicGroup | ConsumerGroup | None) -> ConsumerGroup:
+    """Raises KafkaError GROUP_ID_NOT_FOUND unless it is one."""
+    if isinstance(group, ConsumerGroup):
+        return group
+    reason = "not found" if group is None else "is not a consumer group"
+    raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {reason}.")

@@ -1,0 +1,74 @@
+"""A change of a consumer group in the making: the records that will store it, and the group as they leave it.
+
+What an operation decides next often depends on what it has just decided. So each record is replayed at once,
+on a copy; the group itself changes when the same records are replayed after they were committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from barnabas.coordinator.groups.consumer import records
+from barnabas.coordinator.groups.consumer.group import ConsumerGroup
+from barnabas.coordinator.groups.consumer.member import Member, Partitions
+from barnabas.protocol.records import consumer_group as stored
+from barnabas.protocol.schema import Message
+from barnabas.records import Record
+
+
+class Draft:
+    """Made from a group, or from nothing for one that is to be."""
+
+    def __init__(self, group: ConsumerGroup, before: Iterable[Record] = ()) -> None:
+        """`before` are records of another kind that come first."""
+        self._committed = group
+        #: as the records so far leave it; not to be changed but through the draft
+        self.group = group
+        self.records: list[Record] = list(before)
+
+    @property
+    def group_id(self) -> str:
+        return self.group.group_id
+
+    def put_subscription(self, member: Member) -> None:
+        self._write(records.member_key(self.group_id, member.member_id), records.subscription_value(member))
+
+    def put_current(self, member: Member) -> None:
+        self._write(records.current_key(self.group_id, member.member_id), records.current_value(member))
+
+    def put_target(self, member_id: str, target: Partitions) -> None:
+        value = stored.ConsumerGroupTargetAssignmentMemberValue(
+            topic_partitions=records.to_topic_partitions(target)
+        )
+        self._write(records.target_key(self.group_id, member_id), value)
+
+    def put_epoch(self, epoch: int, metadata_hash: int) -> None:
+        key = stored.ConsumerGroupMetadataKey(group_id=self.group_id)
+        self._write(key, stored.ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash))
+
+    def put_assignment_epoch(self, epoch: int) -> None:
+        key = stored.ConsumerGroupTargetAssignmentMetadataKey(group_id=self.group_id)
+        self._write(key, stored.ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch))
+
+    def put_regex(self, regex: str, topics: Iterable[str], now_ms: int) -> None:
+        value = stored.ConsumerGroupRegularExpressionValue(topics=sorted(topics), timestamp=now_ms)
+        self._write(records.regex_key(self.group_id, regex), value)
+
+    def remove_regex(self, regex: str) -> None:
+        self._write(records.regex_key(self.group_id, regex), None)
+
+    def remove_member(self, member_id: str) -> None:
+        # In the order in which Apache Kafka wants to replay them.
+        self._write(records.current_key(self.group_id, member_id), None)
+        self._write(records.target_key(self.group_id, member_id), None)
+        self._write(records.member_key(self.group_id, member_id), None)
+
+    def remove_group(self) -> None:
+        for key, value in self.group.tombstones():
+            self._write(key, value)
+
+    def _write(self, key: stored.Key, value: Message | None) -> None:
+        if self.group is self._committed:
+            self.group = self._committed.copy()
+        self.group.replay(key, value)
+        self.records.append(records.encode_record(key, value))

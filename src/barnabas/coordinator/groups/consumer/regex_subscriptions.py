@@ -1,0 +1,138 @@
+"""Which regular expressions a group subscribes by, and which topics they match by now.
+
+They are looked up beside the requests, all of a group together so that one rebalance does: when there is a
+new one, when there are new topics, and now and then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Mapping
+from enum import Enum
+from functools import partial
+
+from barnabas.clock import Clock
+from barnabas.config import BrokerConfig
+from barnabas.coordinator.groups.consumer import regexes
+from barnabas.coordinator.groups.consumer.draft import Draft
+from barnabas.coordinator.groups.consumer.group import ConsumerGroup
+from barnabas.coordinator.groups.consumer.rounds import Rounds
+from barnabas.coordinator.groups.consumer.topics import Topics
+
+logger = logging.getLogger(__name__)
+
+_LEAST_INTERVAL_MS = 10_000
+
+
+class RegexChange(Enum):
+    """What a heartbeat has done to a member's subscription by regular expression."""
+
+    NONE = "none"
+    #: its topics are not known yet; there will be a new epoch when they are
+    PENDING = "pending"
+    RESOLVED = "resolved"
+
+    @property
+    def is_changed(self) -> bool:
+        return self is not RegexChange.NONE
+
+    @property
+    def is_resolved(self) -> bool:
+        return self is RegexChange.RESOLVED
+
+
+class RegexSubscriptions:
+    """The regular expressions of one shard's groups."""
+
+    def __init__(
+        self,
+        config: Callable[[], BrokerConfig],
+        clock: Clock,
+        topics: Topics,
+        rounds: Rounds,
+        resolved: Callable[[str, Mapping[str, frozenset[str]]], None],
+    ) -> None:
+        """`resolved` takes a group id and what was found, and has `store` called in the group's turn."""
+        self._config = config
+        self._clock = clock
+        self._topics = topics
+        self._rounds = rounds
+        self._resolved = resolved
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+        #: by group: the topics among which its expressions were last looked up
+        self._looked_through: dict[str, Collection[str]] = {}
+
+    def change(self, draft: Draft, old: str, new: str) -> RegexChange:
+        """A member subscribes by another expression; `draft` has the new subscription already.
+
+        Raises:
+            KafkaError: INVALID_REGULAR_EXPRESSION.
+        """
+        if new == old:
+            return RegexChange.NONE
+        group = draft.group
+        if old and not group.subscribers(old) and old in group.regexes:
+            draft.remove_regex(old)
+        if not new:
+            return RegexChange.RESOLVED
+        if group.subscribers(new) == 1:
+            regexes.check(new)
+        return RegexChange.RESOLVED if new in group.regexes else RegexChange.PENDING
+
+    def refresh(self, group: ConsumerGroup) -> None:
+        """Look the group's expressions up, if it is time to."""
+        if group.group_id in self._under_way:
+            return
+        wanted = {member.regex for member in group.members.values() if member.regex}
+        if not wanted or not self._is_due(group, wanted):
+            return
+        task = asyncio.get_running_loop().create_task(
+            self._look_up(group.group_id, wanted, self._topics.names)
+        )
+        self._under_way[group.group_id] = task
+        task.add_done_callback(partial(self._done, group.group_id))
+
+    def store(self, group: ConsumerGroup, found: Mapping[str, frozenset[str]]) -> Draft:
+        """What is to be stored of the topics that were found."""
+        draft = Draft(group)
+        subscribed = {member.regex for member in group.members.values()}
+        has_changed = False
+        for regex, topics in found.items():
+            if regex in subscribed:
+                before = group.regexes.get(regex)
+                has_changed |= topics != (before.topics if before else frozenset())
+                draft.put_regex(regex, topics, self._clock.now_ms())
+        if has_changed or self._rounds.is_outdated(draft.group):
+            self._rounds.raise_epoch(draft)
+        return draft
+
+    def stop(self) -> None:
+        for task in self._under_way.values():
+            task.cancel()
+
+    def forget(self, group_id: str) -> None:
+        """The group is no more."""
+        self._looked_through.pop(group_id, None)
+
+    def _is_due(self, group: ConsumerGroup, wanted: set[str]) -> bool:
+        last_ms = max((resolved.resolved_ms for resolved in group.regexes.values()), default=None)
+        if last_ms is None:
+            return True
+        age_ms = self._clock.now_ms() - last_ms
+        if age_ms <= _LEAST_INTERVAL_MS:
+            return False
+        if wanted != group.regexes.keys() or age_ms > self._config().group_consumer_regex_refresh_interval_ms:
+            return True
+        seen = self._looked_through.get(group.group_id)
+        return seen is not self._topics.names and (seen is None or bool({*self._topics.names} - {*seen}))
+
+    async def _look_up(self, group_id: str, wanted: Collection[str], names: Collection[str]) -> None:
+        found = await regexes.resolve(wanted, names)
+        self._looked_through[group_id] = names
+        self._resolved(group_id, found)
+
+    def _done(self, group_id: str, task: asyncio.Task[None]) -> None:
+        self._under_way.pop(group_id, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("group %s: its regular expressions cannot be resolved", group_id, exc_info=error)

@@ -1,0 +1,103 @@
+"""ConsumerGroupDescribe v0-1: groups of the consumer protocol, what members have and are to have (KIP-848).
+
+By which protocol a member came from v1 on (KIP-1099). A group of another kind is not found here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.coordinator import ConsumerGroup
+from barnabas.coordinator.groups.consumer.member import Member, Partitions
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.metadata.image import ClusterImage
+from barnabas.protocol.messages.consumer_group_describe import (
+    Assignment,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+    TopicPartitions,
+)
+from barnabas.protocol.messages.consumer_group_describe import Member as DescribedMember
+from barnabas.server.context import RequestContext
+from barnabas.server.handlers import handles
+from barnabas.server.operations import GROUP_OPERATIONS, NOT_ASKED
+
+if TYPE_CHECKING:
+    from barnabas.server.broker import Broker
+
+_CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
+
+
+def _failed(request: ConsumerGroupDescribeRequest, error: KafkaError) -> ConsumerGroupDescribeResponse:
+    return ConsumerGroupDescribeResponse(groups=[_failure(group_id, error) for group_id in request.group_ids])
+
+
+@handles(ConsumerGroupDescribeRequest, on_error=_failed)
+def consumer_group_describe(
+    broker: Broker, _context: RequestContext, request: ConsumerGroupDescribeRequest
+) -> ConsumerGroupDescribeResponse:
+    broker.groups.check_consumer_protocol()
+    response = ConsumerGroupDescribeResponse()
+    for group_id in request.group_ids:
+        try:
+            described = _describe(broker, group_id)
+        except KafkaError as error:
+            described = _failure(group_id, error)
+        else:
+            if request.include_authorized_operations:
+                described.authorized_operations = GROUP_OPERATIONS
+        response.groups.append(described)
+    return response
+
+
+def _describe(broker: Broker, group_id: str) -> DescribedGroup:
+    group = broker.groups.group(group_id)
+    if not isinstance(group, ConsumerGroup):
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=group.state.value,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=group.preferred_assignor() or broker.config.group_consumer_assignors[0],
+        members=[
+            _member(member, group.target(member.member_id), broker.image) for member in group.members.values()
+        ],
+        authorized_operations=NOT_ASKED,
+    )
+
+
+def _member(member: Member, target: Partitions, image: ClusterImage) -> DescribedMember:
+    return DescribedMember(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topics),
+        subscribed_topic_regex=member.regex,
+        assignment=_assignment(member.assigned, image),
+        target_assignment=_assignment(target, image),
+        member_type=_CONSUMER_MEMBER if member.classic is None else _CLASSIC_MEMBER,
+    )
+
+
+def _assignment(partitions: Partitions, image: ClusterImage) -> Assignment:
+    return Assignment(
+        topic_partitions=[
+            TopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=sorted(numbers))
+            for topic_id, numbers in partitions.items()
+            if (topic := image.topic_by_id(topic_id)) is not None
+        ]
+    )
+
+
+def _failure(group_id: str, error: KafkaError) -> DescribedGroup:
+    return DescribedGroup(
+        group_id=group_id,
+        error_code=error.code,
+        error_message=error.message,
+        authorized_operations=NOT_ASKED,
+    )
