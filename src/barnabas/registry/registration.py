@@ -16,7 +16,7 @@ from barnabas.registry.errors import (
 )
 from barnabas.registry.policy import Level, Mode, config_of, level_of, require_writable
 from barnabas.registry.records import Key, Record
-from barnabas.registry.resolution import pinned, understand
+from barnabas.registry.resolution import pinned, understand, understand_version
 from barnabas.registry.schema import Schema
 from barnabas.registry.state import State, Version
 from barnabas.registry.subjects import context_of
@@ -107,7 +107,7 @@ def schema_record(version: Version, *, deleted: bool = False) -> Record:
 def _conflicts(state: State, level: Level, new: Any, schema: Schema, version: Version) -> list[str]:
     if version.schema.type != schema.type:
         return [f"{{errorType:'TYPE_CHANGED', description:'{version.schema.type} became {schema.type}'}}"]
-    old = understand(state, version.subject, version.schema)
+    old = understand_version(state, version)
     found = []
     if level.backward:
         found += new.cannot_read(old)

@@ -9,7 +9,7 @@ from functools import lru_cache
 from barnabas.registry.errors import InvalidSchemaError
 from barnabas.registry.formats import Parsed, parse
 from barnabas.registry.schema import Reference, Schema
-from barnabas.registry.state import State
+from barnabas.registry.state import State, Version
 from barnabas.registry.subjects import context_of, in_context
 
 
@@ -19,7 +19,12 @@ def understand(state: State, subject: str, schema: Schema, *, normalize: bool = 
     Raises:
         InvalidSchemaError: it breaks its format's rules, or refers to what is not registered.
     """
-    return _parse(schema, tuple(_texts(state, subject, schema.references)), normalize)
+    return parse(schema, tuple(_texts(state, subject, schema.references)), normalize=normalize)
+
+
+def understand_version(state: State, version: Version) -> Parsed:
+    """Parse a schema that is registered, or know it from the last time."""
+    return _parse_registered(version.schema, tuple(_texts(state, version.subject, version.schema.references)))
 
 
 def pinned(state: State, subject: str, schema: Schema) -> Schema:
@@ -54,6 +59,6 @@ def _texts(state: State, subject: str, references: Iterable[Reference]) -> dict[
 
 
 @lru_cache(maxsize=1024)
-def _parse(schema: Schema, references: tuple[tuple[str, str], ...], normalize: bool) -> Parsed:
-    # Registered schemas are the same objects for as long as they are registered, so the newest stay parsed.
-    return parse(schema, references, normalize=normalize)
+def _parse_registered(schema: Schema, references: tuple[tuple[str, str], ...]) -> Parsed:
+    # By identity: the schema of a version is one object for as long as it is registered.
+    return parse(schema, references)

@@ -10,6 +10,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.integration.registry.conftest import A, B, record
 
 from barnabas.errors import BarnabasError, ConfigError
@@ -22,6 +23,17 @@ def eventually(ask, expected, seconds=10.0):
     while (found := ask()) != expected:
         assert time.monotonic() < deadline, found
         time.sleep(0.02)
+
+
+def records_in(broker, topic):
+    settings = {"group.id": "none", "enable.partition.eof": True, "auto.offset.reset": "earliest"}
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0, **settings})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found = 0
+    while (message := consumer.poll(10)) is not None and message.error() is None:
+        found += 1
+    consumer.close()
+    return found
 
 
 def test_a_restarted_registry_knows_all_it_knew(make_registry):
@@ -86,8 +98,6 @@ def test_one_schema_registered_everywhere_at_once_gets_one_id(make_registry):
 
 
 def test_what_an_aborted_write_left_is_not_read(make_registry):
-    from confluent_kafka import Producer
-
     registry = make_registry()
     assert registry.register("s", '"int"') == 1
     settings = registry.server._settings
@@ -213,3 +223,34 @@ def test_an_address_in_use_is_named():
             claim(where)
     with pytest.raises(ConfigError, match="write HOST:PORT"):
         claim("here")
+
+
+def test_compaction_changes_nothing_that_a_registry_knows(make_registry):
+    settings = {
+        "log.cleaner.backoff.ms": "20",
+        "log.segment.delete.delay.ms": "0",
+        "log.cleaner.min.cleanable.ratio": "0.01",
+        "log.segment.bytes": "2000",
+        "log.cleaner.delete.retention.ms": "0",
+        "log.flush.interval.messages": "1",
+    }
+    with BarnabasBroker(settings) as broker:
+        first = make_registry("_schemas", broker)
+        for number in range(40):
+            subject = f"s{number % 4}"
+            first("PUT", f"/config/{subject}", {"compatibility": "NONE" if number % 3 else "FULL"})
+            first("PUT", "/mode", {"mode": "READWRITE"})
+            assert first.register(subject, record({"name": f"f{number}", "type": "int", "default": 0})) < 100
+        highest = first.register("gone", '"int"')
+        for permanent in ("", "?permanent=true"):
+            first("DELETE", f"/subjects/s1{permanent}")
+            first("DELETE", f"/subjects/gone{permanent}")
+        asked = ("/subjects?deleted=true", "/schemas?deleted=true", "/config/s0", "/mode")
+        before = [first("GET", path).body for path in asked]
+        written = 3 * 40 + 4
+        eventually(lambda: records_in(broker, "_schemas") < written // 2, True, 20)
+        second = make_registry("_schemas", broker)
+        assert [second("GET", path).body for path in asked] == before
+        assert second.register("new", '"string"') == highest + 1
+        first.server.stop()
+        second.server.stop()
