@@ -3,50 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Any
 
 from barnabas.registry.decision import Decision
 from barnabas.registry.errors import Code, RegistryError, not_permitted
+from barnabas.registry.levels import Level, Mode
 from barnabas.registry.records import Key, Record
 from barnabas.registry.state import State
 from barnabas.registry.subjects import DEFAULT_CONTEXT, context_of
-
-
-class Level(StrEnum):
-    """What a new version must be, towards the one before it, or (transitive) towards all."""
-
-    NONE = "NONE"
-    BACKWARD = "BACKWARD"
-    BACKWARD_TRANSITIVE = "BACKWARD_TRANSITIVE"
-    FORWARD = "FORWARD"
-    FORWARD_TRANSITIVE = "FORWARD_TRANSITIVE"
-    FULL = "FULL"
-    FULL_TRANSITIVE = "FULL_TRANSITIVE"
-
-    @property
-    def transitive(self) -> bool:
-        return self.name.endswith("_TRANSITIVE")
-
-    @property
-    def backward(self) -> bool:
-        """Whether new readers must understand old data."""
-        return self.name.startswith(("BACKWARD", "FULL"))
-
-    @property
-    def forward(self) -> bool:
-        """Whether old readers must understand new data."""
-        return self.name.startswith(("FORWARD", "FULL"))
-
-
-class Mode(StrEnum):
-    """What may be done; IMPORT takes schemas with their ids, to copy another registry."""
-
-    READWRITE = "READWRITE"
-    READONLY = "READONLY"
-    READONLY_OVERRIDE = "READONLY_OVERRIDE"
-    IMPORT = "IMPORT"
-
 
 #: what a CONFIG may say here
 _CONFIG_FIELDS = {"compatibility", "compatibilityLevel", "normalize"}

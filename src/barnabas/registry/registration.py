@@ -14,7 +14,8 @@ from barnabas.registry.errors import (
     schema_not_found,
     subject_not_found,
 )
-from barnabas.registry.policy import Level, Mode, config_of, level_of, require_writable
+from barnabas.registry.levels import Level, Mode
+from barnabas.registry.policy import config_of, level_of, require_writable
 from barnabas.registry.records import Key, Record
 from barnabas.registry.resolution import pinned, understand, understand_version
 from barnabas.registry.schema import Schema

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from barnabas.registry.errors import RegistryError
+from barnabas.registry.levels import Level, Mode
 from barnabas.registry.records import Record, decode
 from barnabas.registry.schema import Schema
 from barnabas.registry.subjects import context_of, in_context
@@ -139,10 +140,19 @@ class State:
                     self._unregister(version)
 
     def _config(self, record: Record) -> None:
-        _put(self.configs, record.key.subject, None if record.value is None else dict(record.value))
+        if record.value is None:
+            self.configs.pop(record.key.subject, None)
+            return
+        said = {name: value for name, value in record.value.items() if value is not None}
+        if "compatibilityLevel" in said:
+            said["compatibilityLevel"] = Level(said["compatibilityLevel"]).value
+        self.configs[record.key.subject] = said
 
     def _mode(self, record: Record) -> None:
-        _put(self.modes, record.key.subject, None if record.value is None else str(record.value["mode"]))
+        if record.value is None:
+            self.modes.pop(record.key.subject, None)
+        else:
+            self.modes[record.key.subject] = Mode(record.value["mode"]).value
 
     def _noop(self, record: Record) -> None:
         for context, highest in ((record.value or {}).get("maxIds") or {}).items():
@@ -151,13 +161,6 @@ class State:
 
     def _ignore(self, record: Record) -> None:
         logger.warning("records of type %s in the schemas topic are not understood", record.key.keytype)
-
-
-def _put(where: dict[str | None, Any], subject: str | None, value: Any) -> None:
-    if value is None:
-        where.pop(subject, None)
-    else:
-        where[subject] = value
 
 
 _REPLAY = {

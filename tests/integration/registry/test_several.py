@@ -128,6 +128,8 @@ def test_records_that_nobody_understands_are_left_out(make_registry, barnabas_br
     for key, value in [
         (b"no json", b"{}"),
         (b'{"keytype":"SCHEMA","subject":"x","version":1,"magic":1}', b'{"id":"?"}'),
+        (b'{"keytype":"MODE","subject":null,"magic":0}', b'{"mode":"NEWER"}'),
+        (b'{"keytype":"CONFIG","subject":null,"magic":0}', b'{"compatibilityLevel":"NEWER"}'),
         (b'{"keytype":"NEWER","magic":9}', b"{}"),
     ]:
         with barnabas_broker.producer() as producer:
@@ -136,7 +138,7 @@ def test_records_that_nobody_understands_are_left_out(make_registry, barnabas_br
     again = make_registry(registry.topic)
     assert again("GET", "/subjects").body == ["s"]
     assert again.register("s", '"long"') == 2
-    assert caplog.text.count("skipped") == 4  # by both registries
+    assert caplog.text.count("skipped") == 8  # by both registries
     assert "NEWER" in caplog.text
 
 
@@ -154,7 +156,7 @@ def test_confluents_records_are_understood(make_registry, barnabas_broker):
                 b'{"keytype":"SCHEMA","subject":"c","version":2,"magic":1}',
                 b'{"subject":"c","version":2,"id":11,"schemaType":"JSON","schema":"{}","deleted":true}',
             ),
-            (b'{"keytype":"CONFIG","subject":null,"magic":0}', b'{"compatibilityLevel":"FULL"}'),
+            (b'{"keytype":"CONFIG","subject":null,"magic":0}', b'{"alias":null,"compatibilityLevel":"FULL"}'),
             (b'{"keytype":"MODE","subject":"c","magic":0}', b'{"mode":"READONLY"}'),
             (
                 b'{"keytype":"SCHEMA","subject":"d","version":1,"magic":1}',
