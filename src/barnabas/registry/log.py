@@ -36,6 +36,12 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+#: librdkafka calls it fatal when another registry takes the right to write, which here happens every day, and
+#: raises it as well
+_UNHEARD = logging.getLogger("barnabas.registry.librdkafka")
+_UNHEARD.addHandler(logging.NullHandler())
+_UNHEARD.propagate = False
+
 _POLL_S = 0.2
 #: how long one call to the brokers may take
 _CALL_S = 10.0
@@ -121,12 +127,7 @@ class SchemasLog:
             try:
                 async with asyncio.timeout(_WRITE_S):
                     return await self._write(decide)
-            except RegistryError:
-                raise
-            except BaseException as error:  # also when the request is cancelled: a commit may be under way
-                self._owner = False
-                if not isinstance(error, TimeoutError):
-                    raise
+            except TimeoutError:
                 raise RegistryError(
                     Code.OPERATION_TIMEOUT, f"the brokers at {self._servers} did not take the write in time"
                 ) from None
@@ -168,7 +169,9 @@ class SchemasLog:
                     self._owner = True
                 decision = decide()
                 if decision.records:
+                    self._owner = False  # as long as it is not known how this ends, whatever may come between
                     await self._reached(await self._in_writer(self._commit, decision.records) + 1)
+                    self._owner = True
                 return decision.answer
             except confluent_kafka.KafkaException as error:
                 # Whatever happened, the remedy is one: end what may be half done by taking the right again.
@@ -187,7 +190,8 @@ class SchemasLog:
                     "transaction.timeout.ms": int(_CALL_S * 1000),
                     "linger.ms": 0,
                 },
-            )
+            ),
+            logger=_UNHEARD,
         )
         self._producer.init_transactions(_CALL_S)
 
@@ -206,9 +210,8 @@ class SchemasLog:
                 self._producer.produce(self._topic, partition=0, key=key, value=value, on_delivery=stored)
             except confluent_kafka.KafkaException as error:
                 if error.args[0].code() == confluent_kafka.KafkaError.MSG_SIZE_TOO_LARGE:
-                    self._producer.abort_transaction(_CALL_S)
                     raise RegistryError(
-                        42209, f"the schema is too large: {len(value or b'')} bytes"
+                        Code.SCHEMA_TOO_LARGE, f"the schema is too large: {len(value or b'')} bytes"
                     ) from None
                 raise
         self._producer.flush(_CALL_S)
