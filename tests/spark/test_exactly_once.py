@@ -25,7 +25,7 @@ from barnabas.testing import BarnabasBroker
 
 MakeTopic = Callable[..., str]
 
-SEEDS = range(int(os.environ.get("BARNABAS_KILL_SEEDS", "3")))
+SEEDS = range(int(os.environ.get("BARNABAS_KILL_SEEDS", "2")))
 ROWS = 3_000
 BATCHES = 3
 
@@ -82,9 +82,16 @@ def test_tasks_batches_and_sinks_are_told_apart(servers: str, make_topic: MakeTo
     assert committed_values(servers, topic) == sorted(everything(3, 2) + everything(1))
 
 
-def test_a_task_without_rows_asks_no_broker() -> None:
-    nobody = options("127.0.0.1:1", "t")
-    assert write_once(nobody, WriteId("s", 0, 0), iter([pa.RecordBatch.from_pydict({"value": []})])) == 0
+def test_a_task_without_rows_writes_nothing_and_remembers_nothing(
+    servers: str, make_topic: MakeTopic, sink: str
+) -> None:
+    topic, what = make_topic(), WriteId(sink, 0, 0)
+    nothing = [pa.RecordBatch.from_pydict({"value": []})]
+    assert write_once(options(servers, topic), what, iter(nothing)) == 0
+    assert write_once(options(servers, topic), what, rows()) == ROWS
+    with pytest.raises(ReplayError, match=f"was written with {ROWS} rows and now has 0"):
+        write_once(options(servers, topic), what, iter(nothing))
+    assert write_once(options(servers, topic), WriteId(sink, 1, 0), iter(nothing)) == 0
 
 
 def test_an_attempt_that_is_overtaken_fails_and_leaves_nothing(

@@ -89,7 +89,8 @@ def write_once(options: WriteOptions, what: WriteId, batches: Iterator[pa.Record
     """
     batches = (batch for batch in batches if batch.num_rows)
     first = next(batches, None)
-    if first is None:  # nothing to write is nothing to remember
+    if first is None:  # nothing to write, and nothing to remember
+        _check_replay(what, _read_progress(options.client, what), 0, fail=options.fail_on_changed_replay)
         return 0
     batches = itertools.chain([first], batches)
     some_topic = options.topic or first.column("topic")[0].as_py()
@@ -104,15 +105,9 @@ def write_once(options: WriteOptions, what: WriteId, batches: Iterator[pa.Record
     except BaseException:
         transaction.abort()
         raise
-    if written.batch > what.batch:
-        raise ReplayError(
-            f"{what}: batch {written.batch} is written already, and a sink's batches must rise; "
-            "if the checkpoint was set back, start the query with a new one"
-        )
     # read to the end all the same: operators before the sink keep their state only then
     rows: int = sum(batch.num_rows for batch in batches)
-    if rows != written.rows:
-        _report_change(what, written.rows, rows, fail=options.fail_on_changed_replay)
+    _check_replay(what, written, rows, fail=options.fail_on_changed_replay)
     return rows
 
 
@@ -142,11 +137,20 @@ def _read_progress(client: dict[str, str], what: WriteId) -> _Written | None:
     return _Written(last.offset - 1, int(rows[1]))
 
 
-def _report_change(what: WriteId, before: int, now: int, *, fail: bool) -> None:
-    """Raise or log, as barnabas.failOnChangedReplay says."""
+def _check_replay(what: WriteId, written: _Written | None, rows: int, *, fail: bool) -> None:
+    """Raise when what is written is of a later batch; when it is of other rows, as `fail` says, or log."""
+    if written is None or written.batch < what.batch:
+        return
+    if written.batch > what.batch:
+        raise ReplayError(
+            f"{what}: batch {written.batch} is written already, and a sink's batches must rise; "
+            "if the checkpoint was set back, start the query with a new one"
+        )
+    if written.rows == rows:
+        return
     changed = (
-        f"{what} was written with {before} rows and now has {now}: the query's tasks have changed since, or "
-        "its rows are not the same each time"
+        f"{what} was written with {written.rows} rows and now has {rows}: the query's tasks have changed "
+        "since, or its rows are not the same each time"
     )
     if fail:
         raise ReplayError(
