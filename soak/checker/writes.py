@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from soak.checker.findings import Finding
-from soak.checker.model import READ_UNCOMMITTED, History, Log, Outcome, Place, Process, Send
+from soak.checker.model import READ_UNCOMMITTED, History, Log, Outcome, Place, Send
 
 
 def check(history: History) -> Iterator[Finding]:
@@ -75,7 +75,7 @@ def _reordered(history: History) -> Iterator[Finding]:
     """By what the log shows, else by what was acknowledged: retention may have taken the record since."""
     last: dict[tuple[str, Place], tuple[int, Send]] = {}
     for send in history.sends.values():
-        if not _is_ordered(send.process):
+        if not send.process.idempotent:
             continue
         log = history.log(send.place, READ_UNCOMMITTED)
         found = log.places.get(send.id) if log is not None else None
@@ -91,10 +91,6 @@ def _reordered(history: History) -> Iterator[Finding]:
                 send.process.client,
             )
         last[send.process.name, send.place] = (offset, send)
-
-
-def _is_ordered(process: Process) -> bool:
-    return process.idempotent
 
 
 def named(place: Place) -> str:
