@@ -122,6 +122,9 @@ def _producer(task: Task) -> dict[str, Any]:
         "client.id": task.name,
         "acks": "all",
         "linger.ms": 2,
+        # Shorter than a pause of the broker: what it has not answered then is sent again, and it gets both.
+        "request.timeout.ms": 3000,
+        "socket.timeout.ms": 4000,
         "reconnect.backoff.max.ms": 500,
         **KEEP_BROKERS,
         "log_level": 0,
