@@ -57,6 +57,14 @@ class Send:
 
 
 @dataclass(slots=True)
+class Init:
+    """A client takes a transactional id: from the call to its return, NEVER if it never came."""
+
+    at: int
+    done: int = NEVER
+
+
+@dataclass(slots=True)
 class Transaction:
     process: Process
     number: int
@@ -146,7 +154,7 @@ class History:
         self.transactions: list[Transaction] = []
         #: the transactions of each transactional id for which abort was called
         self.aborted: dict[str, list[Transaction]] = {}
-        self.inits: dict[str, list[tuple[int, Process]]] = {}
+        self.inits: dict[str, list[Init]] = {}
         self.sessions: list[Session] = []
         self.commits: dict[tuple[str, Place], list[Commit]] = {}
         self.logs: dict[tuple[Place, str], Log] = {}
@@ -157,8 +165,6 @@ class History:
         self.stopped: dict[str, int] = {}
         for events in histories:
             _Reader(self).read(events)
-        for inits in self.inits.values():
-            inits.sort(key=lambda init: init[0])
 
     def log(self, place: Place, isolation: str) -> Log | None:
         return self.logs.get((place, isolation))
@@ -173,6 +179,7 @@ class _Reader:
     def __init__(self, history: History) -> None:
         self._history = history
         self._who = Process("")
+        self._init_under_way = Init(NEVER)
         self._transactions: dict[int, Transaction] = {}
         self._sessions: dict[Place, Session] = {}
         self._commits: dict[int, list[Commit]] = {}
@@ -211,10 +218,11 @@ class _Reader:
         send.outcome = Outcome.UNKNOWN if event["unknown"] else Outcome.FAILED
 
     def _init(self, event: Event) -> None:
-        self._history.inits.setdefault(self._who.transactional_id, []).append((event["at"], self._who))
+        self._init_under_way = Init(event["at"])
+        self._history.inits.setdefault(self._who.transactional_id, []).append(self._init_under_way)
 
     def _inited(self, event: Event) -> None:
-        """Of no interest to a check."""
+        self._init_under_way.done = event["at"]
 
     def _begin(self, event: Event) -> None:
         transaction = Transaction(self._who, event["txn"], event["at"])

@@ -134,7 +134,8 @@ def _earliest_end(history: History, transaction: Transaction) -> int:
     """
     begun, own = transaction.begun, transaction.process
     end = min(transaction.ending, begun + own.transaction_timeout)
-    taken = [at for at, _ in history.inits.get(own.transactional_id, []) if at > begun]
+    inits = history.inits.get(own.transactional_id, [])
+    taken = [max(init.at, begun) for init in inits if init.done > begun]
     taken += [
         max(other.aborting, begun)
         for other in history.aborted.get(own.transactional_id, [])

@@ -100,6 +100,7 @@ class Producer:
         world.note(name, "process", **{"name": name, "role": "produce", "client": "test", **about})
         if "transactional_id" in about:
             world.note(name, "init")
+            world.note(name, "inited")
 
     def send(self, place: Place, key: str = "k", *, source: Any = None, answered: bool = True) -> str:
         """The record's id; `answered=False` leaves its outcome unknown."""
