@@ -209,6 +209,14 @@ class LogFiles:
             self.swap = None
             self.env.fs.sync_directory(self.path)
 
+    def start_of_batch(self, offset: Offset) -> Offset:
+        """Where the batch begins that holds `offset`; `offset` itself when none does."""
+        segment = self.segments[self.segments.place_of(offset)]
+        position = segment.position_of(offset)
+        return (
+            min(offset, next(segment.headers(position))[1].base_offset) if position < segment.size else offset
+        )
+
     def truncate(self, offset: Offset) -> Offset:
         """Cuts off the batches that hold `offset` and later ones; where the log ends now.
 

@@ -217,7 +217,8 @@ class LogUpkeep:
             self.truncate_fully_and_start_at(offset)
             return True
         try:
-            self._announce_truncation(offset)
+            # a batch goes as a whole: what is written next begins where it began
+            self._announce_truncation(self.files.start_of_batch(offset))
             self._now_ends_at(self.files.truncate(offset))
         except OSError as error:
             raise self._half_truncated(error) from error

@@ -273,3 +273,17 @@ def test_a_closed_log_refuses_everything(bench, refused):
         with refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
             use()
     removal.run()
+
+
+def test_what_is_written_after_a_truncation_inside_a_batch_is_checked(bench):
+    """The batch goes as a whole, so the log is not known to be safe up to where it was cut."""
+    bench.append(Record(None, b"kept", NOW))
+    bench.append(*[Record(None, b"%d" % number, NOW) for number in range(5)])
+    bench.log.flush()
+    bench.log.truncate_to(4)
+    assert bench.log.log_end_offset == 1
+    bench.append(Record(None, b"new", NOW))
+    bench.append(Record(None, b"newer", NOW))
+    bench.kill()
+    bench.rewrite("00000000000000000000.log", lambda content: content[:-1] + b"\xff")
+    assert bench.start().log_end_offset == 2
