@@ -284,6 +284,7 @@ def test_what_is_written_after_a_truncation_inside_a_batch_is_checked(bench):
     assert bench.log.log_end_offset == 1
     bench.append(Record(None, b"new", NOW))
     bench.append(Record(None, b"newer", NOW))
+    bench.log.roll()
     bench.kill()
     bench.rewrite("00000000000000000000.log", lambda content: content[:-1] + b"\xff")
     assert bench.start().log_end_offset == 2
