@@ -162,7 +162,7 @@ def test_kafka_consumer_groups_shows_a_group_of_the_consumer_protocol(java, tool
     tool(PRODUCER, "--topic", name, stdin="one\n")
     consumer = java.start(
         CONSUMER, "--bootstrap-server", broker.bootstrap, "--topic", name, "--group", group,
-        "--from-beginning", "--consumer-property", "group.protocol=consumer",
+        "--from-beginning", "--command-property", "group.protocol=consumer",
     )  # fmt: skip
     try:
         assert consumer.stdout is not None and consumer.stdout.readline() == "one\n"
