@@ -52,6 +52,14 @@ def subscribed_topics(metadata: bytes) -> set[str]:
     return topics
 
 
+def subscription_version(metadata: bytes) -> int:
+    """The version of the consumer protocol that a member speaks; 0 where it cannot be told."""
+    if len(metadata) < _VERSION.size:
+        return 0
+    (version,) = _VERSION.unpack_from(metadata)
+    return max(int(version), 0)
+
+
 def decode_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
     """All that a consumer says of itself.
 

@@ -108,6 +108,24 @@ def test_group_is_classic_again_when_the_last_new_member_leaves(coordinate, told
     coordinate(scenario)
 
 
+def test_garbage_in_a_protocol_that_was_not_looked_at_does_not_keep_a_group_from_going_back(coordinate):
+    async def scenario(groups):
+        groups.topics(t=2)
+        await groups.enter("new", "t")
+        garbage = {"range": subscription("t"), "other": b""}
+        joined = await groups.join(instance="i", protocols=garbage)
+        await groups.join(instance="j", protocols={"other": subscription("t")})
+        await groups.leave(("", "i"))
+        await groups.join(instance="i", protocols=garbage)
+        await groups.beat("new", -1)
+        group = groups.coordinator.group("g")
+        assert isinstance(group, ClassicGroup)
+        assert group.protocol == "other"
+        assert joined.generation_id == 2
+
+    coordinate(scenario)
+
+
 def test_group_stays_as_it_is_where_the_policy_says_so(coordinate):
     async def scenario(groups):
         groups.topics(t=2)

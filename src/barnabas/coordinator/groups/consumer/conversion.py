@@ -8,7 +8,6 @@ goes. `group.consumer.migration.policy` says which is allowed.
 from __future__ import annotations
 
 import logging
-import struct
 
 from barnabas.config import BrokerConfig
 from barnabas.coordinator.groups import codec
@@ -23,6 +22,7 @@ from barnabas.coordinator.groups.subscription import (
     decode_assignment,
     decode_subscription,
     encode_assignment,
+    subscription_version,
 )
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.records import Record
@@ -98,8 +98,7 @@ def downgrade(
 
 def classic_assignment(partitions: Partitions, topics: Topics, metadata: bytes) -> bytes:
     """An assignment as a member with this subscription reads it."""
-    (version,) = struct.unpack_from(">h", metadata)
-    return encode_assignment(topics.named(partitions), version)
+    return encode_assignment(topics.named(partitions), subscription_version(metadata))
 
 
 def _check_upgrade(group: ClassicGroup, config: BrokerConfig) -> None:
