@@ -40,6 +40,15 @@ from barnabas.protocol.schema import Request
 from barnabas.records import Record, all_records, encode_batch
 
 
+@pytest.fixture(scope="session")
+def barnabas_settings() -> Mapping[str, str]:
+    """Members of consumer groups hear of a rebalance at once, as classic ones do by a setting of theirs."""
+    return {
+        "group.consumer.min.heartbeat.interval.ms": "100",
+        "group.consumer.heartbeat.interval.ms": "100",
+    }
+
+
 class Wire:
     """One connection that speaks the protocol bare: any request in any version, sent and answered in turn."""
 

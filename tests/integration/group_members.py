@@ -19,6 +19,8 @@ from typing import NamedTuple, Protocol
 HEARTBEAT_MS = 100  # how soon a member hears of a rebalance
 AT_ONCE = 10  # records a poll returns at most, so that many things can happen between two polls
 
+CONSUMER_PROTOCOL = "consumer "  # before the name of a broker's assignor
+
 
 class Seen(NamedTuple):
     """A record as a member read it."""
@@ -62,8 +64,7 @@ class Librdkafka:
                 "group.id": group_id,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
-                "partition.assignment.strategy": strategy,
-                "heartbeat.interval.ms": HEARTBEAT_MS,
+                **self._group_settings(strategy),
                 **{name.replace("_", "."): value for name, value in settings.items()},
             }
         )
@@ -72,6 +73,14 @@ class Librdkafka:
             on_revoke=lambda *_: self.commit(),
             on_lost=lambda *_: self._next.clear(),
         )
+
+    @staticmethod
+    def _group_settings(strategy: str) -> dict[str, object]:
+        if strategy.startswith(CONSUMER_PROTOCOL):
+            # The broker assigns, and says how often it wants to hear of a member.
+            assignor = strategy.removeprefix(CONSUMER_PROTOCOL)
+            return {"group.protocol": "consumer", "group.remote.assignor": assignor}
+        return {"partition.assignment.strategy": strategy, "heartbeat.interval.ms": HEARTBEAT_MS}
 
     def poll(self, note: Note) -> None:
         for timeout in (0.1, *[0.0] * (AT_ONCE - 1)):
@@ -206,6 +215,7 @@ CLIENTS: dict[str, Callable[..., Client]] = {
 #: every assignor of every client
 STRATEGIES = [
     *(("librdkafka", name) for name in ("range", "roundrobin", "cooperative-sticky")),
+    *(("librdkafka", f"{CONSUMER_PROTOCOL}{name}") for name in ("uniform", "range")),
     *(("kafka-python", name) for name in ("range", "roundrobin", "sticky", "cooperative-sticky")),
     *(("aiokafka", name) for name in ("range", "roundrobin", "sticky")),
 ]

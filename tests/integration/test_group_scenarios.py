@@ -10,7 +10,7 @@ from collections import defaultdict
 
 import pytest
 from confluent_kafka import Producer
-from tests.integration.group_members import CLIENTS, STRATEGIES, Member, Seen, stop_all, wait
+from tests.integration.group_members import CLIENTS, CONSUMER_PROTOCOL, STRATEGIES, Member, Seen, stop_all, wait
 
 from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest
 from barnabas.protocol.messages.heartbeat import HeartbeatRequest
@@ -187,8 +187,15 @@ def test_rolling_restart_of_a_static_group_causes_no_rebalance(open_group, write
 
 @pytest.fixture(scope="module")
 def impatient_broker():
-    """One that lets members have a session of a second."""
-    with BarnabasBroker({"group.min.session.timeout.ms": "500"}) as broker:
+    """One that lets classic members have a session of a second, and gives that to the others."""
+    settings = {
+        "group.min.session.timeout.ms": "500",
+        "group.consumer.min.session.timeout.ms": "500",
+        "group.consumer.session.timeout.ms": "1000",
+        "group.consumer.min.heartbeat.interval.ms": "100",
+        "group.consumer.heartbeat.interval.ms": "100",
+    }
+    with BarnabasBroker(settings) as broker:
         yield broker
 
 
@@ -206,8 +213,9 @@ def test_nothing_is_skipped_when_a_member_is_killed(impatient_broker, client, st
         "group_id": group_id,
         "topic": topic,
         "strategy": strategy,
-        "session_timeout_ms": 1000,
     }
+    if not strategy.startswith(CONSUMER_PROTOCOL):
+        settings["session_timeout_ms"] = 1000
     command = [sys.executable, "-m", "tests.integration.group_members", client, json.dumps(settings)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as victim:
         processed = {tuple(map(int, victim.stdout.readline().split())) for _ in range(60)}
