@@ -1,8 +1,9 @@
-"""Members of classic consumer groups by the hundred, spoken for with our own codecs in one event loop.
+"""Members of consumer groups by the hundred, spoken for with our own codecs in one event loop.
 
 Real clients have several threads each; a machine bears a thousand of these. A member does what clients do: it
-asks for its coordinator, joins, joins again with the id it is told, lets the leader assign, and sends
-heartbeats, from which it learns that it must join again.
+asks for its coordinator and joins. By the classic protocol it joins again with the id it is told, lets the
+leader assign, and sends heartbeats, from which it learns that it must join again. By the consumer protocol
+(KIP-848) it sends heartbeats as often as it is told to, and says at once what it has taken over or given up.
 """
 
 from __future__ import annotations
@@ -13,10 +14,17 @@ import resource
 import sys
 import time
 import uuid
+from abc import ABC, abstractmethod
+from contextlib import suppress
 from typing import TypeVar
 
 from barnabas.errors import ErrorCode
 from barnabas.protocol.framing import RequestHeader, encode_request, parse_response
+from barnabas.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from barnabas.protocol.messages.join_group import (
@@ -34,7 +42,7 @@ from barnabas.protocol.schema import Request, Response
 from bench.figures import Figures
 
 #: the versions that librdkafka 2.16 speaks, by the API's number
-VERSIONS = {10: 2, 11: 5, 12: 3, 13: 1, 14: 3}
+VERSIONS = {10: 2, 11: 5, 12: 3, 13: 1, 14: 3, 68: 1}
 HEARTBEAT_SECONDS = 1.0
 SESSION_MS = 45_000
 SETTLE_SECONDS = 90.0
@@ -67,26 +75,26 @@ class _Connection:
 class _Group:
     """What the members of one group know together."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, partitions: int) -> None:
         self.id = f"bench-{uuid.uuid4()}"
         self.size = size
+        self.partitions = partitions
         self.settled = asyncio.Event()
-        #: the members that have an assignment, by generation
-        self._synced: dict[int, int] = {}
+        #: generation or member epoch, and how many partitions it has, by member
+        self._states: dict[object, tuple[int, int]] = {}
 
-    def synced(self, generation: int) -> None:
-        """A member has its part in a generation: the group is settled when all have it in the same."""
-        self._synced[generation] = self._synced.get(generation, 0) + 1
-        if self._synced[generation] == self.size:
+    def has(self, member: object, generation: int, partitions: int) -> None:
+        """A member has its part: the group is settled when all have it in the same generation."""
+        self._states[member] = generation, partitions
+        generations, counts = zip(*self._states.values(), strict=True)
+        if len(counts) == self.size and len(set(generations)) == 1 and sum(counts) == self.partitions:
             self.settled.set()
 
 
-class _Member:
+class _Member(ABC):
     def __init__(self, group: _Group) -> None:
         self._group = group
         self._connection = _Connection()
-        self._id = ""
-        self._generation = -1
 
     async def connect(self, bootstrap: str) -> None:
         """Connect, and have the topic made that keeps the groups."""
@@ -95,8 +103,24 @@ class _Member:
         while (await self._connection.ask(find, FindCoordinatorResponse)).error_code:
             await asyncio.sleep(0.1)
 
+    @abstractmethod
     async def take_part(self) -> None:
-        """Join, and join again whenever the group says so, until all its members have settled."""
+        """Join, and do what the group asks for until all its members have settled."""
+
+    async def leave(self) -> None:
+        """Leave the group."""
+        await self._leave()
+        self._connection.close()
+
+    @abstractmethod
+    async def _leave(self) -> None: ...
+
+
+class _ClassicMember(_Member):
+    _id = ""
+    _generation = -1
+
+    async def take_part(self) -> None:
         while not self._group.settled.is_set():
             if await self._join():
                 await self._heartbeat()
@@ -137,7 +161,7 @@ class _Member:
         if synced.error_code in _AGAIN:
             return False
         _check("SyncGroup", synced.error_code)
-        self._group.synced(self._generation)
+        self._group.has(self, self._generation, 1)
         return True
 
     async def _heartbeat(self) -> None:
@@ -156,11 +180,49 @@ class _Member:
             else:
                 return
 
-    async def leave(self) -> None:
+    async def _leave(self) -> None:
         await self._connection.ask(
             LeaveGroupRequest(group_id=self._group.id, member_id=self._id), LeaveGroupResponse
         )
-        self._connection.close()
+
+
+class _ConsumerMember(_Member):
+    def __init__(self, group: _Group, topic: str) -> None:
+        super().__init__(group)
+        self._id = str(uuid.uuid4())
+        self._topic = topic
+
+    async def take_part(self) -> None:
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self._group.id,
+            member_id=self._id,
+            rebalance_timeout_ms=300_000,
+            subscribed_topic_names=[self._topic],
+            topic_partitions=[],
+        )
+        owned: list[TopicPartitions] = []
+        while not self._group.settled.is_set():
+            told = await self._connection.ask(request, ConsumerGroupHeartbeatResponse)
+            if told.error_code in _NOT_YET:
+                await asyncio.sleep(0.1)
+                continue
+            _check("ConsumerGroupHeartbeat", told.error_code)
+            request = ConsumerGroupHeartbeatRequest(
+                group_id=self._group.id, member_id=self._id, member_epoch=told.member_epoch
+            )
+            if told.assignment is not None:
+                owned = request.topic_partitions = told.assignment.topic_partitions
+            self._group.has(self, told.member_epoch, sum(len(topic.partitions) for topic in owned))
+            if told.assignment is None:
+                await self._rest(told.heartbeat_interval_ms / 1000)
+
+    async def _rest(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._group.settled.wait(), seconds)
+
+    async def _leave(self) -> None:
+        request = ConsumerGroupHeartbeatRequest(group_id=self._group.id, member_id=self._id, member_epoch=-1)
+        await self._connection.ask(request, ConsumerGroupHeartbeatResponse)
 
 
 _AGAIN = (ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -172,10 +234,16 @@ def _check(what: str, error: int) -> None:
         raise RuntimeError(f"{what}: error {error}")
 
 
-async def _settle(bootstrap: str, groups: int, members: int) -> float:
-    opened = [_Group(members // groups) for _ in range(groups)]
+async def _settle(bootstrap: str, groups: int, members: int, topic: str | None, partitions: int) -> float:
+    size = members // groups
+    # By the classic protocol a member is given one partition, and nobody looks at it.
+    opened = [_Group(size, size if topic is None else partitions) for _ in range(groups)]
     # One of each group after the other, as when many applications are rolled out at once.
-    everybody = [_Member(group) for _ in range(members // groups) for group in opened]
+    everybody: list[_Member] = [
+        _ClassicMember(group) if topic is None else _ConsumerMember(group, topic)
+        for _ in range(size)
+        for group in opened
+    ]
     for start in range(0, members, 50):
         await asyncio.gather(*(member.connect(bootstrap) for member in everybody[start : start + 50]))
     started = time.monotonic()
@@ -188,11 +256,15 @@ async def _settle(bootstrap: str, groups: int, members: int) -> float:
     return elapsed
 
 
-def settle(bootstrap: str, groups: int, members: int) -> Figures:
+def settle(
+    bootstrap: str, groups: int, members: int, topic: str | None = None, partitions: int = 0
+) -> Figures:
     """From the first of `members` joining one of `groups` until every group has all of its members in one
-    generation. It says `ready` then, so that the broker can be weighed, and ends when its input does."""
+    generation. It says `ready` then, so that the broker can be weighed, and ends when its input does.
+
+    With a `topic` of so many `partitions` they use the consumer protocol."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, members + 100)), hard))
     began = time.process_time()
-    elapsed = asyncio.run(_settle(bootstrap, groups, members))
+    elapsed = asyncio.run(_settle(bootstrap, groups, members, topic, partitions))
     return {"s": elapsed, "driver CPU s": time.process_time() - began}

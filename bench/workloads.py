@@ -234,37 +234,54 @@ class FirstRecord:
 class Members:
     """Consumers that all join at once, as when many applications are rolled out: until all groups settle.
 
-    First as many as a person may have, with our own codecs in two processes, then real clients, of which a
-    machine bears fewer.
+    As many as a company may have, spoken for with our own codecs in two processes. A member hears of a
+    rebalance by its next heartbeat: after a second (classic), or when the broker says (consumer).
     """
 
     members: int
     groups: int
-    real: int
-    name: str = "members of groups"
+    protocol: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.members:,} {self.protocol} members of {self.groups} groups settle"
 
     def run(self, target: Target) -> Iterator[Sample]:
-        before = target.peer.usage().cpu_seconds
-        halves = {"members": self.members // 2, "groups": self.groups // 2}
-        drivers = [target.start_driver("settle", **halves) for _ in range(2)]
-        try:
-            for driver in drivers:
-                wait_ready(driver)
-            cpu = target.peer.usage().cpu_seconds - before
-            seconds = max(finish(driver)["s"] for driver in drivers)
-        finally:
-            for driver in drivers:
-                driver.kill()
-        name = f"{self.members:,} members of {self.groups} groups settle"
-        yield Sample(name, "s", seconds)
-        yield Sample(name, "broker CPU ms/member", cpu * 1e3 / self.members)
+        with target.topic(10) as topic:
+            half: dict[str, object] = {"members": self.members // 2, "groups": self.groups // 2}
+            if self.protocol == "consumer":
+                half.update(topic=topic, partitions=10)
+            before = target.peer.usage().cpu_seconds
+            drivers = [target.start_driver("settle", **half) for _ in range(2)]
+            try:
+                for driver in drivers:
+                    wait_ready(driver)
+                cpu = target.peer.usage().cpu_seconds - before
+                seconds = max(finish(driver)["s"] for driver in drivers)
+            finally:
+                for driver in drivers:
+                    driver.kill()
+        yield Sample(self.name, "s", seconds)
+        yield Sample(self.name, "broker CPU ms/member", cpu * 1e3 / self.members)
+
+
+@dataclass(frozen=True)
+class RealMembers:
+    """As Members, with real clients, of which a machine bears fewer; ten to a group."""
+
+    members: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.members} librdkafka members of {self.members // 10} groups settle"
+
+    def run(self, target: Target) -> Iterator[Sample]:
         with target.topic(10) as topic:
             figures, cpu = target.drive_weighed(
-                "join", topic=topic, partitions=10, groups=self.real // 10, members=self.real
+                "join", topic=topic, partitions=10, groups=self.members // 10, members=self.members
             )
-        name = f"{self.real} librdkafka members of {self.real // 10} groups settle"
-        yield Sample(name, "s", figures["s"])
-        yield Sample(name, "broker CPU ms/member", cpu * 1e3 / self.real)
+        yield Sample(self.name, "s", figures["s"])
+        yield Sample(self.name, "broker CPU ms/member", cpu * 1e3 / self.members)
 
 
 @dataclass(frozen=True)
@@ -375,7 +392,9 @@ def quick() -> list[Workload]:
         SmallTransactions(1_000, 2.0),
         LargeTransactions(50),
         FirstRecord(),
-        Members(200, 20, 20),
+        Members(200, 20, "classic"),
+        Members(200, 20, "consumer"),
+        RealMembers(20),
         Connections(200),
     ]
 
@@ -392,7 +411,9 @@ def full() -> list[Workload]:
         SmallTransactions(1_000, 5.0),
         LargeTransactions(200),
         FirstRecord(),
-        Members(1_000, 100, 100),
+        Members(1_000, 100, "classic"),
+        Members(1_000, 100, "consumer"),
+        RealMembers(100),
         Connections(500),
         RestartWithCommits(1_000_000),
     ]
