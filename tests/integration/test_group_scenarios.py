@@ -10,8 +10,17 @@ from collections import defaultdict
 
 import pytest
 from confluent_kafka import Producer
-from tests.integration.group_members import CLIENTS, CONSUMER_PROTOCOL, STRATEGIES, Member, Seen, stop_all, wait
+from tests.integration.group_members import (
+    CLIENTS,
+    CONSUMER_PROTOCOL,
+    STRATEGIES,
+    Member,
+    Seen,
+    stop_all,
+    wait,
+)
 
+from barnabas.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest
 from barnabas.protocol.messages.heartbeat import HeartbeatRequest
 from barnabas.testing import BarnabasBroker
@@ -144,7 +153,7 @@ def test_two_groups_each_receive_everything(open_group, write, client):
 
 
 def generation(wire, group_id):
-    """The group's generation: the one in which a member of it may send a heartbeat."""
+    """A classic group's generation: the one in which a member of it may send a heartbeat."""
     (described,) = wire(DescribeGroupsRequest(groups=[group_id])).groups
     assert described.group_state == "Stable"
     member = described.members[0]
@@ -162,12 +171,27 @@ def generation(wire, group_id):
     )
 
 
-@every_client
-def test_rolling_restart_of_a_static_group_causes_no_rebalance(open_group, write, wire, client):
-    group = open_group(client, "range")
+def group_epoch(wire, group_id):
+    (described,) = wire(ConsumerGroupDescribeRequest(group_ids=[group_id])).groups
+    assert described.error_code == 0
+    return described.group_epoch
+
+
+@pytest.mark.parametrize(
+    ("client", "strategy", "count"),
+    [
+        *((client, "range", generation) for client in CLIENTS),
+        ("librdkafka", f"{CONSUMER_PROTOCOL}uniform", group_epoch),
+    ],
+    ids=[*CLIENTS, "librdkafka consumer"],
+)
+def test_rolling_restart_of_a_static_group_causes_no_rebalance(
+    open_group, write, wire, client, strategy, count
+):
+    group = open_group(client, strategy)
     members = {name: group.join(group_instance_id=name) for name in "abc"}
     group.wait_shares(1, 1, 1)
-    before = generation(wire, group.id)
+    before = count(wire, group.id)
     owned = {name: member.partitions for name, member in members.items()}
     for name in "abc":
         write(5)
@@ -176,7 +200,7 @@ def test_rolling_restart_of_a_static_group_causes_no_rebalance(open_group, write
         members[name] = group.join(group_instance_id=name)
         group.wait_shares(1, 1, 1)
     group.wait(lambda: len(group.log) >= 30 * len(KEYS))
-    assert generation(wire, group.id) == before
+    assert count(wire, group.id) == before
     assert {name: member.partitions for name, member in members.items()} == owned
     for key in KEYS:
         assert group.read(key) == list(range(30))
