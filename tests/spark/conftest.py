@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import itertools
 import os
+import pwd
+import shutil
+import subprocess
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import Producer
@@ -98,3 +102,34 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = local_session("barnabas tests", tmp_path_factory.mktemp("spark"))
     yield session
     session.stop()
+
+
+def _programs() -> Path | None:
+    """Where Debian's package, or the PATH, has the server."""
+    found = shutil.which("initdb")
+    homes = [Path(found).resolve().parent] if found else sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+    return homes[-1] if homes else None
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """The URL of a PostgreSQL server of this run."""
+    programs = _programs()
+    if programs is None:
+        pytest.skip("no PostgreSQL server: install Debian's package postgresql")
+    user: dict[str, Any] = {}
+    folder = Path(tempfile.mkdtemp(prefix="barnabas-pg-"))
+    if os.geteuid() == 0:  # which the server refuses to run as
+        user = {"user": "nobody"}
+        os.chown(folder, pwd.getpwnam("nobody").pw_uid, -1)
+    quiet: dict[str, Any] = {"cwd": folder, "stdout": subprocess.DEVNULL, "check": True, **user}
+    control = [programs / "pg_ctl", "-D", folder / "data", "-l", folder / "log", "-w"]
+    subprocess.run([programs / "initdb", "-D", folder / "data", "-U", "tester", "-N"], **quiet)
+    # no network: a socket in the folder, which no other server can have
+    options = f"-c listen_addresses= -c unix_socket_directories={folder} -c fsync=off"
+    try:
+        subprocess.run([*control, "-o", options, "start"], **quiet)
+        yield f"postgresql://tester@/postgres?host={folder}"
+    finally:
+        subprocess.run([*control, "-m", "immediate", "stop"], **{**quiet, "check": False})
+        shutil.rmtree(folder)

@@ -85,6 +85,7 @@ class Root(LazyGroup):
         "registry": ("barnabas.cli.registry:registry", "Run a schema registry."),
         "log": ("barnabas.cli.log:log", "Look into segment files without a broker."),
         "ship": ("barnabas.cli.ship:ship", "Follow log files into a topic, each record once."),
+        "pipeline": ("barnabas.cli.pipeline:pipeline", "Run Spark pipelines, and see how they are."),
         "completion": ("barnabas.cli.completion:completion", "Tab completion for bash, zsh and fish."),
     },
     epilog=_EXAMPLES,

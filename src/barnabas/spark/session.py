@@ -65,7 +65,7 @@ def start_spark(name: str, folder: Path, *, cores: int = 2, log: Path | None = N
         "spark.local.dir": str(folder / "scratch"),
     }
     configuration = SparkConf().setMaster(f"local[{cores}]").setAppName(name).setAll(list(settings.items()))
-    with _stderr_to(log):
+    with stderr_to(log):
         return SparkContext.getOrCreate(configuration)
 
 
@@ -80,7 +80,7 @@ def local_session(name: str, folder: Path, *, cores: int = 2, log: Path | None =
 
 
 @contextlib.contextmanager
-def _stderr_to(path: Path | None) -> Iterator[None]:
+def stderr_to(path: Path | None) -> Iterator[None]:
     """Let a process that is started meanwhile have `path` as its stderr, for all its life."""
     if path is None:
         yield

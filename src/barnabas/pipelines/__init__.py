@@ -1,0 +1,24 @@
+"""Pipelines in a few lines: a file that declares sources, steps and sinks, and what runs it.
+
+    from barnabas.pipelines import sink, source, step
+
+    @source(topic="orders", format="json", schema="id BIGINT, price DOUBLE", dead_letter="orders-bad")
+    def orders(rows):
+        return rows
+
+    @step
+    def dear_orders(orders):
+        return orders.where("price > 100")
+
+    @sink(topic="dear", key="id")
+    def dear(dear_orders):
+        return dear_orders
+
+What is where: `options` (each declared once, for Python and SQL), `python_file` and `sql_file` (read a file),
+`model` (what it declares), `sources`, `formats` and `sinks` (to DataFrames and from them), `build` (queries),
+`supervisor` (keeps them running), `status` (what they leave for others to see), `session` (Spark), `run`.
+"""
+
+from barnabas.pipelines.python_file import pipeline, sink, source, step
+
+__all__ = ["pipeline", "sink", "source", "step"]

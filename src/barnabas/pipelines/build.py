@@ -1,0 +1,139 @@
+"""From a declaration to queries that can be started: one for each sink and each dead-letter topic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from barnabas.errors import BarnabasError
+from barnabas.pipelines.errors import PipelineError, Place, explain, place_in
+from barnabas.pipelines.model import Pipeline, Sink, Source, Step, Transform
+from barnabas.pipelines.options import SinkOptions
+from barnabas.pipelines.sinks import writer_to
+from barnabas.pipelines.sources import open_source
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query by the name it has in status and checkpoints; each `start` goes on from its checkpoint."""
+
+    name: str
+    start: Callable[[], StreamingQuery]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is chosen when a pipeline is started, not when it is written."""
+
+    bootstrap: str
+    checkpoints: str
+    once: bool
+
+
+def build(spark: SparkSession, pipeline: Pipeline, run: Run) -> list[Query]:
+    """The queries of `pipeline`, not yet started.
+
+    Raises:
+        PipelineError: Spark or a function of the file refuses; the text names the line.
+    """
+    return _Builder(spark, pipeline, run).queries()
+
+
+class _Builder:
+    def __init__(self, spark: SparkSession, pipeline: Pipeline, run: Run) -> None:
+        self._spark = spark
+        self._pipeline = pipeline
+        self._run = run
+        self._frames: dict[str, DataFrame] = {}
+        settings = {f"kafka.{name}": value for name, value in pipeline.options.kafka.items()}
+        self._registry = pipeline.options.registry
+        self._client = {"kafka.bootstrap.servers": run.bootstrap, **settings}
+
+    def queries(self) -> list[Query]:
+        made = [query for source in self._pipeline.sources for query in self._open(source)]
+        for step in self._pipeline.steps:
+            self._take(step)
+        return made + [self._sink(sink) for sink in self._pipeline.sinks]
+
+    def _open(self, source: Source) -> list[Query]:
+        """Open a source; its query for dead letters, if it has one."""
+        what = f"source {source.name}"
+        opened = self._attempt(
+            source.place, what, lambda: open_source(self._spark, source, self._client, self._registry)
+        )
+        rows = opened.rows
+        if source.shape is not None:
+            rows = self._call(source.place, what, Transform(source.shape, ()), rows)
+        self._keep(source.name, rows)
+        if opened.dead_letters is None:
+            return []
+        letters = SinkOptions.parse({"topic": source.options.dead_letter, "format": "raw"})
+        return [self._query(f"{source.name}.dead_letter", source.place, opened.dead_letters, letters)]
+
+    def _take(self, step: Step) -> None:
+        if isinstance(step.body, Transform):
+            assert step.name is not None
+            inputs = [self._frames[name] for name in step.body.inputs]
+            self._keep(step.name, self._call(step.place, f"step {step.name}", step.body, *inputs))
+            return
+        statement = step.body
+        self._attempt(
+            step.place, f"view {step.name}" if step.name else "", lambda: self._spark.sql(statement)
+        )
+        if step.name:
+            self._frames[step.name] = self._spark.table(step.name)
+
+    def _sink(self, sink: Sink) -> Query:
+        if isinstance(sink.rows, str):
+            rows = self._frames[sink.rows]
+        else:
+            inputs = [self._frames[name] for name in sink.rows.inputs]
+            rows = self._call(sink.place, f"sink {sink.name}", sink.rows, *inputs)
+        return self._query(sink.name, sink.place, rows, sink.options)
+
+    def _query(self, name: str, place: Place, rows: DataFrame, options: SinkOptions) -> Query:
+        if not rows.isStreaming:
+            raise PipelineError(f"{place}: {name} has no stream to write: all its sources are static")
+        checkpoint = f"{self._run.checkpoints}/{name}"
+
+        def start() -> StreamingQuery:
+            writer = writer_to(rows, options, self._client, self._registry)
+            writer = writer.queryName(name).option("checkpointLocation", checkpoint)
+            if self._run.once:
+                writer = writer.trigger(availableNow=True)
+            elif options.trigger:
+                writer = writer.trigger(processingTime=options.trigger)
+            return writer.start()
+
+        return Query(name, lambda: self._attempt(place, name, start))
+
+    def _keep(self, name: str, rows: DataFrame) -> None:
+        """Known to later steps, and to their SQL."""
+        rows.createOrReplaceTempView(name)
+        self._frames[name] = rows
+
+    def _call(self, place: Place, what: str, transform: Transform, *inputs: DataFrame) -> DataFrame:
+        made = self._attempt(place, what, lambda: transform.function(*inputs))
+        if not isinstance(made, DataFrame):
+            raise PipelineError(f"{place}: {what} gives {type(made).__name__}: return a DataFrame")
+        return made
+
+    def _attempt(self, place: Place, what: str, act: Callable[[], T]) -> T:
+        try:
+            return act()
+        except (PipelineError, Py4JError):  # said already; or Spark itself is gone
+            raise
+        except Exception as error:
+            known = isinstance(error, (BarnabasError, PySparkException))
+            kind = "" if known else f"{type(error).__name__}: "
+            place = place_in(error, place.file, place)
+            words = f"{what}: " if what else ""
+            raise PipelineError(f"{place}: {words}{kind}{explain(error)}") from error

@@ -1,0 +1,59 @@
+"""A pipeline's own folder: its checkpoints, its status, Spark's log, and a lock that says that it runs.
+
+It lies beside the pipeline file, as ``.barnabas/<pipeline>``, so that a pipeline goes on from its checkpoints
+wherever it is started from.
+"""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.model import Pipeline
+
+
+class Folder:
+    """Where one pipeline keeps what is its own."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+        self.status = self.path / "status.json"
+        self.log = self.path / "spark.log"
+        self.checkpoints = self.path / "checkpoints"
+        self._lock = self.path / "lock"
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, chosen: Path | None) -> Folder:
+        return cls(chosen or pipeline.path.absolute().parent / ".barnabas" / pipeline.name)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the lock, and keep it until the process has ended, however that comes.
+
+        Raises:
+            PipelineError: another process holds it.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        with self._lock.open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise PipelineError(
+                    f"{self.path} is in use: the pipeline runs already; stop it, or choose another --folder"
+                ) from None
+            yield
+
+    @property
+    def in_use(self) -> bool:
+        """Whether a running pipeline holds the lock."""
+        try:
+            with self._lock.open() as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                return False
+        except FileNotFoundError:
+            return False
+        except BlockingIOError:
+            return True

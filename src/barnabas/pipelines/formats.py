@@ -1,0 +1,133 @@
+"""Bytes to columns, with the reason when they are not what was declared; and rows to bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from types import ModuleType
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
+
+from barnabas.errors import ConfigError
+from barnabas.pipelines.options import SinkOptions, SourceOptions
+from barnabas.spark.option_values import refuse
+
+_CORRUPT = "_corrupt"
+_AVRO, _AVRO_ERROR = "_avro", "_avro_error"
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """Columns of a record's value, and why it could not be parsed: NULL when it could."""
+
+    columns: dict[str, Column]
+    reason: Column
+
+
+def decode(value: Column, format: str, schema: str, options: dict[str, str]) -> Decoded:
+    """`value` (binary or string) understood as json, csv or text.
+
+    Raises:
+        ConfigError: the schema cannot be read.
+    """
+    text = value.cast("string")
+    not_text = F.when(~F.is_valid_utf8(text), F.lit("it is not UTF-8"))
+    if format == "text":
+        return Decoded({"value": text}, not_text)
+    declared = parse_schema(schema)
+    with_corrupt = StructType([*declared.fields, StructField(_CORRUPT, StringType())])
+    options = {**options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+    if format == "json":
+        parsed = F.from_json(text, with_corrupt, options)
+        misfit = F.when(F.try_parse_json(text).isNull(), F.lit("it is not JSON")).otherwise(
+            _misfit_fields(text, parsed, declared)
+        )
+    else:
+        parsed = F.from_csv(text, f"{schema}, {_CORRUPT} STRING", options)
+        misfit = F.lit(f"it is not CSV of {schema}")
+    reason = (
+        F.when(value.isNull(), F.lit("the value is NULL"))
+        .when(not_text.isNotNull(), not_text)
+        .when(F.trim(text) == "", F.lit("the value is empty"))
+        .when(parsed.isNull() | parsed[_CORRUPT].isNotNull(), misfit)
+    )
+    for field in declared.fields:
+        if not field.nullable:
+            reason = reason.when(parsed[field.name].isNull(), F.lit(f"field {field.name} is missing"))
+    return Decoded({name: parsed[name] for name in declared.fieldNames()}, reason)
+
+
+def decode_registered(rows: DataFrame, options: SourceOptions, registry: str) -> tuple[DataFrame, Decoded]:
+    """`rows` of a topic with what their registered Avro says.
+
+    Raises:
+        ConfigError: the schema cannot be read, or there is none, or fastavro is missing.
+    """
+    which = {"schema": options.schema} if options.schema else {"subject": options.subject}
+    rows = _avro().decode_avro(rows, registry=registry, record=_AVRO, error=_AVRO_ERROR, **which)
+    names = rows.schema[_AVRO].dataType.fieldNames()
+    reason = F.when(F.col("value").isNull(), F.lit("the value is NULL")).otherwise(F.col(_AVRO_ERROR))
+    return rows, Decoded({name: F.col(_AVRO)[name] for name in names}, reason)
+
+
+def parse_schema(schema: str) -> StructType:
+    """Raises ConfigError when `schema` is not columns as in CREATE TABLE."""
+    try:
+        return StructType.fromDDL(schema)
+    except Exception as error:
+        first = str(error).strip().splitlines()[0]
+        raise refuse("schema", schema, f"write columns as `id BIGINT, at TIMESTAMP` ({first})") from None
+
+
+def encode(rows: DataFrame, options: SinkOptions, registry: str) -> DataFrame:
+    """Rows as the data source writes them: `value`, and `key` when one is named.
+
+    Raises:
+        ConfigError: the columns do not fit the format.
+    """
+    format, key = options.format, options.key
+    if format == "raw":
+        return rows
+    if key and key not in rows.columns:
+        raise refuse("key", key, f"the columns are {', '.join(rows.columns)}")
+    if format == "text":
+        if "value" not in rows.columns:
+            raise ConfigError(f"format text writes the column value; there are {', '.join(rows.columns)}")
+        value = rows["value"].cast("string")
+    elif format == "avro":
+        rows = _avro().encode_avro(
+            rows, options.schema, registry=registry, subject=options.subject, into=_AVRO
+        )
+        value = rows[_AVRO]
+    else:
+        row = F.struct(*(rows[f"`{name}`"] for name in rows.columns))
+        value = F.to_json(row) if format == "json" else F.to_csv(row)
+    columns = [value.alias("value")]
+    if key:
+        binary = dict(rows.dtypes)[key] == "binary"
+        columns.append((rows[key] if binary else rows[key].cast("string")).alias("key"))
+    return rows.select(*columns)
+
+
+def _avro() -> ModuleType:
+    """Loaded for those who use it: it needs packages that others do not."""
+    try:
+        return import_module("barnabas.spark.avro")
+    except ModuleNotFoundError as error:
+        cure = "pip install 'barnabas[registry]'"
+        raise refuse("format", "avro", f"{error.name} is missing: {cure}") from None
+
+
+def _misfit_fields(text: Column, parsed: Column, declared: StructType) -> Column:
+    """Which fields of a JSON object are there but not of their types."""
+    wrong = [
+        F.when(
+            parsed[field.name].isNull() & F.get_json_object(text, f"$['{field.name}']").isNotNull(),
+            F.lit(f"field {field.name} is not {field.dataType.simpleString()}"),
+        )
+        for field in declared.fields
+    ]
+    named = F.concat_ws(", ", *wrong)
+    return F.when(named != "", named).otherwise(F.lit("it is not a JSON object"))

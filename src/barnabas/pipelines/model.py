@@ -1,0 +1,118 @@
+"""A pipeline as it is declared: sources, steps and sinks, each with its place in the file. No Spark here."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from barnabas.pipelines.errors import PipelineError, Place
+from barnabas.pipelines.options import NAME, PipelineOptions, SinkOptions, SourceOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True)
+class Transform:
+    """A function of the file; its parameters are named after the sources and steps that it takes."""
+
+    function: Callable[..., DataFrame]
+    inputs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where rows come from; in Python its function may shape them first."""
+
+    name: str
+    place: Place
+    options: SourceOptions
+    shape: Callable[[DataFrame], DataFrame] | None = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """A named result: a function of others, or a SQL statement, which may also only prepare (no name)."""
+
+    name: str | None
+    place: Place
+    body: Transform | str
+
+
+@dataclass(frozen=True)
+class Sink:
+    """Where rows go: those of a step by name, or in Python what a function makes of them."""
+
+    name: str
+    place: Place
+    options: SinkOptions
+    rows: Transform | str
+
+
+@dataclass
+class Pipeline:
+    """All that a file declares."""
+
+    path: Path
+    options: PipelineOptions = field(default_factory=PipelineOptions)
+    sources: list[Source] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    sinks: list[Sink] = field(default_factory=list)
+    #: False when the file could be read only in part, because Spark is not started yet
+    complete: bool = True
+
+    @property
+    def name(self) -> str:
+        return self.options.name or self.path.stem
+
+    def check(self) -> None:
+        """Check what can be checked before Spark is started.
+
+        Raises:
+            PipelineError: a name is taken twice or is not known, or there is nothing to run.
+        """
+        if not self.sources or not self.sinks:
+            missing = "sink" if self.sources else "source"
+            raise PipelineError(f"{self.path}: there is no {missing}: a pipeline needs one at least")
+        _check_names([*self.sources, *self.steps])
+        _check_names(self.sinks)
+        ends: list[Source | Sink] = [*self.sources, *self.sinks]
+        for end in ends:
+            if end.options.format == "avro" and not self.options.registry:
+                raise PipelineError(f"{end.place}: avro needs the pipeline's option registry: name its URL")
+        known = [source.name for source in self.sources]
+        for step in self.steps:
+            _check_known(step.place, _inputs(step.body), known)
+            known += [step.name] if step.name else []
+        for sink in self.sinks:
+            _check_known(sink.place, (sink.rows,) if isinstance(sink.rows, str) else sink.rows.inputs, known)
+
+
+def _check_names(declared: Iterable[Source | Step | Sink]) -> None:
+    places: dict[str, Place] = {}
+    for each in declared:
+        if each.name is None:
+            continue
+        if not NAME.fullmatch(each.name):
+            raise PipelineError(f"{each.place}: the name {each.name}: write letters, digits, - and _")
+        if each.name in places:
+            taken = places[each.name].line
+            raise PipelineError(
+                f"{each.place}: the name {each.name} is taken at line {taken}: choose another"
+            )
+        places[each.name] = each.place
+
+
+def _inputs(body: Transform | str) -> tuple[str, ...]:
+    return body.inputs if isinstance(body, Transform) else ()
+
+
+def _check_known(place: Place, names: Iterable[str], known: list[str]) -> None:
+    for name in names:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, 1)
+            cure = f"did you mean {close[0]}?" if close else f"before this line there are: {', '.join(known)}"
+            raise PipelineError(f"{place}: there is no source or step {name}: {cure}")

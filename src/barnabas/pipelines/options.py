@@ -1,0 +1,280 @@
+"""What a pipeline, a source and a sink can be told: the same in Python and in a SQL file's header."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from types import UnionType
+from typing import Any, Self, get_args, get_type_hints
+
+from barnabas.errors import ConfigError
+from barnabas.spark.option_values import refuse
+
+Texts = dict[str, str]
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_WATERMARK = re.compile(r"(\S+)\s+(\d+\s+\w+)")
+
+_WORDS: dict[type, str] = {
+    str: 'a text: "..."',
+    bool: "true or false",
+    int: "a whole number",
+    dict: "names and texts",
+}
+
+
+def option(doc: str, default: Any = None) -> Any:
+    """An option with what the docs say of it."""
+    if isinstance(default, dict):
+        return field(default_factory=dict, metadata={"doc": doc})
+    return field(default=default, metadata={"doc": doc})
+
+
+class Options:
+    """Made from what a file gives; each option is declared once, as a typed field."""
+
+    @classmethod
+    def parse(cls, given: Mapping[str, Any]) -> Self:
+        """Check names, types and values.
+
+        Raises:
+            ConfigError: an option is unknown or not allowed; the text names it, its value and the cure.
+        """
+        types = get_type_hints(cls)
+        for name, value in given.items():
+            if name not in types:
+                raise refuse(name, value, _advice(name, list(types)))
+            _check_type(name, value, types[name])
+        made = cls(**given)
+        made.check()
+        return made
+
+    def check(self) -> None:
+        """Refuse values that do not go together with ConfigError, and fill in what depends on others."""
+
+    def one_of(self, names: tuple[str, ...], what: str) -> str:
+        """The one of `names` that is set."""
+        chosen = [name for name in names if getattr(self, name)]
+        if len(chosen) != 1:
+            found = " and ".join(chosen) if chosen else "none"
+            raise ConfigError(f"{what} is given by one of {', '.join(names)}; here it is {found}")
+        return chosen[0]
+
+    def choose(self, name: str, allowed: tuple[str, ...]) -> None:
+        value = getattr(self, name)
+        if value not in allowed:
+            raise refuse(name, value, _advice(value, list(allowed)))
+
+    def refuse_set(self, names: tuple[str, ...], why: str) -> None:
+        """Refuse each of `names` that is set."""
+        for name in names:
+            if value := getattr(self, name):
+                raise refuse(name, value, f"{why}: remove it")
+
+
+@dataclass
+class PipelineOptions(Options):
+    """Of the whole pipeline."""
+
+    name: str = option("The pipeline's name; by default the file's, without its ending.", "")
+    bootstrap: str = option("The brokers to ask first, host:port by commas. --bootstrap-server wins.", "")
+    registry: str = option("The URL of the schema registry, which the format avro needs.", "")
+    kafka: Texts = option("Settings of every client, such as security.protocol, without `kafka.`.", {})
+    spark: Texts = option("Settings of Spark, such as spark.sql.shuffle.partitions. --conf wins.", {})
+    checkpoints: str = option(
+        "Where the checkpoints go: a folder or a URI that every machine of a cluster sees; by default in "
+        "the pipeline's own folder.",
+        "",
+    )
+    restarts: int = option("How often in a row a failed query is started again before all stops.", 10)
+
+    def check(self) -> None:
+        if self.name and not NAME.fullmatch(self.name):
+            raise refuse("name", self.name, "write letters, digits, - and _")
+        if self.restarts < 0:
+            raise refuse("restarts", self.restarts, "write 0 or more")
+
+
+SOURCE_KINDS = ("topic", "files")
+TOPIC_FORMATS = ("raw", "json", "csv", "text", "avro")
+FILE_FORMATS = ("json", "csv", "text", "parquet", "orc")
+#: formats that need a schema
+_DECLARED = ("json", "csv")
+
+
+@dataclass
+class SourceOptions(Options):
+    """Of a source."""
+
+    topic: str = option("The topics to read, by commas.", "")
+    files: str = option("A folder or a pattern; files that appear there later are read too.", "")
+    format: str = option(
+        "How a record or a line is to be understood: json, csv, text; of topics also avro (registered) and "
+        "raw (the default: the columns of the data source), of files also parquet and orc.",
+        "",
+    )
+    schema: str = option(
+        "The columns of json, csv, parquet and orc: `id BIGINT NOT NULL, at TIMESTAMP`. A record of json or "
+        "csv that lacks a NOT NULL one does not parse. Of avro: the schema to read by, as JSON; by default "
+        "the newest of the subject when the pipeline starts.",
+        "",
+    )
+    subject: str = option(
+        "Of avro: the registry's name for the schema; by default the topic's, TOPIC-value.", ""
+    )
+    dead_letter: str = option(
+        "The topic for records that do not parse. Without it such a record stops the pipeline.", ""
+    )
+    watermark: str = option("The column of event time and how late rows may come: `at 10 minutes`.", "")
+    static: bool = option("Read once at the start and not as a stream: for a table to join with.", False)
+    options: Texts = option(
+        "Options of the reader: the data source's (startingOffsets, maxOffsetsPerTrigger ...) or Spark's for "
+        "the format (`header` of csv: the first line names the columns of the schema, in their order). A "
+        "topic is read from its start unless startingOffsets says otherwise.",
+        {},
+    )
+
+    @property
+    def kind(self) -> str:
+        return self.one_of(SOURCE_KINDS, "where the rows come from")
+
+    @property
+    def watermark_parts(self) -> tuple[str, str] | None:
+        """Column and delay."""
+        match = _WATERMARK.fullmatch(self.watermark.strip())
+        return (match[1], match[2]) if match else None
+
+    def check(self) -> None:
+        if self.kind == "topic" and not self.format:
+            self.format = "raw"
+        self.choose("format", TOPIC_FORMATS if self.kind == "topic" else FILE_FORMATS)
+        if not self.schema and (self.format in _DECLARED or self.format in ("parquet", "orc")):
+            raise ConfigError(
+                f"option schema is missing: {self.format} needs one, as `id BIGINT, at TIMESTAMP`"
+            )
+        if self.schema and self.format in ("raw", "text"):
+            raise refuse("schema", self.schema, f"the columns of {self.format} are fixed: remove it")
+        if self.format != "avro":
+            self.refuse_set(("subject",), "it goes with the format avro")
+        elif not self.subject:
+            self.subject = f"{self.topic}-value"
+        if self.dead_letter and self.format not in (*_DECLARED, "text", "avro"):
+            raise refuse("dead_letter", self.dead_letter, f"every record is good as {self.format}: remove it")
+        if self.dead_letter and self.static:
+            raise refuse("dead_letter", self.dead_letter, "a static source has none: remove it")
+        if self.watermark and not self.watermark_parts:
+            raise refuse("watermark", self.watermark, "write a column and a delay: `at 10 minutes`")
+
+
+SINK_KINDS = ("topic", "parquet", "delta", "postgres", "console")
+SINK_FORMATS = ("json", "csv", "text", "avro", "raw")
+
+#: which rows a sink can write; the first is the default
+_MODES = {
+    "topic": ("append", "update", "complete"),
+    "console": ("append", "update", "complete"),
+    "parquet": ("append",),
+    "delta": ("append", "complete"),
+    "postgres": ("append", "update"),
+}
+
+#: options that mean something to some kinds of sinks only
+_ONLY_OF = (
+    (("topic",), ("format", "schema", "subject", "delivery")),
+    (("topic", "postgres"), ("key",)),
+    (("parquet", "delta"), ("partition_by",)),
+    (("postgres",), ("table",)),
+    (("topic", "parquet", "console"), ("options",)),
+)
+
+
+@dataclass
+class SinkOptions(Options):
+    """Of a sink."""
+
+    topic: str = option("The topic to write to.", "")
+    parquet: str = option("The folder to write Parquet files to.", "")
+    delta: str = option("The folder or URI of a Delta table; made when it is not there.", "")
+    postgres: str = option("The database: `postgresql://user@host/name`; PGPASSWORD has the password.", "")
+    console: bool = option("Print the rows.", False)
+    table: str = option("Of PostgreSQL: the table, which must be there.", "")
+    format: str = option(
+        "How a row becomes a record's value: json (the default) or csv of all columns; text, of the column "
+        "value; avro, by `schema`; raw, where the columns are those that the data source writes.",
+        "",
+    )
+    schema: str = option("Of avro: the schema as JSON, which is registered if need be.", "")
+    subject: str = option("Of avro: the registry's name for the schema; by default TOPIC-value.", "")
+    key: str = option(
+        "Of topics: the column that becomes the record's key, as text unless it is binary. Of PostgreSQL: "
+        "the columns of a unique index, by commas; a row replaces the one of the same key.",
+        "",
+    )
+    mode: str = option("Which rows are written: append (the default), update or complete.", "append")
+    delivery: str = option("Of topics: at-least-once (the default) or exactly-once.", "")
+    partition_by: str = option("Of Parquet and Delta: the columns to make folders of, by commas.", "")
+    trigger: str = option("How often a batch begins: `10 seconds`; by default when the last is done.", "")
+    options: Texts = option("Options of the writer: the data source's or Spark's.", {})
+
+    @property
+    def kind(self) -> str:
+        return self.one_of(SINK_KINDS, "where the rows go")
+
+    @property
+    def keys(self) -> list[str]:
+        return _names(self.key)
+
+    @property
+    def partitions(self) -> list[str]:
+        return _names(self.partition_by)
+
+    def check(self) -> None:
+        for kinds, names in _ONLY_OF:
+            if self.kind not in kinds:
+                self.refuse_set(names, f"it goes with {' or '.join(kinds)}, not with {self.kind}")
+        self.choose("mode", _MODES[self.kind])
+        if self.kind == "postgres":
+            self._check_postgres()
+        if self.kind == "topic":
+            self.format = self.format or "json"
+            self.delivery = self.delivery or "at-least-once"
+            self.choose("format", SINK_FORMATS)
+            self.choose("delivery", ("at-least-once", "exactly-once"))
+            if self.format != "avro":
+                self.refuse_set(("schema", "subject"), "it goes with the format avro")
+            elif not self.schema:
+                raise ConfigError("option schema is missing: avro needs one, as JSON")
+            self.subject = self.subject or f"{self.topic}-value"
+            if self.key and self.format == "raw":
+                raise refuse("key", self.key, "in the format raw the column key is the key: remove it")
+
+    def _check_postgres(self) -> None:
+        if not self.table:
+            raise ConfigError("option table is missing: name the table to write to")
+        if self.mode == "update" and not self.key:
+            raise ConfigError("option key is missing: mode=update replaces rows, so name the key's columns")
+
+
+def describe(options: type[Options]) -> dict[str, str]:
+    """What each option means, by name, for the docs."""
+    return {each.name: each.metadata["doc"] for each in fields(options)}  # type: ignore[arg-type]
+
+
+def _check_type(name: str, value: object, wanted: Any) -> None:
+    base = get_args(wanted)[0] if isinstance(wanted, UnionType) else getattr(wanted, "__origin__", wanted)
+    good = type(value) is base
+    if base is dict and good:
+        good = all(isinstance(text, str) for text in value.values())  # type: ignore[attr-defined]
+    if not good:
+        raise refuse(name, value, f"write {_WORDS[base]}")
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _advice(name: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(name, known, 1)
+    return f"did you mean {close[0]}?" if close else f"choose from {', '.join(known)}"

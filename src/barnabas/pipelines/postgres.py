@@ -1,0 +1,85 @@
+"""Rows into a PostgreSQL table, each batch once.
+
+A batch is one transaction: its rows, and in the table ``barnabas_batches`` the number of the query's last
+batch, by which one that comes again is known. The rows pass through the driver: bound the batches of a large
+stream with maxOffsetsPerTrigger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+from psycopg import sql
+from psycopg.types.json import Jsonb
+
+from barnabas.errors import BarnabasError
+from barnabas.pipelines.options import SinkOptions
+
+_CREATE = "CREATE TABLE IF NOT EXISTS barnabas_batches (query TEXT PRIMARY KEY, batch BIGINT NOT NULL)"
+#: Leaves no row when the batch is written already; waits for another attempt that is just writing it.
+_CLAIM = """
+INSERT INTO barnabas_batches AS done VALUES (%s, %s)
+ON CONFLICT (query) DO UPDATE SET batch = EXCLUDED.batch WHERE done.batch < EXCLUDED.batch
+"""
+
+
+class PostgresError(BarnabasError):
+    """The server cannot be reached, or does not take the rows."""
+
+
+def write_batch(options: SinkOptions, rows: pa.Table, query: str, number: int) -> None:
+    """Write batch `number` of `query`, unless that is done; with a key, rows replace those of the same key.
+
+    Raises:
+        PostgresError: the server does not take it; the text is the server's, in one line.
+    """
+    try:
+        with psycopg.connect(options.postgres) as connection, connection.cursor() as cursor:
+            # two queries at a time would both find no table
+            cursor.execute("SELECT pg_advisory_xact_lock(hashtext('barnabas_batches'))")
+            cursor.execute(_CREATE)
+            connection.commit()
+            cursor.execute(_CLAIM, (query, number))
+            if cursor.rowcount == 1:
+                _write(cursor, sql.Identifier(*options.table.split(".")), options.keys, rows)
+    except psycopg.Error as error:
+        raise PostgresError(f"PostgreSQL, table {options.table}: {' '.join(str(error).split())}") from None
+
+
+def _write(cursor: psycopg.Cursor[Any], table: sql.Identifier, key: list[str], rows: pa.Table) -> None:
+    columns = sql.SQL(", ").join(map(sql.Identifier, rows.column_names))
+    if not key:
+        _copy(cursor, table, columns, rows)
+        return
+    staged = sql.Identifier("barnabas_staged")
+    cursor.execute(sql.SQL("CREATE TEMP TABLE {} (LIKE {}) ON COMMIT DROP").format(staged, table))
+    _copy(cursor, staged, columns, rows)
+    others = [sql.Identifier(name) for name in rows.column_names if name not in key]
+    changes = sql.SQL(", ").join(sql.SQL("{0} = EXCLUDED.{0}").format(name) for name in others)
+    then = sql.SQL("UPDATE SET {}").format(changes) if others else sql.SQL("NOTHING")
+    merge = "INSERT INTO {} ({}) SELECT {} FROM {} ON CONFLICT ({}) DO {}"
+    keys = sql.SQL(", ").join(map(sql.Identifier, key))
+    cursor.execute(sql.SQL(merge).format(table, columns, columns, staged, keys, then))
+
+
+def _copy(cursor: psycopg.Cursor[Any], table: sql.Identifier, columns: sql.Composed, rows: pa.Table) -> None:
+    with cursor.copy(sql.SQL("COPY {} ({}) FROM STDIN").format(table, columns)) as copy:
+        for row in zip(*(_values(column) for column in rows.columns), strict=True):
+            copy.write_row(row)
+
+
+def _values(column: pa.ChunkedArray) -> Iterator[Any]:
+    """A column's values as psycopg takes them: what is nested goes as JSON, but for lists of plain values."""
+    values = column.to_pylist()
+    kind = column.type
+    plain = not pa.types.is_nested(kind) or (
+        pa.types.is_list(kind) and not pa.types.is_nested(kind.value_type)
+    )
+    if plain:
+        return iter(values)
+    if pa.types.is_map(kind):
+        values = [None if value is None else dict(value) for value in values]
+    return (None if value is None else Jsonb(value) for value in values)

@@ -1,0 +1,32 @@
+"""Reads a pipeline file, by its ending."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.model import Pipeline
+from barnabas.pipelines.python_file import read_python
+from barnabas.pipelines.sql_file import read_sql
+
+_READERS = {".py": read_python, ".sql": read_sql}
+
+
+def read_pipeline(path: Path) -> Pipeline:
+    """What `path` declares, checked as far as that goes without Spark.
+
+    Raises:
+        PipelineError: it cannot be read, or declares what is not allowed; the text names the line.
+    """
+    reader = _READERS.get(path.suffix)
+    if reader is None:
+        raise PipelineError(f"{path}: a pipeline is a file that ends in .py or .sql")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise PipelineError(f"{path}: {why}") from None
+    made = reader(path, text)
+    if made.complete:
+        made.check()
+    return made

@@ -1,0 +1,34 @@
+"""What docs/pipeline-options.md says: every option of a pipeline file, from its declaration."""
+
+from __future__ import annotations
+
+from barnabas.pipelines.options import Options, PipelineOptions, SinkOptions, SourceOptions, describe
+
+_HEAD = """\
+# The options of a pipeline file
+
+The same in Python (`pipeline(name=...)`, `@source(topic=...)`, `@sink(topic=...)`) and in the TOML header of
+a SQL file (`name = ...`, `[source.NAME]`, `[sink.NAME]`). [pipelines.md](pipelines.md) shows them at work.
+"""
+
+
+def pipeline_reference() -> str:
+    """The document, in Markdown."""
+    return (
+        _HEAD
+        + _table("The pipeline", "All are optional.", PipelineOptions)
+        + _table("A source", "Either `topic` or `files` says where the rows come from.", SourceOptions)
+        + _table(
+            "A sink",
+            "One of `topic`, `parquet`, `delta`, `postgres` and `console` says where the rows go. In SQL, "
+            "`from` names the view.",
+            SinkOptions,
+        )
+    )
+
+
+def _table(title: str, words: str, options: type[Options]) -> str:
+    rows = "".join(
+        f"| `{name}` | {doc.replace('|', '&#124;')} |\n" for name, doc in describe(options).items()
+    )
+    return f"\n## {title}\n\n{words}\n\n| option | meaning |\n|---|---|\n{rows}"

@@ -1,0 +1,139 @@
+"""Pipelines written in SQL: a first comment with a TOML header, then statements that make views.
+
+/*
+bootstrap = "127.0.0.1:9092"
+[source.orders]
+topic = "orders"
+format = "json"
+schema = "id BIGINT, price DOUBLE"
+[sink.dear]
+from = "dear_orders"
+topic = "dear"
+*/
+CREATE TEMPORARY VIEW dear_orders AS SELECT * FROM orders WHERE price > 100;
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+from barnabas.errors import ConfigError
+from barnabas.pipelines.errors import PipelineError, Place
+from barnabas.pipelines.model import Pipeline, Sink, Source, Step
+from barnabas.pipelines.options import Options, PipelineOptions, SinkOptions, SourceOptions
+
+T = TypeVar("T", bound=Options)
+
+_HEADER = re.compile(r"\s*/\*(.*?)\*/", re.DOTALL)
+#: what may hold a semicolon that ends no statement, then the semicolon that does
+_TOKEN = re.compile(r"""--[^\n]*|/\*.*?\*/|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`[^`]*`|(;)""", re.DOTALL)
+_COMMENT = re.compile(r"(?:\s+|--[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_VIEW = re.compile(r"CREATE\s+(?:OR\s+REPLACE\s+)?(TEMP\w*\s+)?VIEW\s+`?(\w+)`?", re.IGNORECASE)
+_TOML_PLACE = re.compile(r"\s*\(at line (\d+), column \d+\)")
+
+
+def read_sql(path: Path, text: str) -> Pipeline:
+    """Read a file's header and cut its statements.
+
+    Raises:
+        PipelineError: the header is not TOML or declares what is not allowed.
+    """
+    header = _HEADER.match(text)
+    if header is None:
+        raise PipelineError(
+            f"{path}:1: there is no header: begin with /* ... */ that holds sources and sinks"
+        )
+    reader = _HeaderReader(path, header[1], first_line=1 + text.count("\n", 0, header.start(1)))
+    made = reader.pipeline()
+    for statement, offset in statements(text, header.end()):
+        made.steps.append(_step(Place(str(path), 1 + text.count("\n", 0, offset)), statement))
+    return made
+
+
+def statements(text: str, start: int = 0) -> Iterator[tuple[str, int]]:
+    """Each statement of `text` from `start` on, with where it begins; comments before it are left out."""
+    ends = [match.start() for match in _TOKEN.finditer(text, start) if match[1]]
+    for end in [*ends, len(text)]:
+        comment = _COMMENT.match(text, start)
+        begin = comment.end() if comment else start
+        if text[begin:end].strip():
+            yield text[begin:end].rstrip(), begin
+        start = end + 1
+
+
+def _step(place: Place, statement: str) -> Step:
+    view = _VIEW.match(statement)
+    if view and not view[1]:
+        raise PipelineError(
+            f"{place}: view {view[2]} would outlive the pipeline: write CREATE TEMPORARY VIEW"
+        )
+    if statement[:6].upper() == "SELECT":
+        raise PipelineError(f"{place}: this SELECT goes nowhere: begin it with CREATE TEMPORARY VIEW name AS")
+    return Step(view[2] if view else None, place, statement)
+
+
+class _HeaderReader:
+    """The header as tables, with the line of each of their keys."""
+
+    def __init__(self, path: Path, toml: str, first_line: int) -> None:
+        self._path = path
+        self._lines = toml.splitlines()
+        self._first = first_line
+        try:
+            self._tables = tomllib.loads(toml)
+        except tomllib.TOMLDecodeError as error:
+            at = _TOML_PLACE.search(str(error))
+            line = first_line + int(at[1]) - 1 if at else first_line
+            raise PipelineError(
+                f"{path}:{line}: the header is not TOML: {_TOML_PLACE.sub('', str(error))}"
+            ) from None
+
+    def pipeline(self) -> Pipeline:
+        made = Pipeline(self._path)
+        sources, sinks = self._take("source"), self._take("sink")
+        made.options = self._parse("", "pipeline", PipelineOptions, self._tables)
+        for name, given in sources.items():
+            table = f"source.{name}"
+            source = self._parse(table, f"source {name}", SourceOptions, given)
+            made.sources.append(Source(name, self._place(table), source))
+        for name, given in sinks.items():
+            table = f"sink.{name}"
+            rows = given.pop("from", None)
+            if not isinstance(rows, str):
+                raise PipelineError(f"{self._place(table)}: sink {name}: option from is missing: name a view")
+            sink = self._parse(table, f"sink {name}", SinkOptions, given)
+            made.sinks.append(Sink(name, self._place(table, "from"), sink, rows))
+        return made
+
+    def _take(self, kind: str) -> dict[str, dict[str, Any]]:
+        tables = self._tables.pop(kind, {})
+        if not isinstance(tables, dict) or not all(isinstance(each, dict) for each in tables.values()):
+            raise PipelineError(f"{self._place('', kind)}: write a table [{kind}.NAME] for each {kind}")
+        return tables
+
+    def _parse(self, table: str, what: str, kind: type[T], given: dict[str, Any]) -> T:
+        try:
+            return kind.parse(given)
+        except ConfigError as error:
+            named = re.match(r"option (\w+)[= ]", str(error))
+            place = self._place(table, named[1] if named else "")
+            raise PipelineError(f"{place}: {what}: {error}") from None
+
+    def _place(self, table: str, key: str = "") -> Place:
+        """The line of a key, or of its table when the key has none of its own."""
+        at, inside = 0, table == ""
+        for number, line in enumerate(self._lines):
+            word = line.strip()
+            if word.startswith("["):
+                name = re.sub(r"""["'\s]""", "", word.partition("]")[0].strip("["))
+                inside = name == table
+                at = number if inside else at
+                if key and name == f"{table}.{key}".lstrip("."):
+                    return Place(str(self._path), self._first + number)
+            elif inside and key and re.match(rf"{re.escape(key)}\s*[.=]", word):
+                return Place(str(self._path), self._first + number)
+        return Place(str(self._path), self._first + at)

@@ -1,0 +1,117 @@
+"""What a running pipeline leaves for others to see: one JSON file, replaced whole about once a second.
+
+A file and no port: it can still be read when the pipeline has ended, and needs no door to guard. Whether the
+pipeline runs is told by the lock on its folder (`barnabas.pipelines.folder`), which a killed process cannot
+leave behind.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from barnabas.spark.ranges import from_json
+
+
+@dataclass
+class PartitionLag:
+    """How far a query has read a partition: `offset` comes next, `end` is the log's end as last seen."""
+
+    topic: str
+    partition: int
+    offset: int
+    end: int
+    lag: int
+
+
+@dataclass
+class QueryStatus:
+    """A query and its last finished batch; rates are rows a second, sizes bytes, times ISO 8601 in UTC."""
+
+    query: str
+    state: str
+    rows: int = 0
+    batch: int | None = None
+    batch_ms: int | None = None
+    input_rows_per_second: float | None = None
+    processed_rows_per_second: float | None = None
+    watermark: str | None = None
+    lag: int | None = None
+    partitions: list[PartitionLag] = field(default_factory=list)
+    state_rows: int | None = None
+    state_bytes: int | None = None
+    dropped_late_rows: int | None = None
+    restarts: int = 0
+    last_error: str | None = None
+    last_error_at: str | None = None
+
+    def take(self, progress: Mapping[str, Any]) -> None:
+        """Take over what Spark reports of a batch."""
+        self.batch = progress["batchId"]
+        self.batch_ms = progress.get("durationMs", {}).get("triggerExecution")
+        self.input_rows_per_second = _rate(progress.get("inputRowsPerSecond"))
+        self.processed_rows_per_second = _rate(progress.get("processedRowsPerSecond"))
+        self.watermark = progress.get("eventTime", {}).get("watermark")
+        lags = [each for source in progress["sources"] for each in _lags(source)]
+        if lags:
+            self.partitions = lags
+            self.lag = sum(each.lag for each in lags)
+        operators = progress.get("stateOperators", [])
+        if operators:
+            self.state_rows = sum(each["numRowsTotal"] for each in operators)
+            self.state_bytes = sum(each["memoryUsedBytes"] for each in operators)
+            self.dropped_late_rows = sum(each.get("numRowsDroppedByWatermark", 0) for each in operators)
+
+
+@dataclass
+class PipelineStatus:
+    """A pipeline's queries, as of `updated`."""
+
+    pipeline: str
+    file: str
+    master: str
+    pid: int
+    state: str
+    started: str
+    updated: str
+    queries: list[QueryStatus]
+
+    def write(self, path: Path) -> None:
+        """Replace the file as a whole, so that a reader never sees half of it."""
+        beside = path.with_suffix(".new")
+        beside.write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")
+        beside.replace(path)
+
+    @classmethod
+    def read(cls, path: Path) -> Self | None:
+        """The status in `path`; None when there is none yet."""
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        queries = found.pop("queries")
+        for query in queries:
+            query["partitions"] = [PartitionLag(**each) for each in query["partitions"]]
+        return cls(**found, queries=[QueryStatus(**each) for each in queries])
+
+
+def _lags(source: Mapping[str, Any]) -> list[PartitionLag]:
+    """A topic source's partitions; other sources have offsets of other shapes, and no lag."""
+    offsets = source.get("endOffset")
+    if not isinstance(offsets, dict) or not all(isinstance(each, dict) for each in offsets.values()):
+        return []
+    ends = from_json(source.get("latestOffset") or {})
+    return [
+        PartitionLag(tp.topic, tp.partition, offset, end, max(0, end - offset))
+        for tp, offset in sorted(from_json(offsets).items())
+        for end in [ends.get(tp, offset)]
+    ]
+
+
+def _rate(value: float | None) -> float | None:
+    """Spark says NaN or infinity where a batch took no time."""
+    return round(value, 1) if value is not None and math.isfinite(value) else None

@@ -1,0 +1,448 @@
+"""Pipelines on a live broker: what comes out of topics and files, and what is said when it cannot."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pyarrow.parquet
+import pytest
+from confluent_kafka import Consumer, Message
+from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from barnabas.pipelines.build import Query, Run, build
+from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.formats import decode
+from barnabas.pipelines.read import read_pipeline
+from barnabas.pipelines.session import DEFAULTS
+from barnabas.pipelines.supervisor import Supervisor
+from barnabas.registry.server import RegistryServer, RegistrySettings, claim
+
+MakeTopic = Callable[..., str]
+Feed = Any
+
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+ROCKSDB = DEFAULTS[PROVIDER]
+
+HEAD = """
+from barnabas.pipelines import pipeline, sink, source, step
+from pyspark.sql import functions as F
+"""
+
+
+@contextmanager
+def config(spark: SparkSession, name: str, value: str) -> Iterator[None]:
+    before = spark.conf.get(name)
+    spark.conf.set(name, value)
+    yield
+    spark.conf.set(name, before)
+
+
+def supervise(query: Query) -> Supervisor:
+    """Run a query to its end; when Spark gives up on a slow Python process it is run again."""
+    supervisor = Supervisor([query], 10, time.monotonic, print)
+    supervisor.start()
+    while not supervisor.finished:
+        time.sleep(0.1)
+        supervisor.look()
+    return supervisor
+
+
+@pytest.fixture
+def queries(spark: SparkSession, servers: str, tmp_path: Path) -> Callable[..., dict[str, Query]]:
+    """The queries of a pipeline file with this text, by name."""
+
+    def queries(text: str, ending: str = "py") -> dict[str, Query]:
+        path = tmp_path / f"shop.{ending}"
+        path.write_text((HEAD if ending == "py" else "") + text)
+        run = Run(servers, (tmp_path / "checkpoints").as_uri(), once=True)
+        return {query.name: query for query in build(spark, read_pipeline(path), run)}
+
+    yield queries
+    for table in spark.catalog.listTables():
+        spark.catalog.dropTempView(table.name)
+
+
+@pytest.fixture
+def run(queries: Callable[..., dict[str, Query]]) -> Callable[..., list[str]]:
+    """Runs a pipeline file to its end; a second time it goes on from its checkpoints."""
+
+    def run(text: str, ending: str = "py") -> list[str]:
+        made = queries(text, ending)
+        for query in made.values():  # one by one: each starts Python processes of its own
+            assert supervise(query).failed is None
+        return list(made)
+
+    return run
+
+
+@pytest.fixture
+def records(servers: str) -> Callable[[str, int], list[Message]]:
+    def records(topic: str, count: int) -> list[Message]:
+        settings = {"bootstrap.servers": servers, "group.id": "reader", "isolation.level": "read_committed"}
+        consumer = Consumer(settings)
+        consumer.assign([ClientPartition(topic, 0, 0)])
+        found = consumer.consume(count, timeout=30)
+        found += consumer.consume(1, timeout=0.3)  # one that should not be there
+        consumer.close()
+        return found
+
+    return records
+
+
+def test_records_go_their_ways_and_those_that_do_not_parse_to_the_dead_letter_topic(
+    make_topic: MakeTopic,
+    feed: Feed,
+    run: Callable[..., list[str]],
+    records: Callable[[str, int], list[Message]],
+    tmp_path: Path,
+) -> None:
+    orders, dear, bad = make_topic(), make_topic(), make_topic()
+    text = f"""
+@source(topic="{orders}", format="json", schema="id BIGINT NOT NULL, price DOUBLE", dead_letter="{bad}")
+def orders(rows):
+    return rows
+
+@F.udf("string")
+def shout(word):
+    return word + "!"
+
+@step
+def shouted(orders):
+    return orders.withColumn("said", shout(F.col("id").cast("string")))
+
+@sink(topic="{dear}", key="id")
+def dear(shouted):
+    return shouted.where("price > 10")
+
+@sink(parquet="{tmp_path}/kept", partition_by="id")
+def kept(orders):
+    return orders.select("id", "price", "_record.offset")
+"""
+    for value in ('{"id": 1, "price": 5}', '{"id": 2, "price": 50}', '{"price": 1}'):
+        feed.send(orders, value=value.encode())
+    feed.send(orders, key=b"k", value=b"{nothing", headers=[("h", b"1")])
+    assert run(text) == ["orders.dead_letter", "dear", "kept"]
+
+    feed.send(orders, value=b'{"id": 3, "price": 70}')
+    run(text)  # goes on where it was
+    assert [(each.key(), json.loads(each.value())) for each in records(dear, 2)] == [
+        (b"2", {"id": 2, "price": 50.0, "said": "2!"}),
+        (b"3", {"id": 3, "price": 70.0, "said": "3!"}),
+    ]
+    kept = pyarrow.parquet.read_table(tmp_path / "kept").to_pylist()
+    assert sorted((row["id"], row["price"], row["offset"]) for row in kept) == [
+        (1, 5, 0),
+        (2, 50, 1),
+        (3, 70, 4),
+    ]
+
+    missing, broken = records(bad, 2)
+    assert (missing.key(), missing.value()) == (None, b'{"price": 1}')
+    assert dict(missing.headers())["__barnabas.errors.message"] == b"field id is missing"
+    assert (broken.key(), broken.value()) == (b"k", b"{nothing")
+    assert broken.headers() == [
+        ("h", b"1"),
+        ("__barnabas.errors.message", b"it is not JSON"),
+        ("__barnabas.errors.topic", orders.encode()),
+        ("__barnabas.errors.partition", b"0"),
+        ("__barnabas.errors.offset", b"3"),
+    ]
+
+
+def test_sql_joins_two_streams_and_a_file_and_counts_in_windows(
+    make_topic: MakeTopic,
+    feed: Feed,
+    run: Callable[..., list[str]],
+    records: Callable[[str, int], list[Message]],
+    tmp_path: Path,
+) -> None:
+    orders, payments, paid, counts = (make_topic() for _ in range(4))
+    (tmp_path / "names.csv").write_text("id,name\n1,Ada\n2,Grace\n")
+    text = f"""/*
+[source.orders]
+topic = "{orders}"
+format = "json"
+schema = "id INT, customer INT, at TIMESTAMP"
+watermark = "at 1 minute"
+
+[source.payments]
+topic = "{payments}"
+format = "csv"
+schema = "orderId INT, paidAt TIMESTAMP"
+watermark = "paidAt 1 minute"
+
+[source.customers]
+files = "{tmp_path}/names.csv"
+format = "csv"
+schema = "id INT, name STRING"
+static = true
+options = {{ header = "true" }}
+
+[sink.paid]
+from = "paid"
+topic = "{paid}"
+format = "csv"
+
+[sink.counts]
+from = "counts"
+topic = "{counts}"
+key = "minute"
+mode = "update"
+*/
+CREATE TEMPORARY VIEW paid AS
+SELECT o.id, c.name FROM orders o
+JOIN payments p ON o.id = p.orderId AND p.paidAt BETWEEN o.at AND o.at + INTERVAL 1 HOUR
+JOIN customers c ON c.id = o.customer;
+
+CREATE TEMPORARY VIEW counts AS
+SELECT date_format(window.start, 'HH:mm') AS minute, count(*) AS orders
+FROM orders GROUP BY window(at, '1 minute');
+"""
+    for number, minute in ((1, 0), (2, 0), (3, 1)):
+        value = {"id": number, "customer": number, "at": f"2026-03-01T10:{minute:02}:30Z"}
+        feed.send(orders, value=json.dumps(value).encode())
+    feed(payments, ["2,2026-03-01T10:05:00Z", "3,2026-03-01T12:05:00Z", "1,2026-03-01T10:05:00Z"])
+    assert run(text, "sql") == ["paid", "counts"]
+    assert sorted(each.value() for each in records(paid, 2)) == [b"1,Ada", b"2,Grace"]
+    found = {each.key(): json.loads(each.value())["orders"] for each in records(counts, 2)}
+    assert found == {b"10:00": 2, b"10:01": 1}
+
+
+def test_changes_go_to_a_topic_and_to_tables_each_once(
+    make_topic: MakeTopic,
+    feed: Feed,
+    run: Callable[..., list[str]],
+    records: Callable[[str, int], list[Message]],
+    postgres_server: str,
+    tmp_path: Path,
+) -> None:
+    words, counts = make_topic(), make_topic()
+    with psycopg.connect(postgres_server) as connection:
+        connection.execute("CREATE TABLE words (value TEXT PRIMARY KEY, count BIGINT)")
+    text = f"""
+@source(topic="{words}", format="text")
+def words(rows):
+    return rows
+
+@step
+def counted(words):
+    return words.groupBy("value").count()
+
+@sink(topic="{counts}", key="value", mode="update", delivery="exactly-once")
+def to_topic(counted):
+    return counted
+
+@sink(postgres="{postgres_server}", table="words", key="value", mode="update")
+def to_postgres(counted):
+    return counted
+
+@sink(delta="{tmp_path}/words")
+def to_delta(words):
+    return words.select("value", F.col("_record.timestamp").alias("at"))
+"""
+    for batch in ("aab", "ac"):
+        feed(words, batch)
+        run(text)
+    found = [(each.key(), json.loads(each.value())["count"]) for each in records(counts, 4)]
+    assert sorted(found) == [(b"a", 2), (b"a", 3), (b"b", 1), (b"c", 1)]
+    with psycopg.connect(postgres_server) as connection:
+        rows = connection.execute("SELECT value, count FROM words ORDER BY value").fetchall()
+    assert rows == [("a", 3), ("b", 1), ("c", 1)]
+    stored = DeltaTable(str(tmp_path / "words")).to_pyarrow_table()
+    assert sorted(stored["value"].to_pylist()) == ["a", "a", "a", "b", "c"]
+
+
+def test_a_step_may_keep_state_of_its_own(
+    spark: SparkSession,
+    make_topic: MakeTopic,
+    feed: Feed,
+    run: Callable[..., list[str]],
+    records: Callable[[str, int], list[Message]],
+) -> None:
+    transfers, balances = make_topic(), make_topic()
+    text = f"""
+import pandas as pd
+from pyspark.sql.streaming import StatefulProcessor
+
+class Balance(StatefulProcessor):
+    def init(self, handle):
+        self._sum = handle.getValueState("sum", "amount BIGINT")
+
+    def handleInputRows(self, key, rows, timer):
+        sum = self._sum.get()[0] if self._sum.exists() else 0
+        for frame in rows:
+            sum += int(frame["amount"].sum())
+        self._sum.update((sum,))
+        yield pd.DataFrame({{"account": [key[0]], "balance": [sum]}})
+
+    def close(self):
+        pass
+
+@source(topic="{transfers}", format="csv", schema="account STRING, amount BIGINT")
+def transfers(rows):
+    return rows
+
+@sink(topic="{balances}", key="account", mode="update")
+def balances(transfers):
+    accounts = transfers.groupBy("account")
+    return accounts.transformWithStateInPandas(Balance(), "account STRING, balance BIGINT", "Update", "None")
+"""
+    with config(spark, PROVIDER, ROCKSDB):
+        for batch in (["a,5", "b,1", "a,-2"], ["a,10"]):
+            feed(transfers, batch)
+            run(text)
+    found = [(each.key(), json.loads(each.value())["balance"]) for each in records(balances, 3)]
+    assert sorted(found) == [(b"a", 3), (b"a", 13), (b"b", 1)]
+
+
+def test_registered_avro_is_read_and_written(
+    servers: str,
+    make_topic: MakeTopic,
+    feed: Feed,
+    run: Callable[..., list[str]],
+    records: Callable[[str, int], list[Message]],
+) -> None:
+    orders, dear, bad = make_topic(), make_topic(), make_topic()
+    schema = {
+        "type": "record",
+        "name": "Order",
+        "fields": [{"name": "id", "type": "long"}, {"name": "price", "type": "double"}],
+    }
+    text = f"""
+@source(topic="{orders}", format="avro", dead_letter="{bad}")
+def orders(rows):
+    return rows
+
+@sink(topic="{dear}", format="avro", schema='{json.dumps(schema)}', key="id")
+def dear(orders):
+    return orders.where("price > 10")
+"""
+    settings = RegistrySettings(servers, topic=f"_schemas-{orders}")
+    with (
+        RegistryServer(settings, claim("127.0.0.1:0")) as registry,
+        SchemaRegistryClient({"url": registry.url}) as client,
+    ):
+        to_avro = AvroSerializer(client, json.dumps(schema))
+        for order in ({"id": 1, "price": 5.0}, {"id": 2, "price": 50.0}):
+            feed.send(orders, value=to_avro(order, SerializationContext(orders, MessageField.VALUE)))
+        feed.send(orders, value=b"no avro")
+        run(f'pipeline(registry="{registry.url}")\n{text}')
+        (written,) = records(dear, 1)
+        value = AvroDeserializer(client)(written.value(), SerializationContext(dear, MessageField.VALUE))
+    assert (written.key(), value) == (b"2", {"id": 2, "price": 50.0})
+    (letter,) = records(bad, 1)
+    assert letter.value() == b"no avro"
+    assert dict(letter.headers())["__barnabas.errors.message"]
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("{}", "{topic}-0 offset 0 does not parse: it is not JSON; name a topic for such records with "),
+        (
+            '{"startingOfset": "latest"}',
+            "option startingofset=latest is not allowed: did you mean startingOffsets?",
+        ),
+    ],
+)
+def test_what_would_fail_again_ends_the_pipeline_and_says_why_in_one_line(
+    make_topic: MakeTopic, feed: Feed, queries: Callable[..., dict[str, Query]], option: str, said: str
+) -> None:
+    topic = make_topic()
+    feed(topic, ["fine", "{"])
+    text = f"""
+@source(topic="{topic}", format="json", schema="id INT", options={option})
+def orders(rows): return rows
+@sink(console=True)
+def out(orders): return orders
+"""
+    supervisor = supervise(queries(text)["out"])
+    assert supervisor.failed is not None
+    assert supervisor.failed.last_error.startswith(said.replace("{topic}", topic))
+
+
+MISTAKEN = """
+@source(topic="t", format="json", schema="id INT")
+def orders(rows):
+    return rows
+
+@step
+def dear(orders):
+    return orders.where("id > 1")
+
+@sink(topic="dear")
+def out(dear):
+    return dear
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            "id INT",
+            "id INTT",
+            "5: source orders: option schema=id INTT is not allowed: write columns as `id BIGINT",
+        ),
+        ("return rows", "return rows.nothing()", "7: source orders: "),
+        ("id > 1", "idd > 1", "11: step dear: "),
+        ("return dear", "return 5", "13: sink out gives int: return a DataFrame"),
+        (
+            '"dear")',
+            '"dear", key="idd")',
+            "13: out: option key=idd is not allowed: the columns are id",
+        ),
+        (
+            'topic="t",',
+            'files="/etc/hostname", static=True,',
+            "13: out has no stream to write: all its sources are static",
+        ),
+    ],
+)
+def test_a_mistake_that_only_spark_sees_is_said_with_its_line(
+    queries: Callable[..., dict[str, Query]], tmp_path: Path, old: str, new: str, said: str
+) -> None:
+    with pytest.raises(PipelineError) as caught:
+        for query in queries(MISTAKEN.replace(old, new)).values():
+            query.start()
+    assert str(caught.value).startswith(f"{tmp_path}/shop.py:{said}")
+    assert "\n" not in str(caught.value)
+
+
+def test_reasons_say_what_is_wrong_with_a_value(spark: SparkSession) -> None:
+    schema = "id BIGINT NOT NULL, at TIMESTAMP, tags ARRAY<STRING>"
+    cases = {
+        b'{"id": 1, "at": "2026-03-01T10:00:00Z", "tags": ["a"], "more": 1}': None,
+        b'{"id": 1, "tags": null}': None,
+        b'{"at": "2026-03-01T10:00:00Z"}': "field id is missing",
+        b'{"id": "x", "at": "noon"}': "field id is not bigint, field at is not timestamp",
+        b'{"id": 1, "tags": "a"}': "field tags is not array<string>",
+        b"[1]": "it is not a JSON object",
+        b"5": "it is not a JSON object",
+        b'{"id": 1': "it is not JSON",
+        b"": "the value is empty",
+        b"\xff": "it is not UTF-8",
+    }
+    rows = spark.createDataFrame([(bytearray(value),) for value in cases], "value BINARY")
+    found = rows.select(decode(rows["value"], "json", schema, {}).reason).collect()
+    assert [row[0] for row in found] == list(cases.values())
+
+    lines = {
+        b"1,a": None,
+        b"x,a": "it is not CSV of id INT, name STRING",
+        b"1": "it is not CSV of id INT, name STRING",
+    }
+    rows = spark.createDataFrame([(bytearray(value),) for value in lines], "value BINARY")
+    found = rows.select(decode(rows["value"], "csv", "id INT, name STRING", {}).reason).collect()
+    assert [row[0] for row in found] == list(lines.values())

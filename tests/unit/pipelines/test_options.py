@@ -1,0 +1,82 @@
+"""What a pipeline can be told, and what is said when it is told something else."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.errors import ConfigError
+from barnabas.pipelines.options import PipelineOptions, SinkOptions, SourceOptions
+
+
+def test_options_come_with_their_defaults() -> None:
+    source = SourceOptions.parse({"topic": "orders", "options": {"maxOffsetsPerTrigger": "10"}})
+    assert (source.kind, source.format) == ("topic", "raw")
+    sink = SinkOptions.parse({"topic": "counts"})
+    assert (sink.kind, sink.format, sink.mode, sink.delivery) == ("topic", "json", "append", "at-least-once")
+    assert PipelineOptions.parse({}).restarts == 10
+
+
+def test_a_watermark_is_a_column_and_a_delay() -> None:
+    assert SourceOptions.parse({"topic": "t", "watermark": "at 10 minutes"}).watermark_parts == (
+        "at",
+        "10 minutes",
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"topik": "t"}, "option topik=t is not allowed: did you mean topic?"),
+        ({"topic": 5}, 'option topic=5 is not allowed: write a text: "..."'),
+        (
+            {"topic": "t", "options": {"a": 1}},
+            "option options={'a': 1} is not allowed: write names and texts",
+        ),
+        ({"topic": "t", "static": 1}, "option static=1 is not allowed: write true or false"),
+        ({}, "where the rows come from is given by one of topic, files; here it is none"),
+        ({"topic": "t", "files": "f"}, "by one of topic, files; here it is topic and files"),
+        ({"topic": "t", "format": "jsn"}, "option format=jsn is not allowed: did you mean json?"),
+        ({"files": "f"}, "option format= is not allowed: choose from json, csv"),
+        ({"topic": "t", "format": "json"}, "option schema is missing: json needs one"),
+        ({"topic": "t", "format": "text", "schema": "a INT"}, "the columns of text are fixed: remove it"),
+        ({"topic": "t", "dead_letter": "d"}, "every record is good as raw: remove it"),
+        ({"topic": "t", "watermark": "at"}, "option watermark=at is not allowed: write a column and a delay"),
+    ],
+)
+def test_a_source_that_cannot_be_is_refused_with_the_cure(given: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        SourceOptions.parse(given)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "where the rows go is given by one of topic, parquet, delta, postgres, console"),
+        (
+            {"parquet": "p", "key": "id"},
+            "option key=id is not allowed: it goes with topic or postgres, not with",
+        ),
+        ({"parquet": "p", "mode": "complete"}, "option mode=complete is not allowed: choose from append"),
+        ({"console": True, "partition_by": "a"}, "it goes with parquet or delta, not with console"),
+        ({"postgres": "u"}, "option table is missing: name the table to write to"),
+        (
+            {"postgres": "u", "table": "t", "mode": "update"},
+            "option key is missing: mode=update replaces rows",
+        ),
+        ({"topic": "t", "format": "raw", "key": "id"}, "the column key is the key: remove it"),
+        (
+            {"topic": "t", "delivery": "exactly"},
+            "option delivery=exactly is not allowed: did you mean exactly-once?",
+        ),
+    ],
+)
+def test_a_sink_that_cannot_be_is_refused_with_the_cure(given: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        SinkOptions.parse(given)
+    assert said in str(caught.value)
+
+
+def test_secrets_are_not_repeated() -> None:
+    with pytest.raises(ConfigError, match=r"option password=\[hidden\] is not allowed"):
+        PipelineOptions.parse({"password": "hunter2"})

@@ -1,0 +1,234 @@
+"""Queries that fail, come back, end and are stopped, by a clock of the test's own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from barnabas.pipelines.build import Query
+from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.supervisor import Supervisor
+
+UNREACHABLE = "org.apache.spark.SparkException: Job aborted\nbarnabas.spark.fetch.ReadTimeoutError: no answer"
+
+
+class Handle:
+    """What a streaming query shows of itself."""
+
+    def __init__(self) -> None:
+        self.isActive = True
+        self.failure: str | None = None
+        self.status = {"isTriggerActive": False, "isDataAvailable": False}
+        self.recentProgress: list[Any] = []
+        self.stopped_in_batch: bool | None = None
+
+    @property
+    def lastProgress(self) -> Any:
+        return self.recentProgress[-1] if self.recentProgress else None
+
+    def exception(self) -> Exception | None:
+        return None if self.failure is None else RuntimeError(self.failure)
+
+    def fail(self, why: str = UNREACHABLE) -> None:
+        self.isActive, self.failure = False, why
+
+    def batch(self, number: int, rows: int) -> None:
+        report = {
+            "batchId": number,
+            "timestamp": f"2026-01-01T00:00:{number:02}Z",
+            "numInputRows": rows,
+            "durationMs": {"triggerExecution": 250},
+            "inputRowsPerSecond": 10.04,
+            "processedRowsPerSecond": float("nan"),
+            "sources": [
+                {"endOffset": {"t": {"0": 5, "1": 7}}, "latestOffset": {"t": {"0": 9, "1": 7}}},
+                {"endOffset": {"logOffset": 3}, "latestOffset": None},
+            ],
+            "stateOperators": [{"numRowsTotal": 3, "memoryUsedBytes": 100, "numRowsDroppedByWatermark": 1}],
+        }
+        self.recentProgress.append(SimpleNamespace(json=json.dumps(report)))
+
+    def stop(self) -> None:
+        self.stopped_in_batch = self.status["isDataAvailable"]
+        self.isActive = False
+
+
+class Scene:
+    """One query under a supervisor."""
+
+    def __init__(self, restarts: int = 10) -> None:
+        self.now = 0.0
+        self.handles: list[Handle] = []
+        self.said: list[str] = []
+        self.refusal: str | None = None
+        self.supervisor = Supervisor([Query("q", self._start)], restarts, lambda: self.now, self.said.append)
+        self.supervisor.start()
+
+    def _start(self) -> Any:
+        if self.refusal is not None:
+            raise PipelineError(self.refusal)
+        self.handles.append(Handle())
+        return self.handles[-1]
+
+    @property
+    def handle(self) -> Handle:
+        return self.handles[-1]
+
+    @property
+    def status(self) -> Any:
+        return self.supervisor.statuses[0]
+
+    def look(self, after: float = 0.0) -> str:
+        self.now += after
+        self.supervisor.look()
+        state: str = self.status.state
+        return state
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def test_a_failed_query_is_started_again_after_waits_that_grow(scene: Scene) -> None:
+    waits = []
+    for _ in range(8):
+        scene.handle.fail()
+        assert scene.look() == "waiting"
+        started = len(scene.handles)
+        waited = 0.0
+        while len(scene.handles) == started:
+            waited += 0.5
+            scene.look(after=0.5)
+        waits.append(waited)
+    assert waits == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert scene.status.restarts == 8
+    assert scene.said[0] == "q failed, trying again in 1 s: no answer"
+    assert scene.status.last_error == "no answer"
+
+
+def test_a_batch_that_succeeds_makes_the_waits_short_again(scene: Scene) -> None:
+    for number in range(3):
+        scene.handle.batch(number, 1)
+        scene.look()
+        scene.handle.fail()
+        scene.look()
+        assert scene.look(after=1.0) == "running"
+
+
+def test_a_query_that_fails_too_often_in_a_row_ends_the_pipeline() -> None:
+    scene = Scene(restarts=1)
+    scene.handle.fail()
+    scene.look()
+    scene.look(after=1.0)
+    scene.handle.fail()
+    assert scene.look() == "failed"
+    assert scene.supervisor.finished
+    assert scene.supervisor.failed is scene.status
+    assert scene.said[-1] == "q failed: no answer"
+
+
+@pytest.mark.parametrize(
+    "why",
+    [
+        "barnabas.errors.ConfigError: option topik=t is not allowed: did you mean topic?",
+        "a.SparkException: [USER_RAISED_EXCEPTION] t-0 offset 3 does not parse SQLSTATE: P0001",
+    ],
+)
+def test_what_would_fail_again_is_not_tried_again(scene: Scene, why: str) -> None:
+    scene.handle.fail(why)
+    assert scene.look() == "failed"
+    assert scene.status.last_error in (
+        "option topik=t is not allowed: did you mean topic?",
+        "t-0 offset 3 does not parse",
+    )
+
+
+def test_a_restart_that_spark_refuses_counts_as_a_failure(scene: Scene) -> None:
+    scene.handle.fail()
+    scene.look()
+    scene.refusal = "p.py:3: q: no"
+    assert scene.look(after=1.0) == "waiting"
+    assert scene.status.last_error == "p.py:3: q: no"
+    scene.refusal = None
+    assert scene.look(after=2.0) == "running"
+
+
+def test_a_stop_waits_for_the_batch_under_way(scene: Scene) -> None:
+    scene.handle.status = {"isTriggerActive": True, "isDataAvailable": True}
+    scene.supervisor.stop()
+    assert scene.look() == "running"
+    scene.handle.status = {"isTriggerActive": True, "isDataAvailable": False}
+    assert scene.look() == "stopped"
+    assert scene.handle.stopped_in_batch is False
+
+
+def test_a_stop_does_not_wait_for_a_query_that_waits_to_be_started_again(scene: Scene) -> None:
+    scene.handle.fail()
+    scene.look()
+    scene.supervisor.stop()
+    assert scene.look() == "stopped"
+
+
+def test_a_stop_at_once_does_not_wait(scene: Scene) -> None:
+    scene.handle.status = {"isTriggerActive": True, "isDataAvailable": True}
+    scene.supervisor.stop_now()
+    assert scene.look() == "stopped"
+
+
+def test_a_query_that_has_read_all_is_done(scene: Scene) -> None:
+    scene.handle.batch(0, 5)
+    scene.handle.isActive = False
+    assert scene.look() == "done"
+    assert scene.status.rows == 5
+
+
+def test_rows_are_counted_through_batches_that_no_look_saw_and_through_restarts(scene: Scene) -> None:
+    look: Callable[[], str] = scene.look
+    for number in range(3):
+        scene.handle.batch(number, 10)
+    look()
+    scene.handle.batch(3, 1)
+    look()
+    scene.handle.batch(4, 1)
+    scene.handle.batch(5, 1)
+    look()
+    look()
+    assert scene.status.rows == 33
+    scene.handle.fail()
+    look()
+    scene.look(after=1.0)
+    scene.handle.batch(6, 4)
+    look()
+    assert scene.status.rows == 37
+
+
+def test_the_status_tells_of_the_last_batch(scene: Scene) -> None:
+    scene.handle.batch(7, 2)
+    scene.look()
+    status = scene.status
+    assert (status.batch, status.batch_ms, status.lag) == (7, 250, 4)
+    assert (status.input_rows_per_second, status.processed_rows_per_second) == (10.0, None)
+    assert [(each.topic, each.partition, each.offset, each.end, each.lag) for each in status.partitions] == [
+        ("t", 0, 5, 9, 4),
+        ("t", 1, 7, 7, 0),
+    ]
+    assert (status.state_rows, status.state_bytes, status.dropped_late_rows) == (3, 100, 1)
+
+
+def test_a_pipeline_of_which_spark_refuses_a_query_stops_those_it_has_started() -> None:
+    running = Handle()
+
+    def refuse() -> Any:
+        raise PipelineError("p.py:1: no")
+
+    queries = [Query("a", lambda: running), Query("b", refuse)]  # type: ignore[arg-type,return-value]
+    supervisor = Supervisor(queries, 0, lambda: 0.0, print)
+    with pytest.raises(PipelineError, match=r"p\.py:1: no"):
+        supervisor.start()
+    assert not running.isActive
+    assert supervisor.finished
