@@ -18,7 +18,7 @@ from soak import java, nemesis, report
 from soak.checker import check, sift
 from soak.clients import Client
 from soak.history import Recorder, read
-from soak.plan import SETTINGS, slots
+from soak.plan import settings, slots
 from soak.storm import Storm
 from soak.survey import Survey, serves
 
@@ -66,7 +66,7 @@ def running(options: argparse.Namespace, directory: Path) -> Iterator[Peer]:
     """The broker under test, with its data in `directory`."""
     peer = PEERS[options.broker](directory)
     fsync = ("barnabas.acks.fsync=true",) if options.fsync else ()
-    peer.settings = (*(f"{name}={value}" for name, value in SETTINGS.items()), *fsync)
+    peer.settings = (*settings(LEAST_SEGMENT[options.broker]), *fsync)
     peer.start()
     try:
         yield peer

@@ -39,6 +39,13 @@ SETTINGS = {
 }
 
 
+def settings(least_segment: int) -> Iterator[str]:
+    """The broker's settings as ``name=value``; no segment is smaller than `least_segment` bytes."""
+    for name, value in SETTINGS.items():
+        is_size = name.endswith("segment.bytes")
+        yield f"{name}={max(least_segment, int(value)) if is_size else value}"
+
+
 @dataclass(frozen=True)
 class Slot:
     """One place among the clients, which is taken again when the client that had it is gone."""
