@@ -135,3 +135,15 @@ def test_a_keys_partition_is_the_java_clients(servers, barnabas_broker):
             producer.send("by-key", "v", key=key, on_delivery=delivered.append)
     # MurmurHash2 as org.apache.kafka.common.utils.Utils has it, its sign bit dropped, modulo 10.
     assert {record.key_text: record.partition for record in delivered} == {"a": 4, "order-1": 6, "21": 0}
+
+
+def test_an_admin_outlives_its_brokers_restart(barnabas_fresh_broker):
+    broker = barnabas_fresh_broker
+    place = TopicPartition(broker.create_topic("orders"), 0)
+    admin = broker.admin(timeout=3)
+    admin.set_group_offsets("app", {place: 5})
+    broker.stop()
+    with pytest.raises(ClientError):
+        admin.topics()  # it has lost every broker when this gives up
+    broker.start()
+    assert admin.group_offsets("app") == {place: 5}

@@ -13,13 +13,18 @@ _UNDERSCORED = ("log_level", "error_cb", "stats_cb", "throttle_cb", "oauth_cb", 
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 
+#: A client that has lost every broker keeps those it knows. librdkafka's default (KIP-899) is to forget them,
+#: and then, up to 2.16 at least, it waits for ever for a coordinator that it still remembers, or aborts the
+#: process (librdkafka issue 5511): with a single broker, after any restart.
+KEEP_BROKERS = {"metadata.recovery.strategy": "none"}
+
 
 def librdkafka_settings(bootstrap_servers: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """`linger_ms=5` becomes `linger.ms: 5`; librdkafka's own chatter on stderr is off unless asked for."""
     named = {
         name if name in _UNDERSCORED else name.replace("_", "."): value for name, value in settings.items()
     }
-    return {"log_level": 0, **named, "bootstrap.servers": bootstrap_servers}
+    return {"log_level": 0, **KEEP_BROKERS, **named, "bootstrap.servers": bootstrap_servers}
 
 
 def require_broker(bootstrap_servers: str, timeout: float = 3.0) -> None:

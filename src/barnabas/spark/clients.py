@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer
 from confluent_kafka import KafkaError as ClientError
 from confluent_kafka.admin import AdminClient
 
+from barnabas.client.settings import KEEP_BROKERS
 from barnabas.errors import ConfigError
 from barnabas.spark.option_values import refuse
 
@@ -103,7 +104,7 @@ def forget(client: object) -> None:
 
 def _create(kind: Callable[[Mapping[str, Any]], Client], settings: Mapping[str, Any]) -> Client:
     try:
-        return kind(settings)
+        return kind({**KEEP_BROKERS, **settings})
     except KafkaException as error:
         raise _explain(settings, error.args[0].str().strip()) from None
 
