@@ -192,8 +192,8 @@ def _ensure_indexes(
 
 def _has_sound_indexes(segment: LogSegment, entries: dict[str, Entry]) -> bool:
     """Whether the files of both sparse indexes are there, whole, and end inside the segment."""
-    if not segment.size:
-        return True
+    if not segment.size:  # what they hold was cut off, but not safely: a power cut has brought it back
+        return not len(segment.offsets) and not len(segment.times)
     for index in (segment.offsets, segment.times):
         entry = entries.get(index.file.path.rpartition("/")[2])
         if entry is None or entry.size % index.ENTRY.size:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from barnabas.errors import ErrorCode
@@ -288,3 +290,16 @@ def test_what_is_written_after_a_truncation_inside_a_batch_is_checked(bench):
     bench.kill()
     bench.rewrite("00000000000000000000.log", lambda content: content[:-1] + b"\xff")
     assert bench.start().log_end_offset == 2
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_indexes_of_what_was_cut_off_do_not_come_back_with_a_power_cut(bench, seed):
+    bench.configure(index_interval_bytes=0)
+    bench.fill(3)
+    bench.restart()
+    bench.log.truncate_to(0)
+    bench.crash()
+    bench.stop()  # there is nothing that a clean stop would have to write
+    bench.disk.crash(random.Random(seed))
+    (segment,) = bench.start().files.segments
+    assert (len(segment.offsets), len(segment.times)) == (0, 0)
