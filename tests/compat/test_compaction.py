@@ -53,6 +53,10 @@ def start(classpath, tmp_path) -> Callable[..., Peer]:
 def create(peer: Peer, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": peer.bootstrap, "log_level": 0})
     admin.create_topics([NewTopic(topic, 1, 1, config=CONFIG)])[topic].result(30)
+    deadline = time.monotonic() + 30
+    while not any(peer.directory.rglob(f"{topic}-0")):  # Kafka makes the folder a moment later
+        assert time.monotonic() < deadline, "its log is not created"
+        time.sleep(0.05)
 
 
 def fill(peer: Peer, topic: str) -> None:

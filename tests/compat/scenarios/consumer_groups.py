@@ -424,6 +424,8 @@ def a_classic_group_is_upgraded_and_downgraded(wire):
 
 
 def a_static_member_changes_its_protocol_and_back(wire):
+    if wire.level < 5:  # JoinGroup v5 brought static members; others are served in the order of random ids
+        return
     topic = known_topic(wire, "t", 2)
     group, member = wire.name("g"), id_of("m", wire)
     joined = yield classic_join(group, topic, group_instance_id="i")
