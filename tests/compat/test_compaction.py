@@ -53,10 +53,6 @@ def start(classpath, tmp_path) -> Callable[..., Peer]:
 def create(peer: Peer, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": peer.bootstrap, "log_level": 0})
     admin.create_topics([NewTopic(topic, 1, 1, config=CONFIG)])[topic].result(30)
-    deadline = time.monotonic() + 30
-    while not any(peer.directory.rglob(f"{topic}-0")):  # Kafka makes the folder a moment later
-        assert time.monotonic() < deadline, "its log is not created"
-        time.sleep(0.05)
 
 
 def fill(peer: Peer, topic: str) -> None:
@@ -229,6 +225,10 @@ def test_apache_kafka_finishes_a_cleaning_of_ours_that_a_crash_interrupted(start
     swaps = {file.name: file.read_bytes() for file in cleaned}
     theirs = start(Kafka, "theirs", LEAVE)
     create(theirs, topic)
+    deadline = time.monotonic() + 30
+    while not any(theirs.directory.rglob(f"{topic}-0/partition.metadata")):  # Kafka makes it a moment later
+        assert time.monotonic() < deadline, "its log is not created"
+        time.sleep(0.05)
     theirs.kill()
     for file in saved.iterdir():
         if file.name != "partition.metadata":
