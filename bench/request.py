@@ -1,0 +1,96 @@
+"""What a request costs in our own code: microseconds of one core from the bytes received to those to be sent.
+
+    python -m bench.request [--seconds 2] [--profile]
+
+A broker in this process, without its sockets: what asyncio and the network's system calls cost is left out.
+CPU time, not wall time; the best of several rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import cProfile
+import pstats
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+import uvloop
+
+from barnabas.config import BrokerConfig
+from barnabas.protocol.framing import RequestHeader, encode_request
+from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.protocol.schema import Request
+from barnabas.records import Record, encode_batch
+from barnabas.server.broker import Broker
+from barnabas.server.dispatch import Dispatcher
+from barnabas.server.endpoint import Endpoint
+from barnabas.server.handlers import load
+from barnabas.server.listener import Listener
+from barnabas.server.session import Session
+from bench.log import cost
+
+TOPIC = "bench"
+
+
+class Nowhere(asyncio.Transport):
+    """A client that takes every reply at once and forgets it."""
+
+    def writelines(self, list_of_data: Any) -> None:
+        pass
+
+    def abort(self) -> None:
+        pass
+
+
+def frame(request: Request, version: int) -> bytes:
+    return b"".join(map(bytes, encode_request(RequestHeader(request.api_key, version, 1, "bench"), request)))
+
+
+async def scenario(directory: str, measure: Callable[[str, Callable[[], None]], None]) -> None:
+    broker = Broker(BrokerConfig(log_dirs=(directory,), listeners=("PLAINTEXT://127.0.0.1:0",)))
+    await broker.start()
+    listener = Listener(Endpoint("BENCH", "127.0.0.1", 0), Dispatcher(broker, load()), broker.connections)
+    session = Session(listener, 0)
+    session.connection_made(Nowhere())
+    topic = CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1)
+    session.data_received(frame(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5))
+    while TOPIC not in broker.image.topics:
+        await asyncio.sleep(0.01)
+    records = encode_batch([Record(None, bytes(100), broker.clock.now_ms())])
+    data = TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(index=0, records=records)])
+    produce = frame(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[data]), 7)
+    measure("produce of one record", lambda: session.data_received(produce))
+    end = broker.replicas.find(TOPIC, 0).log.log_end_offset
+    wanted = FetchPartition(partition=0, fetch_offset=end - 1, partition_max_bytes=1 << 20)
+    fetch = FetchRequest(max_wait_ms=0, min_bytes=1, topics=[FetchTopic(topic=TOPIC, partitions=[wanted])])
+    frame_of_fetch = frame(fetch, 11)
+    measure("fetch of one record", lambda: session.data_received(frame_of_fetch))
+    session.connection_lost(None)
+    await broker.stop()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=2, help="CPU time to spend on each figure")
+    parser.add_argument("--profile", action="store_true", help="say where it goes, which slows it down")
+    options = parser.parse_args()
+
+    def measure(what: str, serve: Callable[[], None]) -> None:
+        print(f"{what}: {cost(lambda _: serve(), options.seconds):.1f} us")
+        if options.profile:
+            profile = cProfile.Profile()
+            with profile:
+                for _ in range(20_000):
+                    serve()
+            pstats.Stats(profile).sort_stats("tottime").print_stats(25)
+
+    with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as directory:
+        uvloop.run(scenario(directory, measure))
+
+
+if __name__ == "__main__":
+    main()
