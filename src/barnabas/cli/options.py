@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -32,6 +33,26 @@ def bootstrap_option(command: F) -> F:
 def json_option(command: F) -> F:
     """--json: for programs."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(command)
+
+
+def log_level_option(command: F) -> F:
+    """--log-level: for what runs until it is stopped."""
+    return click.option(
+        "--log-level",
+        type=click.Choice(["debug", "info", "warning", "error"]),
+        default="info",
+        show_default=True,
+        help="How much to say on stderr.",
+    )(command)
+
+
+def log_to_stderr(log_level: str) -> None:
+    """Have what is logged from `log_level` on, as `log_level_option` gives it, go to stderr."""
+    import logging  # most commands log nothing
+
+    logging.basicConfig(
+        stream=sys.stderr, level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
 
 
 def example(commands: str, words: str = "") -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from importlib.util import find_spec
 
 import click
 
-from barnabas.cli.options import bootstrap_option, example
+from barnabas.cli.options import bootstrap_option, example, log_level_option, log_to_stderr
 from barnabas.errors import ConfigError
 
 _LEVELS = (
@@ -63,13 +62,7 @@ _LEVELS = (
     show_default=True,
     help="What holds for subjects until PUT /config says otherwise.",
 )
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="info",
-    show_default=True,
-    help="How much to say on stderr.",
-)
+@log_level_option
 @bootstrap_option
 def registry(
     listen: str,
@@ -83,9 +76,7 @@ def registry(
     require_registry()
     from barnabas.registry.server import RegistrySettings, run
 
-    logging.basicConfig(
-        stream=sys.stderr, level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    log_to_stderr(log_level)
     settings = RegistrySettings(bootstrap_server, listen, topic, compatibility.upper(), replication_factor)
 
     def announce(url: str) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from pathlib import Path
 
 import click
 
 from barnabas.cli.complete import broker_settings
-from barnabas.cli.options import example, parse_assignments
+from barnabas.cli.options import example, log_level_option, log_to_stderr, parse_assignments
 from barnabas.config import BrokerConfig
 
 
@@ -56,13 +55,7 @@ from barnabas.config import BrokerConfig
     metavar="HOST:PORT",
     help="Also run a schema registry there (see `barnabas registry`); its URL is a second line on stdout.",
 )
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="info",
-    show_default=True,
-    help="How much to say on stderr.",
-)
+@log_level_option
 def start(
     data: Path | None,
     listen: str | None,
@@ -76,9 +69,7 @@ def start(
     It needs nothing else on the machine: the cluster's metadata lies beside the data.
     """
     broker_config = _read_config(data, listen, settings, config)
-    logging.basicConfig(
-        stream=sys.stderr, level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    log_to_stderr(log_level)
     from barnabas.server.broker import Broker
     from barnabas.server.run import run
 
