@@ -9,13 +9,11 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from barnabas.client.settings import KEEP_BROKERS
 from soak.roles.common import SECONDS, SESSION_MS, Offsets, Place, Reader, Stop, Task, Transactions, Writer
 
 POLL_SECONDS = 0.2
 BATCH = 50
-#: Else librdkafka 2.16 forgets its brokers when it has lost them all, and then waits for ever for the one
-#: that it remembers as the group's coordinator (librdkafka issue 5511).
-KEEP_BROKERS = {"metadata.recovery.strategy": "none"}
 
 
 def produce(task: Task, stop: Stop) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections import deque
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
 from barnabas.types import Buffer, Chunk
 
@@ -18,7 +18,7 @@ Chunks: TypeAlias = list[Chunk]
 
 #: how much is read and given to the transport where the kernel cannot send, or does not now
 PIECE_BYTES = 128 * 1024
-_LENT = frozenset({bytes, bytearray, memoryview})
+_LENT = frozenset(get_args(Buffer))
 
 
 class Outbox:
