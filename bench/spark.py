@@ -1,0 +1,124 @@
+"""The benchmark's part with Spark: our data source beside Spark's own Kafka connector.
+
+One Spark runs all of it (bench.spark_driver). A row is of one broker, its columns are the two connectors,
+which take turns at being first.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+
+from bench.artifacts import Unavailable, spark_connector_jars
+from bench.figures import Figures
+from bench.peers import PEERS, tree_cpu_seconds
+from bench.report import Results
+from bench.spark_workloads import OURS, THEIRS, Connection, SparkWorkload
+from bench.workloads import DriverFailed, Sample, Target
+
+BROKERS = frozenset({"barnabas", "kafka"})  # those that Spark is run against
+
+
+class Spark:
+    """The one Spark process, and how to ask it."""
+
+    def __init__(self, jars: list[Path]) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "bench.spark_driver", *map(str, jars)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        if self._read_line() != "ready":
+            raise Unavailable("Spark does not start: does `pyspark` run here?")
+
+    def ask(self, kind: str, **parameters: object) -> Figures:
+        """Run a job. Raises DriverFailed with what Spark says when it fails."""
+        assert self._process.stdin is not None
+        print(json.dumps([kind, parameters]), file=self._process.stdin, flush=True)
+        answer = json.loads(self._read_line() or '{"error": "Spark has ended"}')
+        if "error" in answer:
+            raise DriverFailed(answer["error"])
+        figures: Figures = answer
+        return figures
+
+    def cpu_seconds(self) -> float:
+        """What Spark, its JVM and its Python workers have used so far."""
+        return tree_cpu_seconds(self._process.pid)
+
+    def stop(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(30)
+        self._process.kill()
+        self._process.wait()
+
+    def _read_line(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
+
+
+class SparkBench:
+    """One run: the brokers, Spark with its connectors, and what was measured of them."""
+
+    def __init__(self, brokers: list[str], directory: Path, say: Callable[[str], None]) -> None:
+        """Start all that can be had here; `say` is told what cannot. Raises Unavailable without Spark."""
+        self._say = say
+        self._targets: list[Target] = []
+        try:
+            jars = spark_connector_jars()
+        except Unavailable as error:
+            say(f"Spark's own connector is left out: {error}")
+            jars = []
+        self.results = Results(peers=[OURS, THEIRS] if jars else [OURS])
+        self._spark = Spark(jars)
+        for name in brokers:
+            peer = PEERS[name](directory / name)
+            try:
+                peer.start()
+            except Unavailable as error:
+                say(f"{name} is left out: {error}")
+            else:
+                self._targets.append(Target(peer))
+
+    def run(self, workloads: list[SparkWorkload], rounds: int, seconds: float) -> None:
+        """Measure all so often, after a round that does not count: the JVM compiles what is hot then."""
+        started = time.monotonic()
+        for number in range(-1, rounds):
+            if time.monotonic() - started > seconds:
+                self._say(f"time is up after {number} of {rounds} rounds")
+                return
+            for workload in workloads:
+                for target in self._targets:
+                    for connector in self.results.peers[:: -1 if number % 2 else 1]:
+                        self._measure(workload, Connection(self._spark, connector, target), number)
+
+    def stop(self) -> None:
+        self._spark.stop()
+        for target in self._targets:
+            target.peer.stop()
+
+    def _measure(self, workload: SparkWorkload, connection: Connection, number: int) -> None:
+        """Keep the samples, and what failed, which does not end the run."""
+        try:
+            for sample in workload.measure(connection):
+                if number >= 0:
+                    self._keep(connection.connector, number, sample)
+        except (DriverFailed, KafkaException) as error:
+            broker = connection.target.peer.name
+            failure = f"{connection.connector}: round {number}: {workload.name} ({broker}): {error}"
+            self.results.failures.append(failure)
+            self._say(failure)
+
+    def _keep(self, connector: str, number: int, sample: Sample) -> None:
+        self.results.add(connector, number, sample)
+        self._say(f"{connector:9} {sample.workload}: {sample.value:,.4g} {sample.unit}")
