@@ -22,6 +22,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from tests.spark import copy_job
 from tests.spark.committed import committed_values
+from tests.spark.processes import TASKS, children, executors_of, kill, workers_of
 
 from barnabas.testing import BarnabasBroker
 
@@ -32,9 +33,6 @@ SEEDS = int(os.environ.get("BARNABAS_KILL_SEEDS", "1"))
 KILLS = 3 if SEEDS > 1 else 1  # of one job
 ROWS = 10_000
 ROOT = Path(__file__).parents[2]
-
-#: The daemon of the workers that run tasks; planners and committers have others.
-TASKS = "pyspark.daemon pyspark.worker"
 
 thorough = pytest.mark.skipif(
     not os.environ.get("BARNABAS_THOROUGH"), reason="BARNABAS_THOROUGH=1 runs it: it is slow"
@@ -239,46 +237,6 @@ def wait_for(path: Path) -> None:
     while not path.exists():
         assert time.monotonic() < end, f"{path} does not appear"
         time.sleep(0.01)
-
-
-def kill(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
-
-
-def children(pid: int) -> list[int]:
-    found = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        with contextlib.suppress(OSError):
-            found += map(int, task.read_text().split())
-    return found
-
-
-def descendants(pid: int) -> Iterator[int]:
-    for child in children(pid):
-        yield child
-        yield from descendants(child)
-
-
-def workers_of(pid: int, daemon: str = "pyspark.daemon") -> list[int]:
-    """The Python workers of the Spark that `pid` started: what its daemons, or those named so, forked.
-
-    Spark looks for data sources once only: a session whose worker for that is killed never finds any.
-    """
-    lines = {each: command_line(each) for each in descendants(pid)}
-    daemons = [each for each, line in lines.items() if daemon in line and "lookup_data_sources" not in line]
-    return [worker for each in daemons for worker in children(each)]
-
-
-def executors_of(pid: int) -> list[int]:
-    return [each for each in descendants(pid) if "CoarseGrainedExecutorBackend" in command_line(each)]
-
-
-def command_line(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-    except OSError:
-        return ""
 
 
 def test_a_numbered_batch_is_written_once_however_often_it_is_tried(
