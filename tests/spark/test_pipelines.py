@@ -372,6 +372,85 @@ def out(orders): return orders
     assert supervisor.failed.last_error.startswith(said.replace("{topic}", topic))
 
 
+def test_a_pipeline_of_static_sources_is_a_batch_that_can_be_run_again(
+    make_topic: MakeTopic,
+    feed: Feed,
+    run: Callable[..., list[str]],
+    records: Callable[[str, int], list[Message]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    logs, counts = make_topic(), make_topic()
+    (tmp_path / "levels_of_logs.py").write_text("""
+from pyspark.sql.functions import udf
+
+@udf("boolean")
+def is_bad(level):
+    return level in ("ERROR", "FATAL")
+""")
+    text = f"""
+from levels_of_logs import is_bad
+
+@source(topic="{logs}", format="log", static=True)
+def logs(rows):
+    return rows
+
+@step
+def counted(logs):
+    return logs.groupBy("source", is_bad("level").alias("bad")).count()
+
+@sink(topic="{counts}", key="source,bad")
+def to_topic(counted):
+    return counted
+
+@sink(parquet="{tmp_path}/logs", mode="complete", partition_by="level")
+def kept(logs):
+    return logs
+
+@sink(console=True)
+def shown(logs):
+    return logs.orderBy("at").select("source", "level", "message", "at")
+"""
+    long_ago = {"source": "a", "level": "ERROR", "message": "m", "timestamp": "2001-02-03T04:05:06", "pid": 7}
+    to_come = {"source": "a", "level": "INFO", "message": "n", "timestamp": "2999-01-01T00:00:00Z"}
+    for value in (json.dumps(long_ago), json.dumps(to_come), "no JSON"):
+        feed.send(logs, key=b"k", value=value.encode())
+    for _ in range(2):
+        assert run(text) == ["to_topic", "kept", "shown"]
+    found = [(each.key().decode(), json.loads(each.value())["count"]) for each in records(counts, 6)]
+    expected = [
+        ('{"source":"a","bad":false}', 1),
+        ('{"source":"a","bad":true}', 1),
+        ('{"source":"k","bad":false}', 1),
+    ]
+    assert sorted(found) == sorted(expected * 2)
+    kept = pyarrow.parquet.read_table(tmp_path / "logs").sort_by("at").to_pylist()
+    assert [(row["level"], row["message"]) for row in kept] == [
+        ("ERROR", "m"),
+        ("INFO", "n"),
+        ("UNKNOWN", "no JSON"),
+    ]
+    assert json.loads(kept[0]["fields"])["pid"] == 7
+    assert kept[1]["at"].year < 2999, "a line cannot be younger than its shipping"
+    assert "|a     |ERROR  |m      |2001-02-03 04:05:06" in capsys.readouterr().out
+
+
+def test_a_batch_that_fails_says_why(queries: Callable[..., dict[str, Query]], tmp_path: Path) -> None:
+    (tmp_path / "ids.json").write_text("no JSON")
+    text = """
+@source(files="{folder}/ids.json", format="json", schema="id INT", static=True)
+def ids(rows):
+    return rows
+
+@sink(parquet="{folder}/kept")
+def kept(ids):
+    return ids
+"""
+    supervisor = supervise(queries(text.format(folder=tmp_path))["kept"])
+    assert supervisor.failed is not None
+    assert "ids.json does not parse: it is not JSON" in str(supervisor.failed.last_error)
+
+
 MISTAKEN = """
 @source(topic="t", format="json", schema="id INT")
 def orders(rows):
@@ -402,11 +481,6 @@ def out(dear):
             '"dear")',
             '"dear", key="idd")',
             "13: out: option key=idd is not allowed: the columns are id",
-        ),
-        (
-            'topic="t",',
-            'files="/etc/hostname", static=True,',
-            "13: out has no stream to write: all its sources are static",
         ),
     ],
 )

@@ -30,6 +30,13 @@ def pipeline() -> None:
 
 
 _file = click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+_parameters = click.option(
+    "--set",
+    "parameters",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="A parameter of the file; may be repeated.",
+)
 _folder = click.option(
     "--folder",
     metavar="DIR",
@@ -43,6 +50,7 @@ _folder = click.option(
         """
         barnabas pipeline run shop.py
         barnabas pipeline run shop.sql --once
+        barnabas pipeline run report.sql --once --set day=2026-03-01
         barnabas pipeline run shop.py --master spark://host:7077 --conf spark.executor.memory=2g
         """,
         "Ctrl-C or SIGTERM stops it when the batches under way are done; the next run goes on from there. A "
@@ -66,6 +74,7 @@ _folder = click.option(
     multiple=True,
     help="A setting of Spark; goes before the file's; may be repeated.",
 )
+@_parameters
 @_folder
 def run(
     file: Path,
@@ -73,13 +82,21 @@ def run(
     master: str,
     bootstrap_server: str | None,
     settings: tuple[str, ...],
+    parameters: tuple[str, ...],
     folder: Path | None,
 ) -> None:
     """Run the pipeline that FILE declares, until it is stopped."""
     _require_spark()
     from barnabas.pipelines.run import Choices, Observer, run_pipeline
 
-    choices = Choices(master, once, bootstrap_server or "", folder, parse_assignments(settings, "--conf"))
+    choices = Choices(
+        master,
+        once,
+        bootstrap_server or "",
+        folder,
+        parse_assignments(settings, "--conf"),
+        parse_assignments(parameters, "--set"),
+    )
     if sys.stderr.isatty():
         from barnabas.cli.pipeline_table import LiveTable
 
@@ -88,7 +105,7 @@ def run(
         return
     status = run_pipeline(file, choices, Observer(lambda words: click.echo(words, err=True)))
     for query in status.queries:
-        click.echo(f"{query.query} {query.state}: {query.rows:,} rows read", err=True)
+        click.echo(f"{query.query} {query.state}: {query.rows:,} rows", err=True)
 
 
 @pipeline.command(
@@ -103,15 +120,16 @@ def run(
     )
 )
 @_file
+@_parameters
 @_folder
 @json_option
-def status(file: Path, folder: Path | None, as_json: bool) -> None:
+def status(file: Path, parameters: tuple[str, ...], folder: Path | None, as_json: bool) -> None:
     """Show how the queries of the pipeline in FILE are: rates, lag by partition, state, last error."""
     _require_spark()
     from barnabas.pipelines.folder import Folder
     from barnabas.pipelines.read import read_pipeline
 
-    place = Folder.of(read_pipeline(file), folder)
+    place = Folder.of(read_pipeline(file, parse_assignments(parameters, "--set")), folder)
     if as_json:
         print_json(asdict(_status_of(place)))
         return

@@ -15,10 +15,11 @@
         return dear_orders
 
 What is where: `options` (each declared once, for Python and SQL), `python_file` and `sql_file` (read a file),
-`model` (what it declares), `sources`, `formats` and `sinks` (to DataFrames and from them), `build` (queries),
-`supervisor` (keeps them running), `status` (what they leave for others to see), `session` (Spark), `run`.
+`parameters` (what it leaves open), `model` (what it declares), `sources`, `formats` and `sinks` (to
+DataFrames and from them), `build` (queries), `batch` (those that end by themselves), `supervisor` (keeps them
+running), `status` (what they leave for others to see), `session` (Spark), `run`.
 """
 
-from barnabas.pipelines.python_file import pipeline, sink, source, step
+from barnabas.pipelines.python_file import parameter, pipeline, sink, source, step
 
-__all__ = ["pipeline", "sink", "source", "step"]
+__all__ = ["parameter", "pipeline", "sink", "source", "step"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
+from uuid import uuid4
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -12,10 +13,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from barnabas.errors import BarnabasError
+from barnabas.pipelines.batch import BatchRun
 from barnabas.pipelines.errors import PipelineError, Place, explain, place_in
 from barnabas.pipelines.model import Pipeline, Sink, Source, Step, Transform
 from barnabas.pipelines.options import SinkOptions
-from barnabas.pipelines.sinks import writer_to
+from barnabas.pipelines.sinks import static_writer, writer_to
 from barnabas.pipelines.sources import open_source
 
 T = TypeVar("T")
@@ -26,7 +28,7 @@ class Query:
     """A query by the name it has in status and checkpoints; each `start` goes on from its checkpoint."""
 
     name: str
-    start: Callable[[], StreamingQuery]
+    start: Callable[[], StreamingQuery | BatchRun]
 
 
 @dataclass(frozen=True)
@@ -100,8 +102,18 @@ class _Builder:
         return self._query(sink.name, sink.place, rows, sink.options)
 
     def _query(self, name: str, place: Place, rows: DataFrame, options: SinkOptions) -> Query:
-        if not rows.isStreaming:
-            raise PipelineError(f"{place}: {name} has no stream to write: all its sources are static")
+        begin = self._streaming(name, rows, options) if rows.isStreaming else self._static(rows, options)
+        return Query(name, lambda: self._attempt(place, name, begin))
+
+    def _static(self, rows: DataFrame, options: SinkOptions) -> Callable[[], BatchRun]:
+        run = str(uuid4())  # what is tried again is still the same write
+
+        def prepare(rows: DataFrame) -> Callable[[], None]:
+            return static_writer(rows, options, self._client, self._registry, run)
+
+        return lambda: BatchRun(rows, prepare)
+
+    def _streaming(self, name: str, rows: DataFrame, options: SinkOptions) -> Callable[[], StreamingQuery]:
         checkpoint = f"{self._run.checkpoints}/{name}"
 
         def start() -> StreamingQuery:
@@ -113,7 +125,7 @@ class _Builder:
                 writer = writer.trigger(processingTime=options.trigger)
             return writer.start()
 
-        return Query(name, lambda: self._attempt(place, name, start))
+        return start
 
     def _keep(self, name: str, rows: DataFrame) -> None:
         """Known to later steps, and to their SQL."""

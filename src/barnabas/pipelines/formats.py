@@ -14,6 +14,9 @@ from barnabas.errors import ConfigError
 from barnabas.pipelines.options import SinkOptions, SourceOptions
 from barnabas.spark.option_values import refuse
 
+#: what `barnabas ship` writes of every line, beside fields that only some lines have
+_LOG = "source STRING, level STRING, message STRING, timestamp STRING"
+
 _CORRUPT = "_corrupt"
 _AVRO, _AVRO_ERROR = "_avro", "_avro_error"
 
@@ -59,6 +62,23 @@ def decode(value: Column, format: str, schema: str, options: dict[str, str]) -> 
     return Decoded({name: parsed[name] for name in declared.fieldNames()}, reason)
 
 
+def decode_log() -> Decoded:
+    """A topic's records as `barnabas ship` writes them; any other is a message of its own: no line is lost.
+
+    `at` is the line's own time unless it has none, or one after its shipping, which cannot be true.
+    """
+    text = F.make_valid_utf8(F.col("value").cast("string"))
+    log = F.from_json(text, _LOG)
+    columns = {
+        "source": F.coalesce(log["source"], F.col("key").cast("string")),
+        "level": F.coalesce(log["level"], F.lit("UNKNOWN")),
+        "message": F.coalesce(log["message"], text),
+        "at": F.least(F.try_to_timestamp(log["timestamp"]), F.col("timestamp")),
+        "fields": text,
+    }
+    return Decoded(columns, F.lit(None).cast("string"))
+
+
 def decode_registered(rows: DataFrame, options: SourceOptions, registry: str) -> tuple[DataFrame, Decoded]:
     """`rows` of a topic with what their registered Avro says.
 
@@ -87,11 +107,11 @@ def encode(rows: DataFrame, options: SinkOptions, registry: str) -> DataFrame:
     Raises:
         ConfigError: the columns do not fit the format.
     """
-    format, key = options.format, options.key
+    format, keys = options.format, options.keys
     if format == "raw":
         return rows
-    if key and key not in rows.columns:
-        raise refuse("key", key, f"the columns are {', '.join(rows.columns)}")
+    if not set(keys) <= set(rows.columns):
+        raise refuse("key", options.key, f"the columns are {', '.join(rows.columns)}")
     if format == "text":
         if "value" not in rows.columns:
             raise ConfigError(f"format text writes the column value; there are {', '.join(rows.columns)}")
@@ -105,10 +125,18 @@ def encode(rows: DataFrame, options: SinkOptions, registry: str) -> DataFrame:
         row = F.struct(*(rows[f"`{name}`"] for name in rows.columns))
         value = F.to_json(row) if format == "json" else F.to_csv(row)
     columns = [value.alias("value")]
-    if key:
-        binary = dict(rows.dtypes)[key] == "binary"
-        columns.append((rows[key] if binary else rows[key].cast("string")).alias("key"))
+    if keys:
+        columns.append(_key(rows, keys).alias("key"))
     return rows.select(*columns)
+
+
+def _key(rows: DataFrame, names: list[str]) -> Column:
+    """One column as it is, so that any client can make the same key; several as a JSON object."""
+    if len(names) > 1:
+        return F.to_json(F.struct(*(rows[f"`{name}`"] for name in names)))
+    (name,) = names
+    column = rows[f"`{name}`"]
+    return column if dict(rows.dtypes)[name] == "binary" else column.cast("string")
 
 
 def _avro() -> ModuleType:

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from barnabas.errors import ConfigError
 from barnabas.pipelines.errors import PipelineError, Place
 from barnabas.pipelines.options import NAME, PipelineOptions, SinkOptions, SourceOptions
+from barnabas.pipelines.parameters import Parameters
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -57,6 +59,7 @@ class Pipeline:
     """All that a file declares."""
 
     path: Path
+    parameters: Parameters = field(default_factory=lambda: Parameters({}))
     options: PipelineOptions = field(default_factory=PipelineOptions)
     sources: list[Source] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
@@ -74,6 +77,10 @@ class Pipeline:
         Raises:
             PipelineError: a name is taken twice or is not known, or there is nothing to run.
         """
+        try:
+            self.parameters.check()
+        except ConfigError as error:
+            raise PipelineError(f"{self.path}: {error}") from None
         if not self.sources or not self.sinks:
             missing = "sink" if self.sources else "source"
             raise PipelineError(f"{self.path}: there is no {missing}: a pipeline needs one at least")

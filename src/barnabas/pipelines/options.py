@@ -98,7 +98,7 @@ class PipelineOptions(Options):
 
 
 SOURCE_KINDS = ("topic", "files")
-TOPIC_FORMATS = ("raw", "json", "csv", "text", "avro")
+TOPIC_FORMATS = ("raw", "json", "csv", "text", "avro", "log")
 FILE_FORMATS = ("json", "csv", "text", "parquet", "orc")
 #: formats that need a schema
 _DECLARED = ("json", "csv")
@@ -111,8 +111,9 @@ class SourceOptions(Options):
     topic: str = option("The topics to read, by commas.", "")
     files: str = option("A folder or a pattern; files that appear there later are read too.", "")
     format: str = option(
-        "How a record or a line is to be understood: json, csv, text; of topics also avro (registered) and "
-        "raw (the default: the columns of the data source), of files also parquet and orc.",
+        "How a record or a line is to be understood: json, csv, text; of topics also avro (registered), log "
+        "(what `barnabas ship` writes: the columns source, level, message, at and, as JSON, all fields) and "
+        "raw (the default: the columns of the data source); of files also parquet and orc.",
         "",
     )
     schema: str = option(
@@ -128,7 +129,9 @@ class SourceOptions(Options):
         "The topic for records that do not parse. Without it such a record stops the pipeline.", ""
     )
     watermark: str = option("The column of event time and how late rows may come: `at 10 minutes`.", "")
-    static: bool = option("Read once at the start and not as a stream: for a table to join with.", False)
+    static: bool = option(
+        "Read once at the start and not as a stream: for a table to join with, or a batch that ends.", False
+    )
     options: Texts = option(
         "Options of the reader: the data source's (startingOffsets, maxOffsetsPerTrigger ...) or Spark's for "
         "the format (`header` of csv: the first line names the columns of the schema, in their order). A "
@@ -154,7 +157,7 @@ class SourceOptions(Options):
             raise ConfigError(
                 f"option schema is missing: {self.format} needs one, as `id BIGINT, at TIMESTAMP`"
             )
-        if self.schema and self.format in ("raw", "text"):
+        if self.schema and self.format in ("raw", "text", "log"):
             raise refuse("schema", self.schema, f"the columns of {self.format} are fixed: remove it")
         if self.format != "avro":
             self.refuse_set(("subject",), "it goes with the format avro")
@@ -175,7 +178,7 @@ SINK_FORMATS = ("json", "csv", "text", "avro", "raw")
 _MODES = {
     "topic": ("append", "update", "complete"),
     "console": ("append", "update", "complete"),
-    "parquet": ("append",),
+    "parquet": ("append", "complete"),
     "delta": ("append", "complete"),
     "postgres": ("append", "update"),
 }
@@ -208,11 +211,16 @@ class SinkOptions(Options):
     schema: str = option("Of avro: the schema as JSON, which is registered if need be.", "")
     subject: str = option("Of avro: the registry's name for the schema; by default TOPIC-value.", "")
     key: str = option(
-        "Of topics: the column that becomes the record's key, as text unless it is binary. Of PostgreSQL: "
-        "the columns of a unique index, by commas; a row replaces the one of the same key.",
+        "Columns, by commas. Of topics: the one that becomes the record's key, as text unless it is binary; "
+        "several become a JSON object. Of PostgreSQL: those of a unique index; a row replaces the one of the "
+        "same key.",
         "",
     )
-    mode: str = option("Which rows are written: append (the default), update or complete.", "append")
+    mode: str = option(
+        "Which rows are written: append (the default), update or complete. Where no source is a stream, "
+        "complete replaces what is in Parquet files or in a Delta table.",
+        "append",
+    )
     delivery: str = option("Of topics: at-least-once (the default) or exactly-once.", "")
     partition_by: str = option("Of Parquet and Delta: the columns to make folders of, by commas.", "")
     trigger: str = option("How often a batch begins: `10 seconds`; by default when the last is done.", "")

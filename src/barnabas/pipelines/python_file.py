@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import traceback
 from collections.abc import Callable
 from contextvars import ContextVar
 from pathlib import Path
 from types import CodeType, FunctionType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import pyspark
-from pyspark import SparkContext
+from pyspark import SparkContext, cloudpickle
 
 from barnabas.errors import ConfigError
 from barnabas.pipelines.errors import PipelineError, Place, explain, place_in
 from barnabas.pipelines.model import Pipeline, Sink, Source, Step, Transform
 from barnabas.pipelines.options import Options, PipelineOptions, SinkOptions, SourceOptions
+from barnabas.pipelines.parameters import Parameters
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T", bound=Options)
+V = TypeVar("V", str, int, float, bool)
 
 _reading: ContextVar[Pipeline] = ContextVar("reading")
 
@@ -27,10 +30,22 @@ _reading: ContextVar[Pipeline] = ContextVar("reading")
 def pipeline(**options: Any) -> None:
     """What holds for the whole pipeline, if there is something to say; options in `PipelineOptions`."""
     reading = _current()
-    caller = inspect.currentframe()
-    assert caller is not None and caller.f_back is not None
-    place = Place(str(reading.path), caller.f_back.f_lineno)
-    reading.options = _parse(place, "pipeline", PipelineOptions, options)
+    reading.options = _parse(_caller(), "pipeline", PipelineOptions, options)
+
+
+@overload
+def parameter(name: str) -> str: ...
+@overload
+def parameter(name: str, default: V) -> V: ...
+def parameter(name: str, default: Any = None) -> Any:
+    """What `--set NAME=VALUE` says, of the type of `default`; else the default.
+
+    Without a default it has to be given, and is a text.
+    """
+    try:
+        return _current().parameters.take(name, default)
+    except ConfigError as error:
+        raise PipelineError(f"{_caller()}: {error}") from None
 
 
 def source(**options: Any) -> Callable[[F], F]:
@@ -69,15 +84,16 @@ def sink(**options: Any) -> Callable[[F], F]:
     return declare
 
 
-def read_python(path: Path, text: str) -> Pipeline:
+def read_python(path: Path, text: str, parameters: Parameters) -> Pipeline:
     """Run a file for what it declares; without Spark only as far as the first line that needs it.
 
     Raises:
         PipelineError: the file fails, or declares what is not allowed.
     """
-    reading = Pipeline(path)
+    reading = Pipeline(path, parameters)
     token = _reading.set(reading)
     try:
+        _let_import_from(path.absolute().parent)
         # its functions go to Spark's workers by value, since no module of that name can be imported there
         exec(_compile(path, text), {"__name__": "barnabas_pipeline", "__file__": str(path)})
     except PipelineError:
@@ -89,7 +105,23 @@ def read_python(path: Path, text: str) -> Pipeline:
         reading.complete = False
     finally:
         _reading.reset(token)
+    _send_by_value(path.absolute().parent)
     return reading
+
+
+def _let_import_from(folder: Path) -> None:
+    """Modules beside a pipeline file can be imported, as Python does it for a script."""
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+
+def _send_by_value(folder: Path) -> None:
+    """What modules of `folder` define goes to Spark's workers whole: they cannot import it there."""
+    for name, module in list(sys.modules.items()):
+        top = folder / name.partition(".")[0]
+        file = Path(getattr(module, "__file__", None) or "/")
+        if file == top.with_suffix(".py") or file.is_relative_to(top):
+            cloudpickle.register_pickle_by_value(module)
 
 
 def _lacks_spark(error: Exception) -> bool:
@@ -113,10 +145,20 @@ def _current() -> Pipeline:
         raise PipelineError("a pipeline file is run by `barnabas pipeline run FILE`, not by itself") from None
 
 
+def _caller() -> Place:
+    """The line that has called one of the functions of this module."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code.co_filename == __file__:
+        frame = frame.f_back
+    assert frame is not None
+    return Place(frame.f_code.co_filename, frame.f_lineno)
+
+
 def _declared(function: Callable[..., Any]) -> tuple[Pipeline, str, Place]:
     reading = _current()
     assert isinstance(function, FunctionType)
-    return reading, function.__name__, Place(str(reading.path), function.__code__.co_firstlineno)
+    code = function.__code__
+    return reading, function.__name__, Place(code.co_filename, code.co_firstlineno)
 
 
 def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:

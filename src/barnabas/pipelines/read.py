@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.model import Pipeline
+from barnabas.pipelines.parameters import Parameters
 from barnabas.pipelines.python_file import read_python
 from barnabas.pipelines.sql_file import read_sql
 
 _READERS = {".py": read_python, ".sql": read_sql}
 
 
-def read_pipeline(path: Path) -> Pipeline:
-    """What `path` declares, checked as far as that goes without Spark.
+def read_pipeline(path: Path, parameters: Mapping[str, str] | None = None) -> Pipeline:
+    """What `path` declares with these values of its `parameters`, checked as far as that goes without Spark.
 
     Raises:
         PipelineError: it cannot be read, or declares what is not allowed; the text names the line.
@@ -26,7 +28,7 @@ def read_pipeline(path: Path) -> Pipeline:
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise PipelineError(f"{path}: {why}") from None
-    made = reader(path, text)
+    made = reader(path, text, Parameters(parameters or {}))
     if made.complete:
         made.check()
     return made

@@ -40,6 +40,7 @@ class Choices:
     bootstrap: str = ""
     folder: Path | None = None
     spark: dict[str, str] = field(default_factory=dict)
+    parameters: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def run_pipeline(path: Path, choices: Choices, observer: Observer) -> PipelineSt
         PipelineError: the file is wrong, Spark does not start, or a query has failed for good.
     """
     check_java()
-    pipeline = read_pipeline(path)
+    pipeline = read_pipeline(path, choices.parameters)
     folder = Folder.of(pipeline, choices.folder)
     with folder.held():
         observer.say(f"{pipeline.name}: starting Spark on {choices.master}; its log is {folder.log}")
@@ -82,7 +83,7 @@ def _whole(pipeline: Pipeline) -> Pipeline:
     """A file that needs Spark while it is read is read again, now that Spark is there."""
     if pipeline.complete:
         return pipeline
-    again = read_pipeline(pipeline.path)
+    again = read_pipeline(pipeline.path, pipeline.parameters.given)
     if again.options != pipeline.options:
         raise PipelineError(f"{pipeline.path}: pipeline(...) comes too late: move it to the top of the file")
     return again

@@ -1,9 +1,11 @@
-"""Sinks: how a streaming query that writes its rows is begun."""
+"""Sinks: how a streaming query that writes its rows is begun, and how rows that are no stream are written."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
+from types import ModuleType
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming import DataStreamWriter
@@ -30,41 +32,70 @@ def writer_to(
         return rows.writeStream.format("console").outputMode(options.mode).options(**shown)
     if options.kind == "parquet":
         writer = rows.writeStream.format("parquet").option("path", options.parquet).options(**options.options)
+        writer = writer.outputMode(options.mode)
         return writer.partitionBy(*options.partitions) if options.partitions else writer
-    return rows.writeStream.outputMode(options.mode).foreachBatch(_table_writer(options))
+    tables = _tables(options)
+
+    def write(batch: DataFrame, number: int) -> None:
+        # read even when it was written before: operators before the sink keep their state only then
+        tables.write_batch(options, batch.toArrow(), _query_id(batch), number)
+
+    return rows.writeStream.outputMode(options.mode).foreachBatch(write)
 
 
-def _table_writer(options: SinkOptions) -> Callable[[DataFrame, int], None]:
-    """What writes a batch to PostgreSQL or Delta; the driver needs the package, and only for such a sink."""
+def static_writer(
+    rows: DataFrame, options: SinkOptions, client: dict[str, str], registry: str, name: str
+) -> Callable[[], None]:
+    """What writes rows that are no stream; into a table once, however often it is called with this `name`.
+
+    Raises:
+        ConfigError: the columns do not fit the sink.
+    """
+    rows = rows.drop(ORIGIN)
+    if options.kind == "topic":
+        given = _topic_options(options, client)
+        writer = encode(rows, options, registry).write.format("barnabas").options(**given)
+        return partial(writer.mode("append").save)
+    if options.kind == "console":
+        shown = {"numRows": "20", "truncate": "false", **options.options}
+        return partial(rows.show, int(shown["numRows"]), truncate=shown["truncate"].lower() == "true")
+    if options.kind == "parquet":
+        writer = rows.write.mode("overwrite" if options.mode == "complete" else "append")
+        return partial(
+            writer.options(**options.options).partitionBy(*options.partitions).parquet, options.parquet
+        )
+    tables = _tables(options)
+    return lambda: tables.write_batch(options, rows.toArrow(), name, 0)
+
+
+def _tables(options: SinkOptions) -> ModuleType:
+    """What writes to PostgreSQL or Delta; the driver needs the package, and only for such a sink."""
     try:
-        tables = import_module(f"barnabas.pipelines.{options.kind}")
+        return import_module(f"barnabas.pipelines.{options.kind}")
     except ModuleNotFoundError as error:
         cure = f"pip install 'barnabas[{options.kind}]'"
         raise refuse(
             options.kind, getattr(options, options.kind), f"{error.name} is missing: {cure}"
         ) from None
 
-    def write(batch: DataFrame, number: int) -> None:
-        # read even when it was written before: operators before the sink keep their state only then
-        tables.write_batch(options, batch.toArrow(), _query_id(batch), number)
-
-    return write
-
 
 def _to_topic(records: DataFrame, options: SinkOptions, client: dict[str, str]) -> DataStreamWriter:
-    once = options.delivery == "exactly-once"
-    given = {**client, **options.options, "topic": options.topic}
-    if once:
-        given["barnabas.delivery"] = options.delivery
+    given = _topic_options(options, client)
     if options.mode != "update":
         return records.writeStream.format("barnabas").options(**given).outputMode(options.mode)
 
     # Spark refuses output mode update to Python data sources, but hands a batch's updates to a function
     def write(batch: DataFrame, number: int) -> None:
+        once = options.delivery == "exactly-once"
         named = {"barnabas.sinkId": _query_id(batch), "barnabas.batchId": str(number)} if once else {}
         batch.write.format("barnabas").options(**given, **named).mode("append").save()
 
     return records.writeStream.outputMode("update").foreachBatch(write)
+
+
+def _topic_options(options: SinkOptions, client: dict[str, str]) -> dict[str, str]:
+    given = {**client, **options.options, "topic": options.topic}
+    return {**given, "barnabas.delivery": options.delivery} if options.delivery == "exactly-once" else given
 
 
 def _query_id(batch: DataFrame) -> str:

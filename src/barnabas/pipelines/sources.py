@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, StringType, StructField, StructType
 
-from barnabas.pipelines.formats import Decoded, decode, decode_registered, parse_schema
+from barnabas.pipelines.formats import Decoded, decode, decode_log, decode_registered, parse_schema
 from barnabas.pipelines.model import Source
 
 #: The column with where a row comes from: of a topic its key, topic, partition, offset and timestamp.
@@ -53,6 +53,8 @@ def open_source(spark: SparkSession, source: Source, client: dict[str, str], reg
         place = F.col("file")
     if options.format == "avro":
         raw, decoded = decode_registered(raw, options, registry)
+    elif options.format == "log":
+        decoded = decode_log()
     else:
         decoded = decode(F.col("value"), options.format, options.schema, _format_options(source))
     bad = _dead_letters(raw, decoded.reason, letter) if options.dead_letter else None

@@ -11,6 +11,8 @@ from = "dear_orders"
 topic = "dear"
 */
 CREATE TEMPORARY VIEW dear_orders AS SELECT * FROM orders WHERE price > 100;
+
+``${name}`` in a text of the header or in a statement is a parameter; the table ``[parameters]`` has defaults.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from barnabas.errors import ConfigError
 from barnabas.pipelines.errors import PipelineError, Place
 from barnabas.pipelines.model import Pipeline, Sink, Source, Step
 from barnabas.pipelines.options import Options, PipelineOptions, SinkOptions, SourceOptions
+from barnabas.pipelines.parameters import Parameters
 
 T = TypeVar("T", bound=Options)
 
@@ -36,7 +39,7 @@ _VIEW = re.compile(r"CREATE\s+(?:OR\s+REPLACE\s+)?(TEMP\w*\s+)?VIEW\s+`?(\w+)`?"
 _TOML_PLACE = re.compile(r"\s*\(at line (\d+), column \d+\)")
 
 
-def read_sql(path: Path, text: str) -> Pipeline:
+def read_sql(path: Path, text: str, parameters: Parameters) -> Pipeline:
     """Read a file's header and cut its statements.
 
     Raises:
@@ -47,10 +50,16 @@ def read_sql(path: Path, text: str) -> Pipeline:
         raise PipelineError(
             f"{path}:1: there is no header: begin with /* ... */ that holds sources and sinks"
         )
-    reader = _HeaderReader(path, header[1], first_line=1 + text.count("\n", 0, header.start(1)))
+    first_line = 1 + text.count("\n", 0, header.start(1))
+    reader = _HeaderReader(path, header[1], first_line, parameters)
     made = reader.pipeline()
     for statement, offset in statements(text, header.end()):
-        made.steps.append(_step(Place(str(path), 1 + text.count("\n", 0, offset)), statement))
+        place = Place(str(path), 1 + text.count("\n", 0, offset))
+        try:
+            filled = parameters.fill_in(statement, reader.defaults)
+        except ConfigError as error:
+            raise PipelineError(f"{place}: {error}") from None
+        made.steps.append(_step(place, filled))
     return made
 
 
@@ -79,8 +88,9 @@ def _step(place: Place, statement: str) -> Step:
 class _HeaderReader:
     """The header as tables, with the line of each of their keys."""
 
-    def __init__(self, path: Path, toml: str, first_line: int) -> None:
+    def __init__(self, path: Path, toml: str, first_line: int, parameters: Parameters) -> None:
         self._path = path
+        self._parameters = parameters
         self._lines = toml.splitlines()
         self._first = first_line
         try:
@@ -91,10 +101,12 @@ class _HeaderReader:
             raise PipelineError(
                 f"{path}:{line}: the header is not TOML: {_TOML_PLACE.sub('', str(error))}"
             ) from None
+        #: what the parameters are where `--set` says nothing
+        self.defaults = self._take("parameters")
 
     def pipeline(self) -> Pipeline:
-        made = Pipeline(self._path)
-        sources, sinks = self._take("source"), self._take("sink")
+        made = Pipeline(self._path, self._parameters)
+        sources, sinks = self._take_named("source"), self._take_named("sink")
         made.options = self._parse("", "pipeline", PipelineOptions, self._tables)
         for name, given in sources.items():
             table = f"source.{name}"
@@ -109,7 +121,13 @@ class _HeaderReader:
             made.sinks.append(Sink(name, self._place(table, "from"), sink, rows))
         return made
 
-    def _take(self, kind: str) -> dict[str, dict[str, Any]]:
+    def _take(self, kind: str) -> dict[str, Any]:
+        table = self._tables.pop(kind, {})
+        if not isinstance(table, dict):
+            raise PipelineError(f"{self._place('', kind)}: write a table [{kind}]")
+        return table
+
+    def _take_named(self, kind: str) -> dict[str, dict[str, Any]]:
         tables = self._tables.pop(kind, {})
         if not isinstance(tables, dict) or not all(isinstance(each, dict) for each in tables.values()):
             raise PipelineError(f"{self._place('', kind)}: write a table [{kind}.NAME] for each {kind}")
@@ -117,11 +135,17 @@ class _HeaderReader:
 
     def _parse(self, table: str, what: str, kind: type[T], given: dict[str, Any]) -> T:
         try:
-            return kind.parse(given)
+            return kind.parse(self._fill_in(given))
         except ConfigError as error:
             named = re.match(r"option (\w+)[= ]", str(error))
             place = self._place(table, named[1] if named else "")
             raise PipelineError(f"{place}: {what}: {error}") from None
+
+    def _fill_in(self, value: Any) -> Any:
+        """`value` with the parameters that its texts name."""
+        if isinstance(value, dict):
+            return {name: self._fill_in(each) for name, each in value.items()}
+        return self._parameters.fill_in(value, self.defaults) if isinstance(value, str) else value
 
     def _place(self, table: str, key: str = "") -> Place:
         """The line of a key, or of its table when the key has none of its own."""

@@ -34,7 +34,7 @@ class QueryStatus:
 
     query: str
     state: str
-    rows: int = 0
+    rows: int = 0  # read so far; of a batch that ends, written
     batch: int | None = None
     batch_ms: int | None = None
     input_rows_per_second: float | None = None

@@ -57,7 +57,10 @@ def test_a_source_that_cannot_be_is_refused_with_the_cure(given: dict[str, objec
             {"parquet": "p", "key": "id"},
             "option key=id is not allowed: it goes with topic or postgres, not with",
         ),
-        ({"parquet": "p", "mode": "complete"}, "option mode=complete is not allowed: choose from append"),
+        (
+            {"parquet": "p", "mode": "update"},
+            "option mode=update is not allowed: choose from append, complete",
+        ),
         ({"console": True, "partition_by": "a"}, "it goes with parquet or delta, not with console"),
         ({"postgres": "u"}, "option table is missing: name the table to write to"),
         (

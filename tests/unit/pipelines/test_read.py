@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from pyspark import cloudpickle
 
 from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.model import Pipeline
+from barnabas.pipelines.model import Pipeline, Transform
 from barnabas.pipelines.read import read_pipeline
 from barnabas.pipelines.sql_file import statements
 
@@ -55,16 +58,16 @@ SET spark.sql.shuffle.partitions = 1
 """
 
 
-def read(folder: Path, name: str, text: str) -> Pipeline:
-    path = folder / name
+def read(folder: Path, file: str, text: str, /, **parameters: str) -> Pipeline:
+    path = folder / file
     path.write_text(text)
-    return read_pipeline(path)
+    return read_pipeline(path, parameters)
 
 
-def refused(folder: Path, name: str, text: str) -> str:
+def refused(folder: Path, file: str, text: str, /, **parameters: str) -> str:
     """What is said of a file, without the folder it is in."""
     with pytest.raises(PipelineError) as caught:
-        read(folder, name, text)
+        read(folder, file, text, **parameters)
     said = str(caught.value).removeprefix(f"{folder}/")
     assert "\n" not in said
     return said
@@ -177,3 +180,64 @@ def test_a_file_that_needs_spark_while_it_is_read_says_so(
     text = PYTHON.replace("@step", "from pyspark.sql import functions as F\nnow = F.lit(1)\n@step")
     made = read(tmp_path, "p.py", text)
     assert (made.complete, made.name, len(made.sources)) == (False, "shop", 1)
+
+
+ASKING = PYTHON.replace("import pipeline", "import parameter, pipeline").replace(
+    'pipeline(name="shop", bootstrap="b:1")',
+    """pipeline(
+    name=parameter("name"), bootstrap=parameter("bootstrap", "b:1"), restarts=parameter("restarts", 3)
+)""",
+)
+
+
+def test_a_python_file_asks_for_parameters_and_takes_them_as_the_type_of_their_default(
+    tmp_path: Path,
+) -> None:
+    options = read(tmp_path, "p.py", ASKING, name="shop").options
+    assert (options.name, options.bootstrap, options.restarts) == ("shop", "b:1", 3)
+    options = read(tmp_path, "p.py", ASKING, name="s7", bootstrap="b:2", restarts="5").options
+    assert (options.name, options.bootstrap, options.restarts) == ("s7", "b:2", 5)
+
+
+def test_a_sql_file_names_parameters_in_its_header_and_its_statements(tmp_path: Path) -> None:
+    text = HEADED.replace('topic = "dear"', 'topic = "${to}"').replace("';'", "'${note}' AND day > '${from}'")
+    text = text.replace("[source.", "[parameters]\nnote = 'none'\nfrom = 2026-03-01\n\n[source.", 1)
+    made = read(tmp_path, "p.sql", text, to="cheap", note="${spark.x}")
+    assert made.sinks[0].options.topic == "cheap"
+    assert "note <> '${spark.x}' AND day > '2026-03-01'" in str(made.steps[0].body)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "p.py:4: parameter name is not given: add --set name=..."),
+        ({"name": "s", "restarts": "x"}, "p.py:4: parameter restarts=x is not allowed: write a whole number"),
+        ({"name": "s", "restart": "1"}, "p.py: there is no parameter restart: did you mean restarts?"),
+        (
+            {"name": "s", "x": "1"},
+            "p.py: there is no parameter x: the file's parameters: bootstrap, name, rest",
+        ),
+    ],
+)
+def test_a_parameter_that_cannot_be_is_refused(tmp_path: Path, given: dict[str, str], said: str) -> None:
+    assert refused(tmp_path, "p.py", ASKING, **given).startswith(said)
+
+
+def test_a_parameter_that_a_sql_file_lacks_is_named_with_the_line(tmp_path: Path) -> None:
+    header = refused(tmp_path, "p.sql", HEADED.replace('"dear"\ntopic', '"dear"\nkey = "${by}"\ntopic'))
+    assert header == "p.sql:11: sink out: parameter by is not given: add --set by=..."
+    statement = refused(tmp_path, "p.sql", HEADED.replace("';'", "'${note}'"))
+    assert statement == "p.sql:18: parameter note is not given: add --set note=..."
+
+
+def test_modules_beside_a_file_can_be_imported_and_go_to_workers_whole(tmp_path: Path) -> None:
+    (tmp_path / "prices_of_shop.py").write_text("def is_dear(price):\n    return price > 100\n")
+    text = PYTHON.replace(
+        "@step", "from prices_of_shop import is_dear\n@step\ndef check(orders): return is_dear\n@step"
+    )
+    body = read(tmp_path, "p.py", text).steps[0].body
+    assert isinstance(body, Transform)
+    pickled = cloudpickle.dumps(body.function(None))  # type: ignore[arg-type]
+    elsewhere = f"import pickle, sys; print(pickle.loads({pickled!r})(200))"
+    done = subprocess.run([sys.executable, "-c", elsewhere], capture_output=True, text=True, cwd="/")
+    assert (done.stdout, done.stderr) == ("True\n", "")

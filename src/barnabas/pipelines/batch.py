@@ -1,0 +1,79 @@
+"""A write that ends, of rows that are no stream; to the supervisor it looks like a streaming query."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+from pyspark import InheritableThread
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+
+_ROWS = "rows"
+
+
+@dataclass(frozen=True)
+class _Progress:
+    json: str
+
+
+class BatchRun:
+    """Begun when it is made, in a thread of its own; `prepare` gives what is called there to write `rows`."""
+
+    def __init__(self, rows: DataFrame, prepare: Callable[[DataFrame], Callable[[], None]]) -> None:
+        self._spark = rows.sparkSession
+        self._counted = Observation()
+        self._write = prepare(rows.observe(self._counted, F.count(F.lit(1)).alias(_ROWS)))
+        self._error: Exception | None = None
+        self._tag = f"barnabas-{uuid4()}"  # by which Spark finds its jobs
+        self.lastProgress: _Progress | None = None
+        self._thread = InheritableThread(target=self._run, session=self._spark)
+        self._thread.start()
+
+    @property
+    def isActive(self) -> bool:
+        return bool(self._thread.is_alive())
+
+    @property
+    def recentProgress(self) -> list[_Progress]:
+        return [self.lastProgress] if self.lastProgress else []
+
+    @property
+    def status(self) -> dict[str, Any]:
+        return {"isTriggerActive": self.isActive, "isDataAvailable": self.isActive}
+
+    def exception(self) -> Exception | None:
+        return self._error
+
+    def stop(self) -> None:
+        self._spark.interruptTag(self._tag)
+        self._thread.join()
+
+    def _run(self) -> None:
+        began, started = time.monotonic(), datetime.now(UTC)
+        try:
+            _make_active(self._spark)
+            self._spark.addTag(self._tag)
+            self._write()
+        except Exception as error:
+            self._error = error
+            return
+        took = round((time.monotonic() - began) * 1000)
+        progress = {
+            "timestamp": started.isoformat(timespec="milliseconds"),
+            "batchId": 0,
+            "numInputRows": self._counted.get[_ROWS],
+            "durationMs": {"triggerExecution": took},
+            "sources": [],
+        }
+        self.lastProgress = _Progress(json.dumps(progress))
+
+
+def _make_active(spark: SparkSession) -> None:
+    """In this thread, where Spark finds the data source by it; PySpark has no public way to say so."""
+    SparkSession._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)

@@ -1,0 +1,67 @@
+"""What a file leaves open until it is run: `--set NAME=VALUE`, or a default."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from barnabas.errors import ConfigError
+
+#: ``${name}`` in a SQL file; names with a dot or a colon are Spark's own.
+_REFERENCE = re.compile(r"\$\{([A-Za-z_]\w*)\}")
+
+_WORDS = {int: "a whole number", float: "a number", bool: "true or false"}
+_BOOLEANS = {"true": True, "false": False}
+
+
+class Parameters:
+    """The values that were `given`, and which of them a file asks for."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self.given = given
+        self._asked: set[str] = set()
+
+    def take(self, name: str, default: Any) -> Any:
+        """The value of `name`: a number or a boolean where the default is one, else a text.
+
+        Raises:
+            ConfigError: it is not given and has no default, or is not of that type.
+        """
+        self._asked.add(name)
+        if name in self.given:
+            return _convert(name, self.given[name], type(default))
+        if default is None:
+            raise ConfigError(f"parameter {name} is not given: add --set {name}=...")
+        return default
+
+    def fill_in(self, text: str, defaults: Mapping[str, Any]) -> str:
+        """`text` with the values of the parameters that it names as ``${name}``.
+
+        Raises:
+            ConfigError: as in `take`.
+        """
+        return _REFERENCE.sub(lambda found: _written(self.take(found[1], defaults.get(found[1]))), text)
+
+    def check(self) -> None:
+        """Raises ConfigError when something was given that nothing asks for."""
+        for name in sorted(self.given.keys() - self._asked):
+            close = difflib.get_close_matches(name, self._asked, 1)
+            known = ", ".join(sorted(self._asked)) or "none"
+            cure = f"did you mean {close[0]}?" if close else f"the file's parameters: {known}"
+            raise ConfigError(f"there is no parameter {name}: {cure}")
+
+
+def _convert(name: str, text: str, wanted: type) -> Any:
+    if wanted not in _WORDS:
+        return text
+    try:
+        return _BOOLEANS[text.lower()] if wanted is bool else wanted(text)
+    except (ValueError, KeyError):
+        raise ConfigError(f"parameter {name}={text} is not allowed: write {_WORDS[wanted]}") from None
+
+
+def _written(value: object) -> str:
+    """As TOML and SQL write it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
