@@ -1,4 +1,4 @@
-"""The demo as a stranger runs it, and its Spark parts by themselves."""
+"""The demo as a stranger runs it, and its parts by themselves."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ from pathlib import Path
 import pyarrow.dataset
 import pytest
 from confluent_kafka import Producer
-from pyspark.sql import Row, SparkSession
 
 from barnabas.demo import APP, DB, INGRESS, LOG_TOPICS, STATS_TOPIC, report
-from barnabas.demo.bursts import find_bursts
 from barnabas.demo.report import Count, read_counts, reconcile
 from barnabas.demo.shipping import Shipped
 
@@ -66,25 +64,6 @@ def test_the_demo_says_in_one_line_what_it_lacks(tmp_path: Path) -> None:
     expected = f"The demo cannot go on: {tmp_path}/none.log: there is no file of that name that can be read\n"
     assert done.stdout == expected
     assert list(tmp_path.iterdir()) == []
-
-
-def test_windows_of_many_errors_side_by_side_are_one_burst(spark: SparkSession, tmp_path: Path) -> None:
-    began = datetime(2026, 3, 1)
-    errors = {5: 30, 6: 40, 9: 3}  # by window; the others have records, but no errors
-    rows = []
-    for window in range(20):
-        at = began + timedelta(hours=window, minutes=1)
-        rows.append(Row(topic=DB, at=at, level="INFO", message="fine"))
-        rows += [
-            Row(topic=DB, at=at, level="ERROR", message=f"lock {n}") for n in range(errors.get(window, 0))
-        ]
-        rows += [Row(topic=DB, at=at, level="FATAL", message="odd") for _ in range(window == 6)]
-        rows += [Row(topic=APP, at=at, level="ERROR", message="always") for _ in range(50)]
-    spark.createDataFrame(rows).write.parquet(str(tmp_path / "records"))
-    (burst,) = find_bursts(spark, tmp_path / "records", timedelta(hours=1))
-    assert (burst.topic, burst.errors, burst.sample) == (DB, 71, "lock 0")
-    assert (burst.start, burst.end) == (began + timedelta(hours=5), began + timedelta(hours=7))
-    assert burst.usual == pytest.approx(74 / 20)
 
 
 def test_counts_are_read_by_a_group_and_the_last_of_a_key_holds(

@@ -5,30 +5,34 @@ from __future__ import annotations
 import sys
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from typing import NoReturn
 
 import click
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.markup import escape
 
-from barnabas.demo import LOG_TOPICS, STATS_TOPIC, pipeline
+from barnabas.demo import LOG_TOPICS, PIPELINE, STATS_TOPIC
 from barnabas.demo.broker import DemoBroker
 from barnabas.demo.bursts import find_bursts
 from barnabas.demo.folder import prepare, shorten
 from barnabas.demo.logs import by_topic, check_logs, find_logs
 from barnabas.demo.progress import step
-from barnabas.demo.report import create_topics, read_counts, reconcile
+from barnabas.demo.report import count_stored, create_topics, read_counts, reconcile, stored_records
 from barnabas.demo.shipping import Shipped, ship
 from barnabas.demo.summary import Result, print_summary
 from barnabas.demo.windows import choose_window, describe
 from barnabas.errors import BarnabasError
-from barnabas.spark.session import check_java, local_session, start_spark
+from barnabas.pipelines.folder import Folder
+from barnabas.pipelines.run import Choices, Observer, run_pipeline
+from barnabas.pipelines.status import PipelineStatus
+from barnabas.spark.session import check_java, start_spark
 
 _NAME = "barnabas demo"
+_CORES = 2
 
 #: How many of a topic's files are named on the terminal.
 _NAMED = 4
@@ -50,7 +54,7 @@ def main(files: tuple[Path, ...], folder: Path) -> None:
     except PySparkException as error:
         # Spark wraps what went wrong into pages: the last line of the cause that names an error says it
         lines = [line for line in str(error).splitlines() if "Error: " in line] or str(error).splitlines()
-        _give_up(console, f"Spark failed: {lines[-1].strip()}; its log is {shorten(folder / 'spark.log')}")
+        _give_up(console, f"Spark failed: {lines[-1].strip()}; its log is {shorten(Folder(folder).log)}")
     sys.exit(0 if agree else 1)
 
 
@@ -68,19 +72,26 @@ def run(console: Console, named: tuple[Path, ...], folder: Path) -> bool:
     began = time.monotonic()
     check_java()
     logs = by_topic(check_logs(named) if named else find_logs())
+    window = choose_window(path for paths in logs.values() for path in paths)
     folder = prepare(folder)
     with ThreadPoolExecutor(1) as beside, DemoBroker(folder / "broker", folder / "broker.log") as broker:
         # Spark takes longest to start, so it starts while the logs are shipped
-        starting = beside.submit(start_spark, _NAME, folder / "spark", log=folder / "spark.log")
+        starting = beside.submit(start_spark, _NAME, folder / "spark", cores=_CORES, log=Folder(folder).log)
         with step(console, "Broker") as this:
             create_topics(broker.address)
             this.result = f"on {broker.address}, topics {', '.join((*LOG_TOPICS, STATS_TOPIC))}"
         shipped = _ship(console, broker.address, logs, folder)
-        spark = _await_spark(console, starting, folder)
-        try:
-            result = _process(console, spark, broker.address, logs, shipped, folder, began)
-        finally:
-            spark.stop()
+        _await_spark(console, starting)
+        _process(console, broker.address, shipped, window, folder)
+        with step(console, "Counts") as this:
+            counts = read_counts(broker.address)
+            records = stored_records(folder / "records")
+            totals = reconcile(broker.address, shipped, count_stored(records), counts)
+            this.result = f"{len(counts):,} read back from {STATS_TOPIC} by a consumer group"
+    with step(console, "Bursts") as this:
+        bursts = find_bursts(counts, records, window)
+        this.result = f"{len(bursts)} found"
+    result = Result(totals, counts, bursts, window, time.monotonic() - began)
     print_summary(console, result, folder)
     return result.agree
 
@@ -98,42 +109,32 @@ def _ship(console: Console, address: str, logs: dict[str, list[Path]], folder: P
     return shipped
 
 
-def _await_spark(console: Console, starting: Future[SparkContext], folder: Path) -> SparkSession:
+def _await_spark(console: Console, starting: Future[SparkContext]) -> None:
     with step(console, "Spark") as this:
-        starting.result()
-        spark = local_session(_NAME, folder / "spark")
-        this.result = f"version {spark.version}"
-    return spark
+        this.result = f"version {starting.result().version}"
 
 
 def _process(
-    console: Console,
-    spark: SparkSession,
-    address: str,
-    logs: dict[str, list[Path]],
-    shipped: dict[str, Shipped],
-    folder: Path,
-    began: float,
-) -> Result:
-    window = choose_window(path for paths in logs.values() for path in paths)
+    console: Console, address: str, shipped: dict[str, Shipped], window: timedelta, folder: Path
+) -> None:
+    """Run the pipeline, on the Spark that is there, until it has read all that was shipped."""
     total = sum(each.records for each in shipped.values())
-    parquet = folder / "records"
-    with step(console, "Streams") as this:
-        records = pipeline.read_logs(spark, address)
-        queries = [
-            pipeline.keep(records, parquet, folder / "checkpoints" / "keep"),
-            pipeline.count(records, window, address, folder / "checkpoints" / "count"),
-        ]
-        pipeline.await_all(queries, lambda done: this.at(done, total * len(queries)))
+    choices = Choices(
+        master=f"local[{_CORES}]",
+        once=True,
+        bootstrap=address,
+        folder=folder,
+        parameters={"window": describe(window), "records": str(folder / "records")},
+    )
+    with step(console, "Pipeline") as this:
+
+        def show(status: PipelineStatus) -> None:
+            this.at(sum(query.rows for query in status.queries), total * len(status.queries))
+
+        status = run_pipeline(PIPELINE, choices, Observer(lambda words: None, show))
+        if status.state != "done":  # by Ctrl-C
+            raise click.Abort
         this.result = f"{total:,} records kept, and counted in windows of {describe(window)}"
-    with step(console, "Bursts") as this:
-        bursts = find_bursts(spark, parquet, window)
-        this.result = f"{len(bursts)} found"
-    with step(console, "Counts") as this:
-        counts = read_counts(address)
-        totals = reconcile(address, shipped, pipeline.count_stored(spark, parquet), counts)
-        this.result = f"{len(counts):,} read back from {STATS_TOPIC} by a consumer group"
-    return Result(totals, counts, bursts, window, time.monotonic() - began)
 
 
 if __name__ == "__main__":

@@ -7,15 +7,16 @@ years apart. Windows that stand out side by side are one burst.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections import Counter
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from pathlib import Path
+from statistics import fmean, pstdev
 
-from pyspark.sql import Row, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.window import Window
+import pyarrow.compute as pc
+from pyarrow.dataset import Dataset
 
-from barnabas.demo.windows import describe
+from barnabas.demo.report import Count
 
 ERROR_LEVELS = ("ERROR", "FATAL")
 
@@ -25,54 +26,53 @@ _DEVIATIONS = 2
 
 @dataclass(frozen=True)
 class Burst:
-    """`errors` of `topic` from `start` to `end`, of which the `sample` is the most frequent message."""
+    """`errors` of `topic` from `start` to `end`, of which the `sample` is the most frequent message.
+
+    `usual` is how many errors the topic's windows have on average.
+    """
 
     topic: str
     start: datetime
     end: datetime
     errors: int
     usual: float
-    sample: str
+    sample: str = ""
 
 
-def find_bursts(spark: SparkSession, parquet: Path, window: timedelta) -> list[Burst]:
-    """The bursts in the stored records, the largest first."""
-    records = spark.read.parquet(str(parquet)).where(F.col("message").isNotNull())
-    is_error = F.col("level").isin(*ERROR_LEVELS)
-    windowed = records.withColumn("start", F.window("at", describe(window)).start)
-    # numbers differ from one repetition of a message to the next
-    errors = windowed.where(is_error).withColumn("shape", F.regexp_replace("message", r"\d+", "#"))
-    messages = errors.groupBy("topic", "start", "shape").agg(
-        F.count("*").alias("n"), F.min("message").alias("one")
-    )
-    samples = messages.groupBy("topic", "start").agg(F.max_by("one", "n").alias("sample"))
-    of_topic = Window.partitionBy("topic")
-    counts = (
-        windowed.groupBy("topic", "start")
-        .agg(F.count_if(is_error).alias("errors"))
-        .withColumn("usual", F.avg("errors").over(of_topic))
-        .withColumn("spread", F.coalesce(F.stddev_pop("errors").over(of_topic), F.lit(0.0)))
-    )
-    high = counts.where(
-        (F.col("errors") >= _AT_LEAST) & (F.col("errors") > F.col("usual") + _DEVIATIONS * F.col("spread"))
-    )
-    rows = high.join(samples, ["topic", "start"]).orderBy("topic", "start").collect()
-    return sorted(_merge(rows, window), key=lambda burst: -burst.errors)
+def find_bursts(counts: list[Count], records: Dataset, window: timedelta) -> list[Burst]:
+    """The bursts that the counts show, the largest first; their samples are from the stored records."""
+    topics = sorted({count.topic for count in counts})
+    found = (burst for topic in topics for burst in _bursts_of(topic, counts, window))
+    sampled = (replace(burst, sample=_sample(records, burst)) for burst in found)
+    return sorted(sampled, key=lambda burst: -burst.errors)
 
 
-def _merge(rows: list[Row], window: timedelta) -> list[Burst]:
-    """Windows that follow each other as one burst, with the message of the one that has most errors."""
+def _bursts_of(topic: str, counts: list[Count], window: timedelta) -> list[Burst]:
+    errors: Counter[datetime] = Counter()
+    for count in counts:
+        if count.topic == topic:
+            errors[count.start] += count.records if count.level in ERROR_LEVELS else 0
+    usual = fmean(errors.values())
+    limit = usual + _DEVIATIONS * pstdev(errors.values())
     bursts: list[Burst] = []
-    largest = 0
-    for row in rows:
-        last = bursts[-1] if bursts else None
-        if last is not None and (last.topic, last.end) == (row["topic"], row["start"]):
-            sample = row["sample"] if row["errors"] > largest else last.sample
-            largest = max(largest, row["errors"])
-            errors = last.errors + row["errors"]
-            bursts[-1] = Burst(last.topic, last.start, row["start"] + window, errors, last.usual, sample)
+    for start in sorted(start for start in errors if errors[start] >= _AT_LEAST and errors[start] > limit):
+        if bursts and bursts[-1].end == start:
+            last = bursts.pop()
+            bursts.append(replace(last, end=start + window, errors=last.errors + errors[start]))
         else:
-            largest = row["errors"]
-            end = row["start"] + window
-            bursts.append(Burst(row["topic"], row["start"], end, largest, row["usual"], row["sample"]))
+            bursts.append(Burst(topic, start, start + window, errors[start], usual))
     return bursts
+
+
+def _sample(records: Dataset, burst: Burst) -> str:
+    """The most frequent of the burst's messages; numbers differ from one repetition to the next."""
+    within = (
+        (pc.field("topic") == burst.topic)
+        & pc.field("level").isin(ERROR_LEVELS)
+        & (pc.field("at") >= burst.start)
+        & (pc.field("at") < burst.end)
+    )
+    messages: list[str] = records.to_table(columns=["message"], filter=within)["message"].to_pylist()
+    shapes = Counter(re.sub(r"\d+", "#", message) for message in messages)
+    ((frequent, _),) = shapes.most_common(1)
+    return min(message for message in messages if re.sub(r"\d+", "#", message) == frequent)

@@ -6,6 +6,11 @@ import json
 from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pyarrow.dataset
+from pyarrow.dataset import Dataset
 
 from barnabas.client import Admin, Consumer
 from barnabas.demo import LOG_TOPICS, STATS_TOPIC
@@ -94,6 +99,16 @@ def reconcile(
         )
         for topic in LOG_TOPICS
     ]
+
+
+def stored_records(folder: Path) -> Dataset:
+    """The pipeline's Parquet files."""
+    return pyarrow.dataset.dataset(folder, format="parquet", partitioning="hive")
+
+
+def count_stored(records: Dataset) -> dict[str, int]:
+    """How many records of each topic the Parquet files hold."""
+    return {topic: records.count_rows(filter=pc.field("topic") == topic) for topic in LOG_TOPICS}
 
 
 def _stored(bootstrap: str) -> Counter[str]:

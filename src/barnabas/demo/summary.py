@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from barnabas.demo import LOG_TOPICS, STATS_TOPIC
+from barnabas.demo import LOG_TOPICS, PIPELINE, STATS_TOPIC
 from barnabas.demo.bursts import Burst
 from barnabas.demo.folder import shorten
 from barnabas.demo.plot import plot_over_time
@@ -115,6 +115,7 @@ def _print_whereabouts(console: Console, result: Result, folder: Path) -> None:
         f"  {records:<18} every record, as Parquet",
         f"  {broker_log}, {spark_log}  what the broker and Spark had to say",
         "What to try next",
+        f"  {command} pipeline status {shorten(PIPELINE)} --folder {shorten(folder)}",
         f"  {command} start --data {data}    # the same broker again; then, beside it:",
         f"  {command} consume {STATS_TOPIC} --from-beginning",
         f"  {command} groups describe {GROUP}",

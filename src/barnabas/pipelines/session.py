@@ -16,6 +16,8 @@ DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "WARN",
     "spark.sql.session.timeZone": "UTC",
+    # as UTC, which every reader of Parquet understands; Spark's own default has been given up by the format
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # the only state store that transformWithState works with; state need not fit into memory
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
