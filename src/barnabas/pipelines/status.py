@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from barnabas.spark.ranges import from_json
+from barnabas.spark.position import Position
 
 
 @dataclass
@@ -104,10 +104,10 @@ def _lags(source: Mapping[str, Any]) -> list[PartitionLag]:
     offsets = source.get("endOffset")
     if not isinstance(offsets, dict) or not all(isinstance(each, dict) for each in offsets.values()):
         return []
-    ends = from_json(source.get("latestOffset") or {})
+    ends = Position.from_json(source.get("latestOffset") or {}).offsets
     return [
         PartitionLag(tp.topic, tp.partition, offset, end, max(0, end - offset))
-        for tp, offset in sorted(from_json(offsets).items())
+        for tp, offset in sorted(Position.from_json(offsets).offsets.items())
         for end in [ends.get(tp, offset)]
     ]
 

@@ -6,7 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from barnabas.spark.ranges import Offsets, from_json
+from barnabas.spark.position import Position
+from barnabas.spark.ranges import Offsets
 
 
 def lag(progress: Mapping[str, Any]) -> Offsets:
@@ -24,6 +25,6 @@ def lag(progress: Mapping[str, Any]) -> Offsets:
 
 def _offsets(text: str) -> Offsets:
     try:
-        return from_json(json.loads(text))
-    except (ValueError, AttributeError):  # another source's, or None
+        return Position.from_json(json.loads(text)).offsets
+    except (ValueError, AttributeError, TypeError):  # another source's, or None
         return {}

@@ -1,7 +1,7 @@
 """Plans over offsets: which to read now, and in how many tasks. Nothing here talks to a broker.
 
-Offsets travel through Spark's checkpoint as JSON in the form of Spark's own Kafka connector,
-``{"orders": {"0": 23, "1": 7}}``: for each partition the offset of the next record to read.
+Offsets as JSON have the form of Spark's own Kafka connector, ``{"orders": {"0": 23, "1": 7}}``: for each
+partition the offset of the next record to read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from barnabas.types import Offset, TopicPartition
 #: the offset of the next record to read, by partition
 Offsets: TypeAlias = dict[TopicPartition, Offset]
 
-#: What `Offsets` are in a checkpoint.
+#: What `Offsets` are in options and reports.
 OffsetsJson: TypeAlias = dict[str, dict[str, int]]
 
 #: A task costs about 50 ms whatever it reads; this many records take about as long.
@@ -28,7 +28,7 @@ RECORDS_WORTH_A_TASK = 20_000
 
 
 def to_json(offsets: Mapping[TopicPartition, Offset]) -> OffsetsJson:
-    """Offsets as a checkpoint holds them, in a stable order."""
+    """Offsets as JSON has them, in a stable order."""
     nested: OffsetsJson = {}
     for topic, partition in sorted(offsets):
         nested.setdefault(topic, {})[str(partition)] = offsets[TopicPartition(topic, partition)]

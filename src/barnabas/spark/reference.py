@@ -26,9 +26,10 @@ Reading less: Spark does not tell Python data sources which columns a query uses
 `offset` and the lower end of `timestamp` leave; other filters Spark applies afterwards.
 
 `failOnDataLoss` names the offsets that are gone, partition by partition. That a topic was deleted and made
-anew is noticed by its id while the query runs, and at a restart when its log ends before the offset to go on
-from; it is then read from its start. How far a query is behind stands in its progress, as `latestOffset`
-beside `endOffset`; `barnabas.spark.progress.lag` takes it out of there.
+anew is noticed by its id, which the checkpoint holds beside the offsets (`{"orders":{"0":23,"id":"..."}}`);
+on brokers that give topics none, when its log ends before the offset to go on from. It is then read from its
+start. How far a query is behind stands in its progress, as `latestOffset` beside `endOffset`;
+`barnabas.spark.progress.lag` takes it out of there.
 """
 
 _WRITING = """

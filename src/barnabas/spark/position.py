@@ -1,0 +1,51 @@
+"""Where a stream stands, as Spark's checkpoint holds it: offsets, and of which topics they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Self, TypeAlias
+
+from barnabas.spark.ranges import Offsets, from_json, to_json
+
+PositionJson: TypeAlias = dict[str, dict[str, int | str]]
+
+#: Stands beside a topic's partitions, which are numbers.
+_ID = "id"
+
+
+@dataclass(frozen=True)
+class Position:
+    """The offset of the next record of each partition, and the ids of their topics (KIP-516).
+
+    As JSON it is what Spark's own Kafka connector writes, ``{"orders": {"0": 23, "1": 7}}``, with the id that
+    the topic was made with beside its partitions, as ``"id": "Zm9v..."``: a topic that was deleted and made
+    anew since is another one, however long its log is. An id that is not known is left out, as in checkpoints
+    of before and where brokers give none.
+    """
+
+    offsets: Offsets
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, nested: Mapping[str, Mapping[str, int | str]]) -> Self:
+        """The inverse of `to_json`; raises ValueError when it is no position."""
+        ids = {topic: str(parts[_ID]) for topic, parts in nested.items() if _ID in parts}
+        numbers = {
+            topic: {name: int(offset) for name, offset in parts.items() if name != _ID}
+            for topic, parts in nested.items()
+        }
+        return cls(from_json(numbers), ids)
+
+    def to_json(self) -> PositionJson:
+        """The form for the checkpoint, in a stable order."""
+        nested: PositionJson = {topic: {**parts} for topic, parts in to_json(self.offsets).items()}
+        for topic, parts in nested.items():
+            if topic in self.topic_ids:
+                parts[_ID] = self.topic_ids[topic]
+        return nested
+
+    def is_made_anew(self, topic: str, ids_now: Mapping[str, str]) -> bool:
+        """Whether the offsets are of a former topic of this name."""
+        known = self.topic_ids.get(topic)
+        return known is not None and ids_now.get(topic, known) != known
