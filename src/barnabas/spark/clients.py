@@ -72,9 +72,13 @@ def new_admin(settings: Settings) -> AdminClient:
     return _create(AdminClient, settings)
 
 
-def new_consumer(settings: Settings) -> Consumer:
-    """A consumer of its caller's own; raises ConfigError for a setting that librdkafka does not take."""
-    return _create(Consumer, settings)
+def new_consumer(settings: Settings, on_error: Callable[[ClientError], None] | None = None) -> Consumer:
+    """A consumer of its caller's own, which calls `on_error` for what happens to its connections.
+
+    Raises:
+        ConfigError: librdkafka does not take a setting.
+    """
+    return _create(Consumer, {**settings, "error_cb": on_error} if on_error else settings)
 
 
 def new_producer(settings: Settings, on_delivery: Callable[[ClientError, Message], None]) -> Producer:

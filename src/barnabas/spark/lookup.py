@@ -63,7 +63,8 @@ class OffsetLookup:
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
-        self._consumer: Consumer = new_consumer(consumer_settings(options.client))
+        self._last_error = ""
+        self._consumer: Consumer = new_consumer(consumer_settings(options.client), self._on_error)
         self._committed: Offsets = {}
         self._admin: AdminClient | None = None
 
@@ -257,11 +258,17 @@ class OffsetLookup:
         else:
             self._committed.update(news)
 
+    def _on_error(self, error: ClientError) -> None:
+        """What a connection failed of comes aside from the answers; that all have failed says nothing new."""
+        if error.code() != ClientError._ALL_BROKERS_DOWN:
+            self._last_error = error.str()
+
     def _unreachable(self, error: KafkaException) -> BrokerUnreachableError:
+        self._consumer.poll(0)  # so that it says what happened
         servers = self._options.client["bootstrap.servers"]
         return BrokerUnreachableError(
             f"option kafka.bootstrap.servers={servers}: no answer within {_TIMEOUT_S:.0f} s "
-            f"({error.args[0].str()}); is the broker running there?"
+            f"({self._last_error or error.args[0].str()}); is the broker running there?"
         )
 
 

@@ -1,0 +1,93 @@
+"""Security settings reach every client that a job makes: over TLS, with certificates on both sides."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from tests.spark.tls import TlsProxy, make_certificate
+
+from barnabas.config import BrokerConfig
+from barnabas.server.run import BrokerServer
+from barnabas.spark import lookup
+from barnabas.spark.batch_reader import TopicReader
+from barnabas.spark.exactly_once import WriteId, write_once
+from barnabas.spark.lookup import BrokerUnreachableError
+from barnabas.spark.options import ReadOptions, WriteOptions
+from barnabas.spark.stream_reader import TopicStreamReader
+from barnabas.spark.writer import write_batches
+
+pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificates")
+
+Options = dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Options]:
+    """The options of a job that may come in; the broker behind tells clients of its TLS port only."""
+    folder = tmp_path_factory.mktemp("tls")
+    server, client = make_certificate(folder, "server"), make_certificate(folder, "client")
+    proxy = TlsProxy(server, trusted=client[0])
+    settings = {
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "advertised.listeners": f"PLAINTEXT://{proxy.address}",
+        "log.dirs": str(folder / "data"),
+        "offsets.topic.num.partitions": "1",
+        "transaction.state.log.num.partitions": "1",
+    }
+    broker = BrokerServer(BrokerConfig.from_text(settings)).start()
+    try:
+        (behind,) = broker.bound
+        with proxy.serving(f"{behind.host}:{behind.port}"):
+            yield {
+                "kafka.bootstrap.servers": proxy.address,
+                "kafka.security.protocol": "SSL",
+                "kafka.ssl.ca.location": str(server[0]),
+                "kafka.ssl.certificate.location": str(client[0]),
+                "kafka.ssl.key.location": str(client[1]),
+                "kafka.log_level": "0",
+            }
+    finally:
+        broker.stop()
+
+
+def rows(*values: str) -> Iterator[pa.RecordBatch]:
+    return iter([pa.RecordBatch.from_pydict({"value": values})])
+
+
+def values(batches: Iterator[pa.RecordBatch]) -> list[bytes]:
+    return [value for batch in batches for value in batch.column("value").to_pylist()]
+
+
+def test_a_job_writes_and_reads_over_tls(secure: Options) -> None:
+    write_batches(WriteOptions.parse({**secure, "topic": "t"}, streaming=False), rows("a", "b"))
+    once = WriteOptions.parse({**secure, "topic": "t", "barnabas.delivery": "exactly-once"}, streaming=True)
+    for _ in range(2):
+        write_once(once, WriteId("sink", 0, 0), rows("c"))
+
+    wanted = {**secure, "subscribe": "t", "startingOffsets": "earliest"}
+    batch = TopicReader(ReadOptions.parse(wanted, streaming=False))
+    assert [value for task in batch.partitions() for value in values(batch.read(task))] == [b"a", b"b", b"c"]
+
+    stream = TopicStreamReader(
+        ReadOptions.parse({**wanted, "kafka.group.id": "g", "commitOffsets": "true"}, streaming=True)
+    )
+    start = stream.initialOffset()
+    end = stream.latestOffset(start, ReadAllAvailable())
+    assert "id" in end["t"], "the admin client came in too"
+    (task,) = stream.partitions(start, end)
+    assert values(stream.read(task)) == [b"a", b"b", b"c"]
+    stream.commit(end)
+    stream.stop()
+
+
+def test_one_who_may_not_come_in_is_told_why(secure: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookup, "_TIMEOUT_S", 3)
+    stranger = {name: value for name, value in secure.items() if "ca.location" not in name}
+    reader = TopicReader(ReadOptions.parse({**stranger, "subscribe": "t"}, streaming=False))
+    with pytest.raises(BrokerUnreachableError, match="certificate verify failed") as caught:
+        reader.partitions()
+    assert "\n" not in str(caught.value)
