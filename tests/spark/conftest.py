@@ -17,13 +17,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Message, Producer
+from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.spark import clients
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from tests.spark.pipeline_run import PipelineRunner
 
     from barnabas.testing.cluster import Cluster
 
@@ -102,6 +104,32 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = local_session("barnabas tests", tmp_path_factory.mktemp("spark"))
     yield session
     session.stop()
+
+
+@pytest.fixture
+def pipeline(spark: SparkSession, servers: str, tmp_path: Path) -> Iterator[PipelineRunner]:
+    """Runs pipeline files."""
+    from tests.spark.pipeline_run import PipelineRunner
+
+    runner = PipelineRunner(spark, servers, tmp_path)
+    yield runner
+    runner.close()
+
+
+@pytest.fixture
+def records(servers: str) -> Callable[[str, int], list[Message]]:
+    """So many committed records of a topic's only partition, and any that should not be there."""
+
+    def records(topic: str, count: int) -> list[Message]:
+        settings = {"bootstrap.servers": servers, "group.id": "reader", "isolation.level": "read_committed"}
+        consumer = Consumer(settings)
+        consumer.assign([ClientPartition(topic, 0, 0)])
+        found = consumer.consume(count, timeout=30)
+        found += consumer.consume(1, timeout=0.3)
+        consumer.close()
+        return found
+
+    return records
 
 
 def _programs() -> Path | None:

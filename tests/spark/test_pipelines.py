@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,20 +11,17 @@ from typing import Any
 import psycopg
 import pyarrow.parquet
 import pytest
-from confluent_kafka import Consumer, Message
-from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka import Message
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
+from tests.spark.pipeline_run import PipelineRunner, supervise
 
-from barnabas.pipelines.build import Query, Run, build
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.formats import decode
-from barnabas.pipelines.read import read_pipeline
 from barnabas.pipelines.session import DEFAULTS
-from barnabas.pipelines.supervisor import Supervisor
 from barnabas.registry.server import RegistryServer, RegistrySettings, claim
 
 MakeTopic = Callable[..., str]
@@ -33,11 +29,6 @@ Feed = Any
 
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = DEFAULTS[PROVIDER]
-
-HEAD = """
-from barnabas.pipelines import pipeline, sink, source, step
-from pyspark.sql import functions as F
-"""
 
 
 @contextmanager
@@ -48,62 +39,10 @@ def config(spark: SparkSession, name: str, value: str) -> Iterator[None]:
     spark.conf.set(name, before)
 
 
-def supervise(query: Query) -> Supervisor:
-    """Run a query to its end; when Spark gives up on a slow Python process it is run again."""
-    supervisor = Supervisor([query], 10, time.monotonic, print)
-    supervisor.start()
-    while not supervisor.finished:
-        time.sleep(0.1)
-        supervisor.look()
-    return supervisor
-
-
-@pytest.fixture
-def queries(spark: SparkSession, servers: str, tmp_path: Path) -> Callable[..., dict[str, Query]]:
-    """The queries of a pipeline file with this text, by name."""
-
-    def queries(text: str, ending: str = "py") -> dict[str, Query]:
-        path = tmp_path / f"shop.{ending}"
-        path.write_text((HEAD if ending == "py" else "") + text)
-        run = Run(servers, (tmp_path / "checkpoints").as_uri(), once=True)
-        return {query.name: query for query in build(spark, read_pipeline(path), run)}
-
-    yield queries
-    for table in spark.catalog.listTables():
-        spark.catalog.dropTempView(table.name)
-
-
-@pytest.fixture
-def run(queries: Callable[..., dict[str, Query]]) -> Callable[..., list[str]]:
-    """Runs a pipeline file to its end; a second time it goes on from its checkpoints."""
-
-    def run(text: str, ending: str = "py") -> list[str]:
-        made = queries(text, ending)
-        for query in made.values():  # one by one: each starts Python processes of its own
-            assert supervise(query).failed is None
-        return list(made)
-
-    return run
-
-
-@pytest.fixture
-def records(servers: str) -> Callable[[str, int], list[Message]]:
-    def records(topic: str, count: int) -> list[Message]:
-        settings = {"bootstrap.servers": servers, "group.id": "reader", "isolation.level": "read_committed"}
-        consumer = Consumer(settings)
-        consumer.assign([ClientPartition(topic, 0, 0)])
-        found = consumer.consume(count, timeout=30)
-        found += consumer.consume(1, timeout=0.3)  # one that should not be there
-        consumer.close()
-        return found
-
-    return records
-
-
 def test_records_go_their_ways_and_those_that_do_not_parse_to_the_dead_letter_topic(
     make_topic: MakeTopic,
     feed: Feed,
-    run: Callable[..., list[str]],
+    pipeline: PipelineRunner,
     records: Callable[[str, int], list[Message]],
     tmp_path: Path,
 ) -> None:
@@ -132,10 +71,10 @@ def kept(orders):
     for value in ('{"id": 1, "price": 5}', '{"id": 2, "price": 50}', '{"price": 1}'):
         feed.send(orders, value=value.encode())
     feed.send(orders, key=b"k", value=b"{nothing", headers=[("h", b"1")])
-    assert run(text) == ["orders.dead_letter", "dear", "kept"]
+    assert pipeline(text) == ["orders.dead_letter", "dear", "kept"]
 
     feed.send(orders, value=b'{"id": 3, "price": 70}')
-    run(text)  # goes on where it was
+    pipeline(text)  # goes on where it was
     assert [(each.key(), json.loads(each.value())) for each in records(dear, 2)] == [
         (b"2", {"id": 2, "price": 50.0, "said": "2!"}),
         (b"3", {"id": 3, "price": 70.0, "said": "3!"}),
@@ -160,10 +99,10 @@ def kept(orders):
     ]
 
 
-def test_sql_joins_two_streams_and_a_file_and_counts_in_windows(
+def test_sql_joins_two_streams_in_time_and_a_file_and_counts_in_windows(
     make_topic: MakeTopic,
     feed: Feed,
-    run: Callable[..., list[str]],
+    pipeline: PipelineRunner,
     records: Callable[[str, int], list[Message]],
     tmp_path: Path,
 ) -> None:
@@ -201,8 +140,8 @@ key = "minute"
 mode = "update"
 */
 CREATE TEMPORARY VIEW paid AS
-SELECT o.id, c.name FROM orders o
-JOIN payments p ON o.id = p.orderId AND p.paidAt BETWEEN o.at AND o.at + INTERVAL 1 HOUR
+SELECT o.id, c.name, p.paidAt IS NOT NULL AS paid FROM orders o
+LEFT JOIN payments p ON o.id = p.orderId AND p.paidAt BETWEEN o.at AND o.at + INTERVAL 1 HOUR
 JOIN customers c ON c.id = o.customer;
 
 CREATE TEMPORARY VIEW counts AS
@@ -210,19 +149,25 @@ SELECT date_format(window.start, 'HH:mm') AS minute, count(*) AS orders
 FROM orders GROUP BY window(at, '1 minute');
 """
     for number, minute in ((1, 0), (2, 0), (3, 1)):
-        value = {"id": number, "customer": number, "at": f"2026-03-01T10:{minute:02}:30Z"}
+        value = {"id": number, "customer": 2 - number % 2, "at": f"2026-03-01T10:{minute:02}:30Z"}
         feed.send(orders, value=json.dumps(value).encode())
     feed(payments, ["2,2026-03-01T10:05:00Z", "3,2026-03-01T12:05:00Z", "1,2026-03-01T10:05:00Z"])
-    assert run(text, "sql") == ["paid", "counts"]
-    assert sorted(each.value() for each in records(paid, 2)) == [b"1,Ada", b"2,Grace"]
+    assert pipeline(text, "sql") == ["paid", "counts"]
+    assert sorted(each.value() for each in records(paid, 2)) == [b"1,Ada,true", b"2,Grace,true"]
     found = {each.key(): json.loads(each.value())["orders"] for each in records(counts, 2)}
     assert found == {b"10:00": 2, b"10:01": 1}
+
+    # both streams have come to a time after which no payment of the third order can count
+    feed(orders, ['{"id": 4, "customer": 1, "at": "2026-03-01T12:10:00Z"}'])
+    feed(payments, ["9,2026-03-01T12:10:00Z"])
+    assert supervise(pipeline.queries(text, "sql")["paid"]).failed is None
+    assert [each.value() for each in records(paid, 3)][2:] == [b"3,Ada,false"]
 
 
 def test_changes_go_to_a_topic_and_to_tables_each_once(
     make_topic: MakeTopic,
     feed: Feed,
-    run: Callable[..., list[str]],
+    pipeline: PipelineRunner,
     records: Callable[[str, int], list[Message]],
     postgres_server: str,
     tmp_path: Path,
@@ -253,7 +198,7 @@ def to_delta(words):
 """
     for batch in ("aab", "ac"):
         feed(words, batch)
-        run(text)
+        pipeline(text)
     found = [(each.key(), json.loads(each.value())["count"]) for each in records(counts, 4)]
     assert sorted(found) == [(b"a", 2), (b"a", 3), (b"b", 1), (b"c", 1)]
     with psycopg.connect(postgres_server) as connection:
@@ -267,7 +212,7 @@ def test_a_step_may_keep_state_of_its_own(
     spark: SparkSession,
     make_topic: MakeTopic,
     feed: Feed,
-    run: Callable[..., list[str]],
+    pipeline: PipelineRunner,
     records: Callable[[str, int], list[Message]],
 ) -> None:
     transfers, balances = make_topic(), make_topic()
@@ -301,7 +246,7 @@ def balances(transfers):
     with config(spark, PROVIDER, ROCKSDB):
         for batch in (["a,5", "b,1", "a,-2"], ["a,10"]):
             feed(transfers, batch)
-            run(text)
+            pipeline(text)
     found = [(each.key(), json.loads(each.value())["balance"]) for each in records(balances, 3)]
     assert sorted(found) == [(b"a", 3), (b"a", 13), (b"b", 1)]
 
@@ -310,21 +255,22 @@ def test_registered_avro_is_read_and_written(
     servers: str,
     make_topic: MakeTopic,
     feed: Feed,
-    run: Callable[..., list[str]],
+    pipeline: PipelineRunner,
     records: Callable[[str, int], list[Message]],
 ) -> None:
     orders, dear, bad = make_topic(), make_topic(), make_topic()
+    subject = "DearOrder"
     schema = {
         "type": "record",
         "name": "Order",
         "fields": [{"name": "id", "type": "long"}, {"name": "price", "type": "double"}],
     }
     text = f"""
-@source(topic="{orders}", format="avro", dead_letter="{bad}")
+@source(topic="{orders}", format="avro", subject="Order", dead_letter="{bad}")
 def orders(rows):
     return rows
 
-@sink(topic="{dear}", format="avro", schema='{json.dumps(schema)}', key="id")
+@sink(topic="{dear}", format="avro", schema='{json.dumps(schema)}', subject="{subject}", key="id")
 def dear(orders):
     return orders.where("price > 10")
 """
@@ -333,13 +279,15 @@ def dear(orders):
         RegistryServer(settings, claim("127.0.0.1:0")) as registry,
         SchemaRegistryClient({"url": registry.url}) as client,
     ):
-        to_avro = AvroSerializer(client, json.dumps(schema))
+        by_record = {"subject.name.strategy": lambda context, record: record}
+        to_avro = AvroSerializer(client, json.dumps(schema), conf=by_record)
         for order in ({"id": 1, "price": 5.0}, {"id": 2, "price": 50.0}):
             feed.send(orders, value=to_avro(order, SerializationContext(orders, MessageField.VALUE)))
         feed.send(orders, value=b"no avro")
-        run(f'pipeline(registry="{registry.url}")\n{text}')
+        pipeline(f'pipeline(registry="{registry.url}")\n{text}')
         (written,) = records(dear, 1)
         value = AvroDeserializer(client)(written.value(), SerializationContext(dear, MessageField.VALUE))
+        assert sorted(client.get_subjects()) == [subject, "Order"]
     assert (written.key(), value) == (b"2", {"id": 2, "price": 50.0})
     (letter,) = records(bad, 1)
     assert letter.value() == b"no avro"
@@ -357,7 +305,7 @@ def dear(orders):
     ],
 )
 def test_what_would_fail_again_ends_the_pipeline_and_says_why_in_one_line(
-    make_topic: MakeTopic, feed: Feed, queries: Callable[..., dict[str, Query]], option: str, said: str
+    make_topic: MakeTopic, feed: Feed, pipeline: PipelineRunner, option: str, said: str
 ) -> None:
     topic = make_topic()
     feed(topic, ["fine", "{"])
@@ -367,7 +315,7 @@ def orders(rows): return rows
 @sink(console=True)
 def out(orders): return orders
 """
-    supervisor = supervise(queries(text)["out"])
+    supervisor = supervise(pipeline.queries(text)["out"])
     assert supervisor.failed is not None
     assert supervisor.failed.last_error.startswith(said.replace("{topic}", topic))
 
@@ -485,10 +433,10 @@ def out(dear):
     ],
 )
 def test_a_mistake_that_only_spark_sees_is_said_with_its_line(
-    queries: Callable[..., dict[str, Query]], tmp_path: Path, old: str, new: str, said: str
+    pipeline: PipelineRunner, tmp_path: Path, old: str, new: str, said: str
 ) -> None:
     with pytest.raises(PipelineError) as caught:
-        for query in queries(MISTAKEN.replace(old, new)).values():
+        for query in pipeline.queries(MISTAKEN.replace(old, new)).values():
             query.start()
     assert str(caught.value).startswith(f"{tmp_path}/shop.py:{said}")
     assert "\n" not in str(caught.value)

@@ -1,0 +1,55 @@
+"""Pipeline files run on the tests' one Spark session."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from barnabas.pipelines.build import Query, Run, build
+from barnabas.pipelines.read import read_pipeline
+from barnabas.pipelines.supervisor import Supervisor
+
+HEAD = """
+from barnabas.pipelines import pipeline, sink, source, step
+from pyspark.sql import functions as F
+"""
+
+
+class PipelineRunner:
+    """Runs files that it writes into `folder`; what is run again goes on from its checkpoints."""
+
+    def __init__(self, spark: SparkSession, servers: str, folder: Path) -> None:
+        self._spark = spark
+        self._servers = servers
+        self._folder = folder
+
+    def queries(self, text: str, ending: str = "py", *, once: bool = True) -> dict[str, Query]:
+        """The queries of a file with this text, by name; views of a file before it are gone."""
+        self.close()
+        path = self._folder / f"shop.{ending}"
+        path.write_text((HEAD if ending == "py" else "") + text)
+        run = Run(self._servers, (self._folder / "checkpoints").as_uri(), once)
+        return {query.name: query for query in build(self._spark, read_pipeline(path), run)}
+
+    def __call__(self, text: str, ending: str = "py") -> list[str]:
+        """Run a file to its end; the names of its queries."""
+        made = self.queries(text, ending)
+        for query in made.values():  # one by one: each starts Python processes of its own
+            assert supervise(query).failed is None
+        return list(made)
+
+    def close(self) -> None:
+        for table in self._spark.catalog.listTables():
+            self._spark.catalog.dropTempView(table.name)
+
+
+def supervise(query: Query) -> Supervisor:
+    """Run a query to its end; when Spark gives up on a slow Python process it is run again."""
+    supervisor = Supervisor([query], 10, time.monotonic, print)
+    supervisor.start()
+    while not supervisor.finished:
+        time.sleep(0.1)
+        supervisor.look()
+    return supervisor
