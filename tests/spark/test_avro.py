@@ -86,8 +86,8 @@ def test_an_evolving_topic_is_read_and_what_is_bad_has_its_reason(
     assert (found[3].record, found[3].error) == (None, None)
     letters = {row.value: {h.key: h.value for h in row.headers} for row in dead_letters(rows).collect()}
     assert set(letters) == {b"no avro", b"\0\0\1\0\0\2"}
-    assert letters[b"no avro"]["barnabas.offset"] == b"1"
-    assert letters[b"no avro"]["barnabas.topic"] == topic.encode()
+    assert letters[b"no avro"]["__barnabas.errors.offset"] == b"1"
+    assert letters[b"no avro"]["__barnabas.errors.topic"] == topic.encode()
 
 
 def test_a_stream_sends_records_on_and_dead_letters_to_their_topic(
@@ -131,7 +131,7 @@ def test_a_stream_sends_records_on_and_dead_letters_to_their_topic(
     ]
     (letter,) = values_of(servers, letters, 1)
     assert letter.value() == b"bad"
-    assert b"not a registered payload" in dict(letter.headers())["barnabas.error"]
+    assert b"not a registered payload" in dict(letter.headers())["__barnabas.errors.message"]
 
 
 def test_a_function_runs_once_for_all_its_columns(spark, registry, payloads):

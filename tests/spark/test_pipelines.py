@@ -457,7 +457,8 @@ def test_reasons_say_what_is_wrong_with_a_value(spark: SparkSession) -> None:
         b"\xff": "it is not UTF-8",
     }
     rows = spark.createDataFrame([(bytearray(value),) for value in cases], "value BINARY")
-    found = rows.select(decode(rows["value"], "json", schema, {}).reason).collect()
+    parsed, decoded = decode(rows, "json", schema, {})
+    found = parsed.select(decoded.reason).collect()
     assert [row[0] for row in found] == list(cases.values())
 
     lines = {
@@ -466,5 +467,14 @@ def test_reasons_say_what_is_wrong_with_a_value(spark: SparkSession) -> None:
         b"1": "it is not CSV of id INT, name STRING",
     }
     rows = spark.createDataFrame([(bytearray(value),) for value in lines], "value BINARY")
-    found = rows.select(decode(rows["value"], "csv", "id INT, name STRING", {}).reason).collect()
+    parsed, decoded = decode(rows, "csv", "id INT, name STRING", {})
+    found = parsed.select(decoded.reason).collect()
     assert [row[0] for row in found] == list(lines.values())
+
+
+@pytest.mark.parametrize("format", ["json", "csv"])
+def test_a_record_is_parsed_once_however_often_its_columns_are_used(spark: SparkSession, format: str) -> None:
+    rows, decoded = decode(spark.range(1).selectExpr("string(id) AS value"), format, "id INT", {})
+    good = rows.where(decoded.reason.isNull()).select(decoded.columns["id"].alias("id"))
+    plan = good.where("id > 3").selectExpr("id", "id + 1")._jdf.queryExecution().optimizedPlan().toString()
+    assert plan.count(f"from_{format}(") == 1

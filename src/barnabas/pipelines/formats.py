@@ -17,7 +17,7 @@ from barnabas.spark.option_values import refuse
 #: what `barnabas ship` writes of every line, beside fields that only some lines have
 _LOG = "source STRING, level STRING, message STRING, timestamp STRING"
 
-_CORRUPT = "_corrupt"
+_PARSED, _CORRUPT = "_parsed", "_corrupt"
 _AVRO, _AVRO_ERROR = "_avro", "_avro_error"
 
 
@@ -29,26 +29,27 @@ class Decoded:
     reason: Column
 
 
-def decode(value: Column, format: str, schema: str, options: dict[str, str]) -> Decoded:
-    """`value` (binary or string) understood as json, csv or text.
+def decode(rows: DataFrame, format: str, schema: str, options: dict[str, str]) -> tuple[DataFrame, Decoded]:
+    """`rows` with what their column value (binary or string) says as json, csv or text.
 
     Raises:
         ConfigError: the schema cannot be read.
     """
+    value = F.col("value")
     text = value.cast("string")
     not_text = F.when(~F.is_valid_utf8(text), F.lit("it is not UTF-8"))
     if format == "text":
-        return Decoded({"value": text}, not_text)
+        return rows, Decoded({"value": text}, not_text)
     declared = parse_schema(schema)
-    with_corrupt = StructType([*declared.fields, StructField(_CORRUPT, StringType())])
     options = {**options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+    parsed = F.col(_PARSED)
     if format == "json":
-        parsed = F.from_json(text, with_corrupt, options)
+        made = F.from_json(text, StructType([*declared.fields, StructField(_CORRUPT, StringType())]), options)
         misfit = F.when(F.try_parse_json(text).isNull(), F.lit("it is not JSON")).otherwise(
             _misfit_fields(text, parsed, declared)
         )
     else:
-        parsed = F.from_csv(text, f"{schema}, {_CORRUPT} STRING", options)
+        made = F.from_csv(text, f"{schema}, {_CORRUPT} STRING", options)
         misfit = F.lit(f"it is not CSV of {schema}")
     reason = (
         F.when(value.isNull(), F.lit("the value is NULL"))
@@ -59,16 +60,16 @@ def decode(value: Column, format: str, schema: str, options: dict[str, str]) -> 
     for field in declared.fields:
         if not field.nullable:
             reason = reason.when(parsed[field.name].isNull(), F.lit(f"field {field.name} is missing"))
-    return Decoded({name: parsed[name] for name in declared.fieldNames()}, reason)
+    return _parse_once(rows, made), Decoded({name: parsed[name] for name in declared.fieldNames()}, reason)
 
 
-def decode_log() -> Decoded:
-    """A topic's records as `barnabas ship` writes them; any other is a message of its own: no line is lost.
+def decode_log(rows: DataFrame) -> tuple[DataFrame, Decoded]:
+    """`rows` of a topic as `barnabas ship` writes them; any other is a message of its own: no line is lost.
 
     `at` is the line's own time unless it has none, or one after its shipping, which cannot be true.
     """
     text = F.make_valid_utf8(F.col("value").cast("string"))
-    log = F.from_json(text, _LOG)
+    log = F.col(_PARSED)
     columns = {
         "source": F.coalesce(log["source"], F.col("key").cast("string")),
         "level": F.coalesce(log["level"], F.lit("UNKNOWN")),
@@ -76,7 +77,16 @@ def decode_log() -> Decoded:
         "at": F.least(F.try_to_timestamp(log["timestamp"]), F.col("timestamp")),
         "fields": text,
     }
-    return Decoded(columns, F.lit(None).cast("string"))
+    return _parse_once(rows, F.from_json(text, _LOG)), Decoded(columns, F.lit(None).cast("string"))
+
+
+def _parse_once(rows: DataFrame, made: Column) -> DataFrame:
+    """`rows` with the column `made` as `_PARSED`.
+
+    By its expression alone it would be parsed again wherever it is used, since Spark puts the expression there.
+    What is exploded Spark leaves alone, so that a record is parsed once: that takes a third of the time.
+    """
+    return rows.select("*", F.explode(F.array(made)).alias(_PARSED))
 
 
 def decode_registered(rows: DataFrame, options: SourceOptions, registry: str) -> tuple[DataFrame, Decoded]:

@@ -6,18 +6,14 @@ from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, BinaryType, StringType, StructField, StructType
 
 from barnabas.pipelines.formats import Decoded, decode, decode_log, decode_registered, parse_schema
 from barnabas.pipelines.model import Source
+from barnabas.spark.dead_letters import letters
 
 #: The column with where a row comes from: of a topic its key, topic, partition, offset and timestamp.
 ORIGIN = "_record"
 
-#: Headers of a dead letter begin so; the names after it are those of KIP-1034.
-DEAD_LETTER_HEADERS = "__barnabas.errors."
-
-_HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 _LINE_FORMATS = ("json", "csv", "text")
 _TOPIC_ORIGIN = ("key", "topic", "partition", "offset", "timestamp")
 
@@ -42,22 +38,22 @@ def open_source(spark: SparkSession, source: Source, client: dict[str, str], reg
         if options.format == "raw":
             return Opened(_with_watermark(raw, source), None)
         origin = [F.col(name) for name in _TOPIC_ORIGIN]
-        letter = {name: F.col(name) for name in ("topic", "partition", "offset")}
+        said = ["topic", "partition", "offset"]
         place = F.concat_ws(" ", F.concat_ws("-", "topic", "partition"), F.lit("offset"), F.col("offset"))
     else:
         raw = _read_files(spark, source)
         if options.format not in _LINE_FORMATS:
             return Opened(_with_watermark(raw, source), None)
         origin = [F.col("file")]
-        letter = {"file": F.col("file")}
+        said = ["file"]
         place = F.col("file")
     if options.format == "avro":
         raw, decoded = decode_registered(raw, options, registry)
     elif options.format == "log":
-        decoded = decode_log()
+        raw, decoded = decode_log(raw)
     else:
-        decoded = decode(F.col("value"), options.format, options.schema, _format_options(source))
-    bad = _dead_letters(raw, decoded.reason, letter) if options.dead_letter else None
+        raw, decoded = decode(raw, options.format, options.schema, _format_options(source))
+    bad = letters(raw, F.col("value"), decoded.reason, said) if options.dead_letter else None
     good = raw.where(_is_good(decoded, place, bool(options.dead_letter)))
     columns = [column.alias(name) for name, column in decoded.columns.items()]
     return Opened(_with_watermark(good.select(*columns, F.struct(*origin).alias(ORIGIN)), source), bad)
@@ -100,24 +96,6 @@ def _is_good(decoded: Decoded, place: Column, has_dead_letters: bool) -> Column:
     cure = "; name a topic for such records with dead_letter"
     complaint = F.concat(place, F.lit(" does not parse: "), decoded.reason, F.lit(cure))
     return F.when(decoded.reason.isNull(), F.lit(True)).otherwise(F.raise_error(complaint).cast("boolean"))
-
-
-def _dead_letters(raw: DataFrame, reason: Column, letter: dict[str, Column]) -> DataFrame:
-    """The records that do not parse, as they were, with headers that say why and where they were."""
-    said = {"message": reason, **letter}
-    headers = F.array(
-        *(
-            F.struct(
-                F.lit(DEAD_LETTER_HEADERS + name).alias("key"),
-                column.cast("string").cast("binary").alias("value"),
-            )
-            for name, column in said.items()
-        )
-    ).cast(_HEADERS)
-    key = F.col("key") if "key" in raw.columns else F.lit(None).cast("binary")
-    if "headers" in raw.columns:
-        headers = F.concat(F.coalesce("headers", F.array().cast(_HEADERS)), headers)
-    return raw.where(reason.isNotNull()).select(key.alias("key"), "value", headers.alias("headers"))
 
 
 def _with_watermark(rows: DataFrame, source: Source) -> DataFrame:

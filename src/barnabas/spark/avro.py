@@ -19,13 +19,14 @@ from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType
 
 from barnabas.errors import ConfigError
 from barnabas.spark.avro_codec import AvroSchema, Decoder, Encoder
+from barnabas.spark.dead_letters import letters
 from barnabas.spark.registry_client import RegisteredSchema, RegistryClient
 
 
@@ -95,19 +96,10 @@ def encode_avro(
 def dead_letters(decoded: DataFrame, *, column: str = "value", error: str = "error") -> DataFrame:
     """The rows of `decode_avro` that have an error, ready to be written to a topic for them.
 
-    The value and, when there, the key are as they came; headers name the reason and where the record lies.
+    They are as `barnabas.spark.dead_letters.letters` makes them, with the reason and where the record lies.
     """
     origin = [name for name in ("topic", "partition", "offset") if name in decoded.columns]
-    headers = [_header("barnabas.error", F.col(error))]
-    headers += [_header(f"barnabas.{name}", F.col(name).cast("string")) for name in origin]
-    key = [F.col("key")] if "key" in decoded.columns else []
-    return decoded.where(F.col(error).isNotNull()).select(
-        *key, F.col(column).alias("value"), F.array(*headers).alias("headers")
-    )
-
-
-def _header(name: str, value: Column) -> Column:
-    return F.struct(F.lit(name).alias("key"), value.cast("binary").alias("value"))
+    return letters(decoded, F.col(column), F.col(error), origin)
 
 
 @lru_cache(maxsize=32)
