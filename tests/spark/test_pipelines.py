@@ -323,7 +323,7 @@ def out(orders): return orders
 def test_a_pipeline_of_static_sources_is_a_batch_that_can_be_run_again(
     make_topic: MakeTopic,
     feed: Feed,
-    run: Callable[..., list[str]],
+    pipeline: PipelineRunner,
     records: Callable[[str, int], list[Message]],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -364,7 +364,7 @@ def shown(logs):
     for value in (json.dumps(long_ago), json.dumps(to_come), "no JSON"):
         feed.send(logs, key=b"k", value=value.encode())
     for _ in range(2):
-        assert run(text) == ["to_topic", "kept", "shown"]
+        assert pipeline(text) == ["to_topic", "kept", "shown"]
     found = [(each.key().decode(), json.loads(each.value())["count"]) for each in records(counts, 6)]
     expected = [
         ('{"source":"a","bad":false}', 1),
@@ -383,7 +383,7 @@ def shown(logs):
     assert "|a     |ERROR  |m      |2001-02-03 04:05:06" in capsys.readouterr().out
 
 
-def test_a_batch_that_fails_says_why(queries: Callable[..., dict[str, Query]], tmp_path: Path) -> None:
+def test_a_batch_that_fails_says_why(pipeline: PipelineRunner, tmp_path: Path) -> None:
     (tmp_path / "ids.json").write_text("no JSON")
     text = """
 @source(files="{folder}/ids.json", format="json", schema="id INT", static=True)
@@ -394,7 +394,7 @@ def ids(rows):
 def kept(ids):
     return ids
 """
-    supervisor = supervise(queries(text.format(folder=tmp_path))["kept"])
+    supervisor = supervise(pipeline.queries(text.format(folder=tmp_path))["kept"])
     assert supervisor.failed is not None
     assert "ids.json does not parse: it is not JSON" in str(supervisor.failed.last_error)
 
