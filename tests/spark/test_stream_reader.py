@@ -57,12 +57,57 @@ def test_a_micro_batch_holds_what_came_since_the_last(
     reader = open_reader(subscribe=topic)
     start = reader.initialOffset()
     assert numbers(start) == {topic: {"0": 2, "1": 0}}
+    assert reader.latestOffset(start, ReadAllAvailable()) == start
     feed(topic, "cd", partition=1)
     end = reader.latestOffset(start, ReadAllAvailable())
     assert batch(reader, start, end) == [b"c", b"d"]
     assert reader.latestOffset(end, ReadAllAvailable()) == end
     assert reader.partitions(end, end) == []
     assert reader.reportLatestOffset() == numbers(end)
+
+
+@pytest.mark.parametrize(
+    "start", [{}, {"startingTimestamp": "9999999999999", "startingOffsetsByTimestampStrategy": "latest"}]
+)
+def test_a_new_query_starts_at_the_end_as_it_was_when_it_first_looked(
+    make_topic: MakeTopic, feed: Feed, open_reader: Open, start: dict[str, str]
+) -> None:
+    topic = make_topic()
+    feed(topic, "ab")
+    reader = open_reader(subscribe=topic, **start)
+    begin = reader.initialOffset()
+    feed(topic, "cd")
+    noted = reader.latestOffset(begin, ReadAllAvailable())
+    feed(topic, "ef")
+    # Spark asks again when it plans the first batch, of which the checkpoint has nothing but the end
+    assert batch(reader, reader.initialOffset(), noted) == []
+    assert batch(reader, noted, reader.latestOffset(noted, ReadAllAvailable())) == [b"c", b"d", b"e", b"f"]
+
+
+def test_available_now_has_nothing_to_read_when_it_starts_at_the_end(
+    make_topic: MakeTopic, feed: Feed, open_reader: Open
+) -> None:
+    topic = make_topic()
+    feed(topic, "ab")
+    reader = open_reader(subscribe=topic)
+    reader.prepareForTriggerAvailableNow()
+    feed(topic, "cd")
+    start = reader.initialOffset()
+    for _ in range(2):
+        assert reader.latestOffset(start, ReadAllAvailable()) == start == {topic: {"0": 2}}
+
+
+def test_a_query_that_is_killed_in_its_first_batch_still_starts_where_it_first_looked(
+    make_topic: MakeTopic, feed: Feed, open_reader: Open
+) -> None:
+    topic = make_topic()
+    feed(topic, "ab")
+    killed = open_reader(subscribe=topic)
+    noted = killed.latestOffset(killed.initialOffset(), ReadAllAvailable())
+    feed(topic, "cd")
+    again = open_reader(subscribe=topic)
+    assert batch(again, again.initialOffset(), noted) == []
+    assert batch(again, noted, again.latestOffset(noted, ReadAllAvailable())) == [b"c", b"d"]
 
 
 def test_a_replayed_batch_reads_the_same_again(make_topic: MakeTopic, feed: Feed, open_reader: Open) -> None:
@@ -227,7 +272,7 @@ def test_a_new_partition_is_read_from_its_start(
     make_topic: MakeTopic, feed: Feed, open_reader: Open, admin: AdminClient
 ) -> None:
     topic = make_topic()
-    reader = open_reader(subscribe=topic)
+    reader = open_reader(subscribe=topic, startingOffsets="earliest")
     start = reader.initialOffset()
     admin.create_partitions([NewPartitions(topic, 2)])[topic].result(30)
     while len(admin.list_topics(topic, timeout=30).topics[topic].partitions) < 2:
@@ -244,7 +289,7 @@ def test_a_new_topic_that_matches_the_pattern_joins_the_stream(
 ) -> None:
     mark = uuid.uuid4().hex[:8]
     make_topic(name=f"{mark}-old")
-    reader = open_reader(subscribePattern=f"{mark}-.*")
+    reader = open_reader(subscribePattern=f"{mark}-.*", startingOffsets="earliest")
     start = reader.initialOffset()
     feed(make_topic(name=f"{mark}-new"), "ab")
     end = reader.latestOffset(start, ReadAllAvailable())
@@ -328,7 +373,7 @@ def test_a_topic_deleted_under_a_stream_is_data_loss_and_the_others_go_on(
     make_topic: MakeTopic, feed: Feed, open_reader: Open, admin: AdminClient
 ) -> None:
     deleted, kept = make_topic(), make_topic()
-    both = {"subscribe": f"{deleted},{kept}"}
+    both = {"subscribe": f"{deleted},{kept}", "startingOffsets": "earliest"}
     strict, lenient = open_reader(**both), open_reader(**both, failOnDataLoss="false")
     start = strict.initialOffset()
     admin.delete_topics([deleted])[deleted].result(30)

@@ -113,6 +113,12 @@ class Bound:
     is_committed: bool = False
     latest_when_too_late: bool = False
 
+    @property
+    def moves(self) -> bool:
+        """Whether it may lie elsewhere when it is looked up again, as records come."""
+        values = [self.everywhere] if self.by_partition is None else self.by_partition.values()
+        return LATEST in values or (self.is_timestamp and self.latest_when_too_late)
+
 
 @dataclass(frozen=True)
 class ReadOptions:

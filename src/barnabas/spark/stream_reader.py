@@ -34,6 +34,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._lookup_: OffsetLookup | None = None
+        self._initial: PositionJson | None = None
+        self._start_is_noted = False
         self._latest: Offsets | None = None
         self._target: Offsets | None = None
         self._admission = Admission(options)
@@ -46,9 +48,16 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._lookup_
 
     def initialOffset(self) -> PositionJson:
-        """Where a new query starts; one that is restarted takes its checkpoint's word instead."""
-        offsets = self._lookup.resolve(self._options.starting, self._lookup.partitions())
-        return Position(offsets, self._topic_ids(offsets)).to_json()
+        """Where a new query starts; one that is restarted takes its checkpoint's word instead.
+
+        Spark asks again when it plans the first micro-batch: the answer must stay the same.
+        """
+        if self._initial is None:
+            start = self._lookup.resolve(self._options.starting, self._lookup.partitions())
+            if self._target is not None and self._options.starting.moves:  # the end, when it was looked up
+                start = {tp: min(offset, self._target.get(tp, offset)) for tp, offset in start.items()}
+            self._initial = Position(start, self._topic_ids(start)).to_json()
+        return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Spark knows no limits side by side: any but ReadAllAvailable stands for all the options."""
@@ -71,6 +80,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.commit_offsets:
             self._lookup.commit(processed.offsets)
         self._latest = latest = self._ask_latest() if self._target is None else self._target
+        if self._only_notes_start(start):
+            self._start_is_noted = True
+            return start
         # an id that cannot be asked for just now is as it was
         ids = {**processed.topic_ids, **self._topic_ids(latest)}
         if isinstance(limit, ReadAllAvailable):
@@ -89,6 +101,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: PositionJson, end: PositionJson) -> list[InputPartition]:
         """The tasks of a micro-batch, which may be one that was planned before a restart."""
+        if self._only_notes_start(start):  # a replay, since only `latestOffset` makes a batch
+            return []
         begin, stop = Position.from_json(start), Position.from_json(end)
         ids = self._topic_ids(stop.offsets)
         readable = self._readable_start(begin, stop.offsets, ids)
@@ -107,6 +121,14 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if losses:
             report_data_loss("; ".join(losses), fail=self._options.fail_on_data_loss)
         return list(plan_for(self._options, ranges))
+
+    def _only_notes_start(self, start: PositionJson) -> bool:
+        """Whether this is the first batch of a query that starts at the end of the logs, which moves.
+
+        A checkpoint holds the ends of batches. So this one ends where it starts: a query that is killed
+        before it has done any batch finds there where it started.
+        """
+        return start == self._initial and self._options.starting.moves and not self._start_is_noted
 
     def _readable_start(self, start: Position, end: Offsets, ids_now: Mapping[str, str]) -> Offsets:
         """Where each partition of `end` can be read from: `start`, or the earliest offset of what is left."""
