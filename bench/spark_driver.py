@@ -102,6 +102,7 @@ class Jobs:
                 took = _batch_times(query, SETTLING_BATCHES + batches)
             finally:
                 query.stop()
+        time.sleep(0.5)  # what a task that was stopped has handed to its producer may be under way still
         return took[SETTLING_BATCHES:]
 
 
