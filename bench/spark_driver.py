@@ -125,7 +125,9 @@ def _batch_times(query: StreamingQuery, wanted: int) -> list[float]:
 def _values(rows: DataFrame, number: str, size: int) -> DataFrame:
     """Distinct values of so many bytes, that cost little to make: a number of ten digits, and a constant."""
     rest = "x" * (size - 10)
-    return rows.selectExpr(f"CAST(concat(CAST({number} + 1000000000 AS STRING), '{rest}') AS BINARY) AS value")
+    return rows.selectExpr(
+        f"CAST(concat(CAST({number} + 1000000000 AS STRING), '{rest}') AS BINARY) AS value"
+    )
 
 
 def _timed(records: int, job: Callable[[], object]) -> Figures:

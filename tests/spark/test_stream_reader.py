@@ -94,7 +94,8 @@ def test_available_now_has_nothing_to_read_when_it_starts_at_the_end(
     feed(topic, "cd")
     start = reader.initialOffset()
     for _ in range(2):
-        assert reader.latestOffset(start, ReadAllAvailable()) == start == {topic: {"0": 2}}
+        assert reader.latestOffset(start, ReadAllAvailable()) == start
+    assert numbers(start) == {topic: {"0": 2}}
 
 
 def test_a_query_that_is_killed_in_its_first_batch_still_starts_where_it_first_looked(
