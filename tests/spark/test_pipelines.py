@@ -16,11 +16,14 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from deltalake import DeltaTable
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from tests.spark.pipeline_run import PipelineRunner, supervise
 
+from barnabas.errors import ConfigError
 from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.formats import decode
+from barnabas.pipelines.formats import decode, encode
+from barnabas.pipelines.options import SinkOptions
 from barnabas.pipelines.session import DEFAULTS
 from barnabas.registry.server import RegistryServer, RegistrySettings, claim
 
@@ -478,3 +481,19 @@ def test_a_record_is_parsed_once_however_often_its_columns_are_used(spark: Spark
     good = rows.where(decoded.reason.isNull()).select(decoded.columns["id"].alias("id"))
     plan = good.where("id > 3").selectExpr("id", "id + 1")._jdf.queryExecution().optimizedPlan().toString()
     assert plan.count(f"from_{format}(") == 1
+
+
+def test_a_row_goes_to_the_one_of_several_topics_that_it_names(spark: SparkSession) -> None:
+    options = SinkOptions.parse({"topic": "good,bad", "format": "raw"})
+    rows = spark.createDataFrame([("good", "1"), ("bad", "2")], "topic STRING, value STRING")
+    assert encode(rows, options, "").collect() == [("good", "1"), ("bad", "2")]
+    for slip in ("godo", None):
+        rows = spark.createDataFrame([(slip, "3")], "topic STRING, value STRING")
+        with pytest.raises(
+            PySparkException, match=f"column topic is {slip or 'NULL'}: choose from good, bad"
+        ):
+            encode(rows, options, "").collect()
+    with pytest.raises(
+        ConfigError, match="option topic=good,bad is not allowed: the column topic has to say"
+    ):
+        encode(rows.select("value"), options, "")

@@ -112,14 +112,14 @@ def parse_schema(schema: str) -> StructType:
 
 
 def encode(rows: DataFrame, options: SinkOptions, registry: str) -> DataFrame:
-    """Rows as the data source writes them: `value`, and `key` when one is named.
+    """Rows as the data source writes them: `value`, `key` when one is named, `topic` when there are several.
 
     Raises:
         ConfigError: the columns do not fit the format.
     """
     format, keys = options.format, options.keys
     if format == "raw":
-        return rows
+        return rows if len(options.topics) == 1 else _only_to(options.topics, rows)
     if not set(keys) <= set(rows.columns):
         raise refuse("key", options.key, f"the columns are {', '.join(rows.columns)}")
     if format == "text":
@@ -147,6 +147,19 @@ def _key(rows: DataFrame, names: list[str]) -> Column:
     (name,) = names
     column = rows[f"`{name}`"]
     return column if dict(rows.dtypes)[name] == "binary" else column.cast("string")
+
+
+def _only_to(topics: list[str], rows: DataFrame) -> DataFrame:
+    """`rows` to one of `topics` each; a name that is none of them is a slip, not a new topic."""
+    if "topic" not in rows.columns:
+        raise refuse("topic", ",".join(topics), "the column topic has to say which, and there is none")
+    topic = F.col("topic")
+    slip = F.concat(
+        F.lit("column topic is "),
+        F.coalesce(topic, F.lit("NULL")),
+        F.lit(f": choose from {', '.join(topics)}"),
+    )
+    return rows.withColumn("topic", F.when(topic.isin(topics), topic).otherwise(F.raise_error(slip)))
 
 
 def _avro() -> ModuleType:

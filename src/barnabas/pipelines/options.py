@@ -197,7 +197,11 @@ _ONLY_OF = (
 class SinkOptions(Options):
     """Of a sink."""
 
-    topic: str = option("The topic to write to.", "")
+    topic: str = option(
+        "The topic to write to. With several, by commas, the column `topic` says where a row goes, and the "
+        "format is raw.",
+        "",
+    )
     parquet: str = option("The folder to write Parquet files to.", "")
     delta: str = option("The folder or URI of a Delta table; made when it is not there.", "")
     postgres: str = option("The database: `postgresql://user@host/name`; PGPASSWORD has the password.", "")
@@ -231,6 +235,10 @@ class SinkOptions(Options):
         return self.one_of(SINK_KINDS, "where the rows go")
 
     @property
+    def topics(self) -> list[str]:
+        return _names(self.topic)
+
+    @property
     def keys(self) -> list[str]:
         return _names(self.key)
 
@@ -250,6 +258,10 @@ class SinkOptions(Options):
             self.delivery = self.delivery or "at-least-once"
             self.choose("format", SINK_FORMATS)
             self.choose("delivery", ("at-least-once", "exactly-once"))
+            if len(self.topics) > 1 and self.format != "raw":
+                raise refuse(
+                    "format", self.format, "rows for several topics are written as they are: use raw"
+                )
             if self.format != "avro":
                 self.refuse_set(("schema", "subject"), "it goes with the format avro")
             elif not self.schema:

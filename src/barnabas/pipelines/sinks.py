@@ -94,8 +94,12 @@ def _to_topic(records: DataFrame, options: SinkOptions, client: dict[str, str]) 
 
 
 def _topic_options(options: SinkOptions, client: dict[str, str]) -> dict[str, str]:
-    given = {**client, **options.options, "topic": options.topic}
-    return {**given, "barnabas.delivery": options.delivery} if options.delivery == "exactly-once" else given
+    given = {**client, **options.options}
+    if len(options.topics) == 1:
+        given["topic"] = options.topic
+    if options.delivery == "exactly-once":
+        given["barnabas.delivery"] = options.delivery
+    return given
 
 
 def _query_id(batch: DataFrame) -> str:

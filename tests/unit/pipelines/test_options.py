@@ -67,6 +67,10 @@ def test_a_source_that_cannot_be_is_refused_with_the_cure(given: dict[str, objec
             {"postgres": "u", "table": "t", "mode": "update"},
             "option key is missing: mode=update replaces rows",
         ),
+        (
+            {"topic": "t,u"},
+            "option format=json is not allowed: rows for several topics are written as they are",
+        ),
         ({"topic": "t", "format": "raw", "key": "id"}, "the column key is the key: remove it"),
         (
             {"topic": "t", "delivery": "exactly"},
