@@ -5,6 +5,8 @@ A topic setting's `synonyms` are the broker settings that give its default, best
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from barnabas.config.setting import INT_MAX, LONG_MAX, Type, Update, setting
 from barnabas.config.settings import Settings
 
@@ -184,3 +186,8 @@ class TopicConfig(Settings):
         update=Update.CLUSTER_WIDE,
         doc="The age at which a segment is closed even when it is not full, in milliseconds.",
     )
+
+    @cached_property
+    def is_compacted(self) -> bool:
+        """Worked out once, since every append asks."""
+        return "compact" in self.cleanup_policy

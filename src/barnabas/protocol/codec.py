@@ -25,14 +25,39 @@ def decode(cls: type[M], version: int, buffer: Buffer, position: int = 0) -> M:
     Records are memoryviews of `buffer`; everything else is copied out. Raises ProtocolError for anything else
     than exactly one well-formed message, and for a version that the message does not have.
     """
-    decoder = _decoders.get((cls, version)) or _decoder(cls, version)
     if isinstance(buffer, memoryview):
         buffer = bytes(buffer)
     try:
-        message: M = decoder(buffer, position)
+        message: M = decoder(cls, version)(buffer, position)
     except (struct.error, IndexError):
-        raise ProtocolError(f"{cls.__name__} v{version} is cut short at {len(buffer)} bytes") from None
+        raise cut_short(cls, version, buffer) from None
     return message
+
+
+def decoder(cls: type[Message], version: int) -> Decoder:
+    """What decodes the message: ``decoder(cls, version)(buffer, position)``.
+
+    It raises `struct.error` or IndexError where the buffer ends too soon, else as `decode`.
+    """
+    return _decoders.get((cls, version)) or _decoder(cls, version)
+
+
+def encoder(cls: type[Message], version: int) -> Encoder:
+    """What encodes the message: ``encoder(cls, version)(message, out)``, as `encode_chunks` does.
+
+    It raises `struct.error` where a value does not fit, ProtocolError where null is not allowed.
+    """
+    return _encoders.get((cls, version)) or _encoder(cls, version)
+
+
+def unfit(cls: type[Message], version: int, cause: struct.error) -> ProtocolError:
+    """The error for a value that does not fit the wire type of its field."""
+    return ProtocolError(f"{cls.__name__} v{version} cannot be encoded: {cause}")
+
+
+def cut_short(cls: type[Message], version: int, buffer: Buffer) -> ProtocolError:
+    """The error for a buffer that ends before its message does."""
+    return ProtocolError(f"{cls.__name__} v{version} is cut short at {len(buffer)} bytes")
 
 
 def encode_chunks(message: Message, version: int, out: bytearray | None = None) -> list[Chunk]:
@@ -42,11 +67,10 @@ def encode_chunks(message: Message, version: int, out: bytearray | None = None) 
     fit the wire type of its field.
     """
     cls = type(message)
-    encoder = _encoders.get((cls, version)) or _encoder(cls, version)
     try:
-        return encoder(message, bytearray() if out is None else out)
+        return encoder(cls, version)(message, bytearray() if out is None else out)
     except struct.error as error:
-        raise ProtocolError(f"{cls.__name__} v{version} cannot be encoded: {error}") from error
+        raise unfit(cls, version, error) from error
 
 
 def encode(message: Message, version: int) -> bytes:

@@ -113,6 +113,7 @@ class _Compiler(FunctionBuilder):
             f" stop = pos + {n}",
             f" {target} = {value}",
             " pos = stop",
+            *([] if required else [f"elif not {n}: {target} = None; pos += 1"]),
             f"else: {target}, pos = read_{kind}(buffer, pos, {required!r})",
         )
 
@@ -120,9 +121,13 @@ class _Compiler(FunctionBuilder):
         """Records, or a string or bytes of before flexible versions."""
         self.has_records |= kind == "records"
         n = self.name("n")
-        if self.flexible:  # records are seldom shorter than 128 bytes
-            self.flush()
-            self.emit(f"{n}, pos = read_uvarint(buffer, pos)", f"{n} -= 1")
+        if self.flexible:
+            high = self.peek()
+            self.emit(
+                f"{n} = buffer[pos + 1]",
+                f"if {high} > 127 and {n} < 128: {n} = ({high} & 127 | {n} << 7) - 1; pos += 2",
+                f"else: {n}, pos = read_uvarint(buffer, pos); {n} -= 1",
+            )
         else:
             self.read("h" if kind == "string" else "i", n)
             self.flush()
@@ -203,9 +208,12 @@ class _Compiler(FunctionBuilder):
             self.emit(f"{target} = {item}")
 
     def tagged_section(self, cls: type[Struct], target: str, known: list[Field]) -> None:
+        if not known and not self.run:
+            self.emit("pos = skip_tags(buffer, pos) if buffer[pos] else pos + 1")
+            return
         count = self.peek()
         if not known:
-            self.emit(f"if {count}: pos = skip_tags(buffer, pos)", "else: pos += 1")
+            self.emit(f"pos = skip_tags(buffer, pos) if {count} else pos + 1")
             return
         tag, stop = self.name("tag"), self.name("stop")
         wrong_size = f"ProtocolError(f'tag {{{tag}}} of {cls.__name__} has a wrong size')"

@@ -10,6 +10,8 @@ from typing import NamedTuple, TypeVar
 
 from barnabas.errors import ProtocolError
 from barnabas.protocol import codec
+from barnabas.protocol.decoder import Decoder
+from barnabas.protocol.encoder import Encoder
 from barnabas.protocol.registry import ApiKey, request_class, response_class
 from barnabas.protocol.schema import Request, Response
 from barnabas.protocol.wire import Readable, skip_tags
@@ -47,8 +49,11 @@ class FrameDecoder:
 
         Raises ProtocolError on a size that is negative or above `max_size`: the stream cannot be read on.
         """
-        frames: list[Readable] = []
         start, end = 0, len(data)
+        idle = not self._missing and not self._partial
+        if idle and end >= 4 and _SIZE.unpack_from(data)[0] == end - 4 <= self.max_size:
+            return [data[4:]]  # one whole frame, as nearly always
+        frames: list[Readable] = []
         while start < end:
             if self._missing:
                 taken = data[start : start + self._missing]
@@ -96,33 +101,63 @@ def parse_request(frame: Readable) -> tuple[RequestHeader, Request]:
     """
     try:
         api_key, version, correlation_id, length = _REQUEST_HEADER.unpack_from(frame)
-    except error:
+        decode, is_flexible = _readers.get((api_key, version)) or _reader(api_key, version)
+        position = _REQUEST_HEADER.size
+        client_id = None
+        if length >= 0:
+            client_id = frame[position : position + length].decode("utf-8", "replace")
+            position += length
+        if is_flexible:
+            position = skip_tags(frame, position) if frame[position] else position + 1
+    except (error, IndexError):
         raise ProtocolError(f"a request of {len(frame)} bytes has no whole header") from None
+    try:
+        message = decode(frame, position)
+    except (error, IndexError):
+        raise codec.cut_short(request_class(api_key), version, frame) from None
+    return RequestHeader(api_key, version, correlation_id, client_id), message
+
+
+_readers: dict[tuple[int, int], tuple[Decoder, bool]] = {}
+
+
+def _reader(api_key: int, version: int) -> tuple[Decoder, bool]:
+    """What decodes a request, and whether its header ends with tagged fields."""
     cls = request_class(api_key)
     if not cls.versions[0] <= version <= cls.versions[1]:
         raise ProtocolError(f"{ApiKey(api_key).title} has no version {version}")
-    position = _REQUEST_HEADER.size
-    client_id = None
-    if length >= 0:
-        client_id = frame[position : position + length].decode("utf-8", "replace")
-        position += length
-    try:
-        if version >= cls.flexible_from:
-            position = skip_tags(frame, position)
-    except IndexError:
-        raise ProtocolError(f"a request of {len(frame)} bytes has no whole header") from None
-    header = RequestHeader(api_key, version, correlation_id, client_id)
-    return header, codec.decode(cls, version, frame, position)
+    reader = _readers[api_key, version] = codec.decoder(cls, version), version >= cls.flexible_from
+    return reader
 
 
 def encode_response(header: RequestHeader, response: Response) -> list[Chunk]:
     """The frame that answers a request, as chunks to send one after another."""
-    out = bytearray(8)
-    if header.api_version >= response.flexible_from and header.api_key != ApiKey.API_VERSIONS:
-        out.append(0)  # no tagged fields
-    chunks = codec.encode_chunks(response, header.api_version, out)
-    _RESPONSE_HEADER.pack_into(out, 0, sum(map(len, chunks)) - 4, header.correlation_id)
+    _, version, correlation_id, _ = header
+    cls = type(response)
+    encode, header_size = _writers.get((cls, version)) or _writer(cls, version)
+    out = bytearray(header_size)
+    try:
+        chunks = encode(response, out)
+    except error as cause:
+        raise codec.unfit(cls, version, cause) from cause
+    size = len(out) if len(chunks) == 1 else sum(map(len, chunks))
+    _RESPONSE_HEADER.pack_into(out, 0, size - 4, correlation_id)
     return chunks
+
+
+_writers: dict[tuple[type[Response], int], tuple[Encoder, int]] = {}
+
+
+def _writer(cls: type[Response], version: int) -> tuple[Encoder, int]:
+    """What encodes a response, and the size of its header with the frame's size before it."""
+    # The section of tagged fields is empty: one zero byte.
+    writer = _writers[cls, version] = codec.encoder(cls, version), 8 + _has_tags(cls, version)
+    return writer
+
+
+def _has_tags(cls: type[Response], version: int) -> bool:
+    """Whether tagged fields end the header of a response; that of ApiVersions must be readable to all."""
+    return version >= cls.flexible_from and cls.api_key != ApiKey.API_VERSIONS
 
 
 def encode_request(header: RequestHeader, request: Request) -> list[Chunk]:
@@ -160,7 +195,7 @@ def parse_response(header: RequestHeader, frame: Readable) -> Response:
     cls = response_class(header.api_key)
     position = _SIZE.size
     try:
-        if header.api_version >= cls.flexible_from and header.api_key != ApiKey.API_VERSIONS:
+        if _has_tags(cls, header.api_version):
             position = skip_tags(frame, position)
     except IndexError:
         raise ProtocolError(f"a response of {len(frame)} bytes has no whole header") from None

@@ -137,14 +137,14 @@ def parse_header(data: Buffer, position: int = 0) -> BatchHeader:
         ) from None
 
 
-def is_transactional(batch: Buffer) -> bool:
-    """Whether the batch belongs to a transaction, without parsing its header; False for what is too short."""
-    return len(batch) >= HEADER_SIZE and bool(batch[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_FLAG)
+def low_attributes(batch: Buffer) -> int:
+    """The attributes that have a meaning so far, without parsing the header; 0 for what is too short."""
+    return batch[_ATTRIBUTES_LOW_BYTE] if len(batch) >= HEADER_SIZE else 0
 
 
-def codec_number(batch: Buffer) -> int:
-    """The number of the batch's codec, without parsing its header; 0 for what is too short."""
-    return batch[_ATTRIBUTES_LOW_BYTE] & COMPRESSION_MASK if len(batch) >= HEADER_SIZE else 0
+def crc_of(batch: Buffer) -> int:
+    """The CRC-32C of one whole batch."""
+    return crc32c(memoryview(batch)[CRC_COVERS_FROM:])
 
 
 def check_crc(header: BatchHeader, data: Buffer, position: int = 0) -> None:
@@ -161,11 +161,15 @@ def check_crc(header: BatchHeader, data: Buffer, position: int = 0) -> None:
             ErrorCode.CORRUPT_MESSAGE,
             f"the batch says it has {size} bytes, {len(data) - position} are there",
         )
-    found = crc32c(memoryview(data)[position + CRC_COVERS_FROM : position + size])
+    found = crc_of(memoryview(data)[position : position + size])
     if found != header.crc:
-        raise KafkaError(
-            ErrorCode.CORRUPT_MESSAGE, f"the batch's CRC is {found:#010x}, its header says {header.crc:#010x}"
-        )
+        raise wrong_crc(header, found)
+
+
+def wrong_crc(header: BatchHeader, found: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.CORRUPT_MESSAGE, f"the batch's CRC is {found:#010x}, its header says {header.crc:#010x}"
+    )
 
 
 def batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:

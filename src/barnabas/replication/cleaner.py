@@ -140,7 +140,7 @@ class LogCleaner:
         for partition in self._partitions:
             log = partition.log
             if (
-                "compact" not in log.config.cleanup_policy
+                not log.config.is_compacted
                 or partition.unavailable is not None
                 or log.topic_partition in self._at_work
                 or log.topic_partition in self.uncleanable
@@ -181,7 +181,7 @@ class LogCleaner:
     ) -> None:
         is_wanted = (
             self._is_current(log, cleaning)
-            and "compact" in log.config.cleanup_policy
+            and log.config.is_compacted
             and log.files.segments.place_of_run(group) is not None
         )
         if not is_wanted:

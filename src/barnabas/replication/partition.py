@@ -118,13 +118,14 @@ class Partition:
         """
         self.check_leader()
         log = self.log
-        if acks == ACKS_ALL:
+        state = self.state
+        if acks == ACKS_ALL and len(state.isr) < log.config.min_insync_replicas:
             self._check_in_sync()
-        info = log.append_as_leader(records, self.state.leader_epoch, origin=origin)
+        info = log.append_as_leader(records, state.leader_epoch, origin=origin)
         if not info.duplicate:
             self._uncommitted_bytes += len(records)
             self._schedule_flush()
-            self.advance_high_watermark()
+            self._commit()
         return info
 
     def _check_in_sync(self) -> None:
@@ -144,11 +145,11 @@ class Partition:
 
     def advance_high_watermark(self) -> None:
         """Move the high watermark to where the in-sync replicas are, and wake those who wait for it."""
-        if self.state.leader != self._node_id:
-            return
-        committed = self._own_end()
-        if committed > self.log.high_watermark:
-            self.log.advance_high_watermark(committed)
+        if self.state.leader == self._node_id:
+            self._commit()
+
+    def _commit(self) -> None:
+        if self.log.advance_high_watermark(self._own_end()):
             # Too much when only a part of it has passed: whoever waits for bytes reads to make sure.
             self.committed_bytes += self._uncommitted_bytes
             self._uncommitted_bytes = 0
@@ -157,7 +158,8 @@ class Partition:
     def _own_end(self) -> Offset:
         """The end of what this replica may count as its own."""
         log = self.log
-        return log.log_end_offset if self._flush_due <= log.recovery_point else log.recovery_point
+        due = self._flush_due
+        return log.log_end_offset if not due or due <= log.recovery_point else log.recovery_point
 
     def _wake(self) -> None:
         for waiter in self.waiters:
@@ -194,16 +196,15 @@ class Partition:
     def _schedule_flush(self) -> None:
         """See to it that records reach the disk in time (``flush.messages``, ``flush.ms``)."""
         log = self.log
-        every = log.config.flush_messages if self._flush_every is None else self._flush_every
+        config = log.config
+        every = config.flush_messages if self._flush_every is None else self._flush_every
         if log.log_end_offset - log.recovery_point >= every:
             self._flush_due = log.log_end_offset
             self._on_flush_due(self)
         elif log.has_rolled:
             self._on_flush_due(self)
-        elif log.config.flush_ms < _NEVER_MS and self._flush_timer is None:
-            self._flush_timer = asyncio.get_running_loop().call_later(
-                log.config.flush_ms / 1000, self._flush_now
-            )
+        elif config.flush_ms < _NEVER_MS and self._flush_timer is None:
+            self._flush_timer = asyncio.get_running_loop().call_later(config.flush_ms / 1000, self._flush_now)
 
     def _flush_now(self) -> None:
         self._flush_timer = None

@@ -30,14 +30,10 @@ class Outbox:
         encrypted = transport.get_extra_info("sslcontext") is not None
         #: the socket the kernel may send to by itself
         self._descriptor: int | None = None if socket is None or encrypted else socket.fileno()
-        self._waiting: deque[Chunk] = deque()
+        #: what was not handed to the transport yet
+        self.waiting: deque[Chunk] = deque()
         #: how much of the first one is sent
         self._sent = 0
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether all was handed to the transport."""
-        return not self._waiting
 
     def send(self, chunks: Chunks) -> None:
         """Sends `chunks` after all that was given before.
@@ -45,19 +41,19 @@ class Outbox:
         Raises:
             OSError: what is stored in a file could not be read.
         """
-        if self._waiting:
-            self._waiting += chunks
+        if self.waiting:
+            self.waiting += chunks
         elif _LENT.issuperset(map(type, chunks)):
             self._transport.writelines(chunks)  # type: ignore[arg-type]
         else:
-            self._waiting += chunks
+            self.waiting += chunks
             # From now on we hear of it when the transport has written all it has.
             self._transport.set_write_buffer_limits(high=0)
             self.resume()
 
     def resume(self) -> None:
         """Goes on when the transport has nothing left to write. Raises OSError as `send`."""
-        waiting = self._waiting
+        waiting = self.waiting
         if not waiting:
             return
         while waiting and not self._transport.get_write_buffer_size():
@@ -70,12 +66,12 @@ class Outbox:
 
     def clear(self) -> None:
         """Forgets what waits: nobody will read it."""
-        self._waiting.clear()
+        self.waiting.clear()
 
     def _send_some(self, chunk: Chunk) -> None:
         if isinstance(chunk, Buffer):
             self._transport.write(chunk)
-            self._waiting.popleft()
+            self.waiting.popleft()
             return
         sent = 0
         if self._descriptor is not None:
@@ -94,5 +90,5 @@ class Outbox:
             sent = len(piece)
         self._sent += sent
         if self._sent == len(chunk):
-            self._waiting.popleft()
+            self.waiting.popleft()
             self._sent = 0

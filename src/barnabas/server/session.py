@@ -87,18 +87,17 @@ class Session(asyncio.Protocol):
         self._last_active = self._loop.time()
         try:
             frames = self._frames.feed(data)
+            if self._backlog:
+                self._backlog.extend(frames)
+                return
+            for index, frame in enumerate(frames):
+                if self._is_full():
+                    self._backlog.extend(frames[index:])
+                    self._transport.pause_reading()
+                    return
+                self._serve(frame, self)
         except ProtocolError as error:
             self.close(str(error))
-            return
-        if self._backlog:
-            self._backlog.extend(frames)
-            return
-        for index, frame in enumerate(frames):
-            if self._is_full():
-                self._backlog.extend(frames[index:])
-                self._transport.pause_reading()
-                return
-            self._serve_one(frame)
 
     def pause_writing(self) -> None:
         self._write_paused = True
@@ -172,12 +171,6 @@ class Session(asyncio.Protocol):
 
     # --- inside ---
 
-    def _serve_one(self, frame: Readable) -> None:
-        try:
-            self._serve(frame, self)
-        except ProtocolError as error:
-            self.close(str(error))
-
     def _send(self, chunks: Chunks | None = None) -> None:
         """Sends `chunks`, or goes on with what has waited."""
         try:
@@ -189,9 +182,9 @@ class Session(asyncio.Protocol):
             self.close(f"a reply cannot be read: {error}")
 
     def _is_full(self) -> bool:
-        return (
+        return bool(
             self._write_paused
-            or not self._outbox.is_empty
+            or self._outbox.waiting
             or len(self._unanswered) >= MAX_UNANSWERED
             or self._held > MAX_HELD_BYTES
         )
@@ -217,10 +210,13 @@ class Session(asyncio.Protocol):
         """Serve what was read while the session was full, then read on."""
         if not self._backlog:
             return
-        while self._backlog:
-            if self._closing or self._is_full():
-                return
-            self._serve_one(self._backlog.popleft())
+        try:
+            while self._backlog:
+                if self._closing or self._is_full():
+                    return
+                self._serve(self._backlog.popleft(), self)
+        except ProtocolError as error:
+            self.close(str(error))
         if not self._closing:
             self._transport.resume_reading()
 

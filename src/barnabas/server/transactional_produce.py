@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.produce import ProduceRequest
-from barnabas.records.batch import is_transactional, parse_header
+from barnabas.records.batch import TRANSACTIONAL_FLAG, low_attributes, parse_header
 from barnabas.server.transaction_guard import TransactionalWrite, Verdicts
 from barnabas.types import ProducerIdentity, TopicPartition
 
@@ -37,7 +37,7 @@ def refusals(broker: Broker, request: ProduceRequest, version: int) -> Refusals 
     for topic in request.topic_data:
         key = topic.name or topic.topic_id
         for data in topic.partition_data:
-            if not data.records or not is_transactional(data.records):
+            if not data.records or not low_attributes(data.records) & TRANSACTIONAL_FLAG:
                 continue
             try:
                 partition = broker.replicas.find(key, data.index)

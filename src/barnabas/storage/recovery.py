@@ -240,9 +240,7 @@ def _recover(
         segment = segments[place]
         # What compaction has left out lies before the recovery point: only flushed segments are cleaned.
         has_hole = (
-            place > first
-            and max(end, recovery_point) < segment.base_offset
-            and "compact" not in config.cleanup_policy
+            place > first and max(end, recovery_point) < segment.base_offset and not config.is_compacted
         )
         if has_hole or end > segment.base_offset:
             logger.warning(

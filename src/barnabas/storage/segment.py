@@ -128,9 +128,10 @@ class LogSegment:
         Raises:
             OSError: nothing was appended.
         """
+        position = self.size
         self.write(chunks)
-        self.indexed(self.size, size, base_offset, last_offset, max_timestamp, index_interval)
-        self.size += size
+        self.indexed(position, size, base_offset, last_offset, max_timestamp, index_interval)
+        self.size = position + size
 
     def write(self, chunks: Sequence[Buffer]) -> None:
         """Writes bytes at the end that are not part of the segment yet: `indexed` and `size` follow."""

@@ -90,7 +90,8 @@ class LogUpkeep:
 
     def advance_high_watermark(self, offset: Offset) -> bool:
         """Moves the high watermark forward to `offset`, at most to the log's end; whether it moved."""
-        offset = min(offset, self.log_end_offset)
+        if offset > self.log_end_offset:
+            offset = self.log_end_offset
         if offset <= self.high_watermark:
             return False
         self.high_watermark = offset

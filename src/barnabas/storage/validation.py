@@ -21,9 +21,10 @@ from barnabas.records.batch import (
     NO_TIMESTAMP,
     TRANSACTIONAL_FLAG,
     BatchHeader,
-    check_crc,
+    crc_of,
     parse_header,
     with_timestamp_type,
+    wrong_crc,
 )
 from barnabas.records.builder import batch_records, recompress
 from barnabas.records.compression import Compression
@@ -48,16 +49,12 @@ class InvalidRecords(KafkaError):
         self.record_errors = record_errors
 
 
-class ValidBatch(NamedTuple):
-    """A batch that may be appended; `log_append_time` is -1 where records keep the producer's time."""
+def validate_batch(
+    records: Buffer, config: TopicConfig, origin: Origin, now_ms: int
+) -> tuple[BatchHeader, Buffer, int]:
+    """The one batch in `records`, checked and changed as the topic asks: (header, batch, log append time).
 
-    header: BatchHeader
-    data: Buffer
-    log_append_time: int
-
-
-def validate_batch(records: Buffer, config: TopicConfig, origin: Origin, now_ms: int) -> ValidBatch:
-    """The one batch in `records`, checked and changed as the topic asks.
+    The last is -1 where records keep the producer's time.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
@@ -71,10 +68,13 @@ def validate_batch(records: Buffer, config: TopicConfig, origin: Origin, now_ms:
         raise _not_one_batch(header, size)
     if size > config.max_message_bytes:
         raise _too_large(size, config)
-    check_crc(header, records)
+    crc = crc_of(records)
+    if crc != header.crc:
+        raise wrong_crc(header, crc)
     _check_header(header, origin)
-    is_control = header.attributes & CONTROL_FLAG
-    if "compact" in config.cleanup_policy and not is_control:
+    attributes = header.attributes
+    is_control = attributes & CONTROL_FLAG
+    if config.is_compacted and not is_control:
         _check_keys(header, records)
     log_append_time = -1
     if config.message_timestamp_type == "LogAppendTime":
@@ -82,7 +82,7 @@ def validate_batch(records: Buffer, config: TopicConfig, origin: Origin, now_ms:
         records = with_timestamp_type(header, records, now_ms)
         header = parse_header(records)
     else:
-        if header.attributes & LOG_APPEND_TIME_FLAG:  # the topic's type holds, not what the producer set
+        if attributes & LOG_APPEND_TIME_FLAG:  # the topic's type holds, not what the producer set
             records = with_timestamp_type(header, records, None)
             header = parse_header(records)
         _check_timestamps(header, records, config, now_ms)
@@ -99,16 +99,14 @@ def validate_batch(records: Buffer, config: TopicConfig, origin: Origin, now_ms:
             ErrorCode.RECORD_LIST_TOO_LARGE,
             f"the batch has {size} bytes, a segment at most segment.bytes={config.segment_bytes}",
         )
-    return ValidBatch(header, records, log_append_time)
+    return header, records, log_append_time
 
 
 def _check_header(header: BatchHeader, origin: Origin) -> None:
-    attributes = header.attributes
-    count = header.record_count
-    if count <= 0 or header.last_offset_delta + 1 != count:
-        raise _invalid(
-            f"the batch says it has {count} records and spans {header.last_offset_delta + 1} offsets"
-        )
+    # All at once: to look up a field of a named tuple takes longer than to unpack it.
+    base_offset, _, _, _, _, attributes, last_delta, _, _, producer_id, epoch, sequence, count = header
+    if count <= 0 or last_delta + 1 != count:
+        raise _invalid(f"the batch says it has {count} records and spans {last_delta + 1} offsets")
     if attributes & COMPRESSION_MASK > Compression.ZSTD:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"no compression has the number {header.compression}"
@@ -117,16 +115,13 @@ def _check_header(header: BatchHeader, origin: Origin) -> None:
         return
     if attributes & CONTROL_FLAG:
         raise _invalid("clients may not write control records")
-    if header.base_offset != 0:
-        raise _invalid(f"a batch to append has base offset 0, this one {header.base_offset}")
-    if header.producer_id == NO_PRODUCER_ID:
+    if base_offset != 0:
+        raise _invalid(f"a batch to append has base offset 0, this one {base_offset}")
+    if producer_id == NO_PRODUCER_ID:
         if attributes & TRANSACTIONAL_FLAG:
             raise _invalid("a transactional batch has no producer id")
-    elif header.base_sequence < 0 or header.producer_epoch < 0:
-        raise _invalid(
-            f"a batch of producer {header.producer_id} has epoch {header.producer_epoch} "
-            f"and sequence {header.base_sequence}",
-        )
+    elif sequence < 0 or epoch < 0:
+        raise _invalid(f"a batch of producer {producer_id} has epoch {epoch} and sequence {sequence}")
 
 
 def _check_keys(header: BatchHeader, records: Buffer) -> None:

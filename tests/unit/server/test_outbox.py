@@ -80,7 +80,7 @@ def test_replies_of_all_kinds_arrive_whole_and_in_order(connected, file, seed):
             if chance.random() < 0.5:
                 await asyncio.sleep(0)
         assert await reader.readexactly(len(expected)) == expected
-        assert outbox.is_empty
+        assert not outbox.waiting
 
     connected(scenario)
 
@@ -88,7 +88,7 @@ def test_replies_of_all_kinds_arrive_whole_and_in_order(connected, file, seed):
 def test_bytes_wait_in_their_file_until_the_client_takes_them(connected, file):
     async def scenario(outbox, reader, writer):
         outbox.send([FileSlice(file, 0, len(CONTENT)) for _ in range(8)])
-        assert not outbox.is_empty
+        assert outbox.waiting
         assert outbox._transport.get_write_buffer_size() <= PIECE_BYTES
         assert await reader.readexactly(8 * len(CONTENT)) == 8 * CONTENT
 
@@ -112,7 +112,7 @@ def test_what_a_client_that_left_will_not_read_is_let_go(connected, file):
         writer.transport.abort()
         while file.pins:
             await asyncio.sleep(0.001)
-        assert outbox.is_empty
+        assert not outbox.waiting
 
     connected(scenario)
 
@@ -155,7 +155,7 @@ def test_where_the_kernel_cannot_send_bytes_are_read_piece_by_piece(file):
     outbox = Outbox(channel)
     outbox.send([b"header", FileSlice(file, 0, 3 * PIECE_BYTES + 1), b"footer"])
     expected = b"header" + CONTENT[: 3 * PIECE_BYTES + 1] + b"footer"
-    while not outbox.is_empty:
+    while outbox.waiting:
         assert channel.held <= PIECE_BYTES
         channel.held = 0
         outbox.resume()

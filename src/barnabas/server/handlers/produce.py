@@ -21,14 +21,15 @@ from barnabas.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from barnabas.records.batch import codec_number, is_transactional
+from barnabas.records.batch import COMPRESSION_MASK, TRANSACTIONAL_FLAG, low_attributes
 from barnabas.records.compression import Compression
+from barnabas.replication.partition import ACKS_ALL, Partition
 from barnabas.replication.produce import Acknowledgement, Appended
 from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
 from barnabas.server.transactional_produce import Refusals, refusals
 from barnabas.storage import InvalidRecords, Origin
-from barnabas.types import INTERNAL_TOPICS
+from barnabas.types import INTERNAL_TOPICS, Buffer
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 ADMIN_CLIENT_ID = "__admin_client"
 #: the first version in which a producer may send zstd (KIP-110)
 ZSTD_SINCE = 7
+_ACKS = (0, 1, ACKS_ALL)
 _NO_REFUSALS: Refusals = {}
 
 
@@ -77,22 +79,14 @@ def _produce(
     broker: Broker, context: RequestContext, request: ProduceRequest, refused: Refusals
 ) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
     acks = request.acks
-    in_transaction = request.transactional_id is not None
     waiting: list[Appended] = []
     topics = []
     for topic in request.topic_data:
-        partitions = []
-        for data in topic.partition_data:
-            result = PartitionProduceResponse(index=data.index)
-            try:
-                if refused:
-                    _check(refused, topic, data)
-                _append(broker, context, acks, topic, data, in_transaction, result, waiting)
-            except KafkaError as error:
-                _fail(result, error)
-            partitions.append(result)
+        results = [
+            _append(broker, context, request, topic, data, refused, waiting) for data in topic.partition_data
+        ]
         topics.append(
-            TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=partitions)
+            TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=results)
         )
     response = ProduceResponse(responses=topics)
     if acks == 0:
@@ -103,45 +97,63 @@ def _produce(
     return response
 
 
-def _check(refused: Refusals, topic: TopicProduceData, data: PartitionProduceData) -> None:
-    error = refused.get((topic.name or topic.topic_id, data.index))
-    if error is not None:
-        raise error
-
-
 def _append(
     broker: Broker,
     context: RequestContext,
-    acks: int,
+    request: ProduceRequest,
     topic: TopicProduceData,
     data: PartitionProduceData,
-    in_transaction: bool,
-    result: PartitionProduceResponse,
+    refused: Refusals,
     waiting: list[Appended],
-) -> None:
-    if acks not in (0, 1, -1):
+) -> PartitionProduceResponse:
+    """What became of one partition's records; those not yet acknowledged are left in `waiting`."""
+    acks = request.acks
+    name = topic.name or topic.topic_id
+    try:
+        if refused and (name, data.index) in refused:
+            raise refused[name, data.index]
+        partition = broker.replicas.find(name, data.index)
+        records = _checked(context, request, partition, data.records)
+        base_offset, last_offset, append_time, log_start, _, _ = partition.append(
+            records, acks, Origin.CLIENT
+        )
+    except KafkaError as error:
+        failed = PartitionProduceResponse(index=data.index)
+        _fail(failed, error)
+        return failed
+    result = PartitionProduceResponse(
+        index=data.index,
+        base_offset=base_offset,
+        log_append_time_ms=append_time,
+        log_start_offset=log_start,
+    )
+    if not partition.is_acknowledged(last_offset, acks):
+        waiting.append(Appended(partition, last_offset, lambda error: _fail(result, error)))
+    return result
+
+
+def _checked(
+    context: RequestContext, request: ProduceRequest, partition: Partition, records: Buffer | None
+) -> Buffer:
+    """The records; raises KafkaError for what no client may ask, whatever they hold."""
+    if request.acks not in _ACKS:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
-    partition = broker.replicas.find(topic.name or topic.topic_id, data.index)
     if partition.topic_partition.topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "clients may not write to internal topics")
-    if not data.records:
+    if not records:
         raise KafkaError(ErrorCode.INVALID_RECORD, "a partition without records")
-    if not in_transaction and is_transactional(data.records):
+    attributes = low_attributes(records)
+    if attributes & TRANSACTIONAL_FLAG and request.transactional_id is None:
         # Let in, it would hold back the last stable offset for ever, since nothing ends it.
         raise KafkaError(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
             "a transaction's batch without a transactional id",
         )
-    if context.api_version < ZSTD_SINCE and codec_number(data.records) == Compression.ZSTD:
+    if context.api_version < ZSTD_SINCE and attributes & COMPRESSION_MASK == Compression.ZSTD:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd is taken from Produce v{ZSTD_SINCE} on"
         )
-    info = partition.append(data.records, acks, Origin.CLIENT)
-    result.base_offset = info.base_offset
-    result.log_append_time_ms = info.log_append_time_ms
-    result.log_start_offset = info.log_start_offset
-    if not partition.is_acknowledged(info.last_offset, acks):
-        waiting.append(Appended(partition, info.last_offset, lambda error: _fail(result, error)))
+    return records
 
 
 def _fail(result: PartitionProduceResponse, error: KafkaError) -> None:
