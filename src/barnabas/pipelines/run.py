@@ -64,6 +64,11 @@ def run_pipeline(path: Path, choices: Choices, observer: Observer) -> PipelineSt
     folder = Folder.of(pipeline, choices.folder)
     with folder.held():
         observer.say(f"{pipeline.name}: starting Spark on {choices.master}; its log is {folder.log}")
+        if not (choices.master.startswith("local") or pipeline.options.checkpoints):
+            observer.say(
+                f"{pipeline.name}: its checkpoints are in {folder.checkpoints}, which every machine of the "
+                "cluster must see; else set checkpoints to a folder that they all do"
+            )
         settings = {**pipeline.options.spark, **choices.spark}
         spark = start_session(pipeline.name, folder.path, choices.master, settings, folder.log)
         try:

@@ -1,0 +1,87 @@
+"""A standalone Spark cluster on this machine, from PySpark's own jars: a master, and workers of one core."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pyspark
+
+PATIENCE_S = 150.0
+
+T = TypeVar("T")
+
+
+class StandaloneCluster:
+    """Each of its processes leads a group of its own, which its executors and their Python workers are in."""
+
+    def __init__(self, folder: Path, workers: int) -> None:
+        """Start it; `folder` gets its logs and the executors' files."""
+        self._folder = folder
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._start("master", "org.apache.spark.deploy.master.Master")
+        self.url = wait_for(lambda: re.search(r"Starting Spark master at (\S+)", self.log("master")))[1]
+        for number in range(workers):
+            name = f"worker-{number}"
+            options = ["--cores", "1", "--memory", "1g", "--work-dir", str(folder / name), self.url]
+            self._start(name, "org.apache.spark.deploy.worker.Worker", *options)
+        for number in range(workers):
+            wait_for(lambda name=f"worker-{number}": "registered with master" in self.log(name))
+
+    def log(self, name: str) -> str:
+        return (self._folder / f"{name}.log").read_text()
+
+    def executors(self, worker: int) -> int:
+        """How many executors this worker has started."""
+        return len(list((self._folder / f"worker-{worker}").glob("app-*/*")))
+
+    def kill_worker(self, number: int) -> None:
+        """End a worker and all it has started, as when its machine goes away."""
+        self._kill(self._processes[1 + number])
+
+    def stop(self) -> None:
+        for process in self._processes:
+            self._kill(process)
+
+    def _start(self, name: str, main: str, *options: str) -> None:
+        home = Path(pyspark.__file__).parent
+        command = [home / "bin" / "spark-class", main, "--host", "127.0.0.1", "--port", "0"]
+        environment = {
+            **os.environ,
+            "SPARK_HOME": str(home),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_DAEMON_MEMORY": "256m",
+            # what this run imports, the executors' Python workers do
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        }
+        with (self._folder / f"{name}.log").open("wb") as log:
+            self._processes.append(
+                subprocess.Popen(
+                    [*command, "--webui-port", "0", *options],
+                    stdout=log,
+                    stderr=log,
+                    env=environment,
+                    start_new_session=True,
+                )
+            )
+
+    def _kill(self, process: subprocess.Popen[bytes]) -> None:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def wait_for(condition: Callable[[], T]) -> T:
+    """What `condition` says once it is something."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"nothing after {PATIENCE_S:g} s"
+        time.sleep(0.05)
+    return found
