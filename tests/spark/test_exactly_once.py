@@ -166,6 +166,25 @@ def test_a_replay_with_another_number_of_rows_is_refused_or_left_out(
     assert committed_values(servers, topic) == everything(1)
 
 
+def test_a_replay_with_other_keys_is_refused_and_one_in_another_order_is_not(
+    servers: str, make_topic: MakeTopic, sink: str
+) -> None:
+    topic, what = make_topic(), WriteId(sink, 0, 0)
+
+    def keyed(keys: str, value: str = "v") -> Iterator[pa.RecordBatch]:
+        for key in keys:
+            yield pa.RecordBatch.from_pydict({"key": [key, None], "value": [value, value]})
+
+    write_once(options(servers, topic), what, keyed("abc"))
+    assert write_once(options(servers, topic), what, keyed("cab")) == 6
+    assert write_once(options(servers, topic), what, keyed("abc", "0.30000000000000004")) == 6
+    with pytest.raises(ReplayError, match=f"sink {sink} was written with rows of other keys than it now has"):
+        write_once(options(servers, topic), what, keyed("abd"))
+    lenient = options(servers, topic, fail_on_changed_replay=False)
+    assert write_once(lenient, what, keyed("abd")) == 6
+    assert committed_values(servers, topic) == ["v"] * 6
+
+
 def test_a_batch_before_the_last_one_is_refused(servers: str, make_topic: MakeTopic, sink: str) -> None:
     topic = make_topic()
     for batch in range(3):

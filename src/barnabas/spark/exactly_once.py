@@ -1,8 +1,8 @@
 """Exactly once: a task's rows, and the word that they are written, are one Kafka transaction.
 
 A task of a batch writes its rows in a transaction, and in the same transaction commits ``batch + 1`` as an
-offset of a group of its own, with the number of rows as metadata. A task that is tried again, be it by Spark
-or by a query that was killed and restarted, finds the offset there and writes nothing. Group and
+offset of a group of its own, with what it wrote (`TaskContent`) as metadata. A task that is tried again, be
+it by Spark or by a query that was killed and restarted, finds the offset there and writes nothing. Group and
 transactional id are both ``barnabas-spark-<sink>-<partition>`` (`WriteId.name`).
 
 The order makes it sound: a task first takes the transactional id over, which aborts what an older attempt has
@@ -10,15 +10,15 @@ open and fences it for good, and only then looks for the offset. So no older att
 looked, and two attempts at the same time cannot both commit.
 
 Rows become visible task by task, and which rows a task holds must not change from one attempt to the next:
-a task can tell by their number only.
+a task can tell by their number and their keys only.
 """
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import itertools
 import logging
-import re
 import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -32,6 +32,7 @@ from barnabas.errors import BarnabasError
 from barnabas.spark.clients import Settings, kept, new_admin, transaction_settings
 from barnabas.spark.options import WriteOptions
 from barnabas.spark.record_sink import NO_TOPIC, DeliveryError, RecordSink, explain
+from barnabas.spark.task_content import TaskContent
 
 _logger = logging.getLogger(__name__)
 
@@ -73,24 +74,25 @@ class WriteId(NamedTuple):
 
 
 class _Written(NamedTuple):
-    """The last batch of which a task is written, and how many rows it had."""
+    """The last batch of which a task is written, and what it had."""
 
     batch: int
-    rows: int
+    content: TaskContent
 
 
 def write_once(options: WriteOptions, what: WriteId, batches: Iterator[pa.RecordBatch]) -> int:
     """Write the rows of one task unless an attempt before has. Returns how many rows there are.
 
     Raises:
-        ReplayError: the batch was written with another number of rows, or a later one was written.
+        ReplayError: the batch was written with other rows, or a later one was written.
         DeliveryError: a record was refused, another attempt of the task has taken over, or the transaction
             took longer than it may.
     """
-    batches = (batch for batch in batches if batch.num_rows)
+    content = TaskContent()
+    batches = content.of(batch for batch in batches if batch.num_rows)
     first = next(batches, None)
     if first is None:  # nothing to write, and nothing to remember
-        _check_replay(what, _read_progress(options.client, what), 0, fail=options.fail_on_changed_replay)
+        _check_replay(what, _read_progress(options.client, what), content, options)
         return 0
     batches = itertools.chain([first], batches)
     some_topic = options.topic or first.column("topic")[0].as_py()
@@ -101,14 +103,15 @@ def write_once(options: WriteOptions, what: WriteId, batches: Iterator[pa.Record
         transaction.take_over(some_topic)
         written = _read_progress(options.client, what)
         if written is None or written.batch < what.batch:
-            return transaction.write(batches, options.topic, some_topic)
+            transaction.write(batches, content, options.topic, some_topic)
+            return content.rows
     except BaseException:
         transaction.abort()
         raise
     # read to the end all the same: operators before the sink keep their state only then
-    rows: int = sum(batch.num_rows for batch in batches)
-    _check_replay(what, written, rows, fail=options.fail_on_changed_replay)
-    return rows
+    collections.deque(batches, maxlen=0)
+    _check_replay(what, written, content, options)
+    return content.rows
 
 
 def _read_progress(client: dict[str, str], what: WriteId) -> _Written | None:
@@ -129,16 +132,16 @@ def _read_progress(client: dict[str, str], what: WriteId) -> _Written | None:
     last = max(found.topic_partitions, key=lambda each: each.offset, default=None)
     if last is None or last.offset < 1:
         return None
-    rows = re.fullmatch(r"rows=(\d+)", last.metadata or "")
-    if rows is None:
+    content = TaskContent.parse(last.metadata or "")
+    if content is None:
         raise ReplayError(
             f"group {what.name} is in use by something else: its offsets are no marks of a sink"
         )
-    return _Written(last.offset - 1, int(rows[1]))
+    return _Written(last.offset - 1, content)
 
 
-def _check_replay(what: WriteId, written: _Written | None, rows: int, *, fail: bool) -> None:
-    """Raise when what is written is of a later batch; when it is of other rows, as `fail` says, or log."""
+def _check_replay(what: WriteId, written: _Written | None, now: TaskContent, options: WriteOptions) -> None:
+    """Raise when what is written is of a later batch; when it is of other rows, as told, or log."""
     if written is None or written.batch < what.batch:
         return
     if written.batch > what.batch:
@@ -146,13 +149,13 @@ def _check_replay(what: WriteId, written: _Written | None, rows: int, *, fail: b
             f"{what}: batch {written.batch} is written already, and a sink's batches must rise; "
             "if the checkpoint was set back, start the query with a new one"
         )
-    if written.rows == rows:
+    difference = written.content.difference(now)
+    if difference is None:
         return
     changed = (
-        f"{what} was written with {written.rows} rows and now has {rows}: the query's tasks have changed "
-        "since, or its rows are not the same each time"
+        f"{what} {difference}: the query's tasks have changed since, or its rows are not the same each time"
     )
-    if fail:
+    if options.fail_on_changed_replay:
         raise ReplayError(
             f"{changed}; run it as it was (code, cores, minPartitions), or keep what was written with the "
             "option barnabas.failOnChangedReplay=false"
@@ -179,17 +182,19 @@ class _Transaction:
                 self._producer.list_topics(topic, timeout=_CALL_S)
         self._insist(self._producer.init_transactions)
 
-    def write(self, batches: Iterator[pa.RecordBatch], topic: str | None, marker_topic: str) -> int:
-        """Send the rows and the marker, and commit both. Returns how many rows."""
+    def write(
+        self, batches: Iterator[pa.RecordBatch], content: TaskContent, topic: str | None, marker_topic: str
+    ) -> None:
+        """Send the rows and the marker, and commit both; `content` is what the rows have been by then."""
         self._producer.begin_transaction()
         self._begun = True
-        rows: int = sum(self._sink.send(batch, topic) for batch in batches)
+        for batch in batches:
+            self._sink.send(batch, topic)
         self._sink.flush()
-        marker = ClientPartition(marker_topic, 0, self._what.batch + 1, metadata=f"rows={rows}")
+        marker = ClientPartition(marker_topic, 0, self._what.batch + 1, metadata=str(content))
         group = _group_metadata(self._what.name)
         self._insist(lambda timeout: self._producer.send_offsets_to_transaction([marker], group, timeout))
         self._insist(self._producer.commit_transaction)
-        return rows
 
     def abort(self) -> None:
         """Give up, so that readers need not wait for the timeout; one who is fenced has nothing open."""

@@ -71,7 +71,7 @@ WRITE_OPTIONS = {
     "barnabas.batchId": "exactly-once in batch: the number of this write. The rows of a number are written "
     "once, however often it is tried; numbers must rise.",
     "barnabas.failOnChangedReplay": "exactly-once: true (default) or false: whether to fail when a task that "
-    "is tried again has another number of rows than it has already written.",
+    "is tried again has another number of rows, or other keys, than it has already written.",
 }
 
 _LIMITS = ("maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")

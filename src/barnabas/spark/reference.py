@@ -59,8 +59,8 @@ What to know:
 - The rows of a batch become visible task by task, not all at once.
 - A batch that is run again must put the same rows into the same tasks. A restarted query does, as long as its
   code, `minPartitions`, `spark.sql.shuffle.partitions` and number of cores stay as they were, and its rows do
-  not depend on chance. A task that comes to another number of rows than it has written fails, unless
-  `barnabas.failOnChangedReplay` is false; other changes it cannot see.
+  not depend on chance. A task that comes to another number of rows than it has written, or to rows with other
+  keys, fails, unless `barnabas.failOnChangedReplay` is false; other changes it cannot see.
 - The numbers are kept as offsets of the groups `barnabas-spark-QUERYID-TASK`, which are also the
   transactional ids: allow both by that prefix where there are ACLs. Brokers forget them after
   `offsets.retention.minutes` (7 days): restart a query that was killed before.
