@@ -95,9 +95,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = self._admission.end(begin, latest, most, lambda: self._lookup.sample(begin, latest))
         return Position(end, ids).to_json()
 
-    def reportLatestOffset(self) -> OffsetsJson | None:
+    def reportLatestOffset(self) -> OffsetsJson:
         """What the brokers held at the last look, for the query's progress report."""
-        return None if self._latest is None else to_json(self._latest)
+        if self._latest is None:  # after a restart, when a batch was planned before it
+            self._latest = self._ask_latest()
+        return to_json(self._latest)
 
     def partitions(self, start: PositionJson, end: PositionJson) -> list[InputPartition]:
         """The tasks of a micro-batch, which may be one that was planned before a restart."""

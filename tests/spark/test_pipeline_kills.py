@@ -1,0 +1,119 @@
+"""Pipelines whose processes are killed -9 at seeded moments: each row once, and no count that counts twice.
+
+`make kills` runs it over many seeds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.spark.committed import committed_values
+from tests.spark.pipeline_process import PipelineProcess
+from tests.spark.processes import TASKS, children, kill, workers_of
+
+SEEDS = int(os.environ.get("BARNABAS_KILL_SEEDS", "1"))
+ROWS = 9_000
+DEATHS = 3  # of the driver
+KINDS = 10
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(
+        not os.environ.get("BARNABAS_THOROUGH"), reason="BARNABAS_THOROUGH=1 runs it: it is slow"
+    ),
+]
+
+PIPELINE = """
+from barnabas.pipelines import pipeline, sink, source, step
+from pyspark.sql import functions as F
+
+pipeline(restarts=1000)
+
+@source(topic="{source}", format="text", options={{"maxOffsetsPerTrigger": "500"}})
+def lines(rows):
+    return rows
+
+@F.udf("string")
+def same(value):
+    return value
+
+@step
+def passed(lines):
+    return lines.select(same("value").alias("value"))
+
+@sink(topic="{copy}", format="text", delivery="exactly-once")
+def copy(passed):
+    return passed.repartition(3, "value")
+
+@sink(topic="{counts}", key="kind", mode="update", delivery="exactly-once")
+def counts(passed):
+    return passed.groupBy(F.expr("int(value) % {kinds}").alias("kind")).count()
+"""
+
+
+@pytest.fixture
+def process(servers: str, tmp_path: Path) -> Iterator[PipelineProcess]:
+    process = PipelineProcess(tmp_path / "killed.py", "killed", servers, master="local[2]")
+    yield process
+    process.kill()
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_a_pipeline_killed_at_any_moment_gives_each_row_once(
+    servers: str,
+    make_topic: Callable[..., str],
+    feed: Any,
+    process: PipelineProcess,
+    tmp_path: Path,
+    seed: int,
+) -> None:
+    chance = random.Random(seed)
+    source, copy, counts = make_topic(2), make_topic(2), make_topic(2)
+    text = PIPELINE.format(source=source, copy=copy, counts=counts, kinds=KINDS)
+    (tmp_path / "killed.py").write_text(text)
+    for partition in range(2):
+        feed(source, range(partition, ROWS, 2), partition)
+
+    for _ in range(DEATHS):
+        process.start("--once")
+        done = len(commits(process))
+        while not process.ended and len(commits(process)) <= done + chance.randrange(3):
+            time.sleep(0.05)
+        time.sleep(chance.uniform(0, 1))
+        for _ in range(chance.randrange(3)):
+            workers = workers_of(process.pid, TASKS)
+            if workers:
+                kill(chance.choice(workers))
+            time.sleep(chance.uniform(0, 2))
+        driver, *others = [process.pid, *children(process.pid)]
+        fate = chance.choice(["all", "driver", "JVM"])
+        if fate == "all":
+            process.kill()
+        else:  # the other may live on for a moment, while the pipeline is run again
+            kill(driver if fate == "driver" else chance.choice(others or [driver]))
+        with contextlib.suppress(ProcessLookupError):
+            process.wait()
+    process.start("--once")
+    assert process.wait(400) == 0, process.said
+
+    assert committed_values(servers, copy) == sorted(map(str, range(ROWS)))
+    told = [json.loads(value) for value in committed_values(servers, counts)]
+    pairs = Counter((each["kind"], each["count"]) for each in told)
+    assert set(pairs.values()) == {1}, "what a batch comes to is told once"
+    counted = {kind: max(count for each, count in pairs if each == kind) for kind in range(KINDS)}
+    assert counted == dict.fromkeys(range(KINDS), ROWS // KINDS)
+
+
+def commits(process: PipelineProcess) -> list[Path]:
+    """Spark's words that a batch is done."""
+    return list(process.folder.glob("checkpoints/*/commits/[0-9]*"))
