@@ -119,6 +119,28 @@ def test_a_stream_goes_on_from_its_checkpoint_with_nothing_lost_or_repeated(
     assert values(load(subscribe=copy)) == [str(n) for n in range(60)]
 
 
+def test_a_restarted_stream_notices_that_its_topic_was_made_anew(
+    stream: DataStreamReader,
+    to_topic: Callable[..., list[int]],
+    load: Callable[..., DataFrame],
+    make_topic: MakeTopic,
+    feed: Feed,
+    admin: AdminClient,
+) -> None:
+    source, copy = make_topic(), make_topic()
+    feed(source, "abc")
+    strict = stream.options(subscribe=source, startingOffsets="earliest").load()
+    to_topic(strict, copy)
+    admin.delete_topics([source])[source].result(30)
+    make_topic(name=source)
+    feed(source, "uvwxyz")
+    with pytest.raises(PySparkException, match=f"{source}-0: the topic was made anew, and what it had from"):
+        to_topic(strict, copy)
+    lenient = stream.options(subscribe=source, startingOffsets="earliest", failOnDataLoss="false").load()
+    assert to_topic(lenient, copy) == [6]
+    assert values(load(subscribe=copy)) == list("abcuvwxyz")
+
+
 def test_a_streams_lag_shows_in_its_group(
     stream: DataStreamReader,
     to_topic: Callable[..., list[int]],
