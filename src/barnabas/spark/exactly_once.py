@@ -27,6 +27,7 @@ import pyarrow as pa
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException
 from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka.admin import AdminClient
 
 from barnabas.errors import BarnabasError
 from barnabas.spark.clients import Settings, kept, new_admin, transaction_settings
@@ -120,6 +121,7 @@ def _read_progress(client: dict[str, str], what: WriteId) -> _Written | None:
     asked = ConsumerGroupTopicPartitions(what.name)
     for attempts_left in reversed(range(_ATTEMPTS)):
         try:
+            _find_coordinator(admin, what.name)
             found = admin.list_consumer_group_offsets([asked], require_stable=True)[what.name].result()
             break
         except KafkaException as error:
@@ -138,6 +140,19 @@ def _read_progress(client: dict[str, str], what: WriteId) -> _Written | None:
             f"group {what.name} is in use by something else: its offsets are no marks of a sink"
         )
     return _Written(last.offset - 1, content)
+
+
+def _find_coordinator(admin: AdminClient, group: str) -> None:
+    """Raises KafkaException when the group's coordinator cannot answer yet.
+
+    librdkafka (2.16) crashes the process when one answers a request for offsets by NOT_COORDINATOR, as Apache
+    Kafka's does for a moment after the first group of all; that answer to another request is an error.
+    """
+    try:
+        admin.describe_consumer_groups([group])[group].result()
+    except KafkaException as error:
+        if error.args[0].code() != ClientError.GROUP_ID_NOT_FOUND:
+            raise
 
 
 def _check_replay(what: WriteId, written: _Written | None, now: TaskContent, options: WriteOptions) -> None:
