@@ -141,6 +141,23 @@ def test_a_record_the_broker_refuses_fails_the_task_and_not_the_next(
     assert [record.value() for record in records(topic, 1)] == [b"small"]
 
 
+def test_records_that_no_broker_takes_fail_the_task_when_their_time_is_up(write: Write) -> None:
+    settings = {"bootstrap.servers": "127.0.0.1:1", "delivery.timeout.ms": "500", "linger.ms": "0"}
+    for room in ("10", "1000"):
+        with pytest.raises(DeliveryError, match=r"cannot write to t the row with no key and .*[Tt]imed out"):
+            write("t", {**settings, "queue.buffering.max.messages": room}, value=["a"] * 100)
+
+
+def test_columns_of_any_width_with_and_without_values_come_through(
+    make_topic: MakeTopic, write: Write, records: Records
+) -> None:
+    topic = make_topic()
+    for keys, values in ((pa.large_string(), pa.large_binary()), (pa.binary(), pa.string())):
+        write(topic, key=pa.array(["", None, "k"], keys), value=pa.array([None, "", "v"], values))
+    found = [(record.key(), record.value()) for record in records(topic, 6)]
+    assert found == [(b"", None), (None, b""), (b"k", b"v")] * 2
+
+
 def test_a_full_queue_is_waited_for(make_topic: MakeTopic, write: Write, records: Records) -> None:
     topic = make_topic()
     settings = {"queue.buffering.max.messages": "10", "linger.ms": "0"}

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, KafkaException, Message, Producer
+from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import KafkaError as ClientError
 from confluent_kafka.admin import AdminClient
 
 from barnabas.client.settings import KEEP_BROKERS
 from barnabas.errors import ConfigError
+from barnabas.spark.librdkafka import BatchProducer, Failed
 from barnabas.spark.option_values import refuse
 
 Settings = dict[str, str | bool | int]
@@ -39,6 +40,7 @@ PRODUCER_DEFAULTS: Settings = {
     "enable.idempotence": True,
     "delivery.timeout.ms": 120_000,
     "linger.ms": 20,
+    "queue.buffering.max.messages": 100_000,
     "queue.buffering.max.kbytes": 65_536,
 }
 #: On top of these for transactions. A task that died holds readers of committed records up until its next
@@ -81,9 +83,9 @@ def new_consumer(settings: Settings, on_error: Callable[[ClientError], None] | N
     return _create(Consumer, {**settings, "error_cb": on_error} if on_error else settings)
 
 
-def new_producer(settings: Settings, on_delivery: Callable[[ClientError, Message], None]) -> Producer:
-    """A producer that calls `on_delivery` for what fails only; raises ConfigError as `new_consumer`."""
-    return _create(Producer, {**settings, "delivery.report.only.error": True, "on_delivery": on_delivery})
+def new_producer(settings: Settings, on_failure: Callable[[Failed], None]) -> BatchProducer:
+    """A producer that calls `on_failure` for what fails; raises ConfigError as `new_consumer`."""
+    return _create(lambda given: BatchProducer(given, on_failure), settings)
 
 
 def check_producer_settings(settings: Settings) -> None:

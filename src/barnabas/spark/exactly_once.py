@@ -24,9 +24,8 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import pyarrow as pa
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 from confluent_kafka import KafkaError as ClientError
-from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 
 from barnabas.errors import BarnabasError
@@ -99,16 +98,13 @@ def write_once(options: WriteOptions, what: WriteId, batches: Iterator[pa.Record
     some_topic = options.topic or first.column("topic")[0].as_py()
     if some_topic is None:
         raise DeliveryError(NO_TOPIC)
-    transaction = _Transaction(transaction_settings(options.client, what.name), what)
-    try:
+    settings = transaction_settings(options.client, what.name)
+    with contextlib.closing(_Transaction(settings, what)) as transaction:
         transaction.take_over(some_topic)
         written = _read_progress(options.client, what)
         if written is None or written.batch < what.batch:
             transaction.write(batches, content, options.topic, some_topic)
             return content.rows
-    except BaseException:
-        transaction.abort()
-        raise
     # read to the end all the same: operators before the sink keep their state only then
     collections.deque(batches, maxlen=0)
     _check_replay(what, written, content, options)
@@ -186,7 +182,7 @@ class _Transaction:
         self._sink = RecordSink(settings)
         self._timeout_s = int(settings["transaction.timeout.ms"]) / 1000
         self._producer = self._sink.producer
-        self._begun = False
+        self._open = False
 
     def take_over(self, topic: str) -> None:
         """Fence every older attempt and abort what it has open; waits for what it is committing."""
@@ -194,7 +190,7 @@ class _Transaction:
             for _ in range(2):
                 # Only to save time: the second answer comes from a broker that is known by its id. Asked for
                 # the coordinator before, librdkafka may lose the answer, and ask again half a second later.
-                self._producer.list_topics(topic, timeout=_CALL_S)
+                self._producer.find(topic, _CALL_S)
         self._insist(self._producer.init_transactions)
 
     def write(
@@ -202,21 +198,25 @@ class _Transaction:
     ) -> None:
         """Send the rows and the marker, and commit both; `content` is what the rows have been by then."""
         self._producer.begin_transaction()
-        self._begun = True
+        self._open = True
         for batch in batches:
             self._sink.send(batch, topic)
         self._sink.flush()
-        marker = ClientPartition(marker_topic, 0, self._what.batch + 1, metadata=str(content))
-        group = _group_metadata(self._what.name)
-        self._insist(lambda timeout: self._producer.send_offsets_to_transaction([marker], group, timeout))
+        marker = (self._what.name, marker_topic, self._what.batch + 1, str(content))
+        self._insist(lambda timeout: self._producer.send_offset(*marker, timeout))
         self._insist(self._producer.commit_transaction)
+        self._open = False
 
-    def abort(self) -> None:
-        """Give up, so that readers need not wait for the timeout; one who is fenced has nothing open."""
+    def close(self) -> None:
+        """Give up what is not committed, so that readers need not wait for the timeout.
+
+        One who is fenced has nothing open.
+        """
         self._sink.purge()
-        if self._begun:
+        if self._open:
             with contextlib.suppress(KafkaException):
                 self._producer.abort_transaction(_CALL_S)
+        self._sink.close()
 
     def _insist(self, call: Callable[[float], object]) -> None:
         """Call until it is done: librdkafka goes on where a call that timed out has left off."""
@@ -229,8 +229,3 @@ class _Transaction:
                 refusal = error.args[0]
                 if not refusal.retriable() or time.monotonic() > end:
                     raise DeliveryError(f"cannot write {self._what}: {explain(refusal)}") from None
-
-
-def _group_metadata(group: str) -> object:
-    """What a producer must be told of a group; no broker need be asked for it."""
-    return Consumer({"group.id": group, "log_level": 0}).consumer_group_metadata()

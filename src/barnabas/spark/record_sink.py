@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from confluent_kafka import KafkaError as ClientError
-from confluent_kafka import KafkaException, Message, Producer
+from confluent_kafka import KafkaException
 
 from barnabas.errors import BarnabasError
 from barnabas.spark.clients import Settings, new_producer
+from barnabas.spark.librdkafka import BatchProducer, Failed, MessageTable
+from barnabas.spark.message_table import message_table
 
-#: Lets the broker choose, in librdkafka's terms.
-_ANY_PARTITION = -1
+#: How long to wait for room in the producer's queue before looking again, in milliseconds.
+_ROOM_TIMEOUT_MS = 5
 
-#: How long to wait for room in the producer's queue before trying again, in seconds.
-_ROOM_TIMEOUT_S = 1.0
+#: About how many bytes are handed to the producer at once.
+_PIECE_BYTES = 1 << 24
 
 #: How much of a key a message shows, in bytes.
 _SHOWN_KEY = 60
 
+#: Lets the broker choose, in librdkafka's terms.
+_ANY_PARTITION = -1
+
 NO_TOPIC = "column topic is NULL in a row: name a topic in each, or set the option topic"
 
 _FENCED = (ClientError._FENCED, ClientError.PRODUCER_FENCED, ClientError.INVALID_PRODUCER_EPOCH)
+
+#: The producer's own limits are lifted: at them it would leave out some records of a batch and take others.
+_UNLIMITED = str(2**31 - 1)
+_MAX_MESSAGES, _MAX_KBYTES = "queue.buffering.max.messages", "queue.buffering.max.kbytes"
 
 
 class DeliveryError(BarnabasError):
@@ -35,10 +46,14 @@ class RecordSink:
 
     def __init__(self, settings: Settings) -> None:
         self._failure: str | None = None
-        self._producer = new_producer(settings, self._on_delivery)
+        self._max_records = int(settings[_MAX_MESSAGES])
+        self._max_bytes = int(settings[_MAX_KBYTES]) * 1024
+        self._sent_records = self._sent_bytes = 0
+        unlimited = {**settings, _MAX_MESSAGES: _UNLIMITED, _MAX_KBYTES: _UNLIMITED}
+        self._producer = new_producer(unlimited, self._on_failure)
 
     @property
-    def producer(self) -> Producer:
+    def producer(self) -> BatchProducer:
         """The client that sends."""
         return self._producer
 
@@ -48,33 +63,13 @@ class RecordSink:
         Raises:
             DeliveryError: a row cannot be a record, or an earlier one was refused; the text says which.
         """
-        columns = {name: batch.column(name) for name in batch.schema.names}
-        nothing = itertools.repeat(None)
-        topics = itertools.repeat(topic) if topic else columns["topic"].to_pylist()
-        partitions = columns["partition"].to_pylist() if "partition" in columns else nothing
-        headers = columns["headers"].to_pylist() if "headers" in columns else nothing
-        keys = _bytes(columns["key"]) if "key" in columns else nothing
-        produce = self._producer.produce
-        for name, partition, key, value, listed in zip(
-            topics, partitions, keys, _bytes(columns["value"]), headers, strict=False
-        ):
-            if name is None:
-                raise DeliveryError(NO_TOPIC)
-            place = _ANY_PARTITION if partition is None else partition
-            pairs = None
-            if listed:
-                if any(header is None or header["key"] is None for header in listed):
-                    raise _refused(_place(name, place), key, value, "a header is NULL or has no key")
-                pairs = [(header["key"], header["value"]) for header in listed]
-            while True:
-                try:
-                    produce(name, value, key, place, headers=pairs)
-                    break
-                except BufferError:
-                    self._serve(self._producer.poll, _ROOM_TIMEOUT_S)
-                except KafkaException as error:
-                    self._serve(self._producer.poll, 0)  # an earlier failure says more
-                    raise _refused(_place(name, place), key, value, explain(error.args[0])) from None
+        for name, rows in _by_topic(batch, topic):
+            table = message_table(rows)
+            headers = rows.column("headers") if "headers" in rows.schema.names else None
+            if headers is None or headers.null_count == len(headers):
+                self._send_table(name, rows, table)
+            else:
+                self._send_with_headers(name, rows, table, headers.to_pylist())
         self._serve(self._producer.poll, 0)
         sent: int = batch.num_rows
         return sent
@@ -87,22 +82,59 @@ class RecordSink:
         """Drop what is queued: the task has failed."""
         self._producer.purge()
 
-    def _serve(self, call: Callable[..., object], *timeout: float) -> None:
+    def close(self) -> None:
+        """Give back what the producer holds; what is queued is lost."""
+        self._producer.close()
+
+    def _send_table(self, topic: str, rows: pa.RecordBatch, table: MessageTable) -> None:
+        start = 0
+        for piece in _pieces(table):
+            self._wait_for_room()
+            if (refused := self._producer.produce(topic, piece)) is not None:
+                self._refuse(topic, rows.slice(start + refused, 1), ClientError(int(piece["err"][refused])))
+            self._count(piece)
+            start += len(piece)
+
+    def _send_with_headers(
+        self, topic: str, rows: pa.RecordBatch, table: MessageTable, headers: list[Any]
+    ) -> None:
+        for number, listed in enumerate(headers):
+            if any(header is None or header["key"] is None for header in listed or ()):
+                raise _refused(_row(topic, rows.slice(number, 1)), "a header is NULL or has no key")
+            self._wait_for_room()
+            pairs = [(header["key"], header["value"]) for header in listed or ()]
+            try:
+                self._producer.produce_with_headers(topic, table[number], pairs)
+            except KafkaException as error:
+                self._refuse(topic, rows.slice(number, 1), error.args[0])
+            self._count(table[number : number + 1])
+
+    def _refuse(self, topic: str, row: pa.RecordBatch, error: ClientError) -> None:
+        self._serve(self._producer.poll, 0)  # an earlier failure says more
+        raise _refused(_row(topic, row), explain(error))
+
+    def _count(self, sent: MessageTable) -> None:
+        self._sent_records += len(sent)
+        self._sent_bytes += int(sent["len"].sum() + sent["key_len"].sum())
+
+    def _wait_for_room(self) -> None:
+        """Let the producer hold no more than it may, its bytes judged by the records sent so far."""
+        mean = self._sent_bytes / max(1, self._sent_records)
+        most = min(self._max_records, self._max_bytes / max(1, mean))
+        while len(self._producer) >= most:
+            self._serve(self._producer.poll, _ROOM_TIMEOUT_MS)
+
+    def _serve(self, call: Callable[..., None], *timeout: int) -> None:
         try:
             call(*timeout)
-        except (KafkaException, SystemError) as error:
-            # Fatal for the producer. When librdkafka calls back at the same time, confluent-kafka makes a
-            # SystemError of it, with or without its cause; a refused record says more than both.
-            fatal = error.__cause__ if isinstance(error, SystemError) else error
-            cause = explain(fatal.args[0]) if isinstance(fatal, KafkaException) else str(error)
-            self._failure = self._failure or f"cannot write: {cause}"
+        except KafkaException as error:  # fatal for the producer; a refused record says more
+            self._failure = self._failure or f"cannot write: {explain(error.args[0])}"
         if self._failure is not None:
             raise DeliveryError(self._failure)
 
-    def _on_delivery(self, error: ClientError, message: Message) -> None:
+    def _on_failure(self, failed: Failed) -> None:
         if self._failure is None:
-            place = _place(message.topic(), message.partition())
-            self._failure = str(_refused(place, message.key(), message.value(), explain(error)))
+            self._failure = str(_refused(failed, explain(failed.error)))
 
 
 def explain(error: ClientError) -> str:
@@ -116,16 +148,37 @@ def explain(error: ClientError) -> str:
     return text
 
 
-def _place(topic: str, partition: int | None) -> str:
-    return topic if partition in (None, _ANY_PARTITION) else f"{topic}-{partition}"
+def _by_topic(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The rows of each topic, in their order."""
+    if topic is not None:
+        yield topic, batch
+        return
+    column = batch.column("topic")
+    if column.null_count:
+        raise DeliveryError(NO_TOPIC)
+    for name in column.unique().to_pylist():
+        yield name, batch.filter(pc.equal(column, name))
 
 
-def _refused(place: str, key: bytes | None, value: bytes | None, cause: str) -> DeliveryError:
-    shown = "no key" if key is None else f"key {key[:_SHOWN_KEY]!r}"
-    size = "no value" if value is None else f"a value of {len(value)} bytes"
+def _pieces(table: MessageTable) -> list[MessageTable]:
+    """`table` cut where it holds more bytes than are to be handed over at once."""
+    ends = np.cumsum(table["len"] + table["key_len"]) // np.uint64(_PIECE_BYTES)
+    return np.split(table, np.flatnonzero(np.diff(ends)) + 1)
+
+
+def _row(topic: str, row: pa.RecordBatch) -> Failed:
+    """A row that could not be sent, as `Failed` has it."""
+    values = {name: row.column(name)[0] for name in row.schema.names}
+    partition = values["partition"].as_py() if "partition" in values else None
+    key, value = (
+        values[name].cast(pa.binary()).as_py() if name in values else None for name in ("key", "value")
+    )
+    return Failed(ClientError(0), topic, _ANY_PARTITION if partition is None else partition, key, value)
+
+
+def _refused(record: Failed, cause: str) -> DeliveryError:
+    chosen = record.partition != _ANY_PARTITION
+    place = f"{record.topic}-{record.partition}" if chosen else record.topic
+    shown = "no key" if record.key is None else f"key {record.key[:_SHOWN_KEY]!r}"
+    size = "no value" if record.value is None else f"a value of {len(record.value)} bytes"
     return DeliveryError(f"cannot write to {place} the row with {shown} and {size}: {cause}")
-
-
-def _bytes(column: pa.Array) -> list[bytes | None]:
-    values: list[bytes | None] = column.cast(pa.binary()).to_pylist()
-    return values

@@ -74,7 +74,8 @@ def write_batches(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> i
         records = sum(sink.send(batch, options.topic) for batch in batches)
         sink.flush()
     except BaseException:
-        sink.purge()
         forget(sink)
+        sink.purge()
+        sink.close()
         raise
     return records
