@@ -9,6 +9,6 @@ the Kafka protocol. Nothing has to be registered: PySpark finds `pyspark_barnaba
 What is where: `options` (every option, checked), `lookup` (offsets asked of the brokers), `ranges` (plans
 over offsets, no I/O), `position` (what a checkpoint holds), `admission` (how much a micro-batch reads),
 `pushdown` (filters), `fetch` (a task reads), `batch_reader` and `stream_reader`, `writer`, `record_sink` (a
-task's rows become records: `message_table` says where they lie, `librdkafka` sends), `exactly_once` (in one transaction), `task_content` (rows that come again),
-`columns`, `progress` (lag), `dead_letters`.
+task's rows become records: `message_table` says where they lie, `librdkafka` sends), `exactly_once` (in one
+transaction), `task_content` (rows that come again), `columns`, `progress` (lag), `dead_letters`.
 """
