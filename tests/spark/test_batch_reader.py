@@ -103,3 +103,30 @@ def test_a_batch_may_end_at_a_time(make_topic: MakeTopic, feed: Callable[..., No
     assert plan(subscribe=topic, endingTimestamp="9000") == [(0, 0, 3), (1, 0, 3)], "none is so late"
     each = f'{{"{topic}":{{"0":2001,"1":1001}}}}'
     assert plan(subscribe=topic, endingOffsetsByTimestamp=each) == [(0, 0, 2), (1, 0, 1)]
+
+
+def test_a_batch_of_chosen_partitions_reads_no_others(
+    make_topic: MakeTopic, feed: Callable[..., None], plan: Plan
+) -> None:
+    topic = make_topic(3)
+    for partition in range(3):
+        feed(topic, "ab", partition)
+    assert plan(assign=f'{{"{topic}":[0,2]}}') == [(0, 0, 2), (2, 0, 2)]
+
+
+def test_small_partitions_share_a_task_and_large_ones_are_split(
+    servers: str, make_topic: MakeTopic, feed: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    topic = make_topic(6)
+    for partition in range(6):
+        feed(topic, range(100 if partition else 600), partition)
+
+    def sizes(**options: str) -> list[int]:
+        options |= {"kafka.bootstrap.servers": servers, "subscribe": topic}
+        tasks = TopicReader(ReadOptions.parse(options, streaming=False)).partitions()
+        return sorted(sum(each.size for each in task.ranges) for task in tasks)
+
+    assert sizes() == [500, 600]
+    assert sizes(minPartitions="6") == [100] * 5 + [600]
+    assert sizes(minPartitions="11") == [100] * 11

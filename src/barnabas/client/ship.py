@@ -7,7 +7,9 @@ How a record is neither lost nor repeated, without transactions:
 - Each record carries its number and the file position behind it (`barnabas.client.ship_state`), so the last
   one in the topic says where to go on. No acknowledgement, and no state file, has to arrive for that.
 - One process ships a source at a time (a lock). After a crash the next one waits until the topic has been
-  silent for a moment, lest bytes of the dead one are still on their way to the broker.
+  silent for a moment, lest bytes of the dead one are still on their way to the broker. Transactions would
+  fence the dead one at once; but what it had not yet committed would be aborted and shipped again, and
+  readers of uncommitted records, as Kafka's and Spark's are by default, would see it twice.
 
 Records bear the time of shipping, not the line's own: retention counts from a record's timestamp, and lines
 of last year would be deleted at once. The line's time is in the value.
