@@ -32,7 +32,8 @@ _LEVELS = (
         "Clients are given the URL as schema.registry.url. Ready is said in one line on stdout: "
         "`ready http://127.0.0.1:8081`; until a broker answers, the registry waits. Everything it knows lies "
         "in the topic, so any number of registries may share one. `barnabas start --registry` runs one "
-        "beside a broker. It needs `pip install 'barnabas[registry]'`.",
+        "beside a broker. It needs `pip install 'barnabas[registry]'`, "
+        "and for Protobuf `pip install 'barnabas[protobuf]'`.",
     )
 )
 @click.option(
@@ -72,7 +73,7 @@ def registry(
     log_level: str,
     bootstrap_server: str,
 ) -> None:
-    """Run a schema registry (Avro, JSON Schema) with Confluent's REST API, until Ctrl-C or SIGTERM."""
+    """Run a schema registry (Avro, JSON Schema, Protobuf) with Confluent's REST API, until SIGTERM."""
     require_registry()
     from barnabas.registry.server import RegistrySettings, run
 

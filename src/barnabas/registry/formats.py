@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from typing import Any, Protocol
 
 from barnabas.registry.avro import AvroSchema
+from barnabas.registry.compiled import Compiled
 from barnabas.registry.errors import InvalidSchemaError
 from barnabas.registry.incompatibility import Incompatibility
 from barnabas.registry.jsonschema import JsonSchema
-from barnabas.registry.schema import AVRO, JSON, Schema
+from barnabas.registry.protobuf import ProtobufSchema
+from barnabas.registry.schema import AVRO, JSON, PROTOBUF, Schema
 
 
 class Parsed(Protocol):
@@ -22,9 +25,21 @@ class Parsed(Protocol):
         ...
 
 
-_FORMATS: dict[str, Callable[..., Parsed]] = {JSON: JsonSchema, AVRO: AvroSchema}
+_compiled_protobuf = Compiled(
+    lambda text, references, normalize: ProtobufSchema(text, references, normalize=normalize), size=4096
+)
 
-TYPES = tuple(_FORMATS)
+
+def _protobuf(text: str, references: Sequence[tuple[str, str]], *, normalize: bool) -> ProtobufSchema:
+    return _compiled_protobuf(text, tuple(references), normalize)
+
+
+_FORMATS: dict[str, Callable[..., Parsed]] = {JSON: JsonSchema, PROTOBUF: _protobuf, AVRO: AvroSchema}
+
+
+def types() -> list[str]:
+    """The types of schemas that are served: Protobuf only where its compiler is installed."""
+    return [name for name in _FORMATS if name != PROTOBUF or _protoc_installed()]
 
 
 def parse(schema: Schema, references: Sequence[tuple[str, str]] = (), *, normalize: bool = False) -> Parsed:
@@ -32,10 +47,23 @@ def parse(schema: Schema, references: Sequence[tuple[str, str]] = (), *, normali
 
     Raises:
         InvalidSchemaError: it breaks its format's rules, or its format is not served.
+        Uncompiled: it takes a compiler, and has not been compiled yet.
     """
     if schema.type not in _FORMATS:
-        raise InvalidSchemaError(f"type {schema.type} is not served: use one of {', '.join(TYPES)}")
+        raise InvalidSchemaError(f"type {schema.type} is not served: use one of {', '.join(types())}")
+    if schema.type == PROTOBUF and not _protoc_installed():
+        raise InvalidSchemaError(
+            "type PROTOBUF takes protoc, which this registry does not have: install it there with "
+            "pip install 'barnabas[protobuf]'"
+        )
     try:
         return _FORMATS[schema.type](schema.text, references, normalize=normalize)
     except RecursionError:
         raise InvalidSchemaError("it is nested too deeply") from None
+
+
+def _protoc_installed() -> bool:
+    try:
+        return all(find_spec(name) is not None for name in ("grpc_tools", "google.protobuf", "google.type"))
+    except ModuleNotFoundError:  # no package google at all
+        return False

@@ -11,7 +11,6 @@ from barnabas.registry.errors import (
     subject_not_found,
     version_not_found,
 )
-from barnabas.registry.schema import Schema
 from barnabas.registry.state import State, Version
 from barnabas.registry.subjects import DEFAULT_CONTEXT, context_of
 
@@ -86,27 +85,27 @@ def latest_with_metadata(
     raise schema_not_found()
 
 
-def schema_of_id(state: State, id_: int, subject: str = "") -> Schema:
-    """The schema with this id, in the context of `subject`. Raises SCHEMA_NOT_FOUND."""
+def version_of_id(state: State, id_: int, subject: str = "") -> Version:
+    """A version whose schema has this id, in the context of `subject`. Raises SCHEMA_NOT_FOUND."""
     contexts = [context_of(subject)] if subject else [DEFAULT_CONTEXT, *state.contexts]
     for context in contexts:
-        if id_ in state.ids(context).schemas:
-            return state.ids(context).schemas[id_]
+        if id_ in state.ids(context).uses:
+            return _a_use(state, context, id_)
     raise schema_not_found(id_)
 
 
-def schema_of_guid(state: State, guid: str) -> Schema:
-    """Raises SCHEMA_NOT_FOUND."""
+def version_of_guid(state: State, guid: str) -> Version:
+    """A version whose schema has this one. Raises SCHEMA_NOT_FOUND."""
     for context in state.contexts:
-        for schema in state.ids(context).schemas.values():
+        for id_, schema in state.ids(context).schemas.items():
             if schema.guid == guid:
-                return schema
+                return _a_use(state, context, id_)
     raise schema_not_found(guid)
 
 
 def versions_of_id(state: State, id_: int, *, subject: str = "", deleted: bool = False) -> list[Version]:
     """Where the schema with this id is registered. Raises SCHEMA_NOT_FOUND."""
-    schema_of_id(state, id_, subject)
+    version_of_id(state, id_, subject)
     uses = sorted(state.ids(context_of(subject)).uses.get(id_, ()))
     found = [state.subjects[name][number] for name, number in uses]
     return [version for version in found if deleted or not version.deleted]
@@ -125,3 +124,8 @@ def schemas(state: State, *, prefix: str, deleted: bool, latest_only: bool) -> l
         versions = state.versions(subject, deleted=deleted)
         found += versions[-1:] if latest_only else versions
     return found
+
+
+def _a_use(state: State, context: str, id_: int) -> Version:
+    subject, number = min(state.ids(context).uses[id_])
+    return state.subjects[subject][number]

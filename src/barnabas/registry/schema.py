@@ -14,6 +14,7 @@ from barnabas.registry.errors import Code, InvalidSchemaError, RegistryError
 
 AVRO = "AVRO"
 JSON = "JSON"
+PROTOBUF = "PROTOBUF"
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ def test_the_client_administers_subjects(registry):
     assert client.get_latest_version("s").schema_id == 2
     assert client.get_subjects_by_schema_id(2) == ["s"]
     assert [(v.subject, v.version) for v in client.get_schema_versions(2)] == [("s", 2)]
-    assert client.get_schema_types() == ["JSON", "AVRO"]
+    assert client.get_schema_types() == ["JSON", "PROTOBUF", "AVRO"]
     assert client.get_contexts() == ["."]
     assert client.get_config("s").compatibility_level == ConfigCompatibilityLevel.NONE
     client.set_config("s", ServerConfig(compatibility=ConfigCompatibilityLevel.FULL))

@@ -46,7 +46,7 @@ def test_a_schema_is_registered_once_and_found_again(registry):
         {"subject": "other", "version": 1},
         {"subject": "s", "version": 1},
     ]
-    assert registry("GET", "/schemas/types").body == ["JSON", "AVRO"]
+    assert registry("GET", "/schemas/types").body == ["JSON", "PROTOBUF", "AVRO"]
     assert [v["version"] for v in registry("GET", "/schemas?subjectPrefix=s").body] == [1, 2]
     assert [v["version"] for v in registry("GET", "/schemas?latestOnly=true").body] == [1, 2]
     assert registry("GET", "/subjects?offset=1&limit=1").body == ["s"]
@@ -71,7 +71,7 @@ def test_a_schema_is_registered_once_and_found_again(registry):
         ("POST", "/subjects/s/versions", {"schema": ""}, 42201),
         ("POST", "/subjects/s/versions", {}, 42201),
         ("POST", "/subjects/s/versions", {"schema": 5}, 42201),
-        ("POST", "/subjects/s/versions", {"schema": "message M {}", "schemaType": "PROTOBUF"}, 42201),
+        ("POST", "/subjects/s/versions", {"schema": "message M {", "schemaType": "PROTOBUF"}, 42201),
         ("POST", "/subjects/s/versions", {"schema": '"int"'}, 409),
         ("POST", "/subjects/s/versions", {"schema": '"int"', "references": [{"name": "n"}]}, 422),
         ("POST", "/subjects/s/versions", {"schema": '"int"', "id": 7}, 42205),

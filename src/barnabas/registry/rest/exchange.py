@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -9,9 +10,12 @@ from typing import Any
 
 from aiohttp import web
 
-from barnabas.registry.errors import RegistryError
+from barnabas.registry.compiled import Uncompiled
+from barnabas.registry.errors import Code, RegistryError
 from barnabas.registry.log import SchemasLog
-from barnabas.registry.state import State
+from barnabas.registry.protobuf import ProtobufSchema
+from barnabas.registry.resolution import understand_version
+from barnabas.registry.state import State, Version
 from barnabas.registry.subjects import canonical
 
 logger = logging.getLogger(__name__)
@@ -26,6 +30,9 @@ _ANSWERED = (
     "application/json",
 )
 _TAKEN = (*_ANSWERED, "application/octet-stream")
+
+#: some hundreds of schemas
+_COMPILE_S = 60.0
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -60,6 +67,19 @@ def page(request: web.Request, items: list[Any]) -> list[Any]:
     return items[start:] if limit < 0 else items[start : start + limit]
 
 
+def schema_json(request: web.Request, version: Version) -> dict[str, Any]:
+    """The schema of `version` as bodies have it, with its text in the format that is asked for.
+
+    ``format=serialized`` is a format of Protobuf's only; every other schema, and every other format, is text.
+    """
+    described = version.schema.to_json()
+    if request.query.get("format") == "serialized":
+        parsed = understand_version(request.app[STATE], version)
+        if isinstance(parsed, ProtobufSchema):
+            described["schema"] = parsed.serialized
+    return described
+
+
 async def body_of(request: web.Request) -> Mapping[str, Any]:
     """The object in the request's body. Raises RegistryError."""
     try:
@@ -80,7 +100,7 @@ async def exchange(request: web.Request, handler: Handler) -> web.StreamResponse
             raise RegistryError(406, "HTTP 406 Not Acceptable")
         if request.can_read_body and request.content_type not in _TAKEN:
             raise RegistryError(415, "HTTP 415 Unsupported Media Type")
-        response = await handler(request)
+        response = await _compiling(handler, request)
     except RegistryError as error:
         response = _refusal(error.status, error.code, str(error))
     except web.HTTPException as error:
@@ -92,6 +112,20 @@ async def exchange(request: web.Request, handler: Handler) -> web.StreamResponse
         response = _refusal(500, 50001, "Error in the backend data store: the registry's log says more")
     response.content_type = content_type or _ANSWERED[0]
     return response
+
+
+async def _compiling(handler: Handler, request: web.Request) -> web.StreamResponse:
+    """Call `handler`, which has changed nothing as long as it asks for schemas to be compiled first."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + _COMPILE_S
+    while True:
+        try:
+            return await handler(request)
+        except Uncompiled as missing:
+            if loop.time() > deadline:
+                words = f"not all schemas it takes were compiled in {_COMPILE_S:g} s: ask again"
+                raise RegistryError(Code.OPERATION_TIMEOUT, words) from None
+            await asyncio.to_thread(missing.compile)
 
 
 def _refusal(status: int, code: int, message: str) -> web.Response:

@@ -8,10 +8,9 @@ from aiohttp import web
 
 from barnabas.registry import queries
 from barnabas.registry.errors import RegistryError
-from barnabas.registry.formats import TYPES
-from barnabas.registry.rest.exchange import STATE, answer, flag, page
+from barnabas.registry.formats import types
+from barnabas.registry.rest.exchange import STATE, answer, flag, page, schema_json
 from barnabas.registry.rest.subjects import described
-from barnabas.registry.schema import Schema
 from barnabas.registry.state import Version
 from barnabas.registry.subjects import context_of
 
@@ -26,12 +25,12 @@ async def list_schemas(request: web.Request) -> web.Response:
         deleted=flag(request, "deleted"),
         latest_only=flag(request, "latestOnly"),
     )
-    return answer([described(version) for version in page(request, found)])
+    return answer([described(request, version) for version in page(request, found)])
 
 
 @routes.get("/schemas/types")
 async def list_types(request: web.Request) -> web.Response:
-    return answer(list(TYPES))
+    return answer(types())
 
 
 @routes.get("/contexts")
@@ -41,8 +40,8 @@ async def list_contexts(request: web.Request) -> web.Response:
 
 @routes.get("/schemas/ids/{id}")
 async def get_by_id(request: web.Request) -> web.Response:
-    schema = _schema(request)
-    described: dict[str, Any] = {**schema.to_json(), "guid": schema.guid}
+    version = _version(request)
+    described: dict[str, Any] = {**schema_json(request, version), "guid": version.schema.guid}
     if flag(request, "fetchMaxId"):
         described["maxId"] = request.app[STATE].ids(context_of(_subject(request))).highest
     return answer(described)
@@ -50,7 +49,7 @@ async def get_by_id(request: web.Request) -> web.Response:
 
 @routes.get("/schemas/ids/{id}/schema")
 async def get_text_by_id(request: web.Request) -> web.Response:
-    return web.Response(text=_schema(request).text)
+    return web.Response(text=schema_json(request, _version(request))["schema"])
 
 
 @routes.get("/schemas/ids/{id}/subjects")
@@ -66,12 +65,12 @@ async def get_versions_by_id(request: web.Request) -> web.Response:
 
 @routes.get("/schemas/guids/{guid}")
 async def get_by_guid(request: web.Request) -> web.Response:
-    schema = queries.schema_of_guid(request.app[STATE], request.match_info["guid"])
-    return answer({**schema.to_json(), "guid": schema.guid})
+    version = queries.version_of_guid(request.app[STATE], request.match_info["guid"])
+    return answer({**schema_json(request, version), "guid": version.schema.guid})
 
 
-def _schema(request: web.Request) -> Schema:
-    return queries.schema_of_id(request.app[STATE], _id(request), _subject(request))
+def _version(request: web.Request) -> Version:
+    return queries.version_of_id(request.app[STATE], _id(request), _subject(request))
 
 
 def _versions(request: web.Request) -> list[Version]:

@@ -7,20 +7,20 @@ from typing import Any
 from aiohttp import web
 
 from barnabas.registry import deletion, queries, registration
-from barnabas.registry.rest.exchange import LOG, STATE, answer, body_of, flag, page, subject_of
+from barnabas.registry.rest.exchange import LOG, STATE, answer, body_of, flag, page, schema_json, subject_of
 from barnabas.registry.state import Version
 
 routes = web.RouteTableDef()
 
 
-def described(version: Version) -> dict[str, Any]:
+def described(request: web.Request, version: Version) -> dict[str, Any]:
     """A version as answers have it."""
     return {
         "subject": version.subject,
         "version": version.number,
         "id": version.id,
         "guid": version.schema.guid,
-        **version.schema.to_json(),
+        **schema_json(request, version),
         **({"deleted": True} if version.deleted else {}),
     }
 
@@ -45,7 +45,7 @@ async def look_up(request: web.Request) -> web.Response:
         normalize=flag(request, "normalize"),
         deleted=flag(request, "deleted"),
     )
-    return answer(described(version))
+    return answer(described(request, version))
 
 
 @routes.delete("/subjects/{subject}")
@@ -84,17 +84,17 @@ async def latest_with_metadata(request: web.Request) -> web.Response:
     version = queries.latest_with_metadata(
         request.app[STATE], subject_of(request), wanted, deleted=flag(request, "deleted")
     )
-    return answer(described(version))
+    return answer(described(request, version))
 
 
 @routes.get("/subjects/{subject}/versions/{version}")
 async def get_version(request: web.Request) -> web.Response:
-    return answer(described(_version(request)))
+    return answer(described(request, _version(request)))
 
 
 @routes.get("/subjects/{subject}/versions/{version}/schema")
 async def get_schema(request: web.Request) -> web.Response:
-    return web.Response(text=_version(request).schema.text)
+    return web.Response(text=schema_json(request, _version(request))["schema"])
 
 
 @routes.get("/subjects/{subject}/versions/{version}/referencedby")

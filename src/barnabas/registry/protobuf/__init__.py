@@ -1,0 +1,59 @@
+"""Protobuf schemas: compiled by protoc, kept as .proto text, compared by Confluent's rules.
+
+The modules behind this one need the extra ``barnabas[protobuf]`` and are imported when a schema is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from barnabas.registry.errors import InvalidSchemaError
+from barnabas.registry.incompatibility import Incompatibility
+
+__all__ = ["ProtobufSchema"]
+
+
+class ProtobufSchema:
+    """A file of Protobuf's, given as .proto text or as the base64 of a FileDescriptorProto.
+
+    `references` are the files that it imports, by the names it imports them by, and those that these need.
+    `text` is written from the descriptor, so both forms come to the same one; comments are not in it. With
+    `normalize` imports are in order. Blocks for as long as protoc takes, some 50 ms a call.
+
+    Raises:
+        InvalidSchemaError: protoc refuses it, or the base64 holds no descriptor, or one that no text has.
+    """
+
+    def __init__(self, schema: str, references: Sequence[tuple[str, str]] = (), *, normalize: bool = False):
+        from barnabas.registry.protobuf import descriptors, text
+        from barnabas.registry.protobuf.protoc import MAIN, compile_files
+
+        given = descriptors.decode(schema, MAIN)
+        if given is None:
+            files = compile_files(schema, references)
+        else:
+            imports = "".join(f'import "{name}";' for name in given.dependency)
+            files = {**compile_files(f'syntax = "proto3"; {imports}', references), MAIN: given}
+        if normalize:
+            descriptors.sort_imports(files[MAIN])
+        self.text = text.write(files[MAIN], descriptors.link(files))
+        if given is not None or normalize:
+            said, files = files, compile_files(self.text, references)
+            if not descriptors.same(MAIN, said, files):
+                raise InvalidSchemaError("its descriptor is not one that protoc makes of .proto text")
+        self._main = files[MAIN]
+        self._linked = descriptors.link(files).FindFileByName(MAIN)
+
+    @cached_property
+    def serialized(self) -> str:
+        """The base64 of the FileDescriptorProto, which clients without a compiler read."""
+        from barnabas.registry.protobuf import descriptors
+
+        return descriptors.encode(self._main, "default")  # what it is called is up to who imports it
+
+    def cannot_read(self, written: ProtobufSchema) -> list[Incompatibility]:
+        """Why messages of the schema `written` cannot be read with this one."""
+        from barnabas.registry.protobuf.compatibility import incompatibilities
+
+        return incompatibilities(self._linked, written._linked)

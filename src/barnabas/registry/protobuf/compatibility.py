@@ -1,0 +1,168 @@
+"""Whether data written by one file's messages can be read by another's, by Confluent's rules and their names.
+
+Source: https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/serdes-protobuf.html
+and, for what is the same on the wire, https://protobuf.dev/programming-guides/proto3/#updating. Messages are
+found by their names within the package, fields by their numbers. Enums and services may change at will.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from barnabas.registry.incompatibility import Incompatibility
+
+#: scalars that are read from each other's bytes; an enum is a number
+_ALIKE = (
+    ("int32", "int64", "uint32", "uint64", "bool", "enum"),
+    ("sint32", "sint64"),
+    ("string", "bytes"),
+    ("fixed32", "sfixed32"),
+    ("fixed64", "sfixed64"),
+    ("float",),
+    ("double",),
+)
+_GROUP_OF = {name: group for group in _ALIKE for name in group}
+_TEXT = _GROUP_OF["string"]
+
+
+def incompatibilities(reader: Any, writer: Any) -> list[Incompatibility]:
+    """Every reason why messages of the FileDescriptor `writer` cannot be read with `reader`."""
+    found = []
+    if reader.package != writer.package:
+        words = f"package {writer.package or '(none)'} became {reader.package or '(none)'}"
+        found.append(Incompatibility("PACKAGE_CHANGED", "/", words))
+    check = _Check(reader.name, writer.name)
+    return found + check.types(reader.message_types_by_name, writer.message_types_by_name, "")
+
+
+class _Check:
+    def __init__(self, reader_file: str, writer_file: str) -> None:
+        self._files = (reader_file, writer_file)
+        # A message under way counts as compatible: a recursive one is as good as the rest of it.
+        self._seen: dict[tuple[Any, Any], list[Incompatibility]] = {}
+
+    def types(self, reader: Any, writer: Any, place: str) -> list[Incompatibility]:
+        found = []
+        for name, written in writer.items():
+            if _is_map_entry(written):
+                continue
+            if name not in reader:
+                found.append(Incompatibility("MESSAGE_REMOVED", f"{place}/{name}", f"message {name} is gone"))
+            else:
+                found += self.message(reader[name], written, f"{place}/{name}")
+        return found
+
+    def message(self, reader: Any, writer: Any, place: str) -> list[Incompatibility]:
+        pair = (reader.full_name, writer.full_name)
+        if pair not in self._seen:
+            self._seen[pair] = []
+            self._seen[pair] = [
+                *self._oneofs(reader, writer, place),
+                *self._fields(reader, writer, place),
+                *self.types(reader.nested_types_by_name, writer.nested_types_by_name, place),
+            ]
+        return self._seen[pair]
+
+    def _fields(self, reader: Any, writer: Any, place: str) -> list[Incompatibility]:
+        found = []
+        read, written = reader.fields_by_number, writer.fields_by_number
+        for number in sorted({*read, *written}):
+            where = f"{place}/{number}"
+            if number in read and number in written:
+                found += self._field(read[number], written[number], where)
+            elif number in read and read[number].is_required:
+                words = f"required field {read[number].name} is new"
+                found.append(Incompatibility("REQUIRED_FIELD_ADDED", where, words))
+            elif number in written and written[number].is_required:
+                words = f"required field {written[number].name} is gone"
+                found.append(Incompatibility("REQUIRED_FIELD_REMOVED", where, words))
+            elif number in written and _oneof(written[number]) in reader.oneofs_by_name:
+                oneof = _oneof(written[number])
+                words = f"field {written[number].name} of oneof {oneof} is gone"
+                found.append(Incompatibility("ONEOF_FIELD_REMOVED", f"{place}/{oneof}/{number}", words))
+        return found
+
+    def _oneofs(self, reader: Any, writer: Any, place: str) -> list[Incompatibility]:
+        """A oneof keeps one of its fields: it may not join what could be set side by side."""
+        found = []
+        for oneof in reader.oneofs:
+            before = [writer.fields_by_number.get(field.number) for field in oneof.fields]
+            moved = [field.name for field in before if field is not None and _oneof(field) is None]
+            joined = {_oneof(field) for field in before if field is not None} - {None}
+            where = f"{place}/{oneof.name}"
+            if len(moved) > 1:
+                words = f"fields {', '.join(moved)} were not in oneof {oneof.name}"
+                found.append(Incompatibility("MULTIPLE_FIELDS_MOVED_TO_ONEOF", where, words))
+            elif len(moved) + len(joined) > 1:
+                words = f"oneof {oneof.name} joins what were {', '.join([*moved, *sorted(map(str, joined))])}"
+                found.append(Incompatibility("FIELD_MOVED_TO_EXISTING_ONEOF", where, words))
+        return found
+
+    def _field(self, reader: Any, writer: Any, place: str) -> list[Incompatibility]:
+        kinds = _kind(reader), _kind(writer)
+        words = f"{_called(writer)} became {_called(reader)}"
+        if kinds[0] != kinds[1]:
+            return [Incompatibility("FIELD_KIND_CHANGED", place, words)]
+        if kinds[0] == "map":
+            entries = reader.message_type.fields_by_number, writer.message_type.fields_by_number
+            return [found for n in (1, 2) for found in self._field(entries[0][n], entries[1][n], place)]
+        if kinds[0] != "scalar":
+            return self._message_type(reader.message_type, writer.message_type, place)
+        if _scalars(reader) != _scalars(writer):
+            return [Incompatibility("FIELD_SCALAR_KIND_CHANGED", place, words)]
+        labels = [(field.is_repeated, field.is_required) for field in (reader, writer)]
+        if labels[0] != labels[1] and _scalars(reader) != _TEXT:
+            return [Incompatibility("FIELD_NUMERIC_LABEL_CHANGED", place, words)]
+        return []
+
+    def _message_type(self, reader: Any, writer: Any, place: str) -> list[Incompatibility]:
+        name, was = _local_name(reader), _local_name(writer)
+        changed = Incompatibility("FIELD_NAMED_TYPE_CHANGED", place, f"message {was} became {name}")
+        if name != was:
+            return [changed]
+        if (reader.file.name, writer.file.name) == self._files:
+            return []  # said of the message itself
+        found = self.message(reader, writer, f"/{name.replace('.', '/')}")
+        words = f"message {name}, which is imported, cannot be read any more"
+        return [*found, Incompatibility("FIELD_NAMED_TYPE_CHANGED", place, words)] if found else []
+
+
+def _kind(field: Any) -> str:
+    if field.message_type is None:
+        return "scalar"
+    if _is_map_entry(field.message_type):
+        return "map"
+    return "group" if field.type == field.TYPE_GROUP else "message"
+
+
+def _scalars(field: Any) -> tuple[str, ...]:
+    return _GROUP_OF[_type_name(field)]
+
+
+def _type_name(field: Any) -> str:
+    names = {value: name for name, value in vars(type(field)).items() if name.startswith("TYPE_")}
+    return str(names[field.type]).removeprefix("TYPE_").lower()
+
+
+def _called(field: Any) -> str:
+    named = field.message_type or field.enum_type
+    label = "repeated " * field.is_repeated + "required " * field.is_required
+    if _kind(field) == "map":
+        return f"map {field.name}"
+    return f"{label}{_local_name(named) if named else _type_name(field)} {field.name}"
+
+
+def _oneof(field: Any) -> str | None:
+    """The oneof that a field shares; what ``optional`` is made of in proto3 is none."""
+    oneof = field.containing_oneof
+    if oneof is None or (len(oneof.fields) == 1 and oneof.name.lstrip("X") == f"_{field.name}"):
+        return None
+    return str(oneof.name)
+
+
+def _is_map_entry(message: Any) -> bool:
+    return bool(message.GetOptions().map_entry)
+
+
+def _local_name(defined: Any) -> str:
+    return str(defined.full_name.removeprefix(f"{defined.file.package}."))

@@ -1,0 +1,112 @@
+"""FileDescriptorProtos: read from base64, linked with what they import, put in order, compared."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from google.protobuf import descriptor_pb2
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
+
+from barnabas.registry.errors import InvalidSchemaError
+
+#: .proto text has a blank or a semicolon at the least
+_BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
+
+
+def decode(schema: str, name: str) -> Any | None:
+    """The FileDescriptorProto that `schema` is the base64 of, called `name`; None when it is text.
+
+    Raises:
+        InvalidSchemaError: it is neither.
+    """
+    if _BASE64.fullmatch(schema.strip()) is None:
+        return None
+    try:
+        file = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(schema))
+    except (binascii.Error, DecodeError):
+        raise InvalidSchemaError("it is neither .proto text nor a FileDescriptorProto in base64") from None
+    file.name = name
+    file.ClearField("source_code_info")
+    # Said or not said, these are the same; protoc does not say them.
+    if not file.package:
+        file.ClearField("package")
+    if file.syntax in ("", "proto2"):
+        file.ClearField("syntax")
+    return file
+
+
+def encode(file: Any, name: str) -> str:
+    """The base64 of `file` as one called `name`."""
+    copy = descriptor_pb2.FileDescriptorProto()
+    copy.CopyFrom(file)
+    copy.name = name
+    return base64.b64encode(copy.SerializeToString()).decode()
+
+
+def link(files: Mapping[str, Any]) -> Any:
+    """A DescriptorPool with the files (those that others need come first) and ``descriptor.proto``.
+
+    Raises:
+        InvalidSchemaError: they do not fit together.
+    """
+    pool = DescriptorPool()
+    own = descriptor_pb2.DESCRIPTOR
+    if own.name not in files:
+        pool.AddSerializedFile(own.serialized_pb)
+    try:
+        for file in files.values():
+            pool.Add(file)
+    except TypeError as error:
+        raise InvalidSchemaError(" ".join(str(error).split())) from None
+    return pool
+
+
+def informed(file: Any, pool: Any) -> Any:
+    """The same file, in which options that its imports define are fields like any other."""
+    known = GetMessageClass(pool.FindMessageTypeByName("google.protobuf.FileDescriptorProto"))
+    return known.FromString(file.SerializeToString())
+
+
+def same(name: str, files: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
+    """Whether the file `name` says the same among `files` and among `others`, in the same order."""
+    pool = link(files)
+    one, other = (_tidy(linked.FindFileByName(name)) for linked in (pool, link(others)))
+    return bool(informed(one, pool) == informed(other, pool))
+
+
+def sort_imports(file: Any) -> None:
+    """Put the imports in the order of their names."""
+    public = {file.dependency[number] for number in file.public_dependency}
+    weak = {file.dependency[number] for number in file.weak_dependency}
+    file.dependency.sort()
+    file.public_dependency[:] = [number for number, name in enumerate(file.dependency) if name in public]
+    file.weak_dependency[:] = [number for number, name in enumerate(file.dependency) if name in weak]
+
+
+def json_name(field: Any) -> str | None:
+    """The name in JSON that a field has been given; None for the one it has anyway."""
+    first, *others = field.name.split("_")
+    usual = first + "".join(part[:1].upper() + part[1:] for part in others)
+    return None if field.extendee or field.json_name in ("", usual) else str(field.json_name)
+
+
+def _tidy(linked: Any) -> Any:
+    """The file as all would write it who say the same: with labels and full names, without what is usual."""
+    file = descriptor_pb2.FileDescriptorProto()
+    linked.CopyToProto(file)
+    messages = list(file.message_type)
+    fields = list(file.extension)
+    while messages:
+        message = messages.pop()
+        messages += message.nested_type
+        fields += [*message.field, *message.extension]
+    for field in fields:
+        if json_name(field) is None:
+            field.ClearField("json_name")
+    return file

@@ -1,0 +1,101 @@
+"""protoc, as grpcio-tools brings it: in a process of its own, silent, and out of reach of what it compiles.
+
+It blocks for some 50 ms, most of which is the start of an interpreter. Called in this process, it would write
+to its stderr, keep the interpreter's lock, and take it along when it crashes.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+from barnabas.registry.errors import InvalidSchemaError
+
+#: what the schema itself is called, beside the files it imports
+MAIN = "schema.proto"
+
+_TIMEOUT_S = 10.0
+#: one mistake makes protoc complain of much else
+_MOST_COMPLAINTS = 5
+
+#: what is no complaint: warnings, and the log of the library that writes them
+_REMARK = re.compile(r": warning: |^WARNING: All log messages|^[IW]\d{4} ")
+
+#: argv[1:] is the command line; not ``-m``, which would let an include path of grpcio-tools' own come first
+_RUN = "import sys; from grpc_tools.protoc import main; sys.exit(main(['protoc', *sys.argv[1:]]))"
+
+
+def compile_files(text: str, references: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """The FileDescriptorProtos of `text`, called `MAIN`, and before it of all that it imports.
+
+    Imports are found by the names of `references`, names and texts, and among the files that clients never
+    register: ``google/protobuf/``, ``google/type/`` and ``confluent/``. Blocks.
+
+    Raises:
+        InvalidSchemaError: protoc refuses it, with protoc's reasons.
+    """
+    with tempfile.TemporaryDirectory(prefix="barnabas-protoc-") as made:
+        folder = Path(made)
+        sources = folder / "sources"
+        for name, source in (*references, (MAIN, text)):
+            _write(sources, name, source)
+        output = folder / "descriptors"
+        # Known files come first, so that nobody is given others by these names. With -P the interpreter
+        # imports nothing from the folder it runs in.
+        command = [sys.executable, "-P", "-c", _RUN, *_known_files(), f"-I{sources}", "--include_imports"]
+        try:
+            done = subprocess.run(
+                [*command, f"--descriptor_set_out={output}", MAIN],
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_TIMEOUT_S,
+            )
+        except subprocess.TimeoutExpired:
+            raise InvalidSchemaError(f"protoc does not get done with it in {_TIMEOUT_S:g} s") from None
+        if done.returncode != 0:
+            raise InvalidSchemaError(_complaints(done, sources))
+        return {file.name: file for file in FileDescriptorSet.FromString(output.read_bytes()).file}
+
+
+def _write(sources: Path, name: str, text: str) -> None:
+    # protoc finds no other names, and none of these may lead out of the folder.
+    if any(part in ("", ".", "..") for part in name.split("/")) or not name.isprintable() or "\\" in name:
+        raise InvalidSchemaError(f"{name!r} is not the name of a file to import, such as shop/order.proto")
+    path = sources / name
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except (OSError, UnicodeEncodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error.reason
+        raise InvalidSchemaError(f"{name} cannot be written out for protoc: {reason}") from None
+
+
+def _known_files() -> list[str]:
+    def folder(package: str) -> Path:
+        spec = find_spec(package)
+        assert spec is not None and spec.submodule_search_locations is not None, package
+        return Path(next(iter(spec.submodule_search_locations)))
+
+    return [
+        f"-Igoogle/protobuf={folder('grpc_tools') / '_proto' / 'google' / 'protobuf'}",
+        f"-Igoogle/type={folder('google.type')}",
+        f"-Iconfluent={Path(__file__).parent / 'known' / 'confluent'}",
+    ]
+
+
+def _complaints(done: subprocess.CompletedProcess[bytes], sources: Path) -> str:
+    """What protoc says, on one line; places are LINE:COLUMN in the schema, or FILE:LINE:COLUMN."""
+    if done.returncode < 0:
+        return f"protoc died of signal {-done.returncode}"
+    said = done.stderr.decode(errors="replace").replace(f"{sources}/", "").replace(f"{MAIN}:", "")
+    lines = [line for line in said.splitlines() if line.strip() and not _REMARK.search(line)]
+    return "; ".join(lines[:_MOST_COMPLAINTS])

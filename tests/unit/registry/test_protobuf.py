@@ -1,0 +1,263 @@
+"""Protobuf schemas: one text for both forms, imports, and what is refused with which reason."""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+from confluent_kafka.schema_registry.confluent import meta_pb2
+from confluent_kafka.schema_registry.confluent.type import decimal_pb2, variant_pb2
+from confluent_kafka.schema_registry.confluent.types import decimal_pb2 as old_decimal_pb2
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.type import date_pb2
+
+from barnabas.registry import formats
+from barnabas.registry.compiled import Uncompiled
+from barnabas.registry.errors import InvalidSchemaError
+from barnabas.registry.formats import parse, types
+from barnabas.registry.protobuf import ProtobufSchema
+from barnabas.registry.protobuf import protoc as compiler
+from barnabas.registry.schema import Schema
+
+ADDRESS = ("shop/address.proto", 'syntax = "proto3"; package shop; message Address { string city = 1; }')
+ORDER = """
+syntax = "proto3";
+package shop;
+import "shop/address.proto";
+// What was bought.
+message Order {
+    message Item { string name = 1; }
+    map<string, Item> items = 1;   Address to = 2;
+    optional int32 vat = 3;
+}
+"""
+WRITTEN = """\
+syntax = "proto3";
+package shop;
+
+import "shop/address.proto";
+
+message Order {
+  message Item {
+    string name = 1;
+  }
+  map<string, Order.Item> items = 1;
+  Address to = 2;
+  optional int32 vat = 3;
+}
+"""
+
+
+def test_both_forms_come_to_one_text():
+    order = ProtobufSchema(ORDER, [ADDRESS])
+    assert order.text == WRITTEN
+    assert ProtobufSchema(order.text, [ADDRESS]).text == WRITTEN
+    assert ProtobufSchema(order.serialized, [ADDRESS]).text == WRITTEN
+
+
+def test_the_serialized_form_is_what_protoc_makes():
+    file = FileDescriptorProto.FromString(base64.b64decode(ProtobufSchema(ORDER, [ADDRESS]).serialized))
+    assert (file.name, file.package, list(file.dependency)) == ("default", "shop", ["shop/address.proto"])
+    (order,) = file.message_type
+    # a reader finds messages by their index, so their order must stay
+    assert [nested.name for nested in order.nested_type] == ["Item", "ItemsEntry"]
+
+
+@pytest.mark.parametrize("generated", [meta_pb2, decimal_pb2, variant_pb2, old_decimal_pb2, date_pb2])
+def test_what_clients_never_register_is_known_as_they_know_it(generated):
+    name = generated.DESCRIPTOR.name
+    files = compiler.compile_files(f'syntax = "proto3"; import "{name}";', [])
+    known = FileDescriptorProto()
+    generated.DESCRIPTOR.CopyToProto(known)
+    for file in (known, files[name]):
+        file.ClearField("options")  # what code is called in this or that language
+        for field in [*file.extension, *(f for m in _messages(file) for f in m.field)]:
+            field.ClearField("json_name")
+    assert files[name] == known
+
+
+def _messages(declaring):
+    inside = getattr(declaring, "message_type", None) or getattr(declaring, "nested_type", ())
+    for message in inside:
+        yield message
+        yield from _messages(message)
+
+
+def test_options_of_an_import_are_kept():
+    text = """
+    syntax = "proto3";
+    import "confluent/meta.proto";
+    import "google/protobuf/timestamp.proto";
+    message M {
+      option (confluent.message_meta).doc = "of \\"M\\"";
+      string secret = 1 [(confluent.field_meta) = { tags: "PII" }];
+      google.protobuf.Timestamp at = 2 [deprecated = true];
+    }
+    """
+    written = ProtobufSchema(text).text
+    assert 'option (confluent.message_meta) = { doc: "of \\"M\\"" };' in written
+    assert 'string secret = 1 [(confluent.field_meta) = { tags: "PII" }];' in written
+    assert "google.protobuf.Timestamp at = 2 [deprecated = true];" in written
+
+
+def test_normalized_imports_are_in_order():
+    one, other = (
+        f'syntax = "proto3"; {first} {second} message M {{}}'
+        for first, second in [
+            ('import public "shop/address.proto";', 'import "google/protobuf/any.proto";'),
+            ('import "google/protobuf/any.proto";', 'import public "shop/address.proto";'),
+        ]
+    )
+    assert ProtobufSchema(one, [ADDRESS]).text != ProtobufSchema(other, [ADDRESS]).text
+    normalized = ProtobufSchema(one, [ADDRESS], normalize=True)
+    assert normalized.text == ProtobufSchema(other, [ADDRESS], normalize=True).text
+    assert 'import public "shop/address.proto";' in normalized.text
+    assert ProtobufSchema(normalized.serialized, [ADDRESS]).text == normalized.text
+
+
+def test_a_name_that_would_mean_another_one_is_written_in_full():
+    other = ("shop.proto", 'syntax = "proto3"; package shop; message M {}')
+    text = (
+        'syntax = "proto3"; package a.shop; import "shop.proto"; message M { .shop.M m = 1; a.shop.M n = 2; }'
+    )
+    written = ProtobufSchema(text, [other]).text
+    assert "  .shop.M m = 1;\n  M n = 2;\n" in written
+
+
+# --- what is refused ---
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("int x", '1:1: Expected top-level statement (e.g. "message").'),
+        (
+            'syntax = "proto3"; message M { int32 a = 1; Gone b = 2; int32 c = 1; }',
+            'Invalid schema: 1:45: "Gone" is not defined.; 1:67: Field number 1 has already been used',
+        ),
+        ('syntax = "proto3"; import "gone.proto";', "gone.proto: File not found.; 1:20: Import"),
+        ('syntax = "proto3"; import "/etc/passwd";', "not found or had errors"),
+        ("AAAA", "neither .proto text nor a FileDescriptorProto in base64"),
+        ("abcde", "neither .proto text nor a FileDescriptorProto in base64"),
+        ("message M { \ud800 }", "surrogates not allowed"),
+        ("message M {" * 1000, "nested"),
+    ],
+)
+def test_a_schema_that_protoc_refuses_has_its_reason_in_one_line(text, reason):
+    with pytest.raises(InvalidSchemaError) as refused:
+        ProtobufSchema(text)
+    assert reason in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert "barnabas-protoc" not in str(refused.value)
+
+
+def _encoded(**fields):
+    return base64.b64encode(FileDescriptorProto(**fields).SerializeToString()).decode()
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        (_encoded(dependency=["gone.proto"]), "gone.proto: File not found"),
+        (_encoded(dependency=['x";import "y']), "not found or had errors"),
+        (
+            _encoded(message_type=[{"name": "M", "field": [{"name": "f", "number": 1, "type_name": "X"}]}]),
+            "X",
+        ),
+        (_encoded(message_type=[{"name": "no name"}]), "no name"),
+        (_encoded(message_type=[{"name": "M"}, {"name": "M"}]), "M"),
+        (_encoded(options={"uninterpreted_option": [{"string_value": b"x"}]}), "uninterpreted_option"),
+    ],
+)
+def test_a_descriptor_that_no_text_gives_is_refused(schema, reason):
+    with pytest.raises(InvalidSchemaError, match=reason):
+        ProtobufSchema(schema)
+
+
+def test_an_option_that_no_import_defines_is_refused():
+    file = FileDescriptorProto(message_type=[{"name": "M"}])
+    file.message_type[0].options.MergeFromString(b"\xca\x3e\x01x")  # a field of the number 1001
+    with pytest.raises(InvalidSchemaError, match="option 1001 of MessageOptions is defined by no import"):
+        ProtobufSchema(base64.b64encode(file.SerializeToString()).decode())
+
+
+@pytest.mark.parametrize(
+    "name", ["../x.proto", "/x.proto", "a//b.proto", "a/./b", "a\\b", "a\nb", "", "x" * 300]
+)
+def test_a_reference_leads_nowhere_but_into_the_folder(name, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(InvalidSchemaError):
+        ProtobufSchema('syntax = "proto3";', [(name, 'syntax = "proto3";')])
+    assert list(tmp_path.rglob("*")) == []
+
+
+def test_a_reference_is_no_python_that_is_run(tmp_path, monkeypatch):
+    ran = tmp_path / "ran"
+    trap = f"open({str(ran)!r}, 'w')"
+    names = ("grpc_tools/__init__.py", "grpc_tools/protoc.py", "site.py", "sitecustomize.py", "importlib.py")
+    ProtobufSchema('syntax = "proto3";', [(name, trap) for name in names])
+    assert not ran.exists()
+
+
+def test_nobody_is_given_another_file_by_the_name_of_a_known_one():
+    fake = ("google/type/date.proto", 'syntax = "proto3"; package google.type; message Fake {}')
+    text = 'syntax = "proto3"; import "google/type/date.proto"; message M { google.type.Fake f = 1; }'
+    with pytest.raises(InvalidSchemaError, match="Fake"):
+        ProtobufSchema(text, [fake])
+
+
+def test_protoc_writes_nothing_but_into_a_folder_that_goes_away(tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.chdir(tmp_path)
+    ProtobufSchema(ORDER, [ADDRESS])
+    ProtobufSchema('message M {} import "google/protobuf/any.proto";')  # warned of: unused, no syntax
+    with pytest.raises(InvalidSchemaError):
+        ProtobufSchema("int x")
+    assert [path.name for path in tmp_path.rglob("*")] == ["temporary"]
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_protoc_that_does_not_end_is_ended(monkeypatch):
+    monkeypatch.setattr(compiler, "_RUN", "import time; time.sleep(60)")
+    monkeypatch.setattr(compiler, "_TIMEOUT_S", 0.2)
+    with pytest.raises(InvalidSchemaError, match=r"protoc does not get done with it in 0\.2 s"):
+        ProtobufSchema("message M {}")
+
+
+def test_a_protoc_that_crashes_takes_nothing_along(monkeypatch):
+    monkeypatch.setattr(compiler, "_RUN", "import os; os.kill(os.getpid(), 9)")
+    with pytest.raises(InvalidSchemaError, match="protoc died of signal 9"):
+        ProtobufSchema("message M {}")
+
+
+# --- as one of a registry's formats ---
+
+
+def test_a_schema_is_compiled_where_it_may_block_and_then_known():
+    schema = Schema("PROTOBUF", f"message {threading.current_thread().name.title()}{os.getpid()} {{}}")
+    with pytest.raises(Uncompiled) as missing:
+        parse(schema)
+    thread = threading.Thread(target=missing.value.compile)
+    thread.start()
+    thread.join()
+    assert parse(schema).text == f'syntax = "proto2";\n\n{schema.text[:-1]}\n}}\n'
+
+
+def test_a_registry_without_protoc_refuses_and_names_the_extra(monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(formats, "find_spec", lambda name: None if name == "grpc_tools" else find(name))
+    assert types() == ["JSON", "AVRO"]
+    with pytest.raises(InvalidSchemaError, match=r"pip install 'barnabas\[protobuf\]'"):
+        parse(Schema("PROTOBUF", "message M {}"))
+
+
+def test_protobuf_is_not_imported_before_a_schema_is_read():
+    code = "import sys, barnabas.registry.rest.app; print([m for m in sys.modules if 'google.protobuf' in m])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
