@@ -26,7 +26,7 @@ class Parsed(Protocol):
 
 
 _compiled_protobuf = Compiled(
-    lambda text, references, normalize: ProtobufSchema(text, references, normalize=normalize), size=4096
+    lambda text, references, normalize: ProtobufSchema(text, references, normalize=normalize), size=16 << 20
 )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from barnabas.registry.decision import Decision
 from barnabas.registry.errors import (
     Code,
+    InvalidSchemaError,
     RegistryError,
     not_permitted,
     schema_not_found,
@@ -18,7 +19,7 @@ from barnabas.registry.levels import Level, Mode
 from barnabas.registry.policy import config_of, level_of, require_writable
 from barnabas.registry.records import Key, Record
 from barnabas.registry.resolution import pinned, understand, understand_version
-from barnabas.registry.schema import Schema
+from barnabas.registry.schema import PROTOBUF, Schema
 from barnabas.registry.state import State, Version
 from barnabas.registry.subjects import context_of
 
@@ -34,18 +35,18 @@ def register(
     mode = require_writable(state, subject)
     schema = canonical(state, subject, Schema.from_json(body), normalize=normalize)
     wanted = _number(body, "id", 0)
-    for version in reversed(state.versions(subject)):
-        if version.schema.fingerprint == schema.fingerprint and wanted in (None, version.id):
-            return Decision([], version)
+    found = _find(state, [v for v in state.versions(subject) if wanted in (None, v.id)], schema)
+    if found is not None:
+        return Decision([], found)
     if wanted is not None and mode is not Mode.IMPORT:
         raise not_permitted(f"Subject {subject} is not in import mode, and the schema comes with an id")
     if wanted is None and mode is Mode.IMPORT:
         raise not_permitted(f"Subject {subject} is in import mode, and the schema comes without an id")
     if mode is not Mode.IMPORT:
-        found = conflicts(state, subject, schema, state.versions(subject))
-        if found:
+        reasons = conflicts(state, subject, schema, state.versions(subject))
+        if reasons:
             words = f"Schema being registered is incompatible with an earlier schema for subject '{subject}'"
-            raise RegistryError(Code.INCOMPATIBLE_SCHEMA, f"{words}, details: [{', '.join(found)}]")
+            raise RegistryError(Code.INCOMPATIBLE_SCHEMA, f"{words}, details: [{', '.join(reasons)}]")
     version = Version(
         subject,
         _version_number(state, subject, body, mode),
@@ -65,10 +66,10 @@ def lookup(state: State, subject: str, body: Mapping[str, Any], *, normalize: bo
     if not versions:
         raise subject_not_found(subject)
     schema = canonical(state, subject, Schema.from_json(body), normalize=normalize)
-    for version in reversed(versions):
-        if version.schema.fingerprint == schema.fingerprint:
-            return version
-    raise schema_not_found()
+    found = _find(state, versions, schema)
+    if found is None:
+        raise schema_not_found()
+    return found
 
 
 def canonical(state: State, subject: str, schema: Schema, *, normalize: bool) -> Schema:
@@ -103,6 +104,29 @@ def schema_record(version: Version, *, deleted: bool = False) -> Record:
         "deleted": deleted,
     }
     return Record(Key("SCHEMA", version.subject, version.number), value)
+
+
+def _find(state: State, versions: Sequence[Version], schema: Schema) -> Version | None:
+    """The newest of `versions` that has the same schema."""
+    for version in reversed(versions):
+        if version.schema.fingerprint == schema.fingerprint:
+            return version
+    for version in reversed(versions):
+        # Confluent's registry writes .proto text in another way.
+        if (
+            version.schema.type == schema.type == PROTOBUF
+            and _respelled(state, version) == schema.fingerprint
+        ):
+            return version
+    return None
+
+
+def _respelled(state: State, version: Version) -> bytes | None:
+    """The fingerprint that the schema of `version` has in our spelling; None when it is not understood."""
+    try:
+        return replace(version.schema, text=understand_version(state, version).text).fingerprint
+    except InvalidSchemaError:
+        return None
 
 
 def _conflicts(state: State, level: Level, new: Any, schema: Schema, version: Version) -> list[str]:

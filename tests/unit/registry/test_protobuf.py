@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import importlib.util
-import os
 import subprocess
 import sys
 import threading
@@ -17,8 +16,8 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.type import date_pb2
 
 from barnabas.registry import formats
-from barnabas.registry.compiled import Uncompiled
-from barnabas.registry.errors import InvalidSchemaError
+from barnabas.registry.compiled import Compiled, Uncompiled
+from barnabas.registry.errors import InvalidSchemaError, RegistryError
 from barnabas.registry.formats import parse, types
 from barnabas.registry.protobuf import ProtobufSchema
 from barnabas.registry.protobuf import protoc as compiler
@@ -226,13 +225,13 @@ def test_protoc_writes_nothing_but_into_a_folder_that_goes_away(tmp_path, monkey
 def test_a_protoc_that_does_not_end_is_ended(monkeypatch):
     monkeypatch.setattr(compiler, "_RUN", "import time; time.sleep(60)")
     monkeypatch.setattr(compiler, "_TIMEOUT_S", 0.2)
-    with pytest.raises(InvalidSchemaError, match=r"protoc does not get done with it in 0\.2 s"):
+    with pytest.raises(RegistryError, match=r"protoc is not done with the schema in 0\.2 s"):
         ProtobufSchema("message M {}")
 
 
 def test_a_protoc_that_crashes_takes_nothing_along(monkeypatch):
     monkeypatch.setattr(compiler, "_RUN", "import os; os.kill(os.getpid(), 9)")
-    with pytest.raises(InvalidSchemaError, match="protoc died of signal 9"):
+    with pytest.raises(RegistryError, match="protoc died of signal 9"):
         ProtobufSchema("message M {}")
 
 
@@ -240,13 +239,42 @@ def test_a_protoc_that_crashes_takes_nothing_along(monkeypatch):
 
 
 def test_a_schema_is_compiled_where_it_may_block_and_then_known():
-    schema = Schema("PROTOBUF", f"message {threading.current_thread().name.title()}{os.getpid()} {{}}")
+    schema = Schema("PROTOBUF", "message CompiledFirst {}")
     with pytest.raises(Uncompiled) as missing:
         parse(schema)
     thread = threading.Thread(target=missing.value.compile)
     thread.start()
     thread.join()
-    assert parse(schema).text == f'syntax = "proto2";\n\n{schema.text[:-1]}\n}}\n'
+    assert parse(schema).text == 'syntax = "proto2";\n\nmessage CompiledFirst {\n}\n'
+
+
+def test_what_is_compiled_is_kept_as_long_as_there_is_room():
+    compiled = []
+
+    def compiler(text, references, normalize):
+        compiled.append(text)
+        if text == "bad":
+            raise InvalidSchemaError("for the test")
+        return text.upper()
+
+    known = Compiled(compiler, size=10)
+
+    def ask(text):
+        while True:
+            try:
+                return known(text, (), False)
+            except Uncompiled as missing:
+                missing.compile()
+
+    assert [ask(text) for text in ("abcd", "efgh", "abcd", "ijkl", "abcd", "efgh")] == [
+        "ABCD", "EFGH", "ABCD", "IJKL", "ABCD", "EFGH",
+    ]  # fmt: skip
+    assert compiled == ["abcd", "efgh", "ijkl", "efgh"]
+    assert ask("longer than all the room") == "LONGER THAN ALL THE ROOM"
+    for _ in range(2):
+        with pytest.raises(InvalidSchemaError, match="for the test"):
+            ask("bad")
+    assert compiled.count("bad") == 1
 
 
 def test_a_registry_without_protoc_refuses_and_names_the_extra(monkeypatch):

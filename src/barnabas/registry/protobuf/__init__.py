@@ -23,6 +23,7 @@ class ProtobufSchema:
 
     Raises:
         InvalidSchemaError: protoc refuses it, or the base64 holds no descriptor, or one that no text has.
+        RegistryError: OPERATION_TIMEOUT, STORE_ERROR when protoc does not come to an end of its own.
     """
 
     def __init__(self, schema: str, references: Sequence[tuple[str, str]] = (), *, normalize: bool = False):

@@ -17,7 +17,7 @@ from typing import Any
 
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
-from barnabas.registry.errors import InvalidSchemaError
+from barnabas.registry.errors import Code, InvalidSchemaError, RegistryError
 
 #: what the schema itself is called, beside the files it imports
 MAIN = "schema.proto"
@@ -41,6 +41,7 @@ def compile_files(text: str, references: Iterable[tuple[str, str]]) -> dict[str,
 
     Raises:
         InvalidSchemaError: protoc refuses it, with protoc's reasons.
+        RegistryError: OPERATION_TIMEOUT, STORE_ERROR when protoc does not come to an end of its own.
     """
     with tempfile.TemporaryDirectory(prefix="barnabas-protoc-") as made:
         folder = Path(made)
@@ -60,8 +61,11 @@ def compile_files(text: str, references: Iterable[tuple[str, str]]) -> dict[str,
                 timeout=_TIMEOUT_S,
             )
         except subprocess.TimeoutExpired:
-            raise InvalidSchemaError(f"protoc does not get done with it in {_TIMEOUT_S:g} s") from None
-        if done.returncode != 0:
+            words = f"protoc is not done with the schema in {_TIMEOUT_S:g} s: ask again"
+            raise RegistryError(Code.OPERATION_TIMEOUT, words) from None
+        if done.returncode < 0:
+            raise RegistryError(Code.STORE_ERROR, f"protoc died of signal {-done.returncode}")
+        if done.returncode > 0:
             raise InvalidSchemaError(_complaints(done, sources))
         return {file.name: file for file in FileDescriptorSet.FromString(output.read_bytes()).file}
 
@@ -94,8 +98,6 @@ def _known_files() -> list[str]:
 
 def _complaints(done: subprocess.CompletedProcess[bytes], sources: Path) -> str:
     """What protoc says, on one line; places are LINE:COLUMN in the schema, or FILE:LINE:COLUMN."""
-    if done.returncode < 0:
-        return f"protoc died of signal {-done.returncode}"
     said = done.stderr.decode(errors="replace").replace(f"{sources}/", "").replace(f"{MAIN}:", "")
     lines = [line for line in said.splitlines() if line.strip() and not _REMARK.search(line)]
     return "; ".join(lines[:_MOST_COMPLAINTS])
