@@ -2,5 +2,5 @@
 
 `state` is what the topic's records add up to; `registration`, `deletion`, `policy` decide on changes and
 `queries` answers, all as functions of the state; `log` writes and replays; `http` is the way in. Formats of
-schemas live in `avro` and `jsonschema`.
+schemas live in `avro`, `jsonschema` and `protobuf`.
 """

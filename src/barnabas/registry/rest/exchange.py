@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from aiohttp import web
@@ -33,6 +34,8 @@ _TAKEN = (*_ANSWERED, "application/octet-stream")
 
 #: some hundreds of schemas
 _COMPILE_S = 60.0
+#: few, and not the threads that wait for brokers: nothing else comes to a stop where much is to be compiled
+_COMPILERS = ThreadPoolExecutor(2, "registry-compiler")
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -125,7 +128,7 @@ async def _compiling(handler: Handler, request: web.Request) -> web.StreamRespon
             if loop.time() > deadline:
                 words = f"not all schemas it takes were compiled in {_COMPILE_S:g} s: ask again"
                 raise RegistryError(Code.OPERATION_TIMEOUT, words) from None
-            await asyncio.to_thread(missing.compile)
+            await loop.run_in_executor(_COMPILERS, missing.compile)
 
 
 def _refusal(status: int, code: int, message: str) -> web.Response:
