@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from tests.spark.committed import committed_values
 from tests.spark.pipeline_process import PipelineProcess
 from tests.spark.processes import TASKS, kill, workers_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300), pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600), pytest.mark.xdist_group("spark")]
 
 ROWS = 50_000
 
@@ -55,6 +56,7 @@ def test_a_pipeline_goes_on_after_kills_and_finishes_its_batch_when_stopped(
     while copying.await_query()["restarts"] == 0:
         for worker in workers_of(copying.pid, TASKS):
             kill(worker)
+        time.sleep(0.5)
     assert "copy failed, trying again in 1 s: " in copying.said
     assert copying.await_query(rows=3000)["last_error"]
     copying.kill()
