@@ -12,7 +12,7 @@ help:
 	@echo "make check   lint, types, layers, generated docs"
 	@echo "make docs    write the generated docs anew"
 	@echo "make compat  Apache Kafka's own clients and tools against Barnabas (needs Maven)"
-	@echo "make kills   Spark jobs that write exactly once, killed at many moments (SEEDS=25)"
+	@echo "make kills   Spark jobs and pipelines that write exactly once, killed at many moments (SEEDS=25)"
 	@echo "make bench   speed beside Apache Kafka and Tansu, and of Spark beside its own connector"
 	@echo "make soak    ten minutes of clients and faults, and a checker of what the clients saw"
 
