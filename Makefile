@@ -12,7 +12,7 @@ help:
 	@echo "make check   lint, types, layers, generated docs"
 	@echo "make docs    write the generated docs anew"
 	@echo "make compat  Apache Kafka's own clients and tools against Barnabas (needs Maven)"
-	@echo "make kills   Spark jobs and pipelines that write exactly once, killed at many moments (SEEDS=25)"
+	@echo "make kills   what writes exactly once (Spark jobs, pipelines, examples), killed at many moments (SEEDS=25)"
 	@echo "make bench   speed beside Apache Kafka and Tansu, and of Spark beside its own connector"
 	@echo "make soak    ten minutes of clients and faults, and a checker of what the clients saw"
 
@@ -29,8 +29,8 @@ test: setup
 	$(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadgroup
 
 check: setup
-	$(BIN)/ruff format --check src tests bench soak
-	$(BIN)/ruff check src tests bench soak
+	$(BIN)/ruff format --check src tests bench soak examples
+	$(BIN)/ruff check src tests bench soak examples
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m barnabas.docs --check
@@ -45,7 +45,7 @@ compat: setup
 	$(BIN)/python -m pytest -q -m compat tests/compat
 
 kills: setup
-	BARNABAS_THOROUGH=1 BARNABAS_KILL_SEEDS=$(or $(SEEDS),25) $(BIN)/python -m pytest -q tests/spark -k "killed"
+	BARNABAS_THOROUGH=1 BARNABAS_KILL_SEEDS=$(or $(SEEDS),25) $(BIN)/python -m pytest -q tests/spark tests/examples -k "killed"
 
 bench: setup
 	$(BIN)/python -m bench $(BENCH)
