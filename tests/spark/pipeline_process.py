@@ -66,11 +66,16 @@ class PipelineProcess:
 
     def await_query(self, **at_least: int) -> dict[str, Any]:
         """The first query of the status file once it has come so far, such as ``rows=1000``."""
+        return self.await_queries(1, **at_least)[0]
+
+    def await_queries(self, count: int | None = None, **at_least: int) -> list[dict[str, Any]]:
+        """The first `count` queries of the status file, or all, once each of them has come so far."""
         while True:
             with contextlib.suppress(FileNotFoundError):
                 status = json.loads((self.folder / "status.json").read_text())
-                query: dict[str, Any] = status["queries"][0]
-                if status["pid"] == self.pid and all(query[name] >= n for name, n in at_least.items()):
-                    return query
+                queries: list[dict[str, Any]] = status["queries"][:count]
+                reached = all(query[name] >= n for query in queries for name, n in at_least.items())
+                if status["pid"] == self.pid and reached:
+                    return queries
             assert not self.ended, self.said
             time.sleep(0.1)
