@@ -169,7 +169,7 @@ def quick() -> list[SparkWorkload]:
 def full() -> list[SparkWorkload]:
     """Everything."""
     return [
-        *_batches({100: 1_000_000, 1_000: 400_000}),
+        *_batches({100: 2_000_000, 1_000: 500_000}),
         StreamWrite(10),
         MicroBatch(25),
     ]
