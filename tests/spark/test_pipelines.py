@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,7 @@ from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.formats import decode, encode
 from barnabas.pipelines.options import SinkOptions
 from barnabas.pipelines.session import DEFAULTS
+from barnabas.pipelines.supervisor import Supervisor
 from barnabas.registry.server import RegistryServer, RegistrySettings, claim
 
 MakeTopic = Callable[..., str]
@@ -387,6 +389,36 @@ def shown(logs):
     assert json.loads(kept[0]["fields"])["pid"] == 7
     assert kept[1]["at"].year < 2999, "a line cannot be younger than its shipping"
     assert "|a     |ERROR  |m      |2001-02-03 04:05:06" in capsys.readouterr().out
+
+
+def test_a_batch_under_way_can_be_stopped_at_once(
+    spark: SparkSession, pipeline: PipelineRunner, tmp_path: Path
+) -> None:
+    (tmp_path / "lines.txt").write_text("a line")
+    text = f"""
+import time
+
+@F.udf("string")
+def slow(text):
+    time.sleep(20)
+    return text
+
+@source(files="{tmp_path}/lines.txt", format="text", static=True)
+def lines(rows):
+    return rows
+
+@sink(parquet="{tmp_path}/kept")
+def kept(lines):
+    return lines.select(slow("value"))
+"""
+    supervisor = Supervisor(list(pipeline.queries(text).values()), 10, time.monotonic, print)
+    supervisor.start()
+    jobs = spark.sparkContext.statusTracker()
+    while not jobs.getActiveStageIds():
+        time.sleep(0.05)
+    supervisor.stop_now()
+    assert [status.state for status in supervisor.statuses] == ["stopped"]
+    assert not (tmp_path / "kept" / "_SUCCESS").exists()
 
 
 def test_a_batch_that_fails_says_why(pipeline: PipelineRunner, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ class BatchRun:
         self._counted = Observation()
         self._write = prepare(rows.observe(self._counted, F.count(F.lit(1)).alias(_ROWS)))
         self._error: Exception | None = None
-        self._tag = f"barnabas-{uuid4()}"  # by which Spark finds its jobs
+        self._group = f"barnabas-{uuid4()}"  # by which Spark finds its jobs
         self.lastProgress: _Progress | None = None
         self._thread = InheritableThread(target=self._run, session=self._spark)
         self._thread.start()
@@ -51,14 +51,14 @@ class BatchRun:
         return self._error
 
     def stop(self) -> None:
-        self._spark.interruptTag(self._tag)
+        self._spark.sparkContext.cancelJobGroup(self._group)
         self._thread.join()
 
     def _run(self) -> None:
         began, started = time.monotonic(), datetime.now(UTC)
         try:
             _make_active(self._spark)
-            self._spark.addTag(self._tag)
+            self._spark.sparkContext.setJobGroup(self._group, "", interruptOnCancel=True)
             self._write()
         except Exception as error:
             self._error = error

@@ -69,13 +69,13 @@ def start_spark(name: str, folder: Path, *, cores: int = 2, log: Path | None = N
         return SparkContext.getOrCreate(configuration)
 
 
-def local_session(name: str, folder: Path, *, cores: int = 2, log: Path | None = None) -> SparkSession:
+def local_session(name: str, folder: Path, *, cores: int = 2) -> SparkSession:
     """A session on the Spark of this process, as `start_spark` starts it.
 
     `start_spark` may run beside other work, in a thread; the session must be made in the thread that uses it,
     for a stream finds the data source by the session that is active there.
     """
-    start_spark(name, folder, cores=cores, log=log)
+    start_spark(name, folder, cores=cores)
     return SparkSession.builder.getOrCreate()
 
 
