@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from barnabas.client.admin_types import GroupDescription, GroupMember
 from barnabas.client.connection import Connection
-from barnabas.errors import ErrorCode, KafkaError
+from barnabas.client.errors import error_code
+from barnabas.errors import KafkaError
 from barnabas.protocol.messages.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,
@@ -12,7 +13,6 @@ from barnabas.protocol.messages.consumer_group_describe import (
 )
 from barnabas.types import BrokerId, TopicPartition
 
-_CODES = {int(code): code for code in ErrorCode}
 _PROTOCOLS = {0: "classic", 1: "consumer"}
 
 
@@ -28,8 +28,7 @@ def describe_consumer_group(
     with Connection(host, port, timeout) as connection:
         (found,) = connection.ask(ConsumerGroupDescribeRequest(group_ids=[group])).groups
     if found.error_code:
-        code = _CODES.get(found.error_code, ErrorCode.UNKNOWN_SERVER_ERROR)
-        raise KafkaError(code, found.error_message)
+        raise KafkaError(error_code(found.error_code), found.error_message)
     return GroupDescription(
         group,
         found.group_state,

@@ -11,6 +11,10 @@ class ClientError(BarnabasError):
     """A client could not do what was asked: no broker answers, a file is missing, a wait was too long."""
 
 
+class AuthenticationError(ClientError):
+    """A client and a broker do not trust each other: to try again does not help."""
+
+
 #: librdkafka's own codes (below -1) that a user meets, with words of ours.
 _LOCAL = {
     "_TRANSPORT": "the connection to the broker broke",
@@ -24,6 +28,11 @@ _LOCAL = {
 }
 
 _BY_CODE = {int(code): code for code in ErrorCode}
+
+
+def error_code(number: int) -> ErrorCode:
+    """The code that a response bears; one that is not known is UNKNOWN_SERVER_ERROR."""
+    return _BY_CODE.get(number, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def translate(error: Any) -> BarnabasError:

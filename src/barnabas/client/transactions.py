@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from barnabas.client.connection import Connection
-from barnabas.client.errors import ClientError
+from barnabas.client.errors import ClientError, error_code
 from barnabas.client.settings import DEFAULT_BOOTSTRAP, require_broker
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
@@ -29,7 +29,6 @@ from barnabas.protocol.schema import Request
 from barnabas.types import TopicPartition
 
 _TRANSACTIONAL_ID = 1
-_CODES = {int(code): code for code in ErrorCode}
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -288,5 +287,5 @@ def _producer(partition: TopicPartition, state: Any) -> ProducerDescription:
 
 def _check(code: int, about: str = "") -> None:
     if code:
-        known = _CODES.get(code, ErrorCode.UNKNOWN_SERVER_ERROR)
+        known = error_code(code)
         raise KafkaError(known, f"{about}: {known.doc}" if about else None)

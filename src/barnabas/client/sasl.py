@@ -1,0 +1,86 @@
+"""SASL mechanisms (RFC 4422): generators that yield what to send, and are sent what the broker answers.
+
+PLAIN is RFC 4616, SCRAM RFC 5802 (KIP-84), OAUTHBEARER RFC 7628 (KIP-255).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Generator, Mapping
+from typing import TypeAlias
+
+from barnabas.client.errors import AuthenticationError
+from barnabas.clock import SystemClock
+
+Exchange: TypeAlias = Generator[bytes, bytes, None]
+
+_TOKEN_TIMEOUT_S = 10.0
+
+
+def plain(username: str, password: str) -> Exchange:
+    """The password as it is: for connections over TLS."""
+    yield f"\0{username}\0{password}".encode()
+
+
+def scram(mechanism: str, username: str, password: str) -> Exchange:
+    """SCRAM-SHA-256 or SCRAM-SHA-512; both sides prove that they know the password.
+
+    Raises:
+        AuthenticationError: the broker does not know it, or speaks otherwise.
+    """
+    from scramp import ScramClient, ScramException  # only those need it who use it
+
+    client = ScramClient([mechanism], username, password)
+    try:
+        client.set_server_first((yield client.get_client_first().encode()).decode())
+        client.set_server_final((yield client.get_client_final().encode()).decode())
+    except ScramException as error:
+        raise AuthenticationError(f"{mechanism} fails: {error}") from error
+
+
+def oauthbearer(token: Callable[[], str], extensions: Mapping[str, str]) -> Exchange:
+    """A bearer token, got when it is needed, and SASL extensions (KIP-342)."""
+    pairs = {"auth": f"Bearer {token()}", **extensions}
+    refusal = (
+        yield b"n,,\x01" + b"".join(f"{key}={value}\x01".encode() for key, value in pairs.items()) + b"\x01"
+    )
+    if refusal:
+        yield b"\x01"  # as RFC 7628 asks; the broker says then that it fails
+
+
+def token_of_client(
+    endpoint: str, client_id: str, client_secret: str, scope: str, ca_file: str | None
+) -> str:
+    """A token for a client's own credentials (OAuth 2.0, RFC 6749 section 4.4; KIP-768).
+
+    Raises:
+        AuthenticationError: the endpoint gives none.
+    """
+    form = {"grant_type": "client_credentials", **({"scope": scope} if scope else {})}
+    credentials = base64.b64encode(f"{client_id}:{client_secret}".encode()).decode()
+    request = urllib.request.Request(
+        endpoint,
+        urllib.parse.urlencode(form).encode(),
+        {"Authorization": f"Basic {credentials}", "Accept": "application/json"},
+    )
+    context = ssl.create_default_context(cafile=ca_file) if endpoint.startswith("https:") else None
+    try:
+        with urllib.request.urlopen(request, timeout=_TOKEN_TIMEOUT_S, context=context) as response:
+            token: str = json.load(response)["access_token"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise AuthenticationError(f"{endpoint} gives no token: {error}") from error
+    return token
+
+
+def unsecured_token(claims: Mapping[str, object], seconds: int) -> str:
+    """A token that nobody has signed, for trying things out."""
+    now = SystemClock().now_ms() // 1000
+    parts = ({"alg": "none"}, {**claims, "iat": now, "exp": now + seconds})
+    return "".join(
+        base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() + "." for part in parts
+    )

@@ -1,0 +1,63 @@
+"""TLS and SASL for `barnabas.client.connection`."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from barnabas.client.connection import Connection
+from barnabas.client.errors import AuthenticationError, error_code
+from barnabas.client.sasl import Exchange
+from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
+
+
+@dataclass(frozen=True)
+class Sasl:
+    """A mechanism by its name, and how an exchange of it is begun."""
+
+    mechanism: str
+    begin: Callable[[], Exchange]
+
+
+@dataclass(frozen=True)
+class ConnectionSecurity:
+    """TLS when there is a context for it, SASL when there is a mechanism, or both."""
+
+    tls: ssl.SSLContext | None = None
+    sasl: Sasl | None = None
+
+    def wrap(self, plain: socket.socket, host: str) -> socket.socket:
+        """The socket to talk over. Raises OSError as the system and TLS do."""
+        return plain if self.tls is None else self.tls.wrap_socket(plain, server_hostname=host)
+
+    def authenticate(self, connection: Connection) -> None:
+        """Say who asks (KIP-152).
+
+        Raises:
+            AuthenticationError: the broker does not offer the mechanism, or refuses the credentials.
+            ClientError: it does not answer.
+        """
+        if self.sasl is None:
+            return
+        offer = connection.ask(SaslHandshakeRequest(mechanism=self.sasl.mechanism))
+        if offer.error_code:
+            raise AuthenticationError(
+                f"the broker at {connection.address} does not offer {self.sasl.mechanism}: "
+                f"it has {', '.join(offer.mechanisms) or 'none'}"
+            )
+        exchange = self.sasl.begin()
+        message = next(exchange)
+        while True:
+            answer = connection.ask(SaslAuthenticateRequest(auth_bytes=message))
+            if answer.error_code:
+                reason = answer.error_message or error_code(answer.error_code).doc
+                raise AuthenticationError(
+                    f"the broker at {connection.address} refuses {self.sasl.mechanism}: {reason}"
+                )
+            try:
+                message = exchange.send(answer.auth_bytes)
+            except StopIteration:
+                return
