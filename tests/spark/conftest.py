@@ -22,12 +22,13 @@ from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.spark import clients
+from barnabas.spark.cluster import Cluster
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from tests.spark.pipeline_run import PipelineRunner
 
-    from barnabas.testing.cluster import Cluster
+    from barnabas.testing.cluster import Cluster as TestCluster
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -40,9 +41,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def servers(barnabas_broker: Cluster) -> Iterator[str]:
+def servers(barnabas_broker: TestCluster) -> Iterator[str]:
     yield barnabas_broker.bootstrap_servers
-    clients._kept.clear()  # what this process, standing in for a worker, has kept
+    for client in clients._kept.values():  # what this process, standing in for a worker, has kept
+        if isinstance(client, Cluster):
+            client.close()
+    clients._kept.clear()
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 
@@ -82,6 +83,37 @@ def test_a_time_set_by_the_broker_is_marked_so(
     topic = make_topic(message_timestamp_type="LogAppendTime")
     feed.send(topic, value=b"v")
     assert read(OffsetRange(topic, 0, 0, 1))[0]["timestampType"] == 1
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_records_are_read_however_they_are_compressed(
+    make_topic: Callable[..., str], servers: str, read: Read, compression: str
+) -> None:
+    topic = make_topic()
+    producer = Producer({"bootstrap.servers": servers, "compression.type": compression, "linger.ms": 50})
+    sent = [b"%d" % number * 20 for number in range(3_000)]
+    for value in sent:
+        producer.produce(topic, value)
+    assert producer.flush(30) == 0
+    assert values(read(OffsetRange(topic, 0, 0, 3_000))) == sent
+
+
+def test_committed_records_are_all_that_a_reader_of_them_gets(
+    make_topic: Callable[..., str], servers: str, settings: Settings, read: Read
+) -> None:
+    topic = make_topic()
+    producer = Producer({"bootstrap.servers": servers, "transactional.id": topic})
+    producer.init_transactions(30)
+    for number, end in enumerate((producer.commit_transaction, producer.abort_transaction) * 3):
+        producer.begin_transaction()
+        producer.produce(topic, f"{number}")
+        producer.flush(30)
+        end(30)
+    everything = OffsetRange(topic, 0, 0, 12)  # each record and its marker
+    assert values(read(everything)) == [b"0", b"1", b"2", b"3", b"4", b"5"]
+    settings["isolation.level"] = "read_committed"
+    assert values(read(everything)) == [b"0", b"2", b"4"]
+    assert values(read(OffsetRange(topic, 0, 3, 12))) == [b"2", b"4"], "from within an aborted transaction"
 
 
 def test_an_abandoned_task_leaves_nothing_to_the_next(

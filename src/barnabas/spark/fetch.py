@@ -4,32 +4,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import pyarrow as pa
 
-from barnabas.errors import BarnabasError
-from barnabas.spark.arrow import to_record_batch
-from barnabas.spark.clients import Settings, kept, new_consumer
+from barnabas.errors import BarnabasError, KafkaError
+from barnabas.protocol.messages.fetch import AbortedTransaction
+from barnabas.records.batch import BatchHeader
+from barnabas.spark.arrow import to_record_batches
+from barnabas.spark.clients import Settings, kept
+from barnabas.spark.cluster import Cluster
+from barnabas.spark.fetch_settings import HEEDED, FetchSettings
+from barnabas.spark.fetcher import Fetched, Fetcher
 from barnabas.spark.open_ranges import OpenRanges
 from barnabas.spark.ranges import OffsetRange
-
-#: Records in an Arrow batch at most; more gains nothing.
-_BATCH_ROWS = 10_000
-
-#: How long to wait for a batch to fill, in seconds. Only a range that ends in a gap has to wait it out, since
-#: no more records are asked for than the range can hold.
-_FILL_TIMEOUT_S = 0.1
-
-#: After this long without news, in seconds, it is asked whether what is read is still there: librdkafka does
-#: not say when a topic that is assigned does not exist.
-_SILENCE_S = 5.0
-
-#: How long to wait for an answer about a topic or an offset, in seconds; not longer than for records.
-_ASK_TIMEOUT_S = 10.0
+from barnabas.spark.visible_batches import visible_payloads, whole_batches
+from barnabas.types import Offset, TopicPartition
 
 
 class ReadTimeoutError(BarnabasError):
-    """The brokers sent neither records nor the end of the log in time."""
+    """The brokers sent no records in time."""
 
 
 def read_ranges(
@@ -45,31 +39,81 @@ def read_ranges(
     Raises:
         DataLossError: records are gone, and `fail_on_data_loss`.
         ReadTimeoutError: for `poll_timeout_s` seconds the brokers sent nothing.
-        BarnabasError: a broker refuses, such as for want of authorisation.
+        BarnabasError: a broker refuses, such as for want of authorisation; or what it sends is damaged.
     """
-    consumer = kept(new_consumer, settings)
-    open_ranges = OpenRanges(consumer, ranges, fail_on_data_loss, min(_ASK_TIMEOUT_S, poll_timeout_s))
+    settings = {**settings, "socket.timeout.ms": _milliseconds(settings, poll_timeout_s)}
+    cluster = kept(_new_cluster, settings)
+    open_ranges = OpenRanges(ranges, fail_on_data_loss)
+    fetcher = Fetcher(cluster, open_ranges)
     try:
-        open_ranges.assign()
-        last_news = last_asked = time.monotonic()
+        last_news = time.monotonic()
         while open_ranges:
-            asked = min(_BATCH_ROWS, open_ranges.remaining())
-            messages = consumer.consume(asked, timeout=_FILL_TIMEOUT_S)
-            now = time.monotonic()
-            if messages:
-                last_news = last_asked = now
-            elif now - last_news > poll_timeout_s:
+            fetcher.request()
+            pieces = [
+                piece for fetched in fetcher.receive() for piece in _take(fetched, fetcher, open_ranges)
+            ]
+            if open_ranges:
+                fetcher.request()  # the next, to be on its way while this one is decoded
+            for piece in pieces:
+                yield from _decode(piece, cluster.settings.check_crcs, schema)
+            if pieces:
+                last_news = time.monotonic()  # Spark may have taken its time with the batches
+            elif time.monotonic() - last_news > poll_timeout_s:
                 raise ReadTimeoutError(
                     f"option kafkaConsumer.pollTimeoutMs={poll_timeout_s * 1000:.0f}: no broker of "
                     f"{settings['bootstrap.servers']} sent records of {open_ranges} in this time; "
-                    "are they running?"
+                    f"are they running? {fetcher.last_problem}".rstrip()
                 )
-            elif now - last_asked > _SILENCE_S:
-                last_asked = now
-                open_ranges.close_what_is_gone()
-            records = open_ranges.take(messages)
-            if records:
-                yield to_record_batch(records, schema)
-                last_news = time.monotonic()  # Spark may have taken its time with the batch
     finally:
-        consumer.unassign()
+        fetcher.close()
+
+
+class _Piece(NamedTuple):
+    """The whole batches of a response for one partition, and which of their records are wanted."""
+
+    tp: TopicPartition
+    records: memoryview
+    aborted: list[AbortedTransaction]
+    batches: list[tuple[int, BatchHeader]]
+    start: Offset
+    end: Offset
+
+
+def _new_cluster(settings: Settings) -> Cluster:
+    return Cluster(FetchSettings.parse(settings))
+
+
+def _milliseconds(settings: Settings, poll_timeout_s: float) -> int:
+    """How long one answer is waited for: not longer than for all of them."""
+    return min(
+        int(settings.get("socket.timeout.ms", HEEDED["socket.timeout.ms"])), int(poll_timeout_s * 1000)
+    )
+
+
+def _take(fetched: Fetched, fetcher: Fetcher, open_ranges: OpenRanges) -> Iterator[_Piece]:
+    """Moves the range on to the end of what has come for it."""
+    tp, data = fetched
+    records = memoryview(data.records or b"")
+    try:
+        batches = whole_batches(records)
+    except KafkaError as error:
+        raise _unreadable(tp, error) from error
+    start, end = open_ranges.position(tp), open_ranges.end(tp)
+    if batches and (position := batches[-1][1].next_offset) > start:
+        open_ranges.advance(tp, position)
+        yield _Piece(tp, records, data.aborted_transactions or [], batches, start, end)
+    else:
+        fetcher.check_end(tp, data)
+
+
+def _decode(piece: _Piece, check_crcs: bool, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    tp, records, aborted, batches, start, end = piece
+    payloads = visible_payloads(records, batches, aborted, start=start, end=end, check_crcs=check_crcs)
+    try:
+        yield from to_record_batches(tp, payloads, start, end, schema)
+    except KafkaError as error:
+        raise _unreadable(tp, error) from error
+
+
+def _unreadable(tp: TopicPartition, error: KafkaError) -> BarnabasError:
+    return BarnabasError(f"cannot read {tp}: {error.message}")

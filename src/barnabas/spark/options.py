@@ -92,9 +92,9 @@ REFUSED_SETTINGS = {
     "value.deserializer": "values come as bytes; decode them with Spark's functions",
     "key.serializer": "keys are sent as they are; encode them with Spark's functions",
     "value.serializer": "values are sent as they are; encode them with Spark's functions",
-    "interceptor.classes": "interceptors are Java classes, and this client is librdkafka",
+    "interceptor.classes": "interceptors are Java classes, which do not run here",
     "transactional.id": "the data source names its own; use barnabas.delivery=exactly-once",
-    "sasl.jaas.config": "this client is librdkafka: use kafka.sasl.username and kafka.sasl.password",
+    "sasl.jaas.config": "it is for Java: use kafka.sasl.username and kafka.sasl.password",
 }
 
 

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 
 from barnabas.spark.clients import CONSUMER_DEFAULTS, PRODUCER_DEFAULTS, TRANSACTION_DEFAULTS, Settings
 from barnabas.spark.columns import read_schema
+from barnabas.spark.fetch_settings import HEEDED
 from barnabas.spark.options import READ_OPTIONS, REFUSED_SETTINGS, WRITE_OPTIONS
+from barnabas.spark.security_settings import NOT_WHEN_READING
 
 _HEAD = """\
 # The Spark data source
@@ -75,7 +77,22 @@ What to know:
 _CLIENT = """
 ## kafka.*
 
-Every other `kafka.NAME` is handed to the client, librdkafka, as its setting `NAME`. Not taken are:
+Every other `kafka.NAME` is a setting `NAME` of librdkafka, which looks up offsets and writes. Not taken are:
+
+"""
+
+_READING = """
+Records are read by a client of our own, straight into Arrow's columns. Of librdkafka's settings it heeds
+`bootstrap.servers`, those of security (`security.protocol`, `ssl.*`, `sasl.*` with PLAIN, SCRAM-SHA-256,
+SCRAM-SHA-512 and OAUTHBEARER), and the following; the others have no effect on reading. A connection that a
+broker ends because its authentication has run out is made anew.
+
+| setting | default |
+|---|---|
+"""
+
+_NOT_WHEN_READING = """
+Reading refuses, with TLS or SASL:
 
 """
 
@@ -99,6 +116,8 @@ _LIMITS = """
   `spark.sql.execution.arrow.maxBytesPerBatch=2147483647` cures it.
 - When "Failed to find the data source: barnabas" comes up, `python -c 'import pyspark_barnabas'` says why;
   and a stream must be started in the thread that made its session.
+- Reading checks the batches' checksums (`kafka.check.crcs=false` spares it), reads from leaders only
+  (`kafka.client.rack` has no effect), and takes messages of format 2 only, which brokers write since 0.11.
 - Spark starts its workers with `PYSPARK_PYTHON`, else with the PATH's `python3`: it must be the one that
   Barnabas is installed in.
 """
@@ -120,6 +139,10 @@ def spark_reference() -> str:
         + _EXACTLY_ONCE
         + _CLIENT
         + refused
+        + _READING
+        + _heeded()
+        + _NOT_WHEN_READING
+        + "".join(f"- `kafka.{name}`: {cure}\n" for name, cure in NOT_WHEN_READING.items())
         + _DEFAULTS
         + _settings("reading", CONSUMER_DEFAULTS)
         + _settings("writing", PRODUCER_DEFAULTS)
@@ -131,6 +154,11 @@ def spark_reference() -> str:
 def _options(options: Mapping[str, str]) -> str:
     rows = "".join(f"| `{name}` | {doc.replace('|', '&#124;')} |\n" for name, doc in options.items())
     return f"| option | meaning |\n|---|---|\n{rows}"
+
+
+def _heeded() -> str:
+    given = {**HEEDED, **CONSUMER_DEFAULTS}
+    return "".join(f"| `{name}` | {_text(given[name])} |\n" for name in HEEDED if given[name])
 
 
 def _settings(use: str, settings: Settings) -> str:

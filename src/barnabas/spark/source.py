@@ -74,7 +74,10 @@ class BarnabasDataSource(DataSource):
         return TopicStreamWriter(self._write_options(schema, streaming=True))
 
     def _read_options(self, schema: StructType, *, streaming: bool) -> ReadOptions:
+        from barnabas.spark.fetch_settings import FetchSettings
+
         options = ReadOptions.parse(self.options, streaming=streaming)
+        FetchSettings.parse(options.client)  # refuse here and not first in an executor
         return dataclasses.replace(options, columns=chosen_columns(schema))
 
     def _write_options(self, schema: StructType, *, streaming: bool) -> WriteOptions:

@@ -1,0 +1,122 @@
+"""A cluster as a reading process knows it: its brokers, who leads what, and a connection to each leader."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
+
+from barnabas.client.connection import Connection
+from barnabas.client.errors import AuthenticationError, ClientError, error_code
+from barnabas.errors import ErrorCode
+from barnabas.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.spark.fetch_settings import FetchSettings
+from barnabas.types import BrokerId, Offset, TopicId, TopicPartition
+
+
+class Topic(NamedTuple):
+    """What metadata says of a topic."""
+
+    error: ErrorCode
+    topic_id: TopicId
+    #: by partition; -1 where there is none now
+    leaders: dict[int, BrokerId]
+
+
+class Cluster:
+    """Owned by one thread. Leaders have connections of their own, which may wait for records meanwhile.
+
+    Raises:
+        ClientError: a broker, or any of them, does not answer; it may the next time.
+        AuthenticationError: it answers that it does not trust us, or is not trusted.
+    """
+
+    def __init__(self, settings: FetchSettings) -> None:
+        self.settings = settings
+        self._addresses: dict[BrokerId, tuple[str, int]] = {}
+        self._connections: dict[BrokerId, Connection] = {}
+        self._entry: Connection | None = None
+
+    def topics(self, names: Collection[str]) -> dict[str, Topic]:
+        """These topics as they are now."""
+        wanted = [MetadataRequestTopic(name=name) for name in names]
+        entry = self._enter()
+        try:
+            answer = entry.ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
+        except ClientError:
+            entry.close()
+            self._entry = None
+            raise
+        self._addresses = {each.node_id: (each.host, each.port) for each in answer.brokers}
+        return {
+            each.name: Topic(
+                error_code(each.error_code),
+                each.topic_id,
+                {partition.partition_index: partition.leader_id for partition in each.partitions},
+            )
+            for each in answer.topics
+        }
+
+    def leader(self, node: BrokerId) -> Connection:
+        """The connection to a broker that `topics` has named."""
+        if node not in self._addresses:
+            raise ClientError(f"broker {node} is not there")
+        if node not in self._connections:
+            self._connections[node] = self._connect(*self._addresses[node])
+        return self._connections[node]
+
+    def leave(self, node: BrokerId) -> None:
+        """Close the connection to a leader, if there is one; the next begins anew."""
+        if (connection := self._connections.pop(node, None)) is not None:
+            connection.close()
+
+    def offset(self, tp: TopicPartition, node: BrokerId, which: int) -> tuple[ErrorCode, Offset]:
+        """An end of a partition's log by its leader's word: `EARLIEST`, or `LATEST` that a reader may see."""
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=int(self.settings.read_committed),
+            topics=[
+                ListOffsetsTopic(
+                    name=tp.topic,
+                    partitions=[ListOffsetsPartition(partition_index=tp.partition, timestamp=which)],
+                )
+            ],
+        )
+        (topic,) = self.leader(node).ask(request).topics
+        (found,) = topic.partitions
+        return error_code(found.error_code), found.offset
+
+    def close(self) -> None:
+        """Close every connection."""
+        for node in list(self._connections):
+            self.leave(node)
+        if self._entry is not None:
+            self._entry.close()
+
+    def _enter(self) -> Connection:
+        """The connection for questions that any broker answers."""
+        failure = ClientError("no server is named")
+        for address in self._candidates() if self._entry is None else ():
+            try:
+                self._entry = self._connect(*address)
+                break
+            except AuthenticationError:
+                raise
+            except ClientError as error:
+                failure = error
+        if self._entry is None:
+            raise failure
+        return self._entry
+
+    def _candidates(self) -> Iterator[tuple[str, int]]:
+        yield from dict.fromkeys((*self._addresses.values(), *self.settings.servers))
+
+    def _connect(self, host: str, port: int) -> Connection:
+        settings = self.settings
+        return Connection(
+            host, port, settings.timeout_s, client_id=settings.client_id, security=settings.security
+        )

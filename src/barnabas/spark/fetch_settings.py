@@ -1,0 +1,90 @@
+"""The `kafka.*` settings that reading heeds: it fetches by itself, and librdkafka only looks offsets up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from barnabas.client.security import ConnectionSecurity
+from barnabas.spark.option_values import refuse
+from barnabas.spark.security_settings import security_of
+
+_TRUE = ("true", "t", "1")
+
+#: With librdkafka's names. The defaults are Java's, but for a shorter wait, since a task reads what is there
+#: already, and for larger fetches, since each becomes a batch of Spark's (`barnabas.spark.arrow`).
+HEEDED = {
+    "bootstrap.servers": "",
+    "client.id": "barnabas",
+    "isolation.level": "read_uncommitted",
+    "fetch.wait.max.ms": "20",
+    "fetch.min.bytes": "1",
+    "fetch.max.bytes": "52428800",
+    "max.partition.fetch.bytes": "4194304",
+    "check.crcs": "true",
+    "retry.backoff.ms": "100",
+    "socket.timeout.ms": "30000",
+}
+#: librdkafka's other names for these.
+_ALSO_NAMED = {"fetch.message.max.bytes": "max.partition.fetch.bytes"}
+
+
+@dataclass(frozen=True)
+class FetchSettings:
+    """The settings, checked; times in seconds."""
+
+    servers: tuple[tuple[str, int], ...]
+    client_id: str
+    read_committed: bool
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    partition_max_bytes: int
+    check_crcs: bool
+    retry_s: float
+    timeout_s: float
+    security: ConnectionSecurity = field(repr=False)
+
+    @classmethod
+    def parse(cls, client: Mapping[str, object]) -> FetchSettings:
+        """Take what is heeded from a client's settings; what librdkafka has accepted is well-formed.
+
+        Raises:
+            ConfigError: an address is not HOST:PORT, or as `security_of`.
+        """
+        given = {name: str(value) for name, value in client.items()}
+        for other, name in _ALSO_NAMED.items():
+            if other in given:
+                given.setdefault(name, given[other])
+        take = {**HEEDED, **given}
+
+        def number(name: str) -> int:
+            try:
+                return int(take[name])
+            except ValueError:
+                raise refuse(f"kafka.{name}", take[name], "write a whole number") from None
+
+        return cls(
+            servers=tuple(_address(each) for each in take["bootstrap.servers"].split(",") if each.strip()),
+            client_id=take["client.id"],
+            read_committed=take["isolation.level"].lower() == "read_committed",
+            max_wait_ms=number("fetch.wait.max.ms"),
+            min_bytes=number("fetch.min.bytes"),
+            max_bytes=number("fetch.max.bytes"),
+            partition_max_bytes=number("max.partition.fetch.bytes"),
+            check_crcs=take["check.crcs"].lower() in _TRUE,
+            retry_s=number("retry.backoff.ms") / 1000,
+            timeout_s=number("socket.timeout.ms") / 1000,
+            security=security_of(given),
+        )
+
+
+def _address(text: str) -> tuple[str, int]:
+    """HOST:PORT; librdkafka also takes PROTOCOL://HOST:PORT, and 9092 for no port."""
+    place = text.strip().rpartition("://")[2]
+    host, colon, port = place.rpartition(":")
+    if not colon or place.endswith("]"):
+        host, port = place, "9092"
+    if not port.isdecimal():
+        raise refuse("kafka.bootstrap.servers", text, "write HOST:PORT, by commas")
+    return host.strip("[]"), int(port)

@@ -1,0 +1,228 @@
+"""Asks the leaders of a task's partitions for records: each has one request at a time to answer.
+
+A request goes out before the records of the last one are decoded, so that the broker and the network are at
+work meanwhile. Whatever passes (a leader that moves, a broker that restarts) is tried again, until the caller
+loses patience.
+"""
+
+from __future__ import annotations
+
+import selectors
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from barnabas.client.errors import AuthenticationError, ClientError, error_code
+from barnabas.errors import BarnabasError, ErrorCode
+from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from barnabas.spark.cluster import Cluster, Topic
+from barnabas.spark.open_ranges import OpenRanges
+from barnabas.spark.option_values import EARLIEST, LATEST
+from barnabas.types import ZERO_TOPIC_ID, BrokerId, TopicId, TopicPartition
+
+#: The last version of Fetch that names topics; later ones have their ids, which not every broker gives.
+_LAST_BY_NAME = 12
+
+#: How often in a row metadata must lack a partition for it to be gone: a broker may be late to hear of it.
+_ASKED_FOR_GONE = 5
+
+_GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID)
+
+
+class Fetched(NamedTuple):
+    """What a leader has sent of a partition, without an error."""
+
+    tp: TopicPartition
+    data: PartitionData
+
+
+class Fetcher:
+    """Fetches what is left of `ranges`, and closes those that cannot be read on."""
+
+    def __init__(self, cluster: Cluster, ranges: OpenRanges) -> None:
+        self._cluster = cluster
+        self._settings = cluster.settings
+        self._ranges = ranges
+        self._topic_ids: dict[str, TopicId] = {}
+        self._leaders: dict[TopicPartition, BrokerId] = {}
+        self._asked: dict[BrokerId, list[TopicPartition]] = {}  # what leaders have to answer for
+        self._missed: Counter[TopicPartition] = Counter()
+        self._is_stale = True  # whether leaders are to be looked up, though not before
+        self._not_before = 0.0
+        #: what went wrong last, for who loses patience
+        self.last_problem = ""
+
+    def request(self) -> None:
+        """Ask every leader that has none to answer for what is open."""
+        if self._is_stale and time.monotonic() >= self._not_before:
+            self._locate()
+        asked = {tp for partitions in self._asked.values() for tp in partitions}
+        by_leader: dict[BrokerId, list[TopicPartition]] = {}
+        for tp in self._ranges:
+            leader = self._leaders.get(tp)
+            if leader is not None and leader not in self._asked and tp not in asked:
+                by_leader.setdefault(leader, []).append(tp)
+        for leader, partitions in by_leader.items():
+            by_name = ZERO_TOPIC_ID in (self._topic_ids[tp.topic] for tp in partitions)
+            try:
+                self._cluster.leader(leader).send(
+                    self._fetch(partitions), at_most=_LAST_BY_NAME if by_name else None
+                )
+            except ClientError as error:
+                self._on_failure(leader, error)
+            else:
+                self._asked[leader] = partitions
+
+    def receive(self) -> Iterator[Fetched]:
+        """What one leader has sent, partition by partition; nothing after a failure."""
+        leader = self._wait()
+        if leader is None:
+            return
+        try:
+            answer = self._cluster.leader(leader).receive()
+        except ClientError as error:
+            self._on_failure(leader, error)
+            return
+        del self._asked[leader]
+        if answer.error_code:
+            self._on_failure(leader, error_code(answer.error_code).doc)
+            return
+        names = {topic_id: name for name, topic_id in self._topic_ids.items()}
+        for topic in answer.responses:
+            for data in topic.partitions:
+                tp = TopicPartition(topic.topic or names[topic.topic_id], data.partition_index)
+                if tp not in self._ranges:
+                    continue  # gone meanwhile
+                if data.error_code:
+                    self._on_error(tp, error_code(data.error_code))
+                else:
+                    yield Fetched(tp, data)
+
+    def check_end(self, tp: TopicPartition, data: PartitionData) -> None:
+        """Called for a response without records: whether the log ends before the range does.
+
+        The leader is asked once more, for one that is new in office may not know yet how far its log reaches.
+        """
+        available = data.last_stable_offset if self._settings.read_committed else data.high_watermark
+        if self._ranges.position(tp) >= available:
+            latest = self._ask(tp, LATEST)
+            if latest is not None and latest < self._ranges.end(tp):
+                self._ranges.end_early(tp)
+
+    def close(self) -> None:
+        """Wait for no more answers."""
+        for leader in self._asked:
+            self._cluster.leave(leader)
+        self._asked.clear()
+
+    def _fetch(self, partitions: list[TopicPartition]) -> FetchRequest:
+        topics: dict[str, FetchTopic] = {}
+        for tp in partitions:
+            topic = topics.setdefault(
+                tp.topic, FetchTopic(topic=tp.topic, topic_id=self._topic_ids[tp.topic], partitions=[])
+            )
+            topic.partitions.append(
+                FetchPartition(
+                    partition=tp.partition,
+                    fetch_offset=self._ranges.position(tp),
+                    partition_max_bytes=self._settings.partition_max_bytes,
+                )
+            )
+        return FetchRequest(
+            max_wait_ms=self._settings.max_wait_ms,
+            min_bytes=self._settings.min_bytes,
+            max_bytes=self._settings.max_bytes,
+            isolation_level=int(self._settings.read_committed),
+            topics=list(topics.values()),
+        )
+
+    def _wait(self) -> BrokerId | None:
+        """A leader that has begun to answer; None when none does in time."""
+        if not self._asked:
+            time.sleep(max(0.0, self._not_before - time.monotonic()))
+            return None
+        if len(self._asked) == 1:
+            return next(iter(self._asked))
+        with selectors.DefaultSelector() as selector:
+            for leader in self._asked:
+                selector.register(self._cluster.leader(leader), selectors.EVENT_READ, leader)
+            ready = selector.select(self._settings.timeout_s)
+        for key, _ in ready:
+            first: BrokerId = key.data
+            return first
+        for leader in list(self._asked):
+            self._on_failure(leader, f"broker {leader} does not answer")
+        return None
+
+    def _locate(self) -> None:
+        """Look the leaders up."""
+        self._not_before = time.monotonic() + self._settings.retry_s
+        try:
+            topics = self._cluster.topics({tp.topic for tp in self._ranges})
+        except AuthenticationError:
+            raise
+        except ClientError as error:
+            self._leaders = {}
+            self.last_problem = str(error)
+            return
+        self._is_stale = False
+        self._leaders = {}
+        for tp in self._ranges:
+            self._place(tp, topics[tp.topic])
+
+    def _place(self, tp: TopicPartition, topic: Topic) -> None:
+        if topic.error is not ErrorCode.NONE and topic.error not in _GONE and not topic.error.retriable:
+            raise BarnabasError(f"cannot read {tp}: {topic.error.doc}")
+        if topic.error in _GONE or (topic.error is ErrorCode.NONE and tp.partition not in topic.leaders):
+            self._missed[tp] += 1
+            if self._missed[tp] >= _ASKED_FOR_GONE:
+                self._ranges.close_gone(tp)
+        elif self._topic_ids.setdefault(tp.topic, topic.topic_id) != topic.topic_id:
+            self._ranges.close_gone(tp)  # another topic has its name now
+        else:
+            self._missed[tp] = 0
+            leader = topic.leaders.get(tp.partition, -1)
+            if leader >= 0:
+                self._leaders[tp] = leader
+        if tp in self._ranges and tp not in self._leaders:
+            self._is_stale = True
+            self.last_problem = f"{tp} has no leader"
+
+    def _on_failure(self, leader: BrokerId, problem: object) -> None:
+        """A leader does not answer. Raises the problem when it will not pass."""
+        self._asked.pop(leader, None)
+        self._cluster.leave(leader)
+        if isinstance(problem, AuthenticationError):
+            raise problem
+        self._leaders = {tp: node for tp, node in self._leaders.items() if node != leader}
+        self._is_stale = True
+        self.last_problem = str(problem)
+
+    def _on_error(self, tp: TopicPartition, error: ErrorCode) -> None:
+        """A leader refuses. Raises BarnabasError when it will refuse again."""
+        if error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            earliest = self._ask(tp, EARLIEST)
+            if earliest is not None:
+                self._ranges.go_on_at(tp, earliest)
+        elif error.retriable or error in _GONE:
+            self._leaders.pop(tp, None)
+            self._is_stale = True
+            self.last_problem = f"{tp}: {error.doc}"
+        else:
+            raise BarnabasError(f"cannot read {tp}: {error.doc}")
+
+    def _ask(self, tp: TopicPartition, which_end: int) -> int | None:
+        """An end of the log; None when the leader does not say now."""
+        leader = self._leaders.get(tp)
+        if leader is None or leader in self._asked:
+            return None
+        try:
+            error, offset = self._cluster.offset(tp, leader, which_end)
+        except ClientError as failure:
+            self._on_failure(leader, failure)
+            return None
+        if error is ErrorCode.NONE:
+            return offset
+        self._on_error(tp, error)
+        return None

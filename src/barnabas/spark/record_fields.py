@@ -1,0 +1,222 @@
+"""The records of many batches taken apart at once: arrays of numbers and of places, no object per record.
+
+Finding where each record begins takes a step of Python per record, since only a record's length tells where
+the next one is. All else is done for all records together: a varint of each (barnabas.records.record has the
+format) is read byte by byte, for those only that have so many bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.spark.visible_batches import Payload
+from barnabas.types import Buffer
+
+Numbers: TypeAlias = npt.NDArray[np.int64]
+_Bytes: TypeAlias = npt.NDArray[np.uint8]
+
+#: A varint of 64 bits has 10 bytes, the last of them shifted by so much.
+_LAST_SHIFT = 63
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where byte strings lie in a buffer, one after another with gaps; `length` is -1 for null."""
+
+    start: Numbers
+    length: Numbers
+
+    @property
+    def end(self) -> Numbers:
+        return self.start + np.maximum(self.length, 0)
+
+    def __getitem__(self, which: Any) -> Places:
+        return Places(self.start[which], self.length[which])
+
+
+@dataclass(frozen=True)
+class Fields:
+    """Records, a row each: what they hold, or where it lies in `data`."""
+
+    data: Buffer
+    offset: Numbers
+    #: milliseconds since 1970
+    timestamp: Numbers
+    is_append_time: npt.NDArray[np.bool_]
+    key: Places
+    value: Places
+    #: where the record ends; its headers are what lies between its value and here
+    end: Numbers
+
+    def __getitem__(self, which: slice) -> Fields:
+        return Fields(
+            self.data,
+            self.offset[which],
+            self.timestamp[which],
+            self.is_append_time[which],
+            self.key[which],
+            self.value[which],
+            self.end[which],
+        )
+
+
+@dataclass(frozen=True)
+class Headers:
+    """The headers of records: how many each has, and the places of all of them, record after record."""
+
+    count: Numbers
+    key: Places
+    value: Places
+
+
+def fields_of(payloads: Sequence[Payload]) -> Fields:
+    """The records of some batches, in order; at least one batch, none without records.
+
+    Raises:
+        KafkaError: CORRUPT_MESSAGE, the bytes are not the records that the headers speak of.
+    """
+    data, payloads = _together(payloads)
+    buffer = np.frombuffer(data, np.uint8)
+    headers = [payload.header for payload in payloads]
+    counts = [header.record_count for header in headers]
+    try:
+        length, body = _varints(buffer, _starts(data, payloads))
+        timestamp_delta, position = _varints(buffer, body + 1)  # after the attributes
+        offset_delta, position = _varints(buffer, position)
+        key = _sized(buffer, position)
+        value = _sized(buffer, key.end)
+    except IndexError:
+        raise _corrupt("a record is cut short") from None
+    end = body + length
+    if (value.end >= end).any():
+        raise _corrupt("a record is shorter than its fields")
+    offset = np.repeat([header.base_offset for header in headers], counts) + offset_delta
+    last = np.repeat([header.last_offset_delta for header in headers], counts)
+    if ((offset_delta < 0) | (offset_delta > last)).any() or (np.diff(offset) <= 0).any():
+        raise _corrupt("the offsets of a batch's records do not rise, or are not the batch's")
+    append_time = np.repeat([header.is_log_append_time for header in headers], counts)
+    max_timestamp = np.repeat([header.max_timestamp for header in headers], counts)
+    base_timestamp = np.repeat([header.base_timestamp for header in headers], counts)
+    return Fields(
+        data,
+        offset,
+        np.where(append_time, max_timestamp, base_timestamp + timestamp_delta),
+        append_time,
+        key,
+        value,
+        end,
+    )
+
+
+def headers_of(fields: Fields) -> Headers:
+    """The headers of all records; raises as `fields_of`."""
+    buffer = np.frombuffer(fields.data, np.uint8)
+    try:
+        count, position = _varints(buffer, fields.value.end)
+        if ((count < 0) | (count > fields.end - position)).any():
+            raise _corrupt("a record has a wrong number of headers")
+        # the places of a record's headers, after those of the records before it
+        first = np.cumsum(count) - count
+        total = int(count.sum())
+        key, value = (Places(np.empty(total, np.int64), np.empty(total, np.int64)) for _ in "kv")
+        left = np.flatnonzero(count)
+        for number in range(int(count.max(initial=0))):
+            left = left[count[left] > number]
+            place = first[left] + number
+            for found in (key, value):
+                each = _sized(buffer, position[left])
+                found.start[place], found.length[place] = each.start, each.length
+                position[left] = each.end
+    except IndexError:
+        raise _corrupt("a record's headers are cut short") from None
+    if (position != fields.end).any() or (key.length < 0).any():
+        raise _corrupt("a record's headers are not as long as the record says, or have no key")
+    return Headers(count, key, value)
+
+
+def _together(payloads: Sequence[Payload]) -> tuple[Buffer, Sequence[Payload]]:
+    """One buffer that has them all: that of the response when they lie in it, else a copy."""
+    first = payloads[0].data
+    if all(payload.data is first for payload in payloads):
+        return first, payloads
+    position = 0
+    moved = []
+    for header, _, start, end in payloads:
+        moved.append(Payload(header, b"", position, position + end - start))
+        position += end - start
+    return b"".join([memoryview(data)[start:end] for _, data, start, end in payloads]), moved
+
+
+def _starts(data: Buffer, payloads: Sequence[Payload]) -> Numbers:
+    """Where each record begins."""
+    starts: list[int] = []
+    for header, _, start, end in payloads:
+        known = len(starts)
+        if _append_starts(data, start, end, starts) != end or len(starts) - known != header.record_count:
+            raise _corrupt(f"a batch does not hold the {header.record_count} records it speaks of")
+    return np.array(starts, np.int64)
+
+
+def _append_starts(data: Buffer, position: int, end: int, starts: list[int]) -> int:
+    """Appends the starts of the records from `position` on; where the last of them ends.
+
+    The one loop over all records; lengths of one and of two bytes are read in place, for speed. A length is
+    a zigzag varint: half of it is the length, but for a negative one, which `fields_of` refuses.
+    """
+    append = starts.append
+    while position < end:
+        append(position)
+        byte = data[position]
+        if byte < 0x80:
+            position += 1 + (byte >> 1)
+            continue
+        more = data[position + 1]
+        if more < 0x80:
+            position += 2 + ((byte & 0x7F | more << 7) >> 1)
+            continue
+        length = byte & 0x7F
+        shift = 7
+        while byte > 0x7F:
+            position += 1
+            byte = data[position]
+            length |= (byte & 0x7F) << shift
+            shift += 7
+        position += 1 + (length >> 1)
+    return position
+
+
+def _varints(buffer: _Bytes, position: Numbers) -> tuple[Numbers, Numbers]:
+    """The zigzag varint at each position, and the position after each."""
+    byte = buffer[position]
+    after = position + 1
+    found = (byte & 0x7F).astype(np.uint64)
+    longer = np.flatnonzero(byte > 0x7F)
+    shift = 7
+    while longer.size:
+        if shift > _LAST_SHIFT:
+            raise _corrupt("a varint is longer than 10 bytes")
+        byte = buffer[after[longer]]
+        found[longer] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
+        after[longer] += 1
+        longer = longer[byte > 0x7F]
+        shift += 7
+    zigzag = (found >> np.uint64(1)).view(np.int64) ^ -(found & np.uint64(1)).view(np.int64)
+    return zigzag, after
+
+
+def _sized(buffer: _Bytes, position: Numbers) -> Places:
+    """The byte strings whose lengths stand at `position`."""
+    length, start = _varints(buffer, position)
+    if ((length < -1) | (length > buffer.size)).any():
+        raise _corrupt("a field of a record has a length that cannot be")
+    return Places(start, length)
+
+
+def _corrupt(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.CORRUPT_MESSAGE, message)

@@ -1,0 +1,104 @@
+"""Which batches of a Fetch response hold records that the reader is to see, and what they hold.
+
+A response begins with the batch that has the wanted offset, so often before it, and ends where its size limit
+fell, so often within a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.protocol.messages.fetch import AbortedTransaction
+from barnabas.records.batch import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_AT,
+    BatchHeader,
+    check_crc,
+    parse_header,
+)
+from barnabas.records.compression import decompress
+from barnabas.records.control import decode_end_transaction
+from barnabas.types import Buffer, Offset
+
+
+class Payload(NamedTuple):
+    """One batch's records, decompressed but not decoded: what lies in `data` from `start` to `end`."""
+
+    header: BatchHeader
+    data: Buffer
+    start: int
+    end: int
+
+
+def whole_batches(data: memoryview) -> list[tuple[int, BatchHeader]]:
+    """Each whole batch of `data` as (position, header); one that is cut off at the end is left out.
+
+    Raises:
+        KafkaError: CORRUPT_MESSAGE, a size cannot be; UNSUPPORTED_FOR_MESSAGE_FORMAT, messages of format 0
+            or 1, which brokers wrote before version 0.11.
+    """
+    found = []
+    position = 0
+    while position + MAGIC_AT < len(data):
+        if data[position + MAGIC_AT] != MAGIC:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+                f"there are messages of format {data[position + MAGIC_AT]}: only format {MAGIC}, "
+                "which brokers write since version 0.11, can be read",
+            )
+        if position + HEADER_SIZE > len(data):
+            break
+        header = parse_header(data, position)
+        if header.length + LOG_OVERHEAD < HEADER_SIZE:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"a batch says it has {header.size} bytes")
+        if position + header.size > len(data):
+            break
+        found.append((position, header))
+        position += header.size
+    return found
+
+
+def visible_payloads(
+    data: memoryview,
+    batches: Sequence[tuple[int, BatchHeader]],
+    aborted: Sequence[AbortedTransaction],
+    *,
+    start: Offset,
+    end: Offset,
+    check_crcs: bool,
+) -> Iterator[Payload]:
+    """The records of those `batches` that reach into `start` to `end`, without what no reader is to see.
+
+    That is markers and, when the broker names `aborted` transactions (it does for read_committed), theirs
+    (KIP-98): from a producer's first offset in such a transaction up to its next abort marker.
+
+    Raises:
+        KafkaError: CORRUPT_MESSAGE or UNSUPPORTED_COMPRESSION_TYPE.
+    """
+    upcoming = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
+    aborting: set[int] = set()
+    for position, header in batches:
+        while upcoming and upcoming[-1].first_offset <= header.last_offset:
+            aborting.add(upcoming.pop().producer_id)
+        if header.is_control:
+            if header.producer_id in aborting:
+                marker = decode_end_transaction(header, data[position : position + header.size])
+                if marker is not None and not marker.commit:
+                    aborting.remove(header.producer_id)
+            continue
+        if header.is_transactional and header.producer_id in aborting:
+            continue
+        if header.next_offset <= start or header.base_offset >= end or not header.record_count:
+            continue
+        if check_crcs:
+            check_crc(header, data, position)
+        first, last = position + HEADER_SIZE, position + header.size
+        if header.compression:
+            records = decompress(header.compression, data[first:last])
+            yield Payload(header, records, 0, len(records))
+        else:
+            yield Payload(header, data, first, last)

@@ -1,0 +1,125 @@
+"""What stands before a broker that speaks in the clear: TLS, SASL, or both."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from barnabas.errors import ErrorCode
+from barnabas.protocol.framing import encode_response, parse_request, parse_response
+from barnabas.protocol.messages.api_versions import ApiVersion
+from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+_SASL_APIS = [ApiVersion(api_key=17, max_version=1), ApiVersion(api_key=36, max_version=2)]
+
+#: One side of an exchange: takes a message, gives the answer, and says whether the client is known.
+Step = Callable[[bytes], tuple[bytes, bool]]
+
+
+class Refused(Exception):
+    """The client is not who it says."""
+
+
+class SecureProxy:
+    """Listens on a free port until it is closed; `start` says which broker it stands before."""
+
+    def __init__(
+        self, tls: ssl.SSLContext | None = None, mechanism: str = "", begin: Callable[[], Step] | None = None
+    ) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self._tls = tls
+        self._mechanism = mechanism
+        self._begin = begin
+        self._broker = ("", 0)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+
+    def start(self, broker: str) -> None:
+        host, _, port = broker.rpartition(":")
+        self._broker = (host, int(port))
+        self._thread.start()
+        serve = asyncio.start_server(self._serve, sock=self._listener, ssl=self._tls)
+        asyncio.run_coroutine_threadsafe(serve, self._loop).result(10)
+
+    def close(self) -> None:
+        async def stop() -> None:
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+
+        asyncio.run_coroutine_threadsafe(stop(), self._loop).result(10)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._listener.close()
+        self._loop.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError, Refused):
+            to_broker = await asyncio.open_connection(*self._broker)
+            try:
+                if self._begin is not None:
+                    await self._authenticate(reader, writer, *to_broker)
+                await asyncio.gather(_pipe(reader, to_broker[1]), _pipe(to_broker[0], writer))
+            finally:
+                to_broker[1].close()
+                writer.close()
+
+    async def _authenticate(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        from_broker: asyncio.StreamReader,
+        to_broker: asyncio.StreamWriter,
+    ) -> None:
+        assert self._begin is not None
+        step = self._begin()
+        done = False
+        while not done:
+            frame = await _frame(reader)
+            header, request = parse_request(frame[4:])
+            answer: Any
+            if isinstance(request, SaslHandshakeRequest):
+                known = request.mechanism == self._mechanism
+                code = ErrorCode.NONE if known else ErrorCode.UNSUPPORTED_SASL_MECHANISM
+                answer = SaslHandshakeResponse(error_code=code, mechanisms=[self._mechanism])
+            elif isinstance(request, SaslAuthenticateRequest):
+                try:
+                    said, done = step(bytes(request.auth_bytes))
+                    answer = SaslAuthenticateResponse(auth_bytes=said)
+                except Refused as error:
+                    answer = SaslAuthenticateResponse(
+                        error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=str(error)
+                    )
+            else:  # ApiVersions, which is allowed before
+                to_broker.write(frame)
+                answer = parse_response(header, (await _frame(from_broker))[4:])
+                answer.api_keys += _SASL_APIS
+            writer.writelines(map(bytes, encode_response(header, answer)))
+
+
+async def _frame(reader: asyncio.StreamReader) -> bytes:
+    size = await reader.readexactly(4)
+    return size + await reader.readexactly(int.from_bytes(size, "big"))
+
+
+async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(65_536):
+        writer.write(data)
+        await writer.drain()
+    writer.close()
+
+
+@contextlib.contextmanager
+def closing(proxy: SecureProxy) -> Iterator[SecureProxy]:
+    try:
+        yield proxy
+    finally:
+        proxy.close()

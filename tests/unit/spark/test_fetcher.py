@@ -1,0 +1,254 @@
+"""What a task does when leaders move, refuse or fall silent; a stand-in cluster plays the leaders."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from barnabas.client.errors import AuthenticationError, ClientError
+from barnabas.errors import BarnabasError, ErrorCode
+from barnabas.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from barnabas.spark.cluster import Topic
+from barnabas.spark.fetch_settings import FetchSettings
+from barnabas.spark.fetcher import Fetcher
+from barnabas.spark.open_ranges import DataLossError, OpenRanges
+from barnabas.spark.option_values import EARLIEST, LATEST
+from barnabas.spark.ranges import OffsetRange
+from barnabas.types import ZERO_TOPIC_ID, TopicPartition
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+ID, OTHER_ID = b"i" * 16, b"o" * 16
+AT_ONCE = FetchSettings.parse({"bootstrap.servers": "a:1", "retry.backoff.ms": "0"})
+
+
+class Leader:
+    """A connection that says what it is told to."""
+
+    def __init__(self) -> None:
+        self.asked: list[FetchRequest] = []
+        self.at_most: int | None = None
+        self.answers: list[FetchResponse | Exception] = []
+
+    def send(self, request: FetchRequest, at_most: int | None) -> None:
+        self.asked.append(request)
+        self.at_most = at_most
+
+    def receive(self) -> FetchResponse:
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+class StandIn:
+    """A cluster of one topic `t`; partition 0 is led by broker 1, partition 1 by broker 2."""
+
+    settings = AT_ONCE
+
+    def __init__(self) -> None:
+        self.topic: Topic | Exception = Topic(ErrorCode.NONE, ID, {0: 1, 1: 2})
+        self.brokers = {1: Leader(), 2: Leader()}
+        self.ends = {EARLIEST: (ErrorCode.NONE, 0), LATEST: (ErrorCode.NONE, 100)}
+        self.lookups = 0
+        self.left: list[int] = []
+
+    def topics(self, names: set[str]) -> dict[str, Topic]:
+        assert names == {"t"}
+        self.lookups += 1
+        if isinstance(self.topic, Exception):
+            raise self.topic
+        return {"t": self.topic}
+
+    def leader(self, node: int) -> Leader:
+        return self.brokers[node]
+
+    def leave(self, node: int) -> None:
+        self.left.append(node)
+
+    def offset(self, tp: TopicPartition, node: int, which: int) -> tuple[ErrorCode, int]:
+        return self.ends[which]
+
+
+@pytest.fixture
+def cluster() -> StandIn:
+    return StandIn()
+
+
+def reading(cluster: StandIn, *ends: int, fail: bool = True) -> tuple[Fetcher, OpenRanges]:
+    ranges = OpenRanges([OffsetRange("t", number, 3, end) for number, end in enumerate(ends)], fail)
+    return Fetcher(cluster, ranges), ranges  # type: ignore[arg-type]
+
+
+def answer(error: ErrorCode = ErrorCode.NONE, partition: int = 0, **fields: Any) -> FetchResponse:
+    data = PartitionData(partition_index=partition, error_code=error, **fields)
+    return FetchResponse(responses=[FetchableTopicResponse(topic_id=ID, partitions=[data])])
+
+
+def wanted(request: FetchRequest) -> list[tuple[int, int]]:
+    """Partition and offset of all that a request asks for."""
+    return [(each.partition, each.fetch_offset) for topic in request.topics for each in topic.partitions]
+
+
+def test_each_leader_is_asked_once_until_it_answers(cluster: StandIn) -> None:
+    fetcher, _ = reading(cluster, 9)
+    fetcher.request()
+    fetcher.request()
+    (asked,) = cluster.brokers[1].asked
+    assert wanted(asked) == [(0, 3)]
+    assert (asked.topics[0].topic, asked.topics[0].topic_id, asked.isolation_level) == ("t", ID, 0)
+    assert cluster.brokers[1].at_most is None
+    cluster.brokers[1].answers = [answer(high_watermark=50)]
+    assert [tp for tp, _ in fetcher.receive()] == [A]
+    fetcher.request()
+    assert len(cluster.brokers[1].asked) == 2
+
+
+def test_partitions_of_one_leader_go_into_one_request_those_served_last_behind(cluster: StandIn) -> None:
+    cluster.topic = Topic(ErrorCode.NONE, ID, {0: 1, 1: 1})
+    fetcher, ranges = reading(cluster, 9, 9)
+    ranges.advance(A, 5)
+    fetcher.request()
+    assert [wanted(each) for each in cluster.brokers[1].asked] == [[(1, 3), (0, 5)]]
+
+
+def test_brokers_that_give_no_topic_ids_are_asked_by_name(cluster: StandIn) -> None:
+    cluster.topic = Topic(ErrorCode.NONE, ZERO_TOPIC_ID, {0: 1})
+    fetcher, _ = reading(cluster, 9)
+    fetcher.request()
+    assert cluster.brokers[1].at_most == 12
+    named = FetchableTopicResponse(topic="t", partitions=[PartitionData(partition_index=0)])
+    cluster.brokers[1].answers = [FetchResponse(responses=[named])]
+    assert [tp for tp, _ in fetcher.receive()] == [A]
+
+
+@pytest.mark.parametrize(
+    "passing",
+    [
+        answer(ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        answer(ErrorCode.UNKNOWN_TOPIC_ID),
+        FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR),
+        ClientError("the connection was closed"),
+    ],
+)
+def test_a_leader_that_cannot_serve_is_looked_up_again(
+    cluster: StandIn, passing: FetchResponse | Exception
+) -> None:
+    fetcher, _ = reading(cluster, 9)
+    fetcher.request()
+    cluster.brokers[1].answers = [passing]
+    assert list(fetcher.receive()) == []
+    cluster.topic = Topic(ErrorCode.NONE, ID, {0: 2})
+    fetcher.request()
+    assert wanted(cluster.brokers[2].asked[0]) == [(0, 3)]
+    assert fetcher.last_problem
+
+
+def test_a_partition_is_not_asked_for_twice_while_its_former_leader_has_still_to_answer(
+    cluster: StandIn,
+) -> None:
+    fetcher, _ = reading(cluster, 9, 9)
+    cluster.topic = Topic(ErrorCode.NONE, ID, {0: 1, 1: -1})  # looked up again for partition 1
+    fetcher.request()
+    cluster.topic = Topic(ErrorCode.NONE, ID, {0: 2, 1: 2})
+    fetcher.request()
+    assert [wanted(each) for each in cluster.brokers[2].asked] == [[(1, 3)]]
+
+
+def test_no_broker_answers_for_a_while(cluster: StandIn) -> None:
+    there = cluster.topic
+    cluster.topic = ClientError("no broker answers at a:1")
+    fetcher, _ = reading(cluster, 9)
+    fetcher.request()
+    assert list(fetcher.receive()) == []
+    assert fetcher.last_problem == "no broker answers at a:1"
+    cluster.topic = there
+    fetcher.request()
+    assert len(cluster.brokers[1].asked) == 1
+
+
+def test_a_broker_that_does_not_trust_us_fails_the_task_at_once(cluster: StandIn) -> None:
+    fetcher, _ = reading(cluster, 9)
+    cluster.topic = AuthenticationError("refused")
+    with pytest.raises(AuthenticationError):
+        fetcher.request()
+
+
+def test_a_refusal_fails_the_task_with_its_reason(cluster: StandIn) -> None:
+    fetcher, _ = reading(cluster, 9)
+    fetcher.request()
+    cluster.brokers[1].answers = [answer(ErrorCode.TOPIC_AUTHORIZATION_FAILED)]
+    with pytest.raises(BarnabasError, match=f"cannot read t-0: {ErrorCode.TOPIC_AUTHORIZATION_FAILED.doc}"):
+        list(fetcher.receive())
+    cluster.topic = Topic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, ID, {})
+    with pytest.raises(BarnabasError, match="cannot read t-0"):
+        reading(cluster, 9)[0].request()
+
+
+def test_an_offset_out_of_range_goes_on_at_the_start_of_the_log(cluster: StandIn) -> None:
+    fetcher, ranges = reading(cluster, 9, fail=False)
+    fetcher.request()
+    cluster.brokers[1].answers = [answer(ErrorCode.OFFSET_OUT_OF_RANGE)]
+    cluster.ends[EARLIEST] = (ErrorCode.NONE, 5)
+    assert list(fetcher.receive()) == []
+    assert ranges.position(A) == 5
+
+
+def test_a_topic_that_stays_away_is_gone_but_one_that_is_late_is_not(cluster: StandIn) -> None:
+    there = cluster.topic
+    cluster.topic = Topic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ZERO_TOPIC_ID, {})
+    fetcher, _ = reading(cluster, 9)
+    for _ in range(4):
+        fetcher.request()
+    cluster.topic = there
+    fetcher.request()
+    assert len(cluster.brokers[1].asked) == 1
+
+    cluster.topic = Topic(ErrorCode.NONE, ID, {1: 2})  # the topic is there, the partition is not
+    fetcher, _ = reading(cluster, 9)
+    with pytest.raises(DataLossError, match="t-0 is gone"):
+        for _ in range(5):
+            fetcher.request()
+
+
+def test_a_topic_made_anew_under_the_same_name_is_not_read_on(cluster: StandIn) -> None:
+    fetcher, ranges = reading(cluster, 9, fail=False)
+    fetcher.request()
+    cluster.brokers[1].answers = [answer(ErrorCode.UNKNOWN_TOPIC_ID)]
+    list(fetcher.receive())
+    cluster.topic = Topic(ErrorCode.NONE, OTHER_ID, {0: 1})
+    fetcher.request()
+    assert not ranges
+
+
+@pytest.mark.parametrize(
+    ("said", "latest", "ends"),
+    [
+        (3, (ErrorCode.NONE, 3), True),
+        (3, (ErrorCode.NONE, 9), False),  # a new leader, which did not know yet how far its log reaches
+        (3, (ErrorCode.OFFSET_NOT_AVAILABLE, -1), False),
+        (8, (ErrorCode.NONE, 3), False),  # another partition's records have taken up all the room
+    ],
+)
+def test_a_log_ends_early_only_by_its_leaders_word(
+    cluster: StandIn, said: int, latest: tuple[ErrorCode, int], ends: bool
+) -> None:
+    fetcher, ranges = reading(cluster, 9, fail=False)
+    fetcher.request()
+    cluster.brokers[1].answers = [answer(high_watermark=said)]
+    cluster.ends[LATEST] = latest
+    for tp, data in fetcher.receive():
+        fetcher.check_end(tp, data)
+    assert (not ranges) == ends
+
+
+def test_an_abandoned_task_leaves_the_leaders_that_have_still_to_answer(cluster: StandIn) -> None:
+    fetcher, _ = reading(cluster, 9)
+    fetcher.request()
+    fetcher.close()
+    assert cluster.left == [1]
