@@ -6,10 +6,12 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+
+from py4j.protocol import Py4JNetworkError
 
 from barnabas.pipelines.build import Run, build
 from barnabas.pipelines.errors import PipelineError
@@ -26,6 +28,9 @@ _LOOK_S = 0.2
 _LOOK_CLOSELY_S = 0.01
 #: How often the status is written, in seconds.
 _STATUS_S = 1.0
+
+#: What the Python side sees of a JVM that was killed.
+_SPARK_IS_GONE = (Py4JNetworkError, ConnectionError)
 
 _RUNNING = "running"
 _DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
@@ -57,7 +62,7 @@ def run_pipeline(path: Path, choices: Choices, observer: Observer) -> PipelineSt
     The first signal stops each query when its batch is done, a second one at once.
 
     Raises:
-        PipelineError: the file is wrong, Spark does not start, or a query has failed for good.
+        PipelineError: the file is wrong, Spark does not start or dies, or a query has failed for good.
     """
     check_java()
     pipeline = read_pipeline(path, choices.parameters)
@@ -77,8 +82,11 @@ def run_pipeline(path: Path, choices: Choices, observer: Observer) -> PipelineSt
                 supervisor = Supervisor(queries, pipeline.options.restarts, time.monotonic, observer.say)
                 status = _status(pipeline, choices, supervisor)
                 _supervise(supervisor, status, folder, observer, stop)
+        except _SPARK_IS_GONE as error:
+            raise PipelineError(f"Spark's JVM has died; its log is {folder.log}") from error
         finally:
-            spark.stop()
+            with suppress(*_SPARK_IS_GONE):
+                spark.stop()
     if supervisor.failed:
         raise PipelineError(f"{supervisor.failed.query} failed: {supervisor.failed.last_error}")
     return status
