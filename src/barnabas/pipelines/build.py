@@ -25,10 +25,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Query:
-    """A query by the name it has in status and checkpoints; each `start` goes on from its checkpoint."""
+    """A query by the name it has in status and checkpoints; each `start` goes on from its checkpoint.
+
+    `anew` makes it again, of DataFrames of its own, for when it has failed. Queries that share theirs are
+    planned at the same time by threads of Spark's, and Spark keeps notes in the plan without a lock: rarely
+    they are damaged, and then no task can be made of the plan any more ("Task not serializable").
+    """
 
     name: str
     start: Callable[[], StreamingQuery | BatchRun]
+    anew: Callable[[], Query] | None = None
 
 
 @dataclass(frozen=True)
@@ -102,8 +108,15 @@ class _Builder:
         return self._query(sink.name, sink.place, rows, sink.options)
 
     def _query(self, name: str, place: Place, rows: DataFrame, options: SinkOptions) -> Query:
-        begin = self._streaming(name, rows, options) if rows.isStreaming else self._static(rows, options)
-        return Query(name, lambda: self._attempt(place, name, begin))
+        if not rows.isStreaming:
+            write = self._static(rows, options)
+            return Query(name, lambda: self._attempt(place, name, write))
+        begin = self._streaming(name, rows, options)
+        return Query(name, lambda: self._attempt(place, name, begin), lambda: self._anew(name))
+
+    def _anew(self, name: str) -> Query:
+        queries = _Builder(self._spark, self._pipeline, self._run).queries()
+        return next(query for query in queries if query.name == name)
 
     def _static(self, rows: DataFrame, options: SinkOptions) -> Callable[[], BatchRun]:
         run = str(uuid4())  # what is tried again is still the same write
