@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import random
+import signal
 import threading
 import time
 from collections import Counter
@@ -90,7 +91,7 @@ class Killer(threading.Thread):
         self.done: list[str] = []
 
     def run(self) -> None:
-        victims = [self._jvm, self._driver, self._worker, self._broker, self._teller]
+        victims = [self._busy_jvm, self._jvm, self._driver, self._worker, self._broker, self._teller]
         if KILLS == 1:
             victims = victims[:1]
         with self._bank.broker.consumer("credits", isolation_level="read_uncommitted") as consumer:
@@ -113,6 +114,13 @@ class Killer(threading.Thread):
         """Spark's driver, which in local mode is its executor too."""
         for pid in children(self._bank.pipeline.pid)[:1]:
             kill(pid)
+
+    def _busy_jvm(self) -> None:
+        """While the Python side waits for its answer."""
+        for pid in children(self._bank.pipeline.pid)[:1]:
+            os.kill(pid, signal.SIGSTOP)
+            self._stopping.wait(1)
+        self._jvm()
 
     def _driver(self) -> None:
         self._bank.pipeline.kill()

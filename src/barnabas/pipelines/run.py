@@ -11,14 +11,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from py4j.protocol import Py4JNetworkError
-
 from barnabas.pipelines.build import Run, build
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.folder import Folder
 from barnabas.pipelines.model import Pipeline
 from barnabas.pipelines.read import read_pipeline
-from barnabas.pipelines.session import start_session
+from barnabas.pipelines.session import SPARK_FAILS, answers, start_session
 from barnabas.pipelines.status import PipelineStatus
 from barnabas.pipelines.supervisor import Supervisor
 from barnabas.spark.session import check_java
@@ -28,9 +26,6 @@ _LOOK_S = 0.2
 _LOOK_CLOSELY_S = 0.01
 #: How often the status is written, in seconds.
 _STATUS_S = 1.0
-
-#: What the Python side sees of a JVM that was killed.
-_SPARK_IS_GONE = (Py4JNetworkError, ConnectionError)
 
 _RUNNING = "running"
 _DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
@@ -82,10 +77,12 @@ def run_pipeline(path: Path, choices: Choices, observer: Observer) -> PipelineSt
                 supervisor = Supervisor(queries, pipeline.options.restarts, time.monotonic, observer.say)
                 status = _status(pipeline, choices, supervisor)
                 _supervise(supervisor, status, folder, observer, stop)
-        except _SPARK_IS_GONE as error:
+        except SPARK_FAILS as error:
+            if answers(spark):
+                raise
             raise PipelineError(f"Spark's JVM has died; its log is {folder.log}") from error
         finally:
-            with suppress(*_SPARK_IS_GONE):
+            with suppress(*SPARK_FAILS):
                 spark.stop()
     if supervisor.failed:
         raise PipelineError(f"{supervisor.failed.query} failed: {supervisor.failed.last_error}")

@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from barnabas.pipelines.errors import PipelineError, explain
@@ -26,6 +27,9 @@ DEFAULTS = {
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
 }
 _LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+#: What a call of Spark's JVM raises when it cannot be made: a Py4JError of any kind when it was under way.
+SPARK_FAILS = (Py4JError, ConnectionError)
 
 
 def start_session(name: str, folder: Path, master: str, settings: dict[str, str], log: Path) -> SparkSession:
@@ -53,3 +57,12 @@ def start_session(name: str, folder: Path, master: str, settings: dict[str, str]
             raise PipelineError(
                 f"Spark does not start on {master}: {explain(error)}; its log is {log}"
             ) from error
+
+
+def answers(spark: SparkSession) -> bool:
+    """Whether Spark's JVM is there: Py4J has no error of its own for one that has died."""
+    try:
+        spark.sparkContext._jvm.System.currentTimeMillis()
+    except SPARK_FAILS:
+        return False
+    return True
