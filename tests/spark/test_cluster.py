@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.spark.committed import committed_values, log_end
+from tests.spark.committed import committed_values, last_stable_offset
 from tests.spark.standalone import StandaloneCluster, wait_for
 
 pytestmark = [
@@ -65,10 +65,10 @@ def test_a_pipeline_whose_worker_is_killed_under_it_writes_each_row_once(
             env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": os.pathsep.join(sys.path)},
         )
     try:
-        wait_for(lambda: log_end(servers, target) > ROWS / 10)
+        wait_for(lambda: last_stable_offset(servers, target) > ROWS / 10)
         assert [cluster.executors(worker) for worker in range(2)] == [1, 1]
         cluster.kill_worker(0)
-        assert log_end(servers, target) < ROWS, "it was done before"
+        assert last_stable_offset(servers, target) < ROWS, "it was done before"
         assert pipeline.wait(200) == 0, (tmp_path / "pipeline.err").read_text()
     finally:
         pipeline.kill()
