@@ -21,6 +21,7 @@ from barnabas.replication.fetch_session import FetchSessions
 from barnabas.replication.group_commit import GroupCommit
 from barnabas.replication.logs import LogManager, files_for_connections
 from barnabas.replication.manager import ReplicaManager
+from barnabas.server.busy_polling import BusyPolling
 from barnabas.server.coordinators import follow_leadership, forget_deleted_topics
 from barnabas.server.dispatch import Dispatcher
 from barnabas.server.endpoint import Endpoint, advertised_endpoints, bound_endpoints
@@ -68,13 +69,16 @@ class Broker:
         clock: Clock | None = None,
         rng: random.Random | None = None,
         fs: FileSystem | None = None,
+        busy_polling: BusyPolling | None = None,
     ) -> None:
         self.config = config
         self.clock = clock or SystemClock()
         self.node_id = config.node_id
         self.configs = ConfigResolver(config, config.node_id)
         self.topic_answers = TopicAnswers()
-        self.connections = Connections(lambda: self.config, most=files_for_connections())
+        self.connections = Connections(
+            lambda: self.config, most=files_for_connections(), busy_polling=busy_polling
+        )
         self._rng = rng or random.Random()
         self._fs = fs or OsFileSystem()
         self._undo: list[Callable[[], Awaitable[None] | None]] = []

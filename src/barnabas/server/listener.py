@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.config import BrokerConfig
 from barnabas.errors import ConfigError
+from barnabas.server.busy_polling import BusyPolling
 from barnabas.server.endpoint import Endpoint
 from barnabas.server.session import Session
 
@@ -28,9 +29,16 @@ class Connections:
     `most` is how many the process can bear: one more could cost a log the file it needs, and that its disk.
     """
 
-    def __init__(self, config: Callable[[], BrokerConfig], *, most: int | None = None) -> None:
+    def __init__(
+        self,
+        config: Callable[[], BrokerConfig],
+        *,
+        most: int | None = None,
+        busy_polling: BusyPolling | None = None,
+    ) -> None:
         self._config = config
         self._most = most
+        self.busy_polling = busy_polling
         self._next_id = itertools.count(1)
         self._per_ip: Counter[str] = Counter()
         self._open: set[Session] = set()
@@ -99,6 +107,7 @@ class Listener:
         self._sockets: list[socket.socket] = []
         self._servers: list[asyncio.Server] = []
         self.admit = connections.admit
+        self.busy_polling = connections.busy_polling
         self.forget = connections.forget
 
     @property

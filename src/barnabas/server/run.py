@@ -16,6 +16,7 @@ import uvloop
 from barnabas.clock import Clock
 from barnabas.config import BrokerConfig
 from barnabas.server.broker import Broker
+from barnabas.server.busy_polling import BusyPolling
 from barnabas.server.endpoint import Endpoint
 from barnabas.storage import FileSystem
 
@@ -34,6 +35,8 @@ async def serve(
 ) -> None:
     """Run a broker on the current event loop until SIGTERM or SIGINT, then stop it cleanly.
 
+    The process is taken to do nothing else: the loop may keep a core busy while clients wait for it.
+
     Args:
         config: the broker's settings.
         on_ready: called once the broker serves.
@@ -47,7 +50,7 @@ async def serve(
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    broker = Broker(config)
+    broker = Broker(config, busy_polling=BusyPolling(loop.call_soon))
     try:
         await broker.start()
         if on_ready is not None:

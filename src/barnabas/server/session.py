@@ -55,6 +55,7 @@ class Session(asyncio.Protocol):
         self.client_host = ""
         self._listener = listener
         self._serve = listener.dispatcher.serve
+        self._busy_polling = listener.busy_polling
         self._frames = FrameDecoder(listener.config.socket_request_max_bytes)
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport = None  # type: ignore[assignment]
@@ -96,6 +97,8 @@ class Session(asyncio.Protocol):
                     self._transport.pause_reading()
                     return
                 self._serve(frame, self)
+            if self._busy_polling is not None:
+                self._busy_polling.served()
         except ProtocolError as error:
             self.close(str(error))
 
