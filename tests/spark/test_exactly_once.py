@@ -9,18 +9,21 @@ import signal
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 from tests.spark.committed import committed_values, last_stable_offset
 
 from barnabas.errors import BarnabasError
+from barnabas.spark import exactly_once
 from barnabas.spark.exactly_once import ReplayError, WriteId, write_once
 from barnabas.spark.options import WriteOptions
 from barnabas.spark.record_sink import DeliveryError
+from barnabas.spark.task_content import TaskContent
 from barnabas.testing import BarnabasBroker
 
 MakeTopic = Callable[..., str]
@@ -212,6 +215,36 @@ def test_a_group_that_is_in_use_by_another_is_left_alone(
     admin.alter_consumer_group_offsets([theirs])[what.name].result(30)
     with pytest.raises(ReplayError, match=f"group {what.name} is in use by something else"):
         write_once(options(servers, topic), what, rows())
+
+
+@pytest.mark.parametrize("batch", [0, 1])
+def test_a_mark_whose_transaction_has_not_quite_ended_is_waited_for(
+    servers: str, make_topic: MakeTopic, sink: str, monkeypatch: pytest.MonkeyPatch, batch: int
+) -> None:
+    """The first of all marks, and one that takes an older one's place."""
+    topic, what = make_topic(), WriteId(sink, batch, 0)
+    for earlier in range(batch):
+        write_once(options(servers, topic), WriteId(sink, earlier, 0), rows(earlier))
+    # by another transactional id, so that to take this one over does not end it
+    other = Producer({"bootstrap.servers": servers, "transactional.id": f"{sink}-other", "log_level": 0})
+    other.init_transactions(30)
+    other.begin_transaction()
+    place = ClientPartition(topic, 0, batch + 1, metadata=str(TaskContent(ROWS)))
+    with Consumer({"bootstrap.servers": servers, "group.id": what.name, "log_level": 0}) as consumer:
+        other.send_offsets_to_transaction([place], consumer.consumer_group_metadata(), 30)
+    waits: list[float] = []
+
+    def end_and_wait(seconds: float) -> None:
+        if not waits:
+            other.commit_transaction(30)
+        waits.append(seconds)
+        time.sleep(seconds)
+
+    clock = SimpleNamespace(monotonic=time.monotonic, sleep=end_and_wait)
+    monkeypatch.setattr(exactly_once, "time", clock)
+    assert write_once(options(servers, topic), what, rows(batch)) == ROWS
+    assert waits
+    assert committed_values(servers, topic) == everything(batch)
 
 
 def test_an_attempt_killed_between_its_commit_and_its_word_is_not_repeated(

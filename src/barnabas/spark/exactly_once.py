@@ -26,6 +26,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 from confluent_kafka import KafkaError as ClientError
+from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 
 from barnabas.errors import BarnabasError
@@ -92,7 +93,7 @@ def write_once(options: WriteOptions, what: WriteId, batches: Iterator[pa.Record
     batches = content.of(batch for batch in batches if batch.num_rows)
     first = next(batches, None)
     if first is None:  # nothing to write, and nothing to remember
-        _check_replay(what, _read_progress(options.client, what), content, options)
+        _check_replay(what, _read_progress(options.client, what, None), content, options)
         return 0
     batches = itertools.chain([first], batches)
     some_topic = options.topic or first.column("topic")[0].as_py()
@@ -101,7 +102,7 @@ def write_once(options: WriteOptions, what: WriteId, batches: Iterator[pa.Record
     settings = transaction_settings(options.client, what.name)
     with contextlib.closing(_Transaction(settings, what)) as transaction:
         transaction.take_over(some_topic)
-        written = _read_progress(options.client, what)
+        written = _read_progress(options.client, what, some_topic)
         if written is None or written.batch < what.batch:
             transaction.write(batches, content, options.topic, some_topic)
             return content.rows
@@ -111,14 +112,17 @@ def write_once(options: WriteOptions, what: WriteId, batches: Iterator[pa.Record
     return content.rows
 
 
-def _read_progress(client: dict[str, str], what: WriteId) -> _Written | None:
-    """What was committed last; the marker lies with the topic of whichever row came first."""
+def _read_progress(client: dict[str, str], what: WriteId, some_topic: str | None) -> _Written | None:
+    """What was committed last; the marker lies with the topic of whichever row came first.
+
+    Without `some_topic`, one of those that are written to, a marker of a transaction that is not over is not
+    waited for.
+    """
     admin = kept(new_admin, dict(client))
-    asked = ConsumerGroupTopicPartitions(what.name)
     for attempts_left in reversed(range(_ATTEMPTS)):
         try:
             _find_coordinator(admin, what.name)
-            found = admin.list_consumer_group_offsets([asked], require_stable=True)[what.name].result()
+            markers = _markers(admin, what.name, some_topic)
             break
         except KafkaException as error:
             refusal = error.args[0]
@@ -127,7 +131,7 @@ def _read_progress(client: dict[str, str], what: WriteId) -> _Written | None:
                     f"cannot read the offsets of group {what.name}: {refusal.str()}"
                 ) from None
             time.sleep(_RETRY_S)
-    last = max(found.topic_partitions, key=lambda each: each.offset, default=None)
+    last = max(markers, key=lambda each: each.offset, default=None)
     if last is None or last.offset < 1:
         return None
     content = TaskContent.parse(last.metadata or "")
@@ -136,6 +140,31 @@ def _read_progress(client: dict[str, str], what: WriteId) -> _Written | None:
             f"group {what.name} is in use by something else: its offsets are no marks of a sink"
         )
     return _Written(last.offset - 1, content)
+
+
+def _markers(admin: AdminClient, group: str, some_topic: str | None) -> list[ClientPartition]:
+    """The group's offsets. Raises KafkaException, also when an open transaction may change one.
+
+    The transaction that had one may have ended already: Apache Kafka's coordinator before 4.0 puts an offset
+    in place a moment after it has told of the end.
+    """
+    found = _ask_for_offsets(admin, ConsumerGroupTopicPartitions(group), stable=some_topic is not None)
+    if not found and some_topic is not None:
+        # asked for all, brokers do not tell of one that waits where none was before
+        place = ClientPartition(some_topic, 0)
+        found = _ask_for_offsets(admin, ConsumerGroupTopicPartitions(group, [place]), stable=True)
+    return found
+
+
+def _ask_for_offsets(
+    admin: AdminClient, asked: ConsumerGroupTopicPartitions, *, stable: bool
+) -> list[ClientPartition]:
+    answer = admin.list_consumer_group_offsets([asked], require_stable=stable)[asked.group_id].result()
+    found: list[ClientPartition] = answer.topic_partitions
+    for each in found:
+        if each.error is not None:  # librdkafka's answer is good also when a partition's is not
+            raise KafkaException(each.error)
+    return found
 
 
 def _find_coordinator(admin: AdminClient, group: str) -> None:
