@@ -22,9 +22,11 @@ from pyspark.sql import SparkSession
 from tests.spark.pipeline_run import PipelineRunner, supervise
 
 from barnabas.errors import ConfigError
+from barnabas.pipelines.build import Run, build
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.formats import decode, encode
 from barnabas.pipelines.options import SinkOptions
+from barnabas.pipelines.read import read_pipeline
 from barnabas.pipelines.session import DEFAULTS
 from barnabas.pipelines.supervisor import Supervisor
 from barnabas.registry.server import RegistryServer, RegistrySettings, claim
@@ -170,6 +172,33 @@ FROM orders GROUP BY window(at, '1 minute');
     assert status.watermark == "2026-03-01T12:09:00.000Z"
     assert status.state_rows and status.state_bytes, "the last order and the last payment may find others yet"
     assert [each.value() for each in records(paid, 3)][2:] == [b"3,Ada,false"]
+
+
+def test_a_query_of_a_sql_pipeline_can_be_made_anew_again_and_again(
+    pipeline: PipelineRunner, tmp_path: Path
+) -> None:
+    """As it is when it has failed: its views are there already, and no statement is to be run twice."""
+    text = f"""/*
+[source.lines]
+files = "{tmp_path}/lines"
+format = "text"
+
+[sink.kept]
+from = "loud"
+parquet = "{tmp_path}/kept"
+*/
+CREATE TEMPORARY FUNCTION loudly(line STRING) RETURNS STRING RETURN upper(line);
+CREATE TEMPORARY VIEW loud AS SELECT loudly(value) AS line FROM lines;
+"""
+    (tmp_path / "lines").mkdir()
+    query = pipeline.queries(text, "sql")["kept"]
+    for number in range(2):
+        (tmp_path / "lines" / str(number)).write_text(f"line {number}")
+        assert query.anew is not None
+        query = query.anew()
+        assert supervise(query).failed is None
+    found = pyarrow.parquet.read_table(tmp_path / "kept")["line"].to_pylist()
+    assert sorted(found) == ["LINE 0", "LINE 1"]
 
 
 def test_changes_go_to_a_topic_and_to_tables_each_once(
@@ -478,6 +507,23 @@ def test_a_mistake_that_only_spark_sees_is_said_with_its_line(
             query.start()
     assert str(caught.value).startswith(f"{tmp_path}/shop.py:{said}")
     assert "\n" not in str(caught.value)
+
+
+def test_checkpoints_that_cannot_be_kept_are_said_in_one_line(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "shop.sql"
+    path.write_text(f"""/*
+[source.lines]
+files = "{tmp_path}"
+format = "text"
+
+[sink.shown]
+from = "lines"
+console = true
+*/""")
+    (query,) = build(spark, read_pipeline(path), Run("127.0.0.1:1", "nosuch://host/folder", once=True))
+    with pytest.raises(PipelineError) as caught:
+        query.start()
+    assert str(caught.value) == f'{path}:7: shown: No FileSystem for scheme "nosuch"'
 
 
 def test_reasons_say_what_is_wrong_with_a_value(spark: SparkSession) -> None:

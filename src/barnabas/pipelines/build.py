@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 from uuid import uuid4
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
@@ -56,10 +56,12 @@ def build(spark: SparkSession, pipeline: Pipeline, run: Run) -> list[Query]:
 
 
 class _Builder:
-    def __init__(self, spark: SparkSession, pipeline: Pipeline, run: Run) -> None:
+    def __init__(self, spark: SparkSession, pipeline: Pipeline, run: Run, *, again: bool = False) -> None:
+        """`again`: what SQL statements make is there already, and finds its inputs by their names."""
         self._spark = spark
         self._pipeline = pipeline
         self._run = run
+        self._again = again
         self._frames: dict[str, DataFrame] = {}
         settings = {f"kafka.{name}": value for name, value in pipeline.options.kafka.items()}
         self._registry = pipeline.options.registry
@@ -93,9 +95,10 @@ class _Builder:
             self._keep(step.name, self._call(step.place, f"step {step.name}", step.body, *inputs))
             return
         statement = step.body
-        self._attempt(
-            step.place, f"view {step.name}" if step.name else "", lambda: self._spark.sql(statement)
-        )
+        if not self._again:
+            self._attempt(
+                step.place, f"view {step.name}" if step.name else "", lambda: self._spark.sql(statement)
+            )
         if step.name:
             self._frames[step.name] = self._spark.table(step.name)
 
@@ -115,7 +118,7 @@ class _Builder:
         return Query(name, lambda: self._attempt(place, name, begin), lambda: self._anew(name))
 
     def _anew(self, name: str) -> Query:
-        queries = _Builder(self._spark, self._pipeline, self._run).queries()
+        queries = _Builder(self._spark, self._pipeline, self._run, again=True).queries()
         return next(query for query in queries if query.name == name)
 
     def _static(self, rows: DataFrame, options: SinkOptions) -> Callable[[], BatchRun]:
@@ -154,10 +157,12 @@ class _Builder:
     def _attempt(self, place: Place, what: str, act: Callable[[], T]) -> T:
         try:
             return act()
-        except (PipelineError, Py4JError):  # said already; or Spark itself is gone
+        except PipelineError:  # said already
             raise
         except Exception as error:
-            known = isinstance(error, (BarnabasError, PySparkException))
+            if isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError):
+                raise  # Spark itself is gone
+            known = isinstance(error, (BarnabasError, PySparkException, Py4JJavaError))
             kind = "" if known else f"{type(error).__name__}: "
             place = place_in(error, place.file, place)
             words = f"{what}: " if what else ""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from barnabas.errors import BarnabasError
 
-#: A line of Spark's wrapping in which an error names itself: ``barnabas.errors.ConfigError: option ...``
-_NAMED = re.compile(r"^\s*(?:Caused by: )?(?:[\w$]+\.)*\w+(?:Error|Exception): (.+)")
+#: A line of Spark's wrapping, or Py4J's, in which an error names itself: ``barnabas.errors.ConfigError: ...``
+_NAMED = re.compile(r"^\s*(?:Caused by: |: )?(?:[\w$]+\.)*\w+(?:Error|Exception): (.+)")
 #: What goes before the words: the error's condition, which of a failed stream goes before that of its cause.
 _CONDITION = re.compile(
     r"^(?:\[STREAM_FAILED\] )?(?:Query \[.*?\] terminated with exception: )?(?:\[[A-Z0-9_.]+\] )?"
