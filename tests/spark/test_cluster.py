@@ -29,7 +29,7 @@ from pyspark.sql import functions as F
 def numbers(rows):
     return rows
 
-@sink(topic="{target}", format="text", options={{"barnabas.delivery": "exactly-once"}})
+@sink(topic="{target}", format="text", delivery="exactly-once")
 def copy(numbers):
     return numbers.select(F.upper("value").alias("value"))
 """

@@ -450,6 +450,40 @@ def kept(lines):
     assert not (tmp_path / "kept" / "_SUCCESS").exists()
 
 
+def test_a_batch_that_is_tried_again_writes_each_row_once(
+    make_topic: MakeTopic,
+    pipeline: PipelineRunner,
+    records: Callable[[str, int], list[Message]],
+    tmp_path: Path,
+) -> None:
+    target = make_topic()
+    (tmp_path / "lines.txt").write_text("a line")
+    text = f"""
+from pathlib import Path
+
+@F.udf("long")
+def fails_once(number):
+    failed = Path("{tmp_path}/failed")
+    if number == 3 and not failed.exists():
+        failed.touch()
+        raise OSError("no answer")
+    return number
+
+@source(files="{tmp_path}/lines.txt", format="text", static=True)
+def numbers(lines):
+    return lines.sparkSession.range(0, 4, 1, 4)  # the last one waits for a core
+
+@sink(topic="{target}", delivery="exactly-once")
+def copy(numbers):
+    return numbers.select(fails_once("id").alias("id"))
+"""
+    supervisor = supervise(pipeline.queries(text)["copy"])
+    (status,) = supervisor.statuses
+    assert (status.state, status.restarts, status.last_error) == ("done", 1, "no answer")
+    found = [json.loads(each.value())["id"] for each in records(target, 4)]
+    assert sorted(found) == [0, 1, 2, 3]
+
+
 def test_a_batch_that_fails_says_why(pipeline: PipelineRunner, tmp_path: Path) -> None:
     (tmp_path / "ids.json").write_text("no JSON")
     text = """

@@ -267,6 +267,9 @@ class SinkOptions(Options):
             elif not self.schema:
                 raise ConfigError("option schema is missing: avro needs one, as JSON")
             self.subject = self.subject or f"{self.topic}-value"
+            for name, value in self.options.items():
+                if name.lower() == "barnabas.delivery":
+                    raise refuse(name, value, "it is the sink's own option delivery: write it there")
             if self.key and self.format == "raw":
                 raise refuse("key", self.key, "in the format raw the column key is the key: remove it")
 

@@ -46,14 +46,14 @@ def writer_to(
 def static_writer(
     rows: DataFrame, options: SinkOptions, client: dict[str, str], registry: str, name: str
 ) -> Callable[[], None]:
-    """What writes rows that are no stream; into a table once, however often it is called with this `name`.
+    """What writes rows that are no stream; exactly once, where the sink does, however often with this `name`.
 
     Raises:
         ConfigError: the columns do not fit the sink.
     """
     rows = rows.drop(ORIGIN)
     if options.kind == "topic":
-        given = _topic_options(options, client)
+        given = {**_topic_options(options, client), **_numbered(options, name, 0)}
         writer = encode(rows, options, registry).write.format("barnabas").options(**given)
         return partial(writer.mode("append").save)
     if options.kind == "console":
@@ -86,8 +86,7 @@ def _to_topic(records: DataFrame, options: SinkOptions, client: dict[str, str]) 
 
     # Spark refuses output mode update to Python data sources, but hands a batch's updates to a function
     def write(batch: DataFrame, number: int) -> None:
-        once = options.delivery == "exactly-once"
-        named = {"barnabas.sinkId": _query_id(batch), "barnabas.batchId": str(number)} if once else {}
+        named = _numbered(options, _query_id(batch), number)
         batch.write.format("barnabas").options(**given, **named).mode("append").save()
 
     return records.writeStream.outputMode("update").foreachBatch(write)
@@ -100,6 +99,13 @@ def _topic_options(options: SinkOptions, client: dict[str, str]) -> dict[str, st
     if options.delivery == "exactly-once":
         given["barnabas.delivery"] = options.delivery
     return given
+
+
+def _numbered(options: SinkOptions, query: str, number: int) -> dict[str, str]:
+    """What tells a batch from others to a writer that is to write it exactly once."""
+    if options.delivery != "exactly-once":
+        return {}
+    return {"barnabas.sinkId": query, "barnabas.batchId": str(number)}
 
 
 def _query_id(batch: DataFrame) -> str:

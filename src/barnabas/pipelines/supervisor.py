@@ -17,8 +17,9 @@ FIRST_WAIT_S = 1.0
 #: ... this.
 LONGEST_WAIT_S = 60.0
 
-#: What will fail again however often it is tried: a wrong option, a record that does not parse.
-_LASTING = ("errors.ConfigError: ", "[USER_RAISED_EXCEPTION]")
+#: What will fail again however often it is tried: a wrong option, a record that does not parse, other rows
+#: than were written.
+_LASTING = ("errors.ConfigError: ", "[USER_RAISED_EXCEPTION]", "exactly_once.ReplayError: ")
 
 RUNNING, WAITING, DONE, STOPPED, FAILED = "running", "waiting", "done", "stopped", "failed"
 

@@ -76,6 +76,10 @@ def test_a_source_that_cannot_be_is_refused_with_the_cure(given: dict[str, objec
             {"topic": "t", "delivery": "exactly"},
             "option delivery=exactly is not allowed: did you mean exactly-once?",
         ),
+        (
+            {"topic": "t", "mode": "update", "options": {"Barnabas.delivery": "exactly-once"}},
+            "option Barnabas.delivery=exactly-once is not allowed: it is the sink's own option delivery",
+        ),
     ],
 )
 def test_a_sink_that_cannot_be_is_refused_with_the_cure(given: dict[str, object], said: str) -> None:
