@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -46,9 +48,11 @@ class RecordSink:
 
     def __init__(self, settings: Settings) -> None:
         self._failure: str | None = None
-        self._max_records = int(settings[_MAX_MESSAGES])
+        self._max_records = int(settings[_MAX_MESSAGES]) or math.inf  # 0 is no limit, as for librdkafka
         self._max_bytes = int(settings[_MAX_KBYTES]) * 1024
-        self._sent_records = self._sent_bytes = 0
+        #: what was handed over last, in records and bytes: as much as the producer may still hold
+        self._recent: deque[tuple[int, int]] = deque()
+        self._recent_records = self._recent_bytes = 0
         unlimited = {**settings, _MAX_MESSAGES: _UNLIMITED, _MAX_KBYTES: _UNLIMITED}
         self._producer = new_producer(unlimited, self._on_failure)
 
@@ -114,15 +118,23 @@ class RecordSink:
         raise _refused(_row(topic, row), explain(error))
 
     def _count(self, sent: MessageTable) -> None:
-        self._sent_records += len(sent)
-        self._sent_bytes += int(sent["len"].sum() + sent["key_len"].sum())
+        records, size = len(sent), int(sent["len"].sum() + sent["key_len"].sum())
+        self._recent.append((records, size))
+        self._recent_records += records
+        self._recent_bytes += size
 
     def _wait_for_room(self) -> None:
-        """Let the producer hold no more than it may, its bytes judged by the records sent so far."""
-        mean = self._sent_bytes / max(1, self._sent_records)
-        most = min(self._max_records, self._max_bytes / max(1, mean))
-        while len(self._producer) >= most:
+        while self._is_full():
             self._serve(self._producer.poll, _ROOM_TIMEOUT_MS)
+
+    def _is_full(self) -> bool:
+        """Whether the producer holds what it may; it says how many records, which are about the last."""
+        held = len(self._producer)
+        while self._recent and self._recent_records - self._recent[0][0] >= held:
+            records, size = self._recent.popleft()
+            self._recent_records -= records
+            self._recent_bytes -= size
+        return held >= self._max_records or self._recent_bytes >= self._max_bytes
 
     def _serve(self, call: Callable[..., None], *timeout: int) -> None:
         try:

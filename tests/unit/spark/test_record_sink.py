@@ -1,0 +1,76 @@
+"""How much a sink lets its producer hold."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from barnabas.spark import record_sink
+from barnabas.spark.clients import producer_settings
+from barnabas.spark.librdkafka import MessageTable
+from barnabas.spark.record_sink import RecordSink
+
+
+class SlowProducer:
+    """Holds what it is told, and lets go of the first of it each time it is waited for."""
+
+    def __init__(self) -> None:
+        self.held: deque[int] = deque()
+        self.most_bytes = self.most_records = 0
+
+    def produce(self, topic: str, messages: MessageTable) -> None:
+        self.held.extend(map(int, messages["len"]))
+        self.most_bytes = max(self.most_bytes, sum(self.held))
+        self.most_records = max(self.most_records, len(self.held))
+
+    def poll(self, milliseconds: int) -> None:
+        if milliseconds:
+            self.held.popleft()
+
+    def __len__(self) -> int:
+        return len(self.held)
+
+
+@pytest.fixture
+def producer(monkeypatch: pytest.MonkeyPatch) -> SlowProducer:
+    made = SlowProducer()
+    monkeypatch.setattr(record_sink, "new_producer", lambda settings, on_failure: made)
+    return made
+
+
+def sink(**room: str) -> RecordSink:
+    named: dict[str, Any] = {f"queue.buffering.max.{name}": value for name, value in room.items()}
+    return RecordSink(producer_settings(named))
+
+
+def values(size: int, count: int = 1) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"value": [b"v" * size] * count})
+
+
+def test_large_records_after_many_small_ones_are_held_back_by_their_own_size(producer: SlowProducer) -> None:
+    writing = sink(kbytes="64")
+    for _ in range(100):
+        writing.send(values(10, 100), "t")
+        producer.held.clear()  # acknowledged
+    for _ in range(50):
+        writing.send(values(10_000), "t")
+    assert 50_000 < producer.most_bytes <= 64 * 1024 + 10_000
+
+
+def test_small_records_after_large_ones_are_held_back_by_their_number(producer: SlowProducer) -> None:
+    writing = sink(kbytes="64", messages="50")
+    for _ in range(10):
+        writing.send(values(10_000), "t")
+    for _ in range(200):
+        writing.send(values(1), "t")
+    assert producer.most_records == 50
+
+
+def test_a_number_of_0_is_no_limit(producer: SlowProducer) -> None:
+    writing = sink(messages="0")
+    for _ in range(3):
+        writing.send(values(1), "t")
+    assert producer.most_records == 3
