@@ -57,6 +57,8 @@ def decode(rows: DataFrame, format: str, schema: str, options: dict[str, str]) -
         .when(F.trim(text) == "", F.lit("the value is empty"))
         .when(parsed.isNull() | parsed[_CORRUPT].isNotNull(), misfit)
     )
+    if format == "json":
+        reason = reason.when(~_is_alone(text, options), F.lit("something follows the JSON object"))
     for field in declared.fields:
         if not field.nullable:
             reason = reason.when(parsed[field.name].isNull(), F.lit(f"field {field.name} is missing"))
@@ -169,6 +171,12 @@ def _avro() -> ModuleType:
     except ModuleNotFoundError as error:
         cure = "pip install 'barnabas[registry]'"
         raise refuse("format", "avro", f"{error.name} is missing: {cure}") from None
+
+
+def _is_alone(text: Column, options: dict[str, str]) -> Column:
+    """Whether nothing follows a JSON object. Spark reads no further than its end; in brackets it has to."""
+    listed = F.from_json(F.concat(F.lit("["), text, F.lit("]")), "array<struct<_: string>>", options)
+    return F.coalesce(F.size(listed) == 1, F.lit(False))
 
 
 def _misfit_fields(text: Column, parsed: Column, declared: StructType) -> Column:
