@@ -26,7 +26,8 @@ def test_files_of_every_format_are_read_as_they_appear(
     text = f"""
 schema = "id INT NOT NULL, name STRING"
 
-@source(files="{tmp_path}/json", format="json", schema=schema, dead_letter="{bad}")
+@source(files="{tmp_path}/json", format="json", schema=schema, dead_letter="{bad}",
+        options={{"pathGlobFilter": "[0-9]"}})
 def from_json(rows):
     return rows
 
@@ -60,6 +61,7 @@ def all(together):
     for folder in ("json", "text", "parquet", "orc"):
         (tmp_path / folder).mkdir()
     (tmp_path / "json" / "1").write_text('{"id": 1, "name": "json"}\n\n{"name": "nobody"}\n')
+    (tmp_path / "json" / "notes").write_text('{"id": 9, "name": "no number"}\n')
     (tmp_path / "1.csv").write_text("id;name\n2;csv\n")
     (tmp_path / "text" / "1").write_text("text\n")
     columns = pa.table({"id": pa.array([5], pa.int32()), "name": ["parquet"]})

@@ -71,10 +71,9 @@ def _read_topic(spark: SparkSession, source: Source, client: dict[str, str]) -> 
 def _read_files(spark: SparkSession, source: Source) -> DataFrame:
     """Lines as the column value, with their file; or the columns of a format that knows its own."""
     options = source.options
-    reader = spark.read if options.static else spark.readStream
+    reader = (spark.read if options.static else spark.readStream).options(**options.options)
     if options.format not in _LINE_FORMATS:
-        reader = reader.format(options.format).options(**options.options)
-        return reader.schema(parse_schema(options.schema)).load(options.files)
+        return reader.format(options.format).schema(parse_schema(options.schema)).load(options.files)
     lines = reader.format("text").load(options.files)
     lines = lines.select("value", F.col("_metadata.file_path").alias("file"))
     if options.format == "text":
@@ -86,7 +85,7 @@ def _read_files(spark: SparkSession, source: Source) -> DataFrame:
 
 
 def _format_options(source: Source) -> dict[str, str]:
-    """Of a topic the options are the reader's; of files they say how a line is to be understood."""
+    """Of a topic the options are the reader's; of files they also say how a line is to be understood."""
     return source.options.options if source.options.kind == "files" else {}
 
 
