@@ -420,8 +420,9 @@ def shown(logs):
     assert "|a     |ERROR  |m      |2001-02-03 04:05:06" in capsys.readouterr().out
 
 
-def test_a_batch_under_way_can_be_stopped_at_once(
-    spark: SparkSession, pipeline: PipelineRunner, tmp_path: Path
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_batch_can_be_stopped_at_once_when_it_has_begun_and_before(
+    spark: SparkSession, pipeline: PipelineRunner, tmp_path: Path, begun: bool
 ) -> None:
     (tmp_path / "lines.txt").write_text("a line")
     text = f"""
@@ -443,7 +444,7 @@ def kept(lines):
     supervisor = Supervisor(list(pipeline.queries(text).values()), 10, time.monotonic, print)
     supervisor.start()
     jobs = spark.sparkContext.statusTracker()
-    while not jobs.getActiveStageIds():
+    while begun and not jobs.getActiveStageIds():
         time.sleep(0.05)
     supervisor.stop_now()
     assert [status.state for status in supervisor.statuses] == ["stopped"]
@@ -571,6 +572,12 @@ def test_reasons_say_what_is_wrong_with_a_value(spark: SparkSession) -> None:
         b"[1]": "it is not a JSON object",
         b"5": "it is not a JSON object",
         b'{"id": 1': "it is not JSON",
+        b' {"id": 1}\n ': None,
+        b"{'id': 1, 'tags': [']}{']}": None,
+        b'{"id": 1}{"id": 2}': "something follows the JSON object",
+        b'{"id": 1}\n{"id": 2}': "something follows the JSON object",
+        b'{"id": 1}, {"id": 2}': "something follows the JSON object",
+        b'{"id": 1} and more': "something follows the JSON object",
         b"": "the value is empty",
         b"\xff": "it is not UTF-8",
     }
@@ -590,12 +597,15 @@ def test_reasons_say_what_is_wrong_with_a_value(spark: SparkSession) -> None:
     assert [row[0] for row in found] == list(lines.values())
 
 
-@pytest.mark.parametrize("format", ["json", "csv"])
-def test_a_record_is_parsed_once_however_often_its_columns_are_used(spark: SparkSession, format: str) -> None:
+@pytest.mark.parametrize(("format", "reads"), [("json", 2), ("csv", 1)])
+def test_a_record_is_parsed_once_however_often_its_columns_are_used(
+    spark: SparkSession, format: str, reads: int
+) -> None:
+    """JSON is also read without its columns, to see whether anything follows it."""
     rows, decoded = decode(spark.range(1).selectExpr("string(id) AS value"), format, "id INT", {})
     good = rows.where(decoded.reason.isNull()).select(decoded.columns["id"].alias("id"))
     plan = good.where("id > 3").selectExpr("id", "id + 1")._jdf.queryExecution().optimizedPlan().toString()
-    assert plan.count(f"from_{format}(") == 1
+    assert plan.count(f"from_{format}(") == reads
 
 
 def test_a_row_goes_to_the_one_of_several_topics_that_it_names(spark: SparkSession) -> None:

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 _ROWS = "rows"
+_CANCEL_AGAIN_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,10 @@ class BatchRun:
         return self._error
 
     def stop(self) -> None:
-        self._spark.sparkContext.cancelJobGroup(self._group)
-        self._thread.join()
+        """Returns when the thread has ended; before a job and between two there is none to cancel."""
+        while self._thread.is_alive():
+            self._spark.sparkContext.cancelJobGroup(self._group)
+            self._thread.join(_CANCEL_AGAIN_S)
 
     def _run(self) -> None:
         began, started = time.monotonic(), datetime.now(UTC)

@@ -120,7 +120,7 @@ def _supervise(
         if time.monotonic() - shown >= _STATUS_S:
             shown = time.monotonic()
             _publish(status, folder, observer)
-        time.sleep(_LOOK_S if stop.count == 0 else _LOOK_CLOSELY_S)
+        time.sleep(_LOOK_CLOSELY_S if stop.count or supervisor.failed else _LOOK_S)
     status.state = "failed" if supervisor.failed else "stopped" if stop.count else "done"
     _publish(status, folder, observer)
 
