@@ -19,7 +19,7 @@ from barnabas.pipelines.postgres import PostgresError
 AT = datetime(2026, 3, 1, 10, 0, 30, tzinfo=UTC)
 
 
-def rows(*ids: int, name: str = "a") -> pa.Table:
+def rows(*ids: int | None, name: str = "a") -> pa.Table:
     return pa.table({"id": pa.array(ids, pa.int64()), "name": [name] * len(ids)})
 
 
@@ -35,7 +35,7 @@ def table(postgres_server: str, request: pytest.FixtureRequest) -> Iterator[Any]
 
 
 def people(cursor: Any) -> list[tuple[int, str]]:
-    found: list[tuple[int, str]] = cursor.execute("SELECT id, name FROM people ORDER BY id").fetchall()
+    found: list[tuple[int, str]] = cursor.execute("SELECT id, name FROM people ORDER BY id, name").fetchall()
     return found
 
 
@@ -69,6 +69,36 @@ def test_rows_with_a_key_replace_those_of_the_same_key(postgres_server: str, tab
     postgres.write_batch(sink, rows(1, 2), "query-1", 0)
     postgres.write_batch(sink, rows(2, 3, name="b"), "query-1", 1)
     assert people(table) == [(1, "a"), (2, "b"), (3, "b")]
+
+
+def test_of_rows_with_the_same_key_in_one_batch_the_last_one_stays(postgres_server: str, table: Any) -> None:
+    table.execute("ALTER TABLE people DROP CONSTRAINT people_pkey, ALTER id DROP NOT NULL, ADD UNIQUE (id)")
+    batch = pa.concat_tables([rows(1, 2), rows(2, 1, None, name="b"), rows(1, None, name="c")])
+    for mode in ("append", "update"):
+        postgres.write_batch(to_people(postgres_server, key="id", mode=mode), batch, mode, 0)
+        found = people(table)
+        assert found[:2] == [(1, "c"), (2, "b")]
+        # NULLs are never the same
+        assert [name for _, name in found[2:]] == sorted("bc" * (1 if mode == "append" else 2))
+
+
+def test_columns_that_rows_with_a_key_lack_get_their_defaults(postgres_server: str, table: Any) -> None:
+    table.execute("ALTER TABLE people ADD number INT NOT NULL DEFAULT 7")
+    postgres.write_batch(to_people(postgres_server, key="id"), rows(1), "query-1", 0)
+    assert table.execute("SELECT id, name, number FROM people").fetchall() == [(1, "a", 7)]
+
+
+def test_one_who_may_create_no_tables_can_use_those_that_are_there(postgres_server: str, table: Any) -> None:
+    postgres.write_batch(to_people(postgres_server), rows(1), "query-1", 0)
+    table.execute(
+        "CREATE ROLE clerk LOGIN; GRANT SELECT, INSERT, UPDATE ON people, barnabas_batches TO clerk"
+    )
+    try:
+        as_clerk = to_people(postgres_server.replace("tester@", "clerk@"))
+        postgres.write_batch(as_clerk, rows(2), "query-1", 1)
+        assert people(table) == [(1, "a"), (2, "a")]
+    finally:
+        table.execute("DROP OWNED BY clerk; DROP ROLE clerk")
 
 
 def test_values_keep_their_types(postgres_server: str, table: Any) -> None:

@@ -18,11 +18,24 @@ from psycopg.types.json import Jsonb
 from barnabas.errors import BarnabasError
 from barnabas.pipelines.options import SinkOptions
 
+#: Asked first: PostgreSQL refuses IF NOT EXISTS, too, to one who may create no tables.
+_IS_THERE = "SELECT to_regclass('barnabas_batches') IS NOT NULL"
 _CREATE = "CREATE TABLE IF NOT EXISTS barnabas_batches (query TEXT PRIMARY KEY, batch BIGINT NOT NULL)"
-#: Leaves no row when the batch is written already; waits for another attempt that is just writing it.
+#: Affects no row when the batch is written already; waits for another attempt that is just writing it.
 _CLAIM = """
 INSERT INTO barnabas_batches AS done VALUES (%s, %s)
 ON CONFLICT (query) DO UPDATE SET batch = EXCLUDED.batch WHERE done.batch < EXCLUDED.batch
+"""
+
+
+#: The rows of a batch, numbered in their order, of which the last of each key is merged: PostgreSQL itself
+#: refuses to change a row twice at once.
+_STAGE = "CREATE TEMP TABLE {staged} ON COMMIT DROP AS SELECT {columns} FROM {table} WITH NO DATA"
+_NUMBER = "ALTER TABLE {staged} ADD barnabas_row BIGSERIAL"
+_MERGE = """
+INSERT INTO {table} ({columns}) SELECT {columns} FROM {staged} AS this WHERE NOT EXISTS (
+    SELECT FROM {staged} AS later WHERE {same_key} AND later.barnabas_row > this.barnabas_row
+) ON CONFLICT ({key}) DO {then}
 """
 
 
@@ -31,17 +44,18 @@ class PostgresError(BarnabasError):
 
 
 def write_batch(options: SinkOptions, rows: pa.Table, query: str, number: int) -> None:
-    """Write batch `number` of `query`, unless that is done; with a key, rows replace those of the same key.
+    """Write batch `number` of `query`, unless that is done; with a key, a row replaces the last one of it.
 
     Raises:
         PostgresError: the server does not take it; the text is the server's, in one line.
     """
     try:
         with psycopg.connect(options.postgres) as connection, connection.cursor() as cursor:
-            # two queries at a time would both find no table
-            cursor.execute("SELECT pg_advisory_xact_lock(hashtext('barnabas_batches'))")
-            cursor.execute(_CREATE)
-            connection.commit()
+            if cursor.execute(_IS_THERE).fetchone() != (True,):
+                # two queries at a time would both find no table
+                cursor.execute("SELECT pg_advisory_xact_lock(hashtext('barnabas_batches'))")
+                cursor.execute(_CREATE)
+                connection.commit()
             cursor.execute(_CLAIM, (query, number))
             if cursor.rowcount == 1:
                 _write(cursor, sql.Identifier(*options.table.split(".")), options.keys, rows)
@@ -54,18 +68,24 @@ def _write(cursor: psycopg.Cursor[Any], table: sql.Identifier, key: list[str], r
     if not key:
         _copy(cursor, table, columns, rows)
         return
-    staged = sql.Identifier("barnabas_staged")
-    cursor.execute(sql.SQL("CREATE TEMP TABLE {} (LIKE {}) ON COMMIT DROP").format(staged, table))
-    _copy(cursor, staged, columns, rows)
     others = [sql.Identifier(name) for name in rows.column_names if name not in key]
     changes = sql.SQL(", ").join(sql.SQL("{0} = EXCLUDED.{0}").format(name) for name in others)
-    then = sql.SQL("UPDATE SET {}").format(changes) if others else sql.SQL("NOTHING")
-    merge = "INSERT INTO {} ({}) SELECT {} FROM {} ON CONFLICT ({}) DO {}"
-    keys = sql.SQL(", ").join(map(sql.Identifier, key))
-    cursor.execute(sql.SQL(merge).format(table, columns, columns, staged, keys, then))
+    same = (sql.SQL("later.{0} = this.{0}").format(sql.Identifier(name)) for name in key)
+    parts = {
+        "table": table,
+        "staged": sql.Identifier("barnabas_staged"),
+        "columns": columns,
+        "key": sql.SQL(", ").join(map(sql.Identifier, key)),
+        "same_key": sql.SQL(" AND ").join(same),
+        "then": sql.SQL("UPDATE SET {}").format(changes) if others else sql.SQL("NOTHING"),
+    }
+    cursor.execute(sql.SQL(_STAGE).format(**parts))
+    cursor.execute(sql.SQL(_NUMBER).format(**parts))
+    _copy(cursor, parts["staged"], columns, rows)
+    cursor.execute(sql.SQL(_MERGE).format(**parts))
 
 
-def _copy(cursor: psycopg.Cursor[Any], table: sql.Identifier, columns: sql.Composed, rows: pa.Table) -> None:
+def _copy(cursor: psycopg.Cursor[Any], table: sql.Composable, columns: sql.Composed, rows: pa.Table) -> None:
     with cursor.copy(sql.SQL("COPY {} ({}) FROM STDIN").format(table, columns)) as copy:
         for row in zip(*(_values(column) for column in rows.columns), strict=True):
             copy.write_row(row)
