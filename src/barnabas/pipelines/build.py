@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 from uuid import uuid4
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
@@ -17,6 +17,7 @@ from barnabas.pipelines.batch import BatchRun
 from barnabas.pipelines.errors import PipelineError, Place, explain, place_in
 from barnabas.pipelines.model import Pipeline, Sink, Source, Step, Transform
 from barnabas.pipelines.options import SinkOptions
+from barnabas.pipelines.session import SPARK_FAILS, answers
 from barnabas.pipelines.sinks import static_writer, writer_to
 from barnabas.pipelines.sources import open_source
 
@@ -160,9 +161,9 @@ class _Builder:
         except PipelineError:  # said already
             raise
         except Exception as error:
-            if isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError):
+            if isinstance(error, SPARK_FAILS) and not answers(self._spark):
                 raise  # Spark itself is gone
-            known = isinstance(error, (BarnabasError, PySparkException, Py4JJavaError))
+            known = isinstance(error, (BarnabasError, PySparkException, Py4JError))
             kind = "" if known else f"{type(error).__name__}: "
             place = place_in(error, place.file, place)
             words = f"{what}: " if what else ""
