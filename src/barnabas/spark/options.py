@@ -66,6 +66,8 @@ READ_OPTIONS = {
 WRITE_OPTIONS = {
     _SERVERS: READ_OPTIONS[_SERVERS],
     "topic": "The topic to write to; it goes before the column topic.",
+    "includeHeaders": "Without effect, as in Spark's own connector: headers are written where there is a "
+    "column headers.",
     "barnabas.delivery": "at-least-once (default) or exactly-once: see below.",
     "barnabas.sinkId": "exactly-once in batch: a name for what is written to; batchId counts within it.",
     "barnabas.batchId": "exactly-once in batch: the number of this write. The rows of a number are written "
@@ -205,6 +207,7 @@ class WriteOptions:
             given.refuse_each(_ONLY_EXACTLY_ONCE, "it is for barnabas.delivery=exactly-once: set that too")
         if streaming:
             given.refuse_each(_BATCH_OF_SINK, "a stream counts its own batches: remove it")
+        given.take("includeHeaders", boolean, default=False)
         for name, other in (_BATCH_OF_SINK, _BATCH_OF_SINK[::-1]):
             if name in given and other not in given:
                 raise refuse(name, given[name], f"set {other} too")

@@ -180,6 +180,14 @@ def test_a_write_refuses_the_options_of_a_read() -> None:
         WriteOptions.parse({**SERVERS, "subscribe": "a"}, streaming=False)
 
 
+def test_a_write_takes_include_headers_as_sparks_connector_does() -> None:
+    assert (
+        WriteOptions.parse({**SERVERS, "topic": "t", "includeHeaders": "true"}, streaming=False).topic == "t"
+    )
+    with pytest.raises(ConfigError, match="option includeHeaders=yes is not allowed: write true or false"):
+        WriteOptions.parse({**SERVERS, "includeHeaders": "yes"}, streaming=False)
+
+
 def test_a_write_refuses_an_empty_topic() -> None:
     with pytest.raises(ConfigError, match="option topic= is not allowed: name a topic"):
         WriteOptions.parse({**SERVERS, "topic": " "}, streaming=False)
