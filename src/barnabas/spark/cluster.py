@@ -62,10 +62,10 @@ class Cluster:
         }
 
     def leader(self, node: BrokerId) -> Connection:
-        """The connection to a broker that `topics` has named."""
-        if node not in self._addresses:
-            raise ClientError(f"broker {node} is not there")
+        """The connection to a broker that `topics` has named; one that is open outlives its broker's name."""
         if node not in self._connections:
+            if node not in self._addresses:
+                raise ClientError(f"broker {node} is not there")
             self._connections[node] = self._connect(*self._addresses[node])
         return self._connections[node]
 
