@@ -178,8 +178,8 @@ class Fetcher:
             self._missed[tp] += 1
             if self._missed[tp] >= _ASKED_FOR_GONE:
                 self._ranges.close_gone(tp)
-        elif self._topic_ids.setdefault(tp.topic, topic.topic_id) != topic.topic_id:
-            self._ranges.close_gone(tp)  # another topic has its name now
+        elif self._is_another(tp.topic, topic.topic_id):
+            self._ranges.close_gone(tp)
         else:
             self._missed[tp] = 0
             leader = topic.leaders.get(tp.partition, -1)
@@ -188,6 +188,14 @@ class Fetcher:
         if tp in self._ranges and tp not in self._leaders:
             self._is_stale = True
             self.last_problem = f"{tp} has no leader"
+
+    def _is_another(self, name: str, topic_id: TopicId) -> bool:
+        """Whether another topic has the name now; no id is no other: of two brokers one may know of none."""
+        known = self._topic_ids.get(name, ZERO_TOPIC_ID)
+        if known == ZERO_TOPIC_ID:
+            self._topic_ids[name] = topic_id
+            return False
+        return topic_id not in (known, ZERO_TOPIC_ID)
 
     def _on_failure(self, leader: BrokerId, problem: object) -> None:
         """A leader does not answer. Raises the problem when it will not pass."""

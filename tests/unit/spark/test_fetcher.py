@@ -85,9 +85,11 @@ def reading(cluster: StandIn, *ends: int, fail: bool = True) -> tuple[Fetcher, O
     return Fetcher(cluster, ranges), ranges  # type: ignore[arg-type]
 
 
-def answer(error: ErrorCode = ErrorCode.NONE, partition: int = 0, **fields: Any) -> FetchResponse:
+def answer(
+    error: ErrorCode = ErrorCode.NONE, partition: int = 0, topic: str = "", **fields: Any
+) -> FetchResponse:
     data = PartitionData(partition_index=partition, error_code=error, **fields)
-    return FetchResponse(responses=[FetchableTopicResponse(topic_id=ID, partitions=[data])])
+    return FetchResponse(responses=[FetchableTopicResponse(topic=topic, topic_id=ID, partitions=[data])])
 
 
 def wanted(request: FetchRequest) -> list[tuple[int, int]]:
@@ -224,6 +226,19 @@ def test_a_topic_made_anew_under_the_same_name_is_not_read_on(cluster: StandIn) 
     cluster.topic = Topic(ErrorCode.NONE, OTHER_ID, {0: 1})
     fetcher.request()
     assert not ranges
+
+
+@pytest.mark.parametrize(("before", "after"), [(ZERO_TOPIC_ID, ID), (ID, ZERO_TOPIC_ID)])
+def test_a_topic_whose_id_one_broker_knows_and_another_does_not_is_the_same_topic(
+    cluster: StandIn, before: bytes, after: bytes
+) -> None:
+    fetcher, _ = reading(cluster, 9)
+    for topic_id in (before, after):
+        cluster.topic = Topic(ErrorCode.NONE, topic_id, {0: 1})
+        cluster.brokers[1].answers = [answer(ErrorCode.NOT_LEADER_OR_FOLLOWER, topic="t")]
+        fetcher.request()
+        assert list(fetcher.receive()) == []
+    assert [each.topics[0].topic_id for each in cluster.brokers[1].asked] == [before, ID]
 
 
 @pytest.mark.parametrize(
