@@ -149,6 +149,14 @@ def test_an_unreachable_broker_is_named(lookup: Lookup, monkeypatch: pytest.Monk
             asking.partitions()
 
 
+def test_offsets_of_a_partition_that_is_gone_are_not_blamed_on_the_servers(
+    make_topic: MakeTopic, lookup: Lookup
+) -> None:
+    topic = make_topic()
+    with pytest.raises(BarnabasError, match=f"cannot look up offsets of {topic}-7: .*[Uu]nknown partition"):
+        lookup(subscribe=topic).latest([TopicPartition(topic, 7)])
+
+
 def committed(admin: AdminClient, group: str) -> dict[tuple[str, int], int]:
     asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(30)
     return {(each.topic, each.partition): each.offset for each in asked.topic_partitions}

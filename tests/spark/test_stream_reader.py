@@ -388,6 +388,22 @@ def test_a_topic_deleted_under_a_stream_is_data_loss_and_the_others_go_on(
     assert batch(lenient, start, end) == [b"a", b"b"]
 
 
+def test_a_batch_planned_before_its_topic_was_deleted_is_data_loss_and_the_others_go_on(
+    make_topic: MakeTopic, feed: Feed, open_reader: Open, admin: AdminClient
+) -> None:
+    deleted, kept = make_topic(), make_topic()
+    feed(deleted, "ab")
+    feed(kept, "cd")
+    both = {"subscribe": f"{deleted},{kept}", "startingOffsets": "earliest"}
+    planner = open_reader(**both)
+    start = planner.initialOffset()
+    end = planner.latestOffset(start, ReadAllAvailable())
+    admin.delete_topics([deleted])[deleted].result(30)
+    with pytest.raises(DataLossError, match=f"{deleted}-0: the partition is gone"):
+        open_reader(**both).partitions(start, end)
+    assert batch(open_reader(**both, failOnDataLoss="false"), start, end) == [b"c", b"d"]
+
+
 def test_a_partition_that_is_gone_is_data_loss(make_topic: MakeTopic, feed: Feed, open_reader: Open) -> None:
     topic = make_topic()
     feed(topic, "ab")

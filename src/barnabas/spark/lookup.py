@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicCollection
 from confluent_kafka import KafkaError as ClientError
@@ -52,6 +52,7 @@ _PASSING = (
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
 _NO_SUCH_TOPIC = (ClientError.UNKNOWN_TOPIC_OR_PART, ClientError._UNKNOWN_TOPIC)
+_NO_SUCH_PARTITION = (ClientError._UNKNOWN_PARTITION, ClientError._UNKNOWN_TOPIC)
 
 
 class BrokerUnreachableError(BarnabasError):
@@ -94,6 +95,11 @@ class OffsetLookup:
         return [
             TopicPartition(name, number) for name in sorted(names) for number in range(counts.get(name, 0))
         ]
+
+    def still_there(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
+        """Those of `partitions` that exist now, whether or not the options choose them."""
+        counts = self._partition_counts(sorted({tp.topic for tp in partitions}))
+        return {tp for tp in partitions if tp.partition < counts.get(tp.topic, 0)}
 
     def _partition_counts(self, names: list[str] | None) -> dict[str, int]:
         """How many partitions each topic that exists has, of all topics or of `names`."""
@@ -238,6 +244,9 @@ class OffsetLookup:
         try:
             answers: list[ClientPartition] = self._consumer.offsets_for_times(asked, timeout=_TIMEOUT_S)
         except KafkaException as error:
+            if error.args[0].code() in _NO_SUCH_PARTITION:  # of all that are asked, it does not say which
+                places = ", ".join(map(str, wanted))
+                raise BarnabasError(f"cannot look up offsets of {places}: {error.args[0].str()}") from None
             raise self._unreachable(error) from None
         return answers
 

@@ -107,10 +107,12 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         begin, stop = Position.from_json(start), Position.from_json(end)
         ids = self._topic_ids(stop.offsets)
-        readable = self._readable_start(begin, stop.offsets, ids)
-        losses = [f"{tp}: the partition is gone" for tp in sorted(set(begin.offsets) - set(stop.offsets))]
+        there = self._lookup.still_there(stop.offsets)
+        ends = {tp: offset for tp, offset in stop.offsets.items() if tp in there}
+        readable = self._readable_start(begin, ends, ids)
+        losses = [f"{tp}: the partition is gone" for tp in sorted({*begin.offsets, *stop.offsets} - there)]
         ranges = []
-        for tp, last in sorted(stop.offsets.items()):
+        for tp, last in sorted(ends.items()):
             first = readable[tp]
             was = begin.offsets.get(tp, first)
             if stop.is_made_anew(tp.topic, ids):  # the new topic is for the next micro-batch
