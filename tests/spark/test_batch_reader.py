@@ -103,6 +103,9 @@ def test_a_batch_may_end_at_a_time(make_topic: MakeTopic, feed: Callable[..., No
     assert plan(subscribe=topic, endingTimestamp="9000") == [(0, 0, 3), (1, 0, 3)], "none is so late"
     each = f'{{"{topic}":{{"0":2001,"1":1001}}}}'
     assert plan(subscribe=topic, endingOffsetsByTimestamp=each) == [(0, 0, 2), (1, 0, 1)]
+    late = f'{{"{topic}":{{"0":1,"1":2}}}}'
+    with pytest.raises(ConfigError, match=f"startingOffsets=2 is not allowed: {topic}-1 is to end before"):
+        plan(subscribe=topic, startingOffsets=late, endingTimestamp="2000")
 
 
 def test_a_batch_of_chosen_partitions_reads_no_others(

@@ -54,7 +54,9 @@ class TopicReader(DataSourceReader):
                 losses.append(gone(tp, start[tp], left))
                 start[tp] = left
             if start[tp] > end[tp]:
-                if self._options.ending.by_partition is not None or self._options.starting.is_timestamp:
+                ending = self._options.ending
+                is_chosen = ending.by_partition is not None or (ending.is_timestamp and end[tp] < latest[tp])
+                if is_chosen or self._options.starting.is_timestamp:
                     option = self._options.starting.option
                     raise refuse(option, start[tp], f"{tp} is to end before that, at {end[tp]}")
                 losses.append(f"{tp}: the log ends at {end[tp]}, before {start[tp]}")
