@@ -74,7 +74,8 @@ class FetchSettings:
             partition_max_bytes=number("max.partition.fetch.bytes"),
             check_crcs=take["check.crcs"].lower() in _TRUE,
             retry_s=number("retry.backoff.ms") / 1000,
-            timeout_s=number("socket.timeout.ms") / 1000,
+            # an answer to a fetch may come so much later, as librdkafka reckons too
+            timeout_s=(number("socket.timeout.ms") + number("fetch.wait.max.ms")) / 1000,
             security=security_of(given),
         )
 

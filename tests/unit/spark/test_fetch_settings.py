@@ -31,11 +31,14 @@ def test_what_is_given_is_taken() -> None:
             "fetch.message.max.bytes": "1000",
             "client.id": "mine",
             "socket.timeout.ms": 1500,
+            "fetch.wait.max.ms": 4000,
         }
     )
     assert settings.read_committed
     assert not settings.check_crcs
-    assert (settings.partition_max_bytes, settings.client_id, settings.timeout_s) == (1000, "mine", 1.5)
+    assert (settings.partition_max_bytes, settings.client_id) == (1000, "mine")
+    assert settings.max_wait_ms == 4000
+    assert settings.timeout_s == 5.5, "for the broker may take the 4 seconds before it answers"
 
 
 @pytest.mark.parametrize(
