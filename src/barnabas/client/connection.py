@@ -18,7 +18,7 @@ from barnabas.protocol.schema import Request
 _COMMON = 0
 _CLIENT_ID = "barnabas"
 #: bytes; what begins with a larger size is no response
-_LARGEST_RESPONSE = 2**28
+LARGEST_RESPONSE = 2**28
 
 
 class Security(Protocol):
@@ -77,11 +77,6 @@ class Connection:
         """HOST:PORT."""
         return self._address
 
-    @property
-    def is_waiting(self) -> bool:
-        """Whether a request was sent whose response has not been received."""
-        return self._asked is not None
-
     def fileno(self) -> int:
         """For a selector: readable when a response begins to arrive."""
         return self._socket.fileno()
@@ -106,7 +101,7 @@ class Connection:
         assert asked is not None
         try:
             size = int.from_bytes(self._read(4), "big")
-            if size > _LARGEST_RESPONSE:
+            if size > LARGEST_RESPONSE:
                 raise ProtocolError(f"it says that {size} bytes follow: does it speak the protocol, or TLS?")
             return parse_response(asked, self._read(size))
         except (OSError, ProtocolError) as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from barnabas.client.connection import LARGEST_RESPONSE
 from barnabas.client.security import ConnectionSecurity
 from barnabas.spark.option_values import refuse
 from barnabas.spark.security_settings import security_of
@@ -70,7 +71,8 @@ class FetchSettings:
             read_committed=take["isolation.level"].lower() == "read_committed",
             max_wait_ms=number("fetch.wait.max.ms"),
             min_bytes=number("fetch.min.bytes"),
-            max_bytes=number("fetch.max.bytes"),
+            # a larger response would not be taken for one
+            max_bytes=min(number("fetch.max.bytes"), LARGEST_RESPONSE // 2),
             partition_max_bytes=number("max.partition.fetch.bytes"),
             check_crcs=take["check.crcs"].lower() in _TRUE,
             retry_s=number("retry.backoff.ms") / 1000,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.client.connection import LARGEST_RESPONSE
 from barnabas.errors import ConfigError
 from barnabas.spark.clients import consumer_settings
 from barnabas.spark.fetch_settings import FetchSettings
@@ -39,6 +40,11 @@ def test_what_is_given_is_taken() -> None:
     assert (settings.partition_max_bytes, settings.client_id) == (1000, "mine")
     assert settings.max_wait_ms == 4000
     assert settings.timeout_s == 5.5, "for the broker may take the 4 seconds before it answers"
+
+
+def test_no_more_is_asked_for_than_a_connection_takes_as_a_response() -> None:
+    settings = FetchSettings.parse({**SERVERS, "fetch.max.bytes": "2147483135"})
+    assert settings.max_bytes < LARGEST_RESPONSE
 
 
 @pytest.mark.parametrize(
