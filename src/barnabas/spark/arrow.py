@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from barnabas.errors import ErrorCode, KafkaError
 from barnabas.spark.record_fields import Fields, Places, fields_of, headers_of
 from barnabas.spark.visible_batches import Payload
 from barnabas.types import Buffer, Offset, TopicPartition
@@ -19,6 +20,9 @@ from barnabas.types import Buffer, Offset, TopicPartition
 #: So many bytes of records are decoded at once, and are a batch for Spark, whose own cost for a batch (some
 #: 0.4 ms on either side) is what smaller ones suffer from.
 _AT_ONCE_BYTES = 4 * 1024 * 1024
+
+#: Spark counts microseconds, in 64 bits.
+_LAST_MS = (2**63 - 1) // 1000
 
 _ARROW_TIMESTAMP = pa.timestamp("us", tz="UTC")
 _ARROW_HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
@@ -49,7 +53,8 @@ def to_record_batches(
     Of headers nothing is looked at but for their column.
 
     Raises:
-        KafkaError: CORRUPT_MESSAGE, and what `payloads` raises.
+        KafkaError: CORRUPT_MESSAGE; INVALID_TIMESTAMP, a time that Spark cannot hold; and what `payloads`
+            raises.
     """
     for group in _groups(payloads):
         fields = fields_of(group)
@@ -98,6 +103,14 @@ def _text(data: Buffer, places: Places) -> pa.Array:
 
 
 def _times(_: TopicPartition, fields: Fields) -> pa.Array:
+    beyond = np.flatnonzero((fields.timestamp > _LAST_MS) | (fields.timestamp < -_LAST_MS))
+    if beyond.size:  # of a producer that took nanoseconds for milliseconds, say
+        raise KafkaError(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"the record at offset {fields.offset[beyond[0]]} has the time {fields.timestamp[beyond[0]]}, in "
+            "milliseconds, which is more than Spark can hold; to read on, choose in .schema(...) the columns "
+            "but timestamp",
+        )
     return pa.array(fields.timestamp).cast(pa.timestamp("ms", tz="UTC")).cast(_ARROW_TIMESTAMP)
 
 

@@ -1,7 +1,7 @@
 """The columns of a topic, in Spark's terms.
 
 Read: ``key``, ``value`` (binary), ``topic``, ``partition``, ``offset``, ``timestamp``, ``timestampType``
-(0 the producer's, 1 the broker's, -1 none) and with ``includeHeaders`` ``headers``, NULL for none; or those
+(0 the producer's, 1 the broker's) and with ``includeHeaders`` ``headers``, NULL for none; or those
 of them that ``schema()`` names.
 Written: ``value``, and when there ``key``, ``headers``, ``topic``, ``partition``; other columns are left out.
 """

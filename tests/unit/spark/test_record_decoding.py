@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.errors import KafkaError
+from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.fetch import AbortedTransaction
 from barnabas.records import Compression, Record, batches, encode_batch, parse_header
 from barnabas.records.batch import BatchHeader, with_timestamp_type
@@ -121,8 +121,10 @@ def test_damage_is_noticed_or_changes_nothing_else(records: list[Record], data: 
         return
     try:
         assert [row[:3] for row in plain(decoded(batch))] == [row[:3] for row in expected]
-    except (pa.ArrowInvalid, OverflowError):
-        assert max(abs(row[3]) for row in expected) > 2**46, "a time that no date can be"
+    except KafkaError as error:
+        assert error.code is ErrorCode.INVALID_TIMESTAMP
+    except OverflowError:
+        assert max(abs(row[3]) for row in expected) > 2**46, "a time that no date of Python's can be"
 
 
 def test_a_column_that_is_not_wanted_is_not_there() -> None:
@@ -162,6 +164,14 @@ def test_the_brokers_time_stands_for_all_records_of_its_batch() -> None:
     rows = decoded(stamped + log(numbered(2), at=2))
     assert [milliseconds(row) for row in rows] == [77, 77, 1002]
     assert [row["timestampType"] for row in rows] == [1, 1, 0]
+
+
+@pytest.mark.parametrize("time", [1_700_000_000_000_000_000, -(2**62)])
+def test_a_time_that_spark_cannot_hold_is_named_and_the_other_columns_can_be_read(time: int) -> None:
+    data = log([*numbered(0), Record(None, b"1", time)], at=7)
+    with pytest.raises(KafkaError, match=f"the record at offset 8 has the time {time}, in milliseconds"):
+        decoded(data)
+    assert decoded(data, columns=["value"]) == [{"value": b"0"}, {"value": b"1"}]
 
 
 def test_markers_are_no_records() -> None:
