@@ -246,8 +246,8 @@ def test_a_token_that_nobody_has_signed(stand: Stand, read: Read) -> None:
         read(proxy, **sasl, sasl_oauthbearer_config=config.format("bob"))
 
 
-@pytest.fixture
-def token_endpoint() -> Iterator[str]:
+@pytest.fixture(params=["http", "https"])
+def token_endpoint(request: pytest.FixtureRequest, certificates: Certificates) -> Iterator[str]:
     """Gives clients that know the secret a token."""
 
     class Endpoint(BaseHTTPRequestHandler):
@@ -269,15 +269,19 @@ def token_endpoint() -> Iterator[str]:
             pass
 
     server = HTTPServer(("127.0.0.1", 0), Endpoint)
+    if request.param == "https":
+        server.socket = certificates.server_context().wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/token"
+    yield f"{request.param}://127.0.0.1:{server.server_port}/token"
     server.shutdown()
     thread.join()
     server.server_close()
 
 
-def test_a_token_from_an_endpoint(token_endpoint: str, stand: Stand, read: Read) -> None:
+def test_a_token_from_an_endpoint(
+    token_endpoint: str, certificates: Certificates, stand: Stand, read: Read
+) -> None:
     def check(token: str, extensions: dict[str, str]) -> None:
         if (token, extensions) != (SIGNED, {"tenant": "a"}):
             raise ValueError
@@ -292,6 +296,12 @@ def test_a_token_from_an_endpoint(token_endpoint: str, stand: Stand, read: Read)
         "sasl_oauthbearer_scope": "kafka",
         "sasl_oauthbearer_extensions": "tenant=a",
     }
+    if token_endpoint.startswith("https"):
+        with pytest.raises(AuthenticationError, match=f"{token_endpoint} gives no token: .*certificate verif"):
+            read(proxy, **sasl, sasl_oauthbearer_client_secret="s3cret")
+        pem = {"https_ca_pem": certificates.authority.read_text()}
+        check_both_ways(proxy, read, **sasl, **pem, sasl_oauthbearer_client_secret="s3cret")
+        sasl["https_ca_location"] = str(certificates.authority)
     check_both_ways(proxy, read, **sasl, sasl_oauthbearer_client_secret="s3cret")
     with pytest.raises(AuthenticationError, match=f"{token_endpoint} gives no token: HTTP Error 401"):
         read(proxy, **sasl, sasl_oauthbearer_client_secret="guess")

@@ -54,9 +54,11 @@ def oauthbearer(token: Callable[[], str], extensions: Mapping[str, str]) -> Exch
 
 
 def token_of_client(
-    endpoint: str, client_id: str, client_secret: str, scope: str, ca_file: str | None
+    endpoint: str, client_id: str, client_secret: str, scope: str, tls: ssl.SSLContext
 ) -> str:
     """A token for a client's own credentials (OAuth 2.0, RFC 6749 section 4.4; KIP-768).
+
+    `tls` is for an endpoint of https.
 
     Raises:
         AuthenticationError: the endpoint gives none.
@@ -68,9 +70,8 @@ def token_of_client(
         urllib.parse.urlencode(form).encode(),
         {"Authorization": f"Basic {credentials}", "Accept": "application/json"},
     )
-    context = ssl.create_default_context(cafile=ca_file) if endpoint.startswith("https:") else None
     try:
-        with urllib.request.urlopen(request, timeout=_TOKEN_TIMEOUT_S, context=context) as response:
+        with urllib.request.urlopen(request, timeout=_TOKEN_TIMEOUT_S, context=tls) as response:
             token: str = json.load(response)["access_token"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise AuthenticationError(f"{endpoint} gives no token: {error}") from error

@@ -58,10 +58,7 @@ def _tls(given: Given) -> ssl.SSLContext:
     if given.get("enable.ssl.certificate.verification", "true").lower() not in _TRUE:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    _load(given, "ssl.ca.pem", lambda pem: context.load_verify_locations(cadata=pem))
-    _load(given, "ssl.ca.location", partial(_load_ca, context))
-    if not {"ssl.ca.pem", "ssl.ca.location"} & given.keys():
-        context.load_default_certs()
+    _trust(context, given, "ssl.ca.pem", "ssl.ca.location")
     _load(given, "ssl.crl.location", partial(_load_crl, context))
     _load(given, "ssl.cipher.suites", context.set_ciphers)
     password = given.get("ssl.key.password")
@@ -73,6 +70,14 @@ def _tls(given: Given) -> ssl.SSLContext:
     )
     _load(given, "ssl.certificate.pem", partial(_load_pem, context, given.get("ssl.key.pem", ""), password))
     return context
+
+
+def _trust(context: ssl.SSLContext, given: Given, pem: str, location: str) -> None:
+    """Take the authorities that two settings name, or the system's when neither is given."""
+    _load(given, pem, lambda text: context.load_verify_locations(cadata=text))
+    _load(given, location, partial(_load_ca, context))
+    if not {pem, location} & given.keys():
+        context.load_default_certs()
 
 
 def _load(given: Given, name: str, load: Callable[[str], object]) -> None:
@@ -126,13 +131,15 @@ def _token(given: Given) -> Callable[[], str]:
         grant = given.get("sasl.oauthbearer.grant.type", "client_credentials")
         if grant != "client_credentials":
             raise refuse("kafka.sasl.oauthbearer.grant.type", grant, "use client_credentials")
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        _trust(tls, given, "https.ca.pem", "https.ca.location")
         return partial(
             token_of_client,
             _required(given, "sasl.oauthbearer.token.endpoint.url"),
             _required(given, "sasl.oauthbearer.client.id"),
             _required(given, "sasl.oauthbearer.client.secret"),
             given.get("sasl.oauthbearer.scope", ""),
-            given.get("https.ca.location"),
+            tls,
         )
     if given.get("enable.sasl.oauthbearer.unsecure.jwt", "false").lower() not in _TRUE:
         method = given.get("sasl.oauthbearer.method", "default")

@@ -93,6 +93,17 @@ def test_what_cannot_be_read_is_refused(name: str, value: str, message: str) -> 
             r"grant\.type=urn:.* is not allowed: use client_credentials",
         ),
         (
+            {
+                "sasl.mechanism": "OAUTHBEARER",
+                "sasl.oauthbearer.method": "oidc",
+                "sasl.oauthbearer.token.endpoint.url": "https://a/token",
+                "sasl.oauthbearer.client.id": "spark",
+                "sasl.oauthbearer.client.secret": "s3cret",
+                "https.ca.location": "/no/such",
+            },
+            r"kafka\.https\.ca\.location=/no/such is not allowed: it cannot be",
+        ),
+        (
             {"ssl.keystore.location": "a.p12"},
             r"kafka\.ssl\.keystore\.location=a\.p12 is not allowed: reading",
         ),
