@@ -8,13 +8,20 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from barnabas.config import BrokerConfig
 from barnabas.errors import ErrorCode
 from barnabas.protocol.framing import encode_response, parse_request, parse_response
 from barnabas.protocol.messages.api_versions import ApiVersion
 from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from barnabas.server.run import BrokerServer
+from barnabas.spark import clients
 
 _SASL_APIS = [ApiVersion(api_key=17, max_version=1), ApiVersion(api_key=36, max_version=2)]
 
@@ -38,13 +45,13 @@ class SecureProxy:
         self._mechanism = mechanism
         self._begin = begin
         self._broker = ("", 0)
+        self._open: list[asyncio.StreamWriter] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
-
-    def start(self, broker: str) -> None:
-        host, _, port = broker.rpartition(":")
-        self._broker = (host, int(port))
         self._thread.start()
+
+    def start(self, host: str, port: int) -> None:
+        self._broker = (host, port)
         serve = asyncio.start_server(self._serve, sock=self._listener, ssl=self._tls)
         asyncio.run_coroutine_threadsafe(serve, self._loop).result(10)
 
@@ -54,6 +61,9 @@ class SecureProxy:
             for task in others:
                 task.cancel()
             await asyncio.gather(*others, return_exceptions=True)
+            for writer in self._open:
+                writer.transport.abort()
+            await asyncio.sleep(0)  # in which their sockets are closed
 
         asyncio.run_coroutine_threadsafe(stop(), self._loop).result(10)
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -62,8 +72,10 @@ class SecureProxy:
         self._loop.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open.append(writer)
         with contextlib.suppress(OSError, asyncio.IncompleteReadError, Refused):
             to_broker = await asyncio.open_connection(*self._broker)
+            self._open.append(to_broker[1])
             try:
                 if self._begin is not None:
                     await self._authenticate(reader, writer, *to_broker)
@@ -118,8 +130,45 @@ async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 @contextlib.contextmanager
-def closing(proxy: SecureProxy) -> Iterator[SecureProxy]:
+def _clients_closed() -> Iterator[None]:
+    kept: dict[Any, Any] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clients, "_kept", kept)
+        try:
+            yield
+        finally:
+            for client in kept.values():
+                if not isinstance(client, AdminClient):  # which has nothing to close
+                    client.close()
+
+
+@contextlib.contextmanager
+def secured(
+    folder: Path,
+    tls: ssl.SSLContext | None = None,
+    mechanism: str = "",
+    begin: Callable[[], Step] | None = None,
+) -> Iterator[SecureProxy]:
+    """A broker behind a proxy, whose address it gives to clients as its own; its data go to `folder`.
+
+    The clients that are kept for the next task meanwhile are closed first.
+    """
+    proxy = SecureProxy(tls, mechanism, begin)
+    settings = {
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "advertised.listeners": f"PLAINTEXT://{proxy.address}",
+        "log.dirs": str(folder),
+        "offsets.topic.num.partitions": "1",
+        "transaction.state.log.num.partitions": "1",
+    }
     try:
-        yield proxy
+        broker = BrokerServer(BrokerConfig.from_text(settings)).start()
+        try:
+            (behind,) = broker.bound
+            proxy.start(behind.host, behind.port)
+            with _clients_closed():
+                yield proxy
+        finally:
+            broker.stop()
     finally:
         proxy.close()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import socket
 import ssl
 import threading
 from base64 import b64decode, urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import Any
+from pathlib import Path
 from urllib.parse import parse_qs
 
 import pytest
@@ -18,15 +17,13 @@ from confluent_kafka import Producer
 from scramp import ScramException, ScramMechanism
 from tests.spark.certificates import PASSWORD as KEY_PASSWORD
 from tests.spark.certificates import Certificates
-from tests.spark.secure_proxy import Refused, SecureProxy, Step, closing
+from tests.spark.secure_proxy import Refused, SecureProxy, Step, secured
 
 from barnabas.client.errors import AuthenticationError
-from barnabas.spark import clients
 from barnabas.spark.arrow import arrow_schema
 from barnabas.spark.clients import consumer_settings
 from barnabas.spark.fetch import read_ranges
 from barnabas.spark.ranges import OffsetRange
-from barnabas.testing import BarnabasBroker
 
 Read = Callable[..., list[bytes]]
 Stand = Callable[..., SecureProxy]
@@ -50,33 +47,18 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 
 @pytest.fixture
-def stand() -> Iterator[Stand]:
-    """Puts a broker behind a proxy, which it takes for its own address."""
+def stand(tmp_path: Path) -> Iterator[Stand]:
+    """Puts a broker behind a proxy."""
     with ExitStack() as stack:
 
         def stand(tls: ssl.SSLContext | None = None, mechanism: str = "", begin: Begin = None) -> SecureProxy:
-            proxy = stack.enter_context(closing(SecureProxy(tls, mechanism, begin)))
-            with socket.create_server(("127.0.0.1", 0)) as found:
-                port = found.getsockname()[1]
-            advertised = {"advertised.listeners": f"PLAINTEXT://{proxy.address}"}
-            stack.enter_context(BarnabasBroker(advertised, port=port))
-            proxy.start(f"127.0.0.1:{port}")
-            return proxy
+            return stack.enter_context(secured(tmp_path / "data", tls, mechanism, begin))
 
         yield stand
 
 
 @pytest.fixture
-def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    clusters: dict[Any, Any] = {}
-    monkeypatch.setattr(clients, "_kept", clusters)
-    yield
-    for cluster in clusters.values():
-        cluster.close()
-
-
-@pytest.fixture
-def read(kept: None) -> Read:
+def read() -> Read:
     def read(proxy: SecureProxy, **settings: str) -> list[bytes]:
         client = {"bootstrap.servers": proxy.address, **dotted(settings)}
         batches = read_ranges(
@@ -297,7 +279,9 @@ def test_a_token_from_an_endpoint(
         "sasl_oauthbearer_extensions": "tenant=a",
     }
     if token_endpoint.startswith("https"):
-        with pytest.raises(AuthenticationError, match=f"{token_endpoint} gives no token: .*certificate verif"):
+        with pytest.raises(
+            AuthenticationError, match=f"{token_endpoint} gives no token: .*certificate verif"
+        ):
             read(proxy, **sasl, sasl_oauthbearer_client_secret="s3cret")
         pem = {"https_ca_pem": certificates.authority.read_text()}
         check_both_ways(proxy, read, **sasl, **pem, sasl_oauthbearer_client_secret="s3cret")

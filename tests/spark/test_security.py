@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
-from tests.spark.tls import TlsProxy, make_certificate
+from tests.spark.certificates import PASSWORD, Certificates
+from tests.spark.secure_proxy import secured
 
-from barnabas.config import BrokerConfig
-from barnabas.server.run import BrokerServer
 from barnabas.spark import lookup
 from barnabas.spark.batch_reader import TopicReader
 from barnabas.spark.exactly_once import WriteId, write_once
@@ -20,8 +18,6 @@ from barnabas.spark.options import ReadOptions, WriteOptions
 from barnabas.spark.stream_reader import TopicStreamReader
 from barnabas.spark.writer import write_batches
 
-pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificates")
-
 Options = dict[str, str]
 
 
@@ -29,29 +25,17 @@ Options = dict[str, str]
 def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Options]:
     """The options of a job that may come in; the broker behind tells clients of its TLS port only."""
     folder = tmp_path_factory.mktemp("tls")
-    server, client = make_certificate(folder, "server"), make_certificate(folder, "client")
-    proxy = TlsProxy(server, trusted=client[0])
-    settings = {
-        "listeners": "PLAINTEXT://127.0.0.1:0",
-        "advertised.listeners": f"PLAINTEXT://{proxy.address}",
-        "log.dirs": str(folder / "data"),
-        "offsets.topic.num.partitions": "1",
-        "transaction.state.log.num.partitions": "1",
-    }
-    broker = BrokerServer(BrokerConfig.from_text(settings)).start()
-    try:
-        (behind,) = broker.bound
-        with proxy.serving(f"{behind.host}:{behind.port}"):
-            yield {
-                "kafka.bootstrap.servers": proxy.address,
-                "kafka.security.protocol": "SSL",
-                "kafka.ssl.ca.location": str(server[0]),
-                "kafka.ssl.certificate.location": str(client[0]),
-                "kafka.ssl.key.location": str(client[1]),
-                "kafka.log_level": "0",
-            }
-    finally:
-        broker.stop()
+    certificates = Certificates(folder)
+    with secured(folder / "data", certificates.server_context(asks_client=True)) as proxy:
+        yield {
+            "kafka.bootstrap.servers": proxy.address,
+            "kafka.security.protocol": "SSL",
+            "kafka.ssl.ca.location": str(certificates.authority),
+            "kafka.ssl.certificate.location": str(certificates.client),
+            "kafka.ssl.key.location": str(certificates.client_key),
+            "kafka.ssl.key.password": PASSWORD,
+            "kafka.log_level": "0",
+        }
 
 
 def rows(*values: str) -> Iterator[pa.RecordBatch]:
