@@ -12,7 +12,7 @@ from barnabas.types import TopicPartition
 EARLIEST = -2
 LATEST = -1
 
-_SECRET = re.compile(r"password|jaas|secret|token|\.key$")
+_SECRET = re.compile(r"pass|jaas|secret|token|\.(key|pem)$")
 
 
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}

@@ -118,6 +118,16 @@ def test_security_that_reading_does_not_have_is_refused_with_a_cure(
         FetchSettings.parse({**SERVERS, "security.protocol": "sasl_ssl", **settings})
 
 
+@pytest.mark.parametrize(
+    "name", ["sasl.oauthbearer.assertion.private.key.pem", "ssl.certificate.pem", "ssl.ca.pem"]
+)
+def test_what_may_hold_a_private_key_is_not_repeated_in_the_message(name: str) -> None:
+    pem = "-----BEGIN PRIVATE KEY-----\npssst\n-----END PRIVATE KEY-----"
+    with pytest.raises(ConfigError, match=rf"option kafka\.{name}=\[hidden\] is not allowed") as caught:
+        FetchSettings.parse({**SERVERS, "security.protocol": "ssl", name: pem})
+    assert "\n" not in str(caught.value)
+
+
 def test_names_and_certificates_are_checked_unless_it_is_said_otherwise(tmp_path: Path) -> None:
     def tls(**settings: str) -> ssl.SSLContext:
         given = {name.replace("_", "."): value for name, value in settings.items()}
