@@ -63,8 +63,8 @@ def numbers(tables: Iterator[pa.RecordBatch] | list[pa.RecordBatch]) -> list[int
 def test_a_task_reads_on_after_the_broker_was_killed(broker: BarnabasBroker) -> None:
     broker.create_topic("t")
     write(broker, batches())
-    # a short queue, so that most is still to be fetched when the broker dies
-    reading = read(broker, **{"queued.max.messages.kbytes": "64", "fetch.message.max.bytes": "20000"})
+    # small fetches, so that most is still to be fetched when the broker dies
+    reading = read(broker, **{"fetch.message.max.bytes": "20000"})
     begun = numbers([next(reading)])
     broker.kill()
     broker.start()

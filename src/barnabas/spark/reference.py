@@ -84,8 +84,8 @@ Every other `kafka.NAME` is a setting `NAME` of librdkafka, which looks up offse
 _READING = """
 Records are read by a client of our own, straight into Arrow's columns. Of librdkafka's settings it heeds
 `bootstrap.servers`, those of security (`security.protocol`, `ssl.*`, `sasl.*` with PLAIN, SCRAM-SHA-256,
-SCRAM-SHA-512 and OAUTHBEARER), and the following; the others have no effect on reading. A connection that a
-broker ends because its authentication has run out is made anew.
+SCRAM-SHA-512 and OAUTHBEARER, `https.ca.*`), and the following; the others have no effect on reading. A
+connection that a broker ends because its authentication has run out is made anew.
 
 | setting | default |
 |---|---|
