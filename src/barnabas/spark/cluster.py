@@ -47,6 +47,8 @@ class Cluster:
         entry = self._enter()
         try:
             answer = entry.ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
+            if not answer.brokers:  # it has just started; that it has no topics either says nothing
+                raise ClientError(f"the broker at {entry.address} knows of no brokers yet")
         except ClientError:
             entry.close()
             self._entry = None

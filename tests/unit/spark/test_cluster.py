@@ -19,7 +19,10 @@ class Broker:
     alive: tuple[int, ...] = (1, 2)
 
     def __init__(self, host: str, port: int, *_: object, **__: object) -> None:
-        self.address = (host, port)
+        self.address = f"{host}:{port}"
+
+    def close(self) -> None:
+        pass
 
     def ask(self, request: Any) -> MetadataResponse:
         there = [MetadataResponseBroker(node_id=node, host="b", port=node) for node in self.alive]
@@ -42,3 +45,11 @@ def test_a_broker_that_metadata_names_no_more_still_answers_what_it_was_asked(
     assert cluster.leader(2) is asked
     with pytest.raises(ClientError, match="broker 3 is not there"):
         cluster.leader(3)
+
+
+def test_a_broker_that_knows_of_no_brokers_yet_is_not_believed_that_topics_are_gone(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Broker, "alive", ())
+    with pytest.raises(ClientError, match="the broker at b:1 knows of no brokers yet"):
+        cluster.topics({"t"})
