@@ -103,9 +103,9 @@ def dead_letters(decoded: DataFrame, *, column: str = "value", error: str = "err
 
 
 @lru_cache(maxsize=32)
-def _decoder(reader: RegisteredSchema, registry: str) -> Decoder:
+def _decoder(reader: RegisteredSchema, registry: str, column: pa.DataType) -> Decoder:
     """Kept in an executor's process, with the writers' schemas that it has asked for."""
-    return Decoder(reader, RegistryClient(registry))
+    return Decoder(reader, RegistryClient(registry), column)
 
 
 def _decoding(reader: RegisteredSchema, registry: str, made: DataType) -> Any:
@@ -113,10 +113,9 @@ def _decoding(reader: RegisteredSchema, registry: str, made: DataType) -> Any:
     arrow = to_arrow_type(result, timezone="UTC")
 
     def decode(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
-        decoder = _decoder(reader, registry)
+        decoder = _decoder(reader, registry, arrow.field(0).type)
         for payloads in batches:
-            records, reasons = decoder.decode(payloads)
-            yield pa.StructArray.from_arrays([records.cast(arrow.field(0).type), reasons], fields=[*arrow])
+            yield pa.StructArray.from_arrays(decoder.decode(payloads), fields=[*arrow])
 
     return _udf(decode, result)
 

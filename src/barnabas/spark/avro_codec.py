@@ -68,8 +68,12 @@ def _parse(schema: RegisteredSchema, *, bare: bool) -> tuple[Any, dict[str, Any]
 class Decoder:
     """Makes records of payloads, in the columns of one reader's schema, whatever they were written with."""
 
-    def __init__(self, reader: RegisteredSchema, registry: RegistryClient) -> None:
+    def __init__(
+        self, reader: RegisteredSchema, registry: RegistryClient, column: pa.DataType | None = None
+    ) -> None:
+        """`column` is the type of the records' column where it is not the schema's own."""
         self._reader = AvroSchema.parse(reader)
+        self._type = column or self._reader.arrow
         self._registry = registry
         #: the writers' schemas by id, each with the reader's when records need resolution
         self._writers: dict[int, tuple[Any, Any]] = {}
@@ -92,7 +96,20 @@ class Decoder:
                     reason = str(error)
             records.append(record)
             reasons.append(reason)
-        return pa.array(records, self._reader.arrow), pa.array(reasons, pa.string())
+        try:
+            column = self._column(records)
+        except pa.ArrowException:
+            for number, record in enumerate(records):
+                try:
+                    self._column([record])
+                except pa.ArrowException as error:
+                    records[number] = None
+                    reasons[number] = f"its columns have no room for it: {error}"
+            column = self._column(records)
+        return column, pa.array(reasons, pa.string())
+
+    def _column(self, records: list[Any]) -> pa.Array:
+        return pa.array(records, self._reader.arrow).cast(self._type)
 
     def _decode(self, payload: bytes, unknown: dict[int, str]) -> Any:
         if len(payload) < _HEADER or payload[0] != _MAGIC:

@@ -86,6 +86,39 @@ def test_each_bad_payload_has_its_reason_and_the_others_are_read():
         assert expected in reason
 
 
+@pytest.mark.parametrize(
+    ("type_", "written_as", "good", "bad", "column"),
+    [
+        ("int", "long", 7, 2**31, pa.int32()),
+        (
+            {"type": "long", "logicalType": "timestamp-millis"},
+            "long",
+            0,
+            2**63 - 1,
+            pa.timestamp("us", tz="UTC"),
+        ),
+        (
+            {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2},
+            "bytes",
+            b"\1",
+            (123456).to_bytes(3, "big"),
+            pa.decimal128(4, 2),
+        ),
+    ],
+)
+def test_a_value_that_its_column_has_no_room_for_is_a_bad_payload_among_good_ones(
+    type_, written_as, good, bad, column
+):
+    reader, written = schema(field("a", type_)), schema(field("a", written_as))
+    payloads = [payload(written, {"a": value}) for value in (good, bad, good)]
+    decoder = Decoder(reader, Schemas({1: reader}), pa.struct([("a", column)]))
+    records, reasons = decoder.decode(pa.array([*payloads, b"bad"], pa.binary()))
+    assert records.type == pa.struct([("a", column)])
+    assert [record is None for record in records.to_pylist()] == [False, True, False, True]
+    assert [reason is None for reason in reasons.to_pylist()] == [True, False, True, False]
+    assert reasons[1].as_py().startswith("its columns have no room for it: ")
+
+
 def test_a_schema_is_asked_for_once_and_an_unknown_one_once_a_batch():
     schemas = Schemas({1: OLD})
     decoder = Decoder(OLD, schemas)
