@@ -50,6 +50,9 @@ TRANSACTION_DEFAULTS: Settings = {
     "reconnect.backoff.ms": 10,  # librdkafka also waits this long before it asks for the coordinator
 }
 
+#: of requests to a broker, that an idempotent producer may have
+_MOST_IN_FLIGHT = 5
+
 _kept: dict[tuple[Callable[[Settings], Any], frozenset[tuple[str, object]]], Any] = {}
 
 
@@ -59,8 +62,12 @@ def consumer_settings(given: Mapping[str, str]) -> Settings:
 
 
 def producer_settings(given: Mapping[str, str]) -> Settings:
-    """Settings of a producer that retries without repeating and puts keys where Java's producer puts them."""
-    return {**PRODUCER_DEFAULTS, **given}
+    """Settings of a producer that retries without repeating and puts keys where Java's producer puts them.
+
+    Where `given` asks for what it cannot do without repeating, it does without, as Java's: only who asks for
+    both is refused.
+    """
+    return {**PRODUCER_DEFAULTS, "enable.idempotence": not _rules_idempotence_out(given), **given}
 
 
 def transaction_settings(given: Mapping[str, str], transactional_id: str) -> Settings:
@@ -106,6 +113,14 @@ def forget(client: object) -> None:
     """Keep `client` no longer: it has failed in a way it cannot recover from."""
     for key in [key for key, value in _kept.items() if value is client]:
         del _kept[key]
+
+
+def _rules_idempotence_out(given: Mapping[str, str]) -> bool:
+    acks = given.get("acks", given.get("request.required.acks", "all"))
+    retries = given.get("retries", given.get("message.send.max.retries", "1"))
+    in_flight = given.get("max.in.flight.requests.per.connection", given.get("max.in.flight", "1"))
+    too_many = in_flight.isdecimal() and int(in_flight) > _MOST_IN_FLIGHT
+    return acks not in ("all", "-1") or retries == "0" or too_many
 
 
 def _create(kind: Callable[[Mapping[str, Any]], Client], settings: Mapping[str, Any]) -> Client:

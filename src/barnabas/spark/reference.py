@@ -101,6 +101,11 @@ Defaults that are not librdkafka's:
 
 """
 
+_IDEMPOTENCE = """
+A write with `kafka.acks` other than `all`, `kafka.retries=0` or more than 5 of
+`kafka.max.in.flight.requests.per.connection` is not idempotent, as with Java's producer.
+"""
+
 _LIMITS = """
 ## What differs from Spark's own connector
 
@@ -147,6 +152,7 @@ def spark_reference() -> str:
         + _settings("reading", CONSUMER_DEFAULTS)
         + _settings("writing", PRODUCER_DEFAULTS)
         + _settings("writing exactly once, besides", TRANSACTION_DEFAULTS)
+        + _IDEMPOTENCE
         + _LIMITS
     )
 

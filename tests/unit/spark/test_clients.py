@@ -38,6 +38,28 @@ def test_a_setting_goes_before_the_data_sources_default_but_not_before_what_it_m
     assert producer_settings({**GIVEN, "linger.ms": "1"})["linger.ms"] == "1"
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "idempotent"),
+    [
+        ("acks", "1", False),
+        ("request.required.acks", "0", False),
+        ("retries", "0", False),
+        ("max.in.flight.requests.per.connection", "6", False),
+        ("acks", "-1", True),
+        ("retries", "3", True),
+        ("max.in.flight", "5", True),
+    ],
+)
+def test_a_producer_is_idempotent_unless_it_is_asked_for_what_rules_that_out(
+    name: str, value: str, idempotent: bool
+) -> None:
+    settings = producer_settings({**GIVEN, name: value})
+    assert settings["enable.idempotence"] is idempotent
+    check_producer_settings(settings)
+    both = producer_settings({**GIVEN, name: value, "enable.idempotence": "true"})
+    assert both["enable.idempotence"] == "true"
+
+
 def test_a_delivery_may_take_as_long_as_its_transaction() -> None:
     short = transaction_settings({**GIVEN, "transaction.timeout.ms": "1000"}, "t")
     check_producer_settings(short)
