@@ -130,6 +130,14 @@ def test_a_topic_that_is_not_there_is_named(write: Write) -> None:
         write("no such/topic", value=["v"])
 
 
+@pytest.mark.parametrize("name", ["t" * 600, "t\0u"])
+def test_a_topic_that_no_broker_can_have_is_refused_with_the_row(write: Write, name: str) -> None:
+    with pytest.raises(
+        DeliveryError, match=f"cannot write to {name} the row with key b'k' .*nvalid argument"
+    ):
+        write(None, key=["k"], value=["v"], topic=[name])
+
+
 def test_a_record_the_broker_refuses_fails_the_task_and_not_the_next(
     make_topic: MakeTopic, write: Write, records: Records
 ) -> None:

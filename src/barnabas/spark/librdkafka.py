@@ -170,7 +170,10 @@ class BatchProducer:
         self._topics: dict[str, int] = {}
 
     def produce(self, topic: str, messages: MessageTable) -> int | None:
-        """Queue copies of all; the number of the first that was refused, whose `err` says why."""
+        """Queue copies of all; the number of the first that was refused, whose `err` says why.
+
+        Raises KafkaException for a name that no topic can have.
+        """
         flags = _COPY | _PARTITION
         queued = _produce_batch(self._topic(topic), -1, flags, messages.ctypes.data, len(messages))
         return None if queued == len(messages) else int(np.flatnonzero(messages["err"])[0])
@@ -255,6 +258,8 @@ class BatchProducer:
         _destroy(self._handle)
 
     def _topic(self, name: str) -> int:
+        if "\0" in name:  # where C would take it to end
+            raise KafkaException(KafkaError(KafkaError._INVALID_ARG))
         if name not in self._topics:
             topic = _topic_new(self._handle, name.encode(), None)
             if not topic:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -94,7 +94,11 @@ class RecordSink:
         start = 0
         for piece in _pieces(table):
             self._wait_for_room()
-            if (refused := self._producer.produce(topic, piece)) is not None:
+            try:
+                refused = self._producer.produce(topic, piece)
+            except KafkaException as error:  # the topic's name is none
+                self._refuse(topic, rows.slice(start, 1), error.args[0])
+            if refused is not None:
                 self._refuse(topic, rows.slice(start + refused, 1), ClientError(int(piece["err"][refused])))
             self._count(piece)
             start += len(piece)
@@ -113,7 +117,7 @@ class RecordSink:
                 self._refuse(topic, rows.slice(number, 1), error.args[0])
             self._count(table[number : number + 1])
 
-    def _refuse(self, topic: str, row: pa.RecordBatch, error: ClientError) -> None:
+    def _refuse(self, topic: str, row: pa.RecordBatch, error: ClientError) -> NoReturn:
         self._serve(self._producer.poll, 0)  # an earlier failure says more
         raise _refused(_row(topic, row), explain(error))
 
