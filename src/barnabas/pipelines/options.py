@@ -93,6 +93,9 @@ class PipelineOptions(Options):
     def check(self) -> None:
         if self.name and not NAME.fullmatch(self.name):
             raise refuse("name", self.name, "write letters, digits, - and _")
+        if "bootstrap.servers" in self.kafka:  # there it would win over --bootstrap-server
+            given = self.kafka["bootstrap.servers"]
+            raise refuse("kafka.bootstrap.servers", given, "the brokers are named by the option bootstrap")
         if self.restarts < 0:
             raise refuse("restarts", self.restarts, "write 0 or more")
 
@@ -287,11 +290,12 @@ def describe(options: type[Options]) -> dict[str, str]:
 
 def _check_type(name: str, value: object, wanted: Any) -> None:
     base = get_args(wanted)[0] if isinstance(wanted, UnionType) else getattr(wanted, "__origin__", wanted)
-    good = type(value) is base
-    if base is dict and good:
-        good = all(isinstance(text, str) for text in value.values())  # type: ignore[attr-defined]
-    if not good:
+    if type(value) is not base:
         raise refuse(name, value, f"write {_WORDS[base]}")
+    if isinstance(value, dict):  # one by one: what is beside it may be a password
+        for key, text in value.items():
+            if not isinstance(text, str):
+                raise refuse(f"{name}.{key}", text, f"write {_WORDS[str]}")
 
 
 def _names(text: str) -> list[str]:

@@ -137,7 +137,7 @@ class _HeaderReader:
         try:
             return kind.parse(self._fill_in(given))
         except ConfigError as error:
-            named = re.match(r"option (\w+)[= ]", str(error))
+            named = re.match(r"option (\w+)[=. ]", str(error))
             place = self._place(table, named[1] if named else "")
             raise PipelineError(f"{place}: {what}: {error}") from None
 

@@ -30,7 +30,7 @@ def test_a_watermark_is_a_column_and_a_delay() -> None:
         ({"topic": 5}, 'option topic=5 is not allowed: write a text: "..."'),
         (
             {"topic": "t", "options": {"a": 1}},
-            "option options={'a': 1} is not allowed: write names and texts",
+            "option options.a=1 is not allowed: write a text",
         ),
         ({"topic": "t", "static": 1}, "option static=1 is not allowed: write true or false"),
         ({}, "where the rows come from is given by one of topic, files; here it is none"),
@@ -88,6 +88,15 @@ def test_a_sink_that_cannot_be_is_refused_with_the_cure(given: dict[str, object]
     assert said in str(caught.value)
 
 
+def test_brokers_are_named_in_one_place() -> None:
+    with pytest.raises(ConfigError, match=r"kafka\.bootstrap\.servers=b:1 .* named by the option bootstrap"):
+        PipelineOptions.parse({"kafka": {"bootstrap.servers": "b:1"}})
+
+
 def test_secrets_are_not_repeated() -> None:
     with pytest.raises(ConfigError, match=r"option password=\[hidden\] is not allowed"):
         PipelineOptions.parse({"password": "hunter2"})
+    for beside in ({"socket.timeout.ms": 5}, {"bootstrap.servers": "b:1"}):
+        with pytest.raises(ConfigError, match=r"option kafka\.") as caught:
+            PipelineOptions.parse({"kafka": {"sasl.password": "hunter2", **beside}})
+        assert "hunter2" not in str(caught.value)

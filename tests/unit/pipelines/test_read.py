@@ -155,6 +155,11 @@ def test_a_mistake_in_python_is_said_with_its_line(tmp_path: Path, old: str, new
             "bootstrp",
             "p.sql:2: pipeline: option bootstrp=b:1 is not allowed: did you mean bootstrap?",
         ),
+        (
+            'options = { "kafka.acks" = "1" }',
+            'options = { "kafka.acks" = 1 }',
+            "p.sql:14: sink out: option options.kafka.acks=1 is not allowed: write a text",
+        ),
         ('from = "dear"', 'from = "deer"', "p.sql:12: there is no source or step deer: did you mean dear?"),
         ('from = "dear"\n', "", "p.sql:11: sink out: option from is missing: name a view"),
         ("TEMPORARY ", "", "p.sql:18: view dear would outlive the pipeline: write CREATE TEMPORARY VIEW"),
