@@ -170,5 +170,18 @@ def test_a_change_of_an_imported_message_is_found():
     assert _importing("int64").cannot_read(_importing("int32")) == []
 
 
+def test_a_message_that_many_ways_lead_to_is_said_once_and_what_uses_it_each_time():
+    depth = 40  # 2 to the power of it ways
+
+    def importing(type_):
+        used = "".join(f"message M{n} {{ M{n + 1} a = 1; M{n + 1} b = 2; }}" for n in range(depth))
+        part = f'syntax = "proto3"; {used} message M{depth} {{ {type_} a = 1; }}'
+        return schema('syntax = "proto3"; import "part.proto"; message M { M0 m = 1; }', ("part.proto", part))
+
+    found = importing("int32").cannot_read(importing("string"))
+    kinds = [conflict.kind for conflict in found]
+    assert kinds == ["FIELD_SCALAR_KIND_CHANGED"] + ["FIELD_NAMED_TYPE_CHANGED"] * (2 * depth + 1)
+
+
 def test_the_package_of_an_import_may_change():
     assert _importing("int32", "q").cannot_read(_importing("int32", "p")) == []

@@ -39,7 +39,7 @@ class _Check:
     def __init__(self, reader_file: str, writer_file: str) -> None:
         self._files = (reader_file, writer_file)
         # A message under way counts as compatible: a recursive one is as good as the rest of it.
-        self._seen: dict[tuple[Any, Any], list[Incompatibility]] = {}
+        self._broken: dict[tuple[str, str], bool] = {}
 
     def types(self, reader: Any, writer: Any, place: str) -> list[Incompatibility]:
         found = []
@@ -53,15 +53,18 @@ class _Check:
         return found
 
     def message(self, reader: Any, writer: Any, place: str) -> list[Incompatibility]:
+        """What is wrong with it, the first time only: each of the ways to a message would double that."""
         pair = (reader.full_name, writer.full_name)
-        if pair not in self._seen:
-            self._seen[pair] = []
-            self._seen[pair] = [
-                *self._oneofs(reader, writer, place),
-                *self._fields(reader, writer, place),
-                *self.types(reader.nested_types_by_name, writer.nested_types_by_name, place),
-            ]
-        return self._seen[pair]
+        if pair in self._broken:
+            return []
+        self._broken[pair] = False
+        found = [
+            *self._oneofs(reader, writer, place),
+            *self._fields(reader, writer, place),
+            *self.types(reader.nested_types_by_name, writer.nested_types_by_name, place),
+        ]
+        self._broken[pair] = bool(found)
+        return found
 
     def _fields(self, reader: Any, writer: Any, place: str) -> list[Incompatibility]:
         found = []
@@ -123,8 +126,10 @@ class _Check:
         if (reader.file.name, writer.file.name) == self._files:
             return []  # said of the message itself
         found = self.message(reader, writer, f"/{name.replace('.', '/')}")
-        words = f"message {name}, which is imported, cannot be read any more"
-        return [*found, Incompatibility("FIELD_NAMED_TYPE_CHANGED", place, words)] if found else []
+        if self._broken[reader.full_name, writer.full_name]:
+            words = f"message {name}, which is imported, cannot be read any more"
+            found.append(Incompatibility("FIELD_NAMED_TYPE_CHANGED", place, words))
+        return found
 
 
 def _kind(field: Any) -> str:
