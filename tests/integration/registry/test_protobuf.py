@@ -225,7 +225,7 @@ def test_others_are_answered_while_protoc_runs(registry, tmp_path, monkeypatch):
     assert answers == []
     end.touch()
     waiting.join()
-    assert answers == ["Invalid schema: too late"]
+    assert answers == ["protoc cannot run: too late"]
 
 
 def test_a_schema_is_found_however_another_registry_has_spelled_it(make_registry, barnabas_broker):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import importlib.util
 import subprocess
 import sys
@@ -104,6 +105,13 @@ def test_options_of_an_import_are_kept():
     assert "google.protobuf.Timestamp at = 2 [deprecated = true];" in written
 
 
+def test_options_that_protoc_leaves_out_for_programs_are_kept():
+    option = "option features.default_symbol_visibility = EXPORT_ALL;"
+    part = ProtobufSchema(f'edition = "2024"; {option} message Part {{ message Inner {{}} }}').text
+    # without the option, what uses the nested message would not be compiled
+    ProtobufSchema('edition = "2024"; import "p"; message M { Part.Inner i = 1; }', [("p", part)])
+
+
 def test_normalized_imports_are_in_order():
     one, other = (
         f'syntax = "proto3"; {first} {second} message M {{}}'
@@ -128,6 +136,19 @@ def test_a_name_that_would_mean_another_one_is_written_in_full():
     assert "  .shop.M m = 1;\n  M n = 2;\n" in written
 
 
+def test_an_import_may_have_any_name():
+    for name in ("schema.proto", "default", "order"):
+        part = (name, 'syntax = "proto3"; message Part {}')
+        order = ProtobufSchema(f'syntax = "proto3"; import "{name}"; message M {{ Part p = 1; }}', [part])
+        assert f'import "{name}";' in order.text
+
+
+def test_a_text_that_would_say_something_else_is_not_kept(monkeypatch):
+    monkeypatch.setattr("barnabas.registry.protobuf.text._WORDS", set())
+    with pytest.raises(InvalidSchemaError, match="not one that protoc makes"):
+        ProtobufSchema('syntax = "proto3"; message string {} message M { .string s = 1; }')
+
+
 # --- what is refused ---
 
 
@@ -145,6 +166,8 @@ def test_a_name_that_would_mean_another_one_is_written_in_full():
         ("abcde", "neither .proto text nor a FileDescriptorProto in base64"),
         ("message M { \ud800 }", "surrogates not allowed"),
         ("message M {" * 1000, "nested"),
+        (r'message M { optional string s = 1 [default = "\xff"]; }', "not UTF-8"),
+        (r'message M { reserved "\xff"; }', "not UTF-8"),
     ],
 )
 def test_a_schema_that_protoc_refuses_has_its_reason_in_one_line(text, reason):
@@ -232,6 +255,22 @@ def test_a_protoc_that_does_not_end_is_ended(monkeypatch):
 def test_a_protoc_that_crashes_takes_nothing_along(monkeypatch):
     monkeypatch.setattr(compiler, "_RUN", "import os; os.kill(os.getpid(), 9)")
     with pytest.raises(RegistryError, match="protoc died of signal 9"):
+        ProtobufSchema("message M {}")
+
+
+def test_a_protoc_that_cannot_run_is_no_fault_of_the_schema(monkeypatch):
+    monkeypatch.setattr(compiler, "_RUN", "import no_such_module")
+    with pytest.raises(RegistryError, match="protoc cannot run: ModuleNotFoundError") as failed:
+        ProtobufSchema("message M {}")
+    assert failed.value.status == 500
+
+
+def test_a_full_disk_is_no_fault_of_the_schema(monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("pathlib.Path.write_text", full)
+    with pytest.raises(OSError, match="No space left"):
         ProtobufSchema("message M {}")
 
 

@@ -210,6 +210,28 @@ def test_what_is_written_is_compiled_to_the_same(file):
     assert write(again[MAIN], link(again)) == written
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("string", "group", "map", "message", "enum", "oneof", "option", "optional", "required", "repeated"),
+        *("reserved", "extend", "extensions", "stream", "export", "local"),
+    ],
+)
+def test_a_type_whose_name_means_something_else_is_not_taken_for_that(name):
+    text = """
+    edition = "2024"; package p; option features.enforce_naming_style = STYLE_LEGACY;
+    message NAME { message In {} }
+    message M {
+      p.NAME a = 1; repeated p.NAME b = 2; p.NAME.In c = 3; map<int32, p.NAME> d = 4;
+      oneof o { p.NAME e = 5; }
+      extensions 10 to 20;
+    }
+    extend p.M { p.NAME f = 10; }
+    service S { rpc R(p.NAME) returns (stream p.NAME); }
+    """
+    round_trip(text.replace("NAME", name))
+
+
 OPTIONS = (
     "options.proto",
     """
@@ -298,6 +320,7 @@ def test_options_are_kept_wherever_they_may_be():
         """,
         'syntax = "proto3"; import weak "google/protobuf/any.proto"; import public "google/type/date.proto";',
         'syntax = "proto3"; message M { oneof o { M m = 1; } M.M2 b = 2; message M2 { M m = 1; } }',
+        'syntax = "proto3"; message M {} service S { rpc R(M) returns (M) {} rpc T(M) returns (M) {;} }',
     ],
 )  # fmt: skip
 def test_what_protobuf_has_seldom_is_kept(text):

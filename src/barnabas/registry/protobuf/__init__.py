@@ -19,7 +19,8 @@ class ProtobufSchema:
 
     `references` are the files that it imports, by the names it imports them by, and those that these need.
     `text` is written from the descriptor, so both forms come to the same one; comments are not in it. With
-    `normalize` imports are in order. Blocks for as long as protoc takes, some 50 ms a call.
+    `normalize` imports are in order. Blocks for as long as protoc takes, some 50 ms where `schema` is that
+    text already, twice that elsewhere: what a registry keeps for ever is read again first.
 
     Raises:
         InvalidSchemaError: protoc refuses it, or the base64 holds no descriptor, or one that no text has.
@@ -39,7 +40,7 @@ class ProtobufSchema:
         if normalize:
             descriptors.sort_imports(files[MAIN])
         self.text = text.write(files[MAIN], descriptors.link(files))
-        if given is not None or normalize:
+        if self.text != schema:
             said, files = files, compile_files(self.text, references)
             if not descriptors.same(MAIN, said, files):
                 raise InvalidSchemaError("its descriptor is not one that protoc makes of .proto text")

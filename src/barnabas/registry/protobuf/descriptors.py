@@ -109,4 +109,8 @@ def _tidy(linked: Any) -> Any:
     for field in fields:
         if json_name(field) is None:
             field.ClearField("json_name")
+    for service in file.service:
+        for method in service.method:
+            if not method.options.ByteSize():  # protoc has it so where "{}" ends the method
+                method.ClearField("options")
     return file

@@ -6,6 +6,7 @@ to its stderr, keep the interpreter's lock, and take it along when it crashes.
 
 from __future__ import annotations
 
+import errno
 import re
 import subprocess
 import sys
@@ -19,18 +20,23 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from barnabas.registry.errors import Code, InvalidSchemaError, RegistryError
 
-#: what the schema itself is called, beside the files it imports
-MAIN = "schema.proto"
+#: what the schema itself is called, beside the files it imports: a name that none of these has
+MAIN = "<schema>"
 
 _TIMEOUT_S = 10.0
 #: one mistake makes protoc complain of much else
 _MOST_COMPLAINTS = 5
 
+#: what the names of files that cannot lie in one folder fail with
+_UNFIT = {errno.ENAMETOOLONG, errno.EEXIST, errno.EISDIR, errno.ENOTDIR}
+
 #: what is no complaint: warnings, and the log of the library that writes them
 _REMARK = re.compile(r": warning: |^WARNING: All log messages|^[IW]\d{4} ")
 
 #: argv[1:] is the command line; not ``-m``, which would let an include path of grpcio-tools' own come first
-_RUN = "import sys; from grpc_tools.protoc import main; sys.exit(main(['protoc', *sys.argv[1:]]))"
+_RUN = "import sys; from grpc_tools.protoc import main; sys.exit(3 if main(['protoc', *sys.argv[1:]]) else 0)"
+#: protoc's refusal; an interpreter that cannot so much as begin ends with 1
+_REFUSED = 3
 
 
 def compile_files(text: str, references: Iterable[tuple[str, str]]) -> dict[str, Any]:
@@ -51,10 +57,10 @@ def compile_files(text: str, references: Iterable[tuple[str, str]]) -> dict[str,
         output = folder / "descriptors"
         # Known files come first, so that nobody is given others by these names. With -P the interpreter
         # imports nothing from the folder it runs in.
-        command = [sys.executable, "-P", "-c", _RUN, *_known_files(), f"-I{sources}", "--include_imports"]
+        command = [sys.executable, "-P", "-c", _RUN, *_known_files(), f"-I{sources}"]
         try:
             done = subprocess.run(
-                [*command, f"--descriptor_set_out={output}", MAIN],
+                [*command, "--include_imports", "--retain_options", f"--descriptor_set_out={output}", MAIN],
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
@@ -65,8 +71,11 @@ def compile_files(text: str, references: Iterable[tuple[str, str]]) -> dict[str,
             raise RegistryError(Code.OPERATION_TIMEOUT, words) from None
         if done.returncode < 0:
             raise RegistryError(Code.STORE_ERROR, f"protoc died of signal {-done.returncode}")
-        if done.returncode > 0:
+        if done.returncode == _REFUSED:
             raise InvalidSchemaError(_complaints(done, sources))
+        if done.returncode != 0:
+            words = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+            raise RegistryError(Code.STORE_ERROR, f"protoc cannot run: {words}")
         return {file.name: file for file in FileDescriptorSet.FromString(output.read_bytes()).file}
 
 
@@ -78,9 +87,12 @@ def _write(sources: Path, name: str, text: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    except (OSError, UnicodeEncodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error.reason
-        raise InvalidSchemaError(f"{name} cannot be written out for protoc: {reason}") from None
+    except UnicodeEncodeError as error:
+        raise InvalidSchemaError(f"{name} cannot be written out for protoc: {error.reason}") from None
+    except OSError as error:
+        if error.errno not in _UNFIT:
+            raise  # no fault of the schema's, which will be asked for again
+        raise InvalidSchemaError(f"{name} cannot be written out for protoc: {error.strerror}") from None
 
 
 def _known_files() -> list[str]:

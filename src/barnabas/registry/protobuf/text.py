@@ -23,6 +23,14 @@ _ENUM_MAX = 2**31 - 1
 
 _INDENT = "  "
 
+#: words that, where the name of a type may stand, mean something else: a type whose name begins with one is
+#: called by its full name, after a dot
+_WORDS = {
+    "double", "float", "int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32", "fixed64",
+    "sfixed32", "sfixed64", "bool", "string", "bytes", "group", "map", "message", "enum", "oneof", "option",
+    "optional", "required", "repeated", "reserved", "extend", "extensions", "stream", "export", "local",
+}  # fmt: skip
+
 
 def write(file: Any, pool: Any) -> str:
     """The text of `file`, a FileDescriptorProto.
@@ -249,7 +257,7 @@ class _Writer:
             first, outer = name.partition(".")[0], scope
             while outer and _join(outer, first) not in self._symbols:
                 outer = outer.rpartition(".")[0]
-            if _join(outer, name) == full:
+            if _join(outer, name) == full and first not in _WORDS:
                 return name
         return f".{full}"
 
@@ -299,7 +307,9 @@ def _span(span: Any, end: int, *, exclusive: int) -> str:
     return f"{span.start} to {'max' if span.end >= end else last}"
 
 
-def _quoted(text: str) -> str:
+def _quoted(text: str | bytes) -> str:
+    if isinstance(text, bytes):  # what protobuf makes of a string that it cannot decode
+        raise InvalidSchemaError(f"the string {text!r} is not UTF-8")
     escaped = (
         f"\\{ord(character):03o}" if ord(character) < 32 or ord(character) == 127 else character
         for character in text.replace("\\", "\\\\").replace('"', '\\"')
