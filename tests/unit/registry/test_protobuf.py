@@ -208,6 +208,16 @@ def test_an_option_that_no_import_defines_is_refused():
         ProtobufSchema(base64.b64encode(file.SerializeToString()).decode())
 
 
+def test_an_option_of_a_value_without_a_name_is_refused():
+    option = 'import "google/protobuf/descriptor.proto"; extend google.protobuf.FileOptions { E e = 50001; }'
+    text = f'syntax = "proto3"; {option} enum E {{ A = 0; B = 1; }} option (e) = B;'
+    file = FileDescriptorProto.FromString(base64.b64decode(ProtobufSchema(text).serialized))
+    file.options.Clear()
+    file.options.MergeFromString(b"\x88\xb5\x18\x07")  # the field 50001 is 7
+    with pytest.raises(InvalidSchemaError, match="7 is no value of E"):
+        ProtobufSchema(base64.b64encode(file.SerializeToString()).decode())
+
+
 @pytest.mark.parametrize(
     "name", ["../x.proto", "/x.proto", "a//b.proto", "a/./b", "a\\b", "a\nb", "", "x" * 300]
 )

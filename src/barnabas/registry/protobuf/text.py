@@ -236,7 +236,10 @@ class _Writer:
             )
             return f"{{ {inside} }}" if inside else "{}"
         if field.enum_type is not None:
-            return str(field.enum_type.values_by_number[value].name)
+            named = field.enum_type.values_by_number.get(value)
+            if named is None:
+                raise InvalidSchemaError(f"{value} is no value of {field.enum_type.full_name}")
+            return str(named.name)
         if isinstance(value, bool):
             return str(value).lower()
         if isinstance(value, bytes):
