@@ -35,7 +35,8 @@ async def serve(
 ) -> None:
     """Run a broker on the current event loop until SIGTERM or SIGINT, then stop it cleanly.
 
-    The process is taken to do nothing else: the loop may keep a core busy while clients wait for it.
+    The process is taken to do little else: the loop may keep a core busy while clients wait for it, and takes
+    the interpreter from a companion for that long.
 
     Args:
         config: the broker's settings.
