@@ -86,10 +86,18 @@ def test_without_a_group_nothing_is_remembered(servers, barnabas_broker, topic):
     for _ in range(2):
         with Consumer(servers, topic) as consumer:
             assert texts(consumer.take(1)) == ["a"]
-    with Consumer(servers, topic, start="latest") as consumer:
-        assert consumer.poll(0.2) is None
-        barnabas_broker.produce(topic, "b")
-        assert texts(consumer.take(1)) == ["b"]
+
+
+def test_latest_is_the_end_when_the_consumer_is_made(servers, barnabas_broker):
+    with Producer(servers, linger_ms=0) as producer:
+        for number in range(5):
+            topic = barnabas_broker.create_topic(f"from-its-end-{number}")
+            producer.send(topic, "a")
+            producer.flush()
+            with Consumer(servers, topic, start="latest") as consumer:
+                producer.send(topic, "b")
+                producer.flush()
+                assert texts(consumer.take(1)) == ["b"]
 
 
 def test_too_few_records_are_said(servers, topic):

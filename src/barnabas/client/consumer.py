@@ -60,10 +60,15 @@ class Consumer:
         if group is not None and topics:
             self.subscribe(*topics)
         elif topics:
-            beginning = (
-                confluent_kafka.OFFSET_BEGINNING if start == "earliest" else confluent_kafka.OFFSET_END
+            # The end is asked for now: librdkafka would look for it later, and what comes before that be missed.
+            self.assign(
+                {
+                    place: confluent_kafka.OFFSET_BEGINNING
+                    if start == "earliest"
+                    else self.watermarks(place)[1]
+                    for place in self.partitions(*topics)
+                }
             )
-            self.assign(dict.fromkeys(self.partitions(*topics), beginning))
 
     def subscribe(self, *topics: str) -> None:
         """Read these topics as a member of the group."""
