@@ -55,7 +55,7 @@ class Program:
         """End it as its user would; its exit code."""
         assert self._process is not None
         self._process.terminate()
-        return self._process.wait(60)
+        return self._process.wait(120)
 
     def kill(self) -> None:
         """End it, and all that it has started."""

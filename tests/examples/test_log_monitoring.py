@@ -144,9 +144,8 @@ def test_a_burst_raises_an_alert_and_a_day_replayed_from_archive_and_topic_is_th
     archive = tmp_path / "archive"
     monitor.start("--set", f"archive={archive}", "--set", "archive_every=1 second", "--conf", QUICK)
     monitor.await_queries(rows=shipped)
-    with Consumer(servers, "alerts", group="on-call") as on_call:
-        while on_call.poll(2):  # of bursts in what had been shipped before
-            pass
+    # from here on: bursts in what had been shipped before have raised their alerts
+    with Consumer(servers, "alerts", start="latest") as on_call:
         append(shop, "ERROR", [datetime.now(UTC)] * 40)
         began = time.monotonic()
         shipped += ship(servers, "appLogs", [shop], tmp_path / "ship")
@@ -154,7 +153,8 @@ def test_a_burst_raises_an_alert_and_a_day_replayed_from_archive_and_topic_is_th
         took = time.monotonic() - began
     assert alert is not None and alert.value is not None
     said = json.loads(alert.value)
-    assert (said["topic"], said["source"], said["errors"]) == ("appLogs", str(shop), 40)
+    assert (said["topic"], said["source"]) == ("appLogs", str(shop))
+    assert AT_LEAST <= said["errors"] <= 40  # those that came with the first of them
     assert said["message"].startswith("the database does not answer")
     assert 0 < said["usual"] <= 1
     print(f"alerted {took:.1f} s after the burst was written")

@@ -13,12 +13,12 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from barnabas.testing import BarnabasBroker
 
-#: as fast as the broker allows: heartbeats every 100 ms, silent members out after four seconds
+#: as fast as the broker allows: heartbeats every 100 ms, silent members out after eight seconds
 FAST = {
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "100",
     "group.consumer.min.session.timeout.ms": "1000",
-    "group.consumer.session.timeout.ms": "4000",
+    "group.consumer.session.timeout.ms": "8000",
 }
 
 

@@ -211,11 +211,11 @@ def test_rolling_restart_of_a_static_group_causes_no_rebalance(
 
 @pytest.fixture(scope="module")
 def impatient_broker():
-    """One that lets classic members have a session of a second, and gives that to the others."""
+    """One that lets classic members have a session of three seconds, and gives that to the others."""
     settings = {
         "group.min.session.timeout.ms": "500",
         "group.consumer.min.session.timeout.ms": "500",
-        "group.consumer.session.timeout.ms": "1000",
+        "group.consumer.session.timeout.ms": "3000",
         "group.consumer.min.heartbeat.interval.ms": "100",
         "group.consumer.heartbeat.interval.ms": "100",
     }
@@ -239,7 +239,7 @@ def test_nothing_is_skipped_when_a_member_is_killed(impatient_broker, client, st
         "strategy": strategy,
     }
     if not strategy.startswith(CONSUMER_PROTOCOL):
-        settings["session_timeout_ms"] = 1000
+        settings["session_timeout_ms"] = 3000
     command = [sys.executable, "-m", "tests.integration.group_members", client, json.dumps(settings)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as victim:
         processed = {tuple(map(int, victim.stdout.readline().split())) for _ in range(60)}

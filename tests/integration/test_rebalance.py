@@ -110,12 +110,13 @@ def test_eager_member_gives_up_everything_before_it_gets_its_part(group):
 
 
 def test_static_member_comes_back_to_its_partitions_unnoticed(group):
-    first = group(group_instance_id="a")
-    second = group(group_instance_id="b")
+    patient = {"session_timeout_ms": 45_000}  # longer than it stays away on any machine
+    first = group(group_instance_id="a", **patient)
+    second = group(group_instance_id="b", **patient)
     until(lambda: shared(first, second), first, second)
     noticed, kept = len(first.events), second.partitions
     second.consumer.close()
-    back = group(group_instance_id="b")
+    back = group(group_instance_id="b", **patient)
     until(lambda: back.partitions == kept, first, back)
     assert len(first.events) == noticed
 
@@ -145,7 +146,12 @@ def test_commit_with_metadata_comes_back(barnabas_broker, topic):
 def test_joining_to_the_first_record_takes_no_time(barnabas_broker, group, topic):
     # Kafka's default is to wait three seconds for more members; the embedded broker does not wait.
     barnabas_broker.produce(topic, b"x")
-    begin = time.monotonic()
-    reader = group()
-    until(lambda: reader.records, reader)
-    assert time.monotonic() - begin < 2.5
+
+    def seconds_to_first_record():
+        begin = time.monotonic()
+        reader = group(group_id=uuid.uuid4().hex)
+        until(lambda: reader.records, reader)
+        return time.monotonic() - begin
+
+    # A busy machine may take as long, but hardly five times: a wait would be met each time.
+    assert any(seconds_to_first_record() < 2.5 for _ in range(5))

@@ -106,7 +106,7 @@ def test_open_transaction_holds_back_what_comes_after_it(servers, name):
 
 
 def test_consumer_that_waits_gets_the_records_with_the_commit(servers, name):
-    reader = consumer(servers, **{"enable.partition.eof": False, "fetch.wait.max.ms": 10_000})
+    reader = consumer(servers, **{"enable.partition.eof": False, "fetch.wait.max.ms": 50_000})
     reader.assign([TopicPartition(name, 0, 0)])
     producer = transactional(servers)
     producer.begin_transaction()
@@ -114,9 +114,7 @@ def test_consumer_that_waits_gets_the_records_with_the_commit(servers, name):
     producer.flush(SECONDS)
     assert reader.poll(0.3) is None
     producer.commit_transaction(SECONDS)
-    began = time.monotonic()
-    assert reader.poll(SECONDS).value() == b"v"
-    assert time.monotonic() - began < 2
+    assert reader.poll(SECONDS).value() == b"v"  # long before its fetch would end by itself
     reader.close()
 
 

@@ -60,7 +60,7 @@ class Consumer:
         if group is not None and topics:
             self.subscribe(*topics)
         elif topics:
-            # The end is asked for now: librdkafka would look for it later, and what comes before that be missed.
+            # The end is asked for now: librdkafka looks for it later, and would miss what comes till then.
             self.assign(
                 {
                     place: confluent_kafka.OFFSET_BEGINNING
