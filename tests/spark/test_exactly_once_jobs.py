@@ -107,21 +107,21 @@ def test_a_broker_killed_at_any_moment_under_a_job_gives_each_row_once(
         stop = threading.Event()
 
         def kill_now_and_then() -> None:
-            while not stop.wait(chance.uniform(0.5, 3)):
+            for _ in range(20):  # no more: a slow machine has to come to an end too
+                if stop.wait(chance.uniform(0.5, 3)):
+                    return
                 broker.kill()
                 broker.start()
 
         killer = threading.Thread(target=kill_now_and_then)
         killer.start()
+        servers = broker.bootstrap_servers
         try:
-            for _ in range(10):
-                stopped_by = copy(spark, broker.bootstrap_servers, "source", "target", tmp_path)
-                if stopped_by is None:
-                    break
+            while (stopped_by := copy(spark, servers, "source", "target", tmp_path)) is not None:
+                print(stopped_by)
         finally:
             stop.set()
             killer.join()
-        assert stopped_by is None
         assert committed_values(broker.bootstrap_servers, "target") == everything()
 
 
@@ -143,7 +143,7 @@ def test_drivers_killed_at_any_moment_give_each_row_once(
             else:
                 kill(chance.choice(children(process.pid)))  # the JVM
     with job("local[2]", servers, source, target, tmp_path) as process:
-        assert process.wait(120) == 0
+        assert process.wait(240) == 0
     assert committed_values(servers, target) == everything()
 
 
