@@ -183,7 +183,7 @@ class CountingDisk(FaultyDisk):
 
             def counted_sync():
                 self.syncs += 1
-                threading.Event().wait(0.002)  # what an fsync of a real disk takes
+                threading.Event().wait(0.01)  # what an fsync of a slow disk takes
                 sync()
 
             file.sync = counted_sync
