@@ -1,5 +1,7 @@
 """`barnabas.client`: producer, consumer and admin against a broker."""
 
+import threading
+
 import pytest
 
 from barnabas.client import Admin, ClientError, Consumer, Producer
@@ -98,6 +100,16 @@ def test_latest_is_the_end_when_the_consumer_is_made(servers, barnabas_broker):
                 producer.send(topic, "b")
                 producer.flush()
                 assert texts(consumer.take(1)) == ["b"]
+
+
+def test_a_consumer_waits_at_the_end_for_the_next_record(servers, barnabas_broker, topic):
+    with Consumer(servers, topic) as consumer:
+        later = threading.Timer(0.5, barnabas_broker.produce, (topic, "a"))
+        later.start()
+        record = consumer.poll(20)
+        later.join()
+    assert record is not None
+    assert record.text == "a"
 
 
 def test_too_few_records_are_said(servers, topic):

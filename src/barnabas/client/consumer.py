@@ -128,10 +128,12 @@ class Consumer:
         In a group this says that the record before is done: its offset will be committed.
         """
         self._store_taken()
-        if not self._pending:
-            self._pending = self.read_batch(timeout)[::-1]
-        if not self._pending:
-            return None
+        deadline = time.monotonic() + timeout
+        while not self._pending:
+            # It comes back at a partition's end too, where there is nothing to return yet.
+            self._pending = self.read_batch(max(deadline - time.monotonic(), 0))[::-1]
+            if not self._pending and time.monotonic() >= deadline:
+                return None
         self._taken = self._pending.pop()
         return self._taken
 
