@@ -7,10 +7,12 @@ import socket
 import uuid
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 from confluent_kafka import KafkaError as ClientError
+from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 
 from barnabas.errors import BarnabasError, ConfigError
@@ -163,34 +165,54 @@ def committed(admin: AdminClient, group: str) -> dict[tuple[str, int], int]:
 
 
 class ChangingLeader:
-    """Answers of a partition that has no leader at first."""
+    """Stands before a lookup's client: its partition has no leader, or another, at first.
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, code: int, failures: int) -> None:
+    What a leader refuses, librdkafka mostly raises, rather than put it beside the partition.
+    """
+
+    def __init__(
+        self, asking: OffsetLookup, monkeypatch: pytest.MonkeyPatch, code: int, failures: int, raises: bool
+    ) -> None:
         self.asked = 0
-        self._code, self._failures = code, failures
-        monkeypatch.setattr(OffsetLookup, "_ask_offsets", self)
+        self._code, self._failures, self._raises = code, failures, raises
+        self._client = asking._consumer
+        monkeypatch.setattr(asking, "_consumer", self)
         monkeypatch.setattr(lookup_module, "_RETRY_S", 0.0)
 
-    def __call__(self, wanted: dict[TopicPartition, int]) -> list[SimpleNamespace]:
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def offsets_for_times(self, wanted: list[ClientPartition], timeout: float) -> list[SimpleNamespace]:
         self.asked += 1
         error = ClientError(self._code) if self.asked <= self._failures else None
+        if error is not None and self._raises:
+            raise KafkaException(error)
         return [
             SimpleNamespace(topic=tp.topic, partition=tp.partition, offset=7, error=error) for tp in wanted
         ]
 
 
+@pytest.mark.parametrize("raises", [False, True])
+@pytest.mark.parametrize("code", [ClientError.LEADER_NOT_AVAILABLE, ClientError.FENCED_LEADER_EPOCH])
 def test_offsets_are_asked_for_again_while_a_leader_changes(
-    lookup: Lookup, monkeypatch: pytest.MonkeyPatch
+    lookup: Lookup, monkeypatch: pytest.MonkeyPatch, code: int, raises: bool
 ) -> None:
-    changing = ChangingLeader(monkeypatch, ClientError.LEADER_NOT_AVAILABLE, failures=3)
-    assert lookup(subscribe="a").latest([TopicPartition("a", 0)]) == {TopicPartition("a", 0): 7}
+    asking = lookup(subscribe="a")
+    changing = ChangingLeader(asking, monkeypatch, code, 3, raises)
+    assert asking.latest([TopicPartition("a", 0)]) == {TopicPartition("a", 0): 7}
     assert changing.asked == 4
 
 
-def test_a_refusal_is_not_asked_again(lookup: Lookup, monkeypatch: pytest.MonkeyPatch) -> None:
-    refusing = ChangingLeader(monkeypatch, ClientError.TOPIC_AUTHORIZATION_FAILED, failures=9)
-    with pytest.raises(
-        BarnabasError, match="cannot look up offsets of a-0: Broker: Topic authorization failed"
-    ):
-        lookup(subscribe="a").latest([TopicPartition("a", 0)])
-    assert refusing.asked == 1
+@pytest.mark.parametrize("raises", [False, True])
+@pytest.mark.parametrize(
+    ("code", "asked"), [(ClientError.TOPIC_AUTHORIZATION_FAILED, 1), (ClientError.LEADER_NOT_AVAILABLE, 5)]
+)
+def test_a_refusal_that_does_not_pass_is_named_and_not_blamed_on_the_servers(
+    lookup: Lookup, monkeypatch: pytest.MonkeyPatch, code: int, asked: int, raises: bool
+) -> None:
+    asking = lookup(subscribe="a")
+    refusing = ChangingLeader(asking, monkeypatch, code, 9, raises)
+    reason = ClientError(code).str()
+    with pytest.raises(BarnabasError, match=f"cannot look up offsets of a-0: {reason}"):
+        asking.latest([TopicPartition("a", 0)])
+    assert refusing.asked == asked

@@ -21,7 +21,7 @@ from barnabas.spark.clients import consumer_settings, new_admin, new_consumer
 from barnabas.spark.option_values import EARLIEST, LATEST, refuse
 from barnabas.spark.options import Bound, ReadOptions
 from barnabas.spark.ranges import Offsets, to_json
-from barnabas.types import INTERNAL_TOPICS, TopicPartition
+from barnabas.types import INTERNAL_TOPICS, Offset, TopicPartition
 
 _logger = logging.getLogger(__name__)
 
@@ -229,26 +229,32 @@ class OffsetLookup:
             if not missing:
                 break
             time.sleep(_RETRY_S * attempt)
-            for answer in self._ask_offsets(missing):
-                if answer.error is None:
-                    tp = TopicPartition(answer.topic, answer.partition)
-                    found[tp] = answer.offset
-                    del missing[tp]
-                elif attempt == _ATTEMPTS - 1 or answer.error.code() not in _PASSING:
-                    place = f"{answer.topic}-{answer.partition}"
-                    raise BarnabasError(f"cannot look up offsets of {place}: {answer.error.str()}")
+            refused = {}
+            for tp, offset, error in self._ask_offsets(missing):
+                if error is None:
+                    found[tp] = offset
+                elif attempt == _ATTEMPTS - 1 or error.code() not in _PASSING:
+                    refused[tp] = error
+            if refused:
+                reasons = "; ".join(f"{tp}: {error.str()}" for tp, error in refused.items())
+                raise BarnabasError(f"cannot look up offsets of {reasons}")
+            missing = {tp: offset for tp, offset in wanted.items() if tp not in found}
         return found
 
-    def _ask_offsets(self, wanted: Offsets) -> list[ClientPartition]:
+    def _ask_offsets(self, wanted: Offsets) -> list[tuple[TopicPartition, Offset, ClientError | None]]:
+        """What is answered of each partition: an offset, or an error.
+
+        librdkafka raises what a leader refuses, and does not say of which partition: it is all of them then.
+        """
         asked = [ClientPartition(tp.topic, tp.partition, offset) for tp, offset in wanted.items()]
         try:
-            answers: list[ClientPartition] = self._consumer.offsets_for_times(asked, timeout=_TIMEOUT_S)
+            answers = self._consumer.offsets_for_times(asked, timeout=_TIMEOUT_S)
         except KafkaException as error:
-            if error.args[0].code() in _NO_SUCH_PARTITION:  # of all that are asked, it does not say which
-                places = ", ".join(map(str, wanted))
-                raise BarnabasError(f"cannot look up offsets of {places}: {error.args[0].str()}") from None
-            raise self._unreachable(error) from None
-        return answers
+            code = error.args[0].code()
+            if code < ClientError.UNKNOWN and code not in _NO_SUCH_PARTITION:
+                raise self._unreachable(error) from None
+            return [(tp, -1, error.args[0]) for tp in wanted]
+        return [(TopicPartition(each.topic, each.partition), each.offset, each.error) for each in answers]
 
     def commit(self, processed: Offsets) -> None:
         """Commit to the query's group, so that its lag can be watched; a failure is only logged.
