@@ -11,6 +11,7 @@ from barnabas.spark.option_values import refuse
 from barnabas.spark.security_settings import security_of
 
 _TRUE = ("true", "t", "1")
+_LAST_PORT = 65_535
 
 #: With librdkafka's names. The defaults are Java's, but for a shorter wait, since a task reads what is there
 #: already, and for larger fetches, since each becomes a batch of Spark's (`barnabas.spark.arrow`).
@@ -88,6 +89,6 @@ def _address(text: str) -> tuple[str, int]:
     host, colon, port = place.rpartition(":")
     if not colon or place.endswith("]"):
         host, port = place, "9092"
-    if not port.isdecimal():
+    if not port.isdecimal() or int(port) > _LAST_PORT:
         raise refuse("kafka.bootstrap.servers", text, "write HOST:PORT, by commas")
     return host.strip("[]"), int(port)

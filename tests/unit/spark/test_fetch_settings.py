@@ -67,6 +67,7 @@ def test_servers_are_written_as_librdkafka_takes_them(
     ("name", "value", "message"),
     [
         ("bootstrap.servers", "a:b", "option kafka.bootstrap.servers=a:b is not allowed: write HOST:PORT"),
+        ("bootstrap.servers", "a:1,b:90920", "option kafka.bootstrap.servers=b:90920 is not allowed: write"),
         ("fetch.max.bytes", "many", "option kafka.fetch.max.bytes=many is not allowed: write a whole number"),
     ],
 )
