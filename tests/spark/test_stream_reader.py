@@ -287,6 +287,19 @@ def test_a_new_partition_is_read_from_its_start(
     assert batch(reader, start, end) == [b"a", b"b"]
 
 
+def test_a_new_partition_that_has_lost_records_before_they_were_read_is_data_loss(
+    make_topic: MakeTopic, feed: Feed, open_reader: Open, admin: AdminClient
+) -> None:
+    topic = make_topic(2)
+    feed(topic, "abcd", partition=1)
+    deleted = ClientPartition(topic, 1, 3)
+    admin.delete_records([deleted])[deleted].result(30)
+    start, end = {topic: {"0": 0}}, {topic: {"0": 0, "1": 4}}  # the second was not there when it started
+    with pytest.raises(DataLossError, match=f"{topic}-1: offsets 0 to 2 are gone"):
+        open_reader(subscribe=topic).partitions(start, end)
+    assert batch(open_reader(subscribe=topic, failOnDataLoss="false"), start, end) == [b"d"]
+
+
 def test_a_new_topic_that_matches_the_pattern_joins_the_stream(
     make_topic: MakeTopic, feed: Feed, open_reader: Open
 ) -> None:

@@ -114,7 +114,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ranges = []
         for tp, last in sorted(ends.items()):
             first = readable[tp]
-            was = begin.offsets.get(tp, first)
+            was = begin.offsets.get(tp, 0)  # a new partition has nothing before it
             if stop.is_made_anew(tp.topic, ids):  # the new topic is for the next micro-batch
                 first = last
             if was > last or begin.is_made_anew(tp.topic, ids) or stop.is_made_anew(tp.topic, ids):
