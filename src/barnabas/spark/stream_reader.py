@@ -119,7 +119,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 first = last
             if was > last or begin.is_made_anew(tp.topic, ids) or stop.is_made_anew(tp.topic, ids):
                 losses.append(f"{tp}: the topic was made anew, and what it had from offset {was} on is gone")
-            elif was < first:
+            elif was < min(first, last):
                 losses.append(gone(tp, was, min(first, last)))
             ranges.append(OffsetRange(tp.topic, tp.partition, first, last))
         if losses:
