@@ -59,6 +59,7 @@ def test_a_start_that_is_deleted_is_data_loss(topic: str, plan: Plan) -> None:
     ):
         plan(subscribe=topic, startingOffsets=start)
     assert plan(subscribe=topic, startingOffsets=start, failOnDataLoss="false") == [(0, 3, 10)]
+    assert plan(subscribe=topic, startingOffsets=start, endingOffsets=start) == [], "nothing is wanted of it"
 
 
 def test_an_end_beyond_the_log_is_data_loss(topic: str, plan: Plan) -> None:

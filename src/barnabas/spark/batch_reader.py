@@ -49,8 +49,8 @@ class TopicReader(DataSourceReader):
             if end[tp] > latest[tp]:
                 losses.append(gone(tp, latest[tp], end[tp]))
                 end[tp] = latest[tp]
-            if start[tp] < earliest[tp]:
-                left = min(earliest[tp], end[tp])
+            left = min(earliest[tp], end[tp])
+            if start[tp] < left:
                 losses.append(gone(tp, start[tp], left))
                 start[tp] = left
             if start[tp] > end[tp]:
