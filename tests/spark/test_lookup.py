@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
@@ -162,6 +163,21 @@ def test_offsets_of_a_partition_that_is_gone_are_not_blamed_on_the_servers(
 def committed(admin: AdminClient, group: str) -> dict[tuple[str, int], int]:
     asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(30)
     return {(each.topic, each.partition): each.offset for each in asked.topic_partitions}
+
+
+def test_a_group_whose_offsets_cannot_be_read_is_not_taken_for_one_that_has_none(
+    make_topic: MakeTopic, lookup: Lookup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = make_topic()
+    asking = lookup(subscribe=topic, startingOffsets="group", kafka__group__id="g")
+    refused = ClientError(ClientError.TOPIC_AUTHORIZATION_FAILED)
+    answer = SimpleNamespace(topic=topic, partition=0, offset=-1001, error=refused)
+    with monkeypatch.context() as patch:
+        patch.setattr(asking, "_consumer", Mock(wraps=asking._consumer, committed=lambda *_, **__: [answer]))
+        with pytest.raises(
+            BarnabasError, match=f"offsets of group g: {topic}-0: Broker: Topic authorization"
+        ):
+            starting(asking)
 
 
 class ChangingLeader:

@@ -177,11 +177,14 @@ class OffsetLookup:
 
     def _committed_offsets(self, partitions: list[TopicPartition]) -> Offsets:
         asked = [ClientPartition(tp.topic, tp.partition) for tp in partitions]
+        failure = f"cannot read the offsets of group {self._options.client['group.id']}"
         try:
             answers = self._consumer.committed(asked, timeout=_TIMEOUT_S)
         except KafkaException as error:
-            group = self._options.client["group.id"]
-            raise BarnabasError(f"cannot read the offsets of group {group}: {error.args[0].str()}") from None
+            raise BarnabasError(f"{failure}: {error.args[0].str()}") from None
+        for each in answers:
+            if each.error is not None:
+                raise BarnabasError(f"{failure}: {each.topic}-{each.partition}: {each.error.str()}")
         return {
             TopicPartition(each.topic, each.partition): each.offset for each in answers if each.offset >= 0
         }
