@@ -14,12 +14,14 @@ def lag(progress: Mapping[str, Any]) -> Offsets:
     """How many offsets of each partition were still to be read when a micro-batch had ended.
 
     `progress` is ``query.lastProgress``, an element of ``query.recentProgress`` or what a listener gets.
-    Sources that do not read topics are left out.
+    Sources that do not read topics are left out; of two that read one partition, that counts which is further
+    behind.
     """
     behind: Offsets = {}
     for source in progress["sources"]:
         end, latest = _offsets(source["endOffset"]), _offsets(source["latestOffset"])
-        behind |= {tp: max(0, offset - end.get(tp, 0)) for tp, offset in latest.items()}
+        for tp, offset in latest.items():
+            behind[tp] = max(behind.get(tp, 0), offset - end.get(tp, 0))
     return behind
 
 

@@ -15,3 +15,10 @@ def test_lag_is_what_lies_between_the_end_of_the_batch_and_the_end_of_the_log() 
         TopicPartition("a", 1): 0,
         TopicPartition("a", 2): 3,
     }
+
+
+def test_of_two_sources_of_one_topic_the_one_further_behind_counts() -> None:
+    ahead = {"endOffset": '{"a": {"0": 8}}', "latestOffset": '{"a": {"0": 9}}'}
+    behind = {"endOffset": '{"a": {"0": 2}}', "latestOffset": '{"a": {"0": 9}}'}
+    for sources in ([ahead, behind], [behind, ahead]):
+        assert lag({"sources": sources}) == {TopicPartition("a", 0): 7}
