@@ -202,6 +202,17 @@ def test_a_recursive_schema_that_changes_inside_is_found():
     assert schema(after).cannot_read(schema(before))
 
 
+def test_a_change_that_many_ways_lead_to_is_said_once():
+    def nested(type_, level=0):
+        if level == 40:  # 2 to the power of it ways
+            return record(field("x", type_), name="R40")
+        deeper = nested(type_, level + 1)
+        return record(field("a", deeper), field("b", f"R{level + 1}"), name=f"R{level}")
+
+    (found,) = schema(nested("int")).cannot_read(schema(nested("string")))
+    assert found.kind == "TYPE_MISMATCH"
+
+
 # Schemas as they come about: a few names, so that those of reader and writer meet.
 _primitives = st.sampled_from(["null", "boolean", "int", "long", "float", "double", "bytes", "string"])
 _enums = st.builds(

@@ -94,6 +94,17 @@ def test_what_may_be_refused_is_named_with_its_place(reader, writer, kind, place
     assert [(one.kind, one.place) for one in found] == [(kind, place)]
 
 
+def test_a_change_that_many_ways_lead_to_is_said_once():
+    def nested(type_):
+        deeper = [{"$ref": f"#/definitions/D{level + 1}"} for level in range(40)]  # 2 to the power of 40 ways
+        definitions = {f"D{level}": obj({"a": ref, "b": ref}) for level, ref in enumerate(deeper)}
+        definitions["D40"] = obj({"x": {"type": type_}})
+        return schema({"definitions": definitions, "$ref": "#/definitions/D0"})
+
+    (found,) = nested("integer").cannot_read(nested("string"))
+    assert found.kind == "TYPE_NARROWED"
+
+
 def test_a_recursive_reader_of_anything_ends():
     recursive = {"type": "object", "properties": {"next": {"$ref": "#"}}}
     assert schema(recursive).cannot_read(schema(True))

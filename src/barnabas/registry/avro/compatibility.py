@@ -34,7 +34,8 @@ class _Check:
         pair = (reader, writer)
         if pair not in self._under_way:
             self._under_way[pair] = []
-            self._under_way[pair] = self._compare(reader, writer, place)
+            # Each once: every way that leads to a type would double what is wrong with it.
+            self._under_way[pair] = list(dict.fromkeys(self._compare(reader, writer, place)))
         return self._under_way[pair]
 
     def _compare(self, reader: Node, writer: Node, place: str) -> list[Incompatibility]:

@@ -110,7 +110,8 @@ class _Check:
             return self._under_way[pair]
         self._under_way[pair] = []
         self._kept += [reader.contents, writer.contents]
-        found = list(self._compare(reader, writer, place))
+        # Each once: every way that leads to a schema would double what is wrong with it.
+        found = list(dict.fromkeys(self._compare(reader, writer, place)))
         self._under_way[pair] = found
         return found
 
