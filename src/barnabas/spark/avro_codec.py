@@ -13,6 +13,7 @@ from typing import Any
 
 import fastavro
 import pyarrow as pa
+from pyarrow.compute import CastOptions
 
 from barnabas.errors import BarnabasError, ConfigError
 from barnabas.spark.avro_types import arrow_type, without_logical_types
@@ -159,8 +160,11 @@ class Encoder:
         present = {records.type.field(index).name for index in range(records.type.num_fields)}
         typed = pa.struct([f for f in self._schema.arrow if f.name in present])
         raw = pa.struct([f for f in self._schema.raw if f.name in present])
-        # Microseconds that milliseconds have no room for are cut off, as by Spark's to_avro.
-        column = records.cast(typed, safe=False).cast(raw)
+        # Microseconds that milliseconds have no room for are cut off, as by Spark's to_avro; nothing else is.
+        try:
+            column = records.cast(options=CastOptions(typed, allow_time_truncate=True)).cast(raw)
+        except pa.ArrowInvalid as error:
+            raise RowUnfitError(f"the schema does not allow a value of a row: {error}") from None
         # Asked for dicts, Arrow takes ten times as long also where there are no maps.
         rows = column.to_pylist(maps_as_pydicts="strict") if "map<" in str(raw) else column.to_pylist()
         return pa.array([None if row is None else self._encode(row) for row in rows], pa.binary())

@@ -244,3 +244,25 @@ def test_any_bytes_are_a_record_or_have_a_reason(noise):
     written = schema(field("a", {"type": "array", "items": "string"}), field("b", ["null", "double"]))
     records, reasons = decode(written, {1: written}, b"\0\0\0\0\1" + noise)
     assert (records[0] is None) != (reasons[0] is None)
+
+
+@pytest.mark.parametrize(
+    ("type_", "column", "said"),
+    [
+        ("int", pa.array([7, 2**31]), "2147483648 not in range"),
+        (["null", "int"], pa.array([None, 2**31]), "2147483648 not in range"),
+        ("long", pa.array([1.0, 1.7]), "1.7"),
+        (
+            {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2},
+            pa.array([Decimal("1.230"), Decimal("1.239")]),
+            "data loss",
+        ),
+    ],
+)
+def test_a_value_that_its_field_has_no_room_for_is_refused_and_not_bent(type_, column, said):
+    written = schema(field("a", type_))
+    rows = pa.StructArray.from_arrays([column], ["a"])
+    encoder = Encoder(written, 1)
+    assert len(encoder.encode(rows.slice(0, 1))) == 1
+    with pytest.raises(RowUnfitError, match=f"the schema does not allow a value of a row: .*{said}"):
+        encoder.encode(rows)
