@@ -96,6 +96,8 @@ def test_brokers_are_named_in_one_place() -> None:
 def test_secrets_are_not_repeated() -> None:
     with pytest.raises(ConfigError, match=r"option password=\[hidden\] is not allowed"):
         PipelineOptions.parse({"password": "hunter2"})
+    with pytest.raises(ConfigError, match=r"option postgress=postgresql://\[hidden\]@h/db is not allowed"):
+        SinkOptions.parse({"postgress": "postgresql://me:hunter2@h/db"})
     for beside in ({"socket.timeout.ms": 5}, {"bootstrap.servers": "b:1"}):
         with pytest.raises(ConfigError, match=r"option kafka\.") as caught:
             PipelineOptions.parse({"kafka": {"sasl.password": "hunter2", **beside}})
