@@ -206,7 +206,7 @@ def test_transactional_ids_are_compacted_and_survive(broker):
 
 
 def test_a_cleaning_gives_way_to_a_stop_and_to_the_deletion_of_its_topic():
-    slow = {**SETTINGS, "log.cleaner.io.max.bytes.per.second": "3000"}
+    slow = {**SETTINGS, "log.cleaner.io.max.bytes.per.second": "1000"}
     with BarnabasBroker(slow) as broker:
         topics = [create(broker), create(broker)]
         for topic in topics:

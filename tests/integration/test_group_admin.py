@@ -114,7 +114,7 @@ def test_offsets_of_a_deleted_topic_are_forgotten(admin, barnabas_broker, make_t
         found = admin.list_consumer_group_offsets(whole)[group_id].result(10)
         return [(p.topic, p.offset) for p in found.topic_partitions]
 
-    deadline = time.monotonic() + 10  # Apache Kafka's coordinator hears of it a moment later
+    deadline = time.monotonic() + 30  # Apache Kafka's coordinator hears of it a moment later
     while committed() != [(kept, 1)]:
         assert time.monotonic() < deadline, committed()
 

@@ -83,7 +83,7 @@ def copy_truncate(path):
     os.truncate(path, 0)
 
 
-def wait_for(condition, seconds=20):
+def wait_for(condition, seconds=60):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not come about"

@@ -60,7 +60,7 @@ def folders(data: Path) -> set[str]:
 
 def wait_for(condition: Callable[[], bool]) -> None:
     """For what a thread of the broker does after it is up: there is no event to wait for from outside."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -148,7 +148,7 @@ def test_a_transaction_that_takes_too_long_fails(sink: str) -> None:
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.05)
