@@ -177,17 +177,19 @@ def test_confluents_records_are_understood(make_registry, barnabas_broker):
 
 def test_a_registry_started_before_its_broker_waits_and_says_so(caplog):
     caplog.set_level(logging.WARNING)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    server = RegistryServer(RegistrySettings(f"127.0.0.1:{port}"), claim("127.0.0.1:0")).start()
-    said = threading.Event()
-    deadline = time.monotonic() + 30
-    while not said.wait(0.02) and "the registry waits for one" not in caplog.text:
-        assert time.monotonic() < deadline
-    with BarnabasBroker(port=port) as broker:
-        server.wait_until_ready()
-        assert broker.admin().topics(internal=True).count("_schemas") == 1
-        server.stop()
+    with socket.socket() as held:  # nobody else is given the port, and until the broker comes nobody listens
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+        server = RegistryServer(RegistrySettings(f"127.0.0.1:{port}"), claim("127.0.0.1:0")).start()
+        said = threading.Event()
+        deadline = time.monotonic() + 30
+        while not said.wait(0.02) and "the registry waits for one" not in caplog.text:
+            assert time.monotonic() < deadline
+        with BarnabasBroker(port=port) as broker:
+            server.wait_until_ready()
+            assert broker.admin().topics(internal=True).count("_schemas") == 1
+            server.stop()
 
 
 def test_a_registry_that_waits_can_be_stopped():
