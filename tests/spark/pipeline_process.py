@@ -33,6 +33,10 @@ class PipelineProcess:
     def said(self) -> str:
         return self._log.read_text()
 
+    @property
+    def spark_log(self) -> str:
+        return (self.folder / "spark.log").read_text()
+
     def start(self, *arguments: str) -> None:
         command = [*self._command, "run", str(self._file), *self._choices, *arguments]
         with self._log.open("ab") as log:

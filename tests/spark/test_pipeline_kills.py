@@ -66,6 +66,7 @@ def process(servers: str, tmp_path: Path) -> Iterator[PipelineProcess]:
     process = PipelineProcess(tmp_path / "killed.py", "killed", servers, master="local[2]")
     yield process
     process.kill()
+    print(process.said, process.spark_log[-20_000:])  # shown when the test fails
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
