@@ -75,15 +75,19 @@ class Model:
         self.batches = [batch for batch in self.batches if batch.end <= end]
         self.markers = [marker for marker in self.markers if marker[0] < end]
         for batch in self.batches:
-            if batch.counts is not True or batch.producer_id in TRANSACTIONAL:
-                batch.counts = next(
-                    (
-                        c
-                        for offset, pid, c in self.markers
-                        if pid == batch.producer_id and offset >= batch.end
-                    ),
-                    None,
-                )
+            if batch.producer_id in TRANSACTIONAL:
+                marker = self.marker_of(batch)
+                batch.counts = None if marker is None else marker[2]
+
+    def marker_of(self, batch: Written) -> tuple[int, int, bool] | None:
+        """The marker that decides on a batch of a transaction."""
+        return next((m for m in self.markers if m[1] == batch.producer_id and m[0] >= batch.end), None)
+
+    def committed(self, stable: int) -> int:
+        """What has to be committed, markers further on included, for all below `stable` to be decided."""
+        begun = [b for b in self.batches if b.producer_id in TRANSACTIONAL and b.records[0].offset < stable]
+        markers = [marker[0] + 1 for batch in begun if (marker := self.marker_of(batch)) is not None]
+        return max([stable, *markers])
 
     def decided(self, below: int) -> dict[int, Record]:
         return {r.offset: r for b in self.batches if b.counts for r in b.records if r.offset < below}
@@ -105,7 +109,7 @@ class CompactionModel(RuleBasedStateMachine):
         #: by offset: from when a tombstone may be gone, at the earliest
         self.horizons: dict[int, int] = {}
         self.flushed = 0
-        #: up to where a cleaning may have changed the log
+        #: what a cleaning has gone by: it is committed
         self.cleaned = 0
 
     @initialize(
@@ -264,7 +268,7 @@ class CompactionModel(RuleBasedStateMachine):
             if record.value is None:
                 self.horizons.setdefault(record.offset, now + RETENTION)
         directory.recovery_point_checkpoint().run()
-        self.cleaned = max(self.cleaned, dirt.end)  # all of it was looked at, so it is committed
+        self.cleaned = max(self.cleaned, self.model.committed(dirt.end))  # all of it was looked at
         for group in cleaning.groups():
             cleaned = cleaning.clean(group)
             assert cleaned.size <= max(self.config.segment_bytes, 2 * sum(s.size for s in group))
@@ -280,7 +284,7 @@ class CompactionModel(RuleBasedStateMachine):
 
     @rule(at=st.floats(0, 1))
     def truncate(self, at: float) -> None:
-        # What is clean is committed, and what is committed is never cut off.
+        # What is committed is never cut off.
         offset = self.cleaned + int(at * (self.log.log_end_offset - self.cleaned))
         if self.log.truncate_to(offset):
             self.follow_end()
