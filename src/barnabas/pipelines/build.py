@@ -26,16 +26,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Query:
-    """A query by the name it has in status and checkpoints; each `start` goes on from its checkpoint.
-
-    `anew` makes it again, of DataFrames of its own, for when it has failed. Queries that share theirs are
-    planned at the same time by threads of Spark's, and Spark keeps notes in the plan without a lock: rarely
-    they are damaged, and then no task can be made of the plan any more ("Task not serializable").
-    """
+    """A query by the name it has in status and checkpoints; each `start` goes on from its checkpoint."""
 
     name: str
     start: Callable[[], StreamingQuery | BatchRun]
-    anew: Callable[[], Query] | None = None
 
 
 @dataclass(frozen=True)
@@ -57,12 +51,10 @@ def build(spark: SparkSession, pipeline: Pipeline, run: Run) -> list[Query]:
 
 
 class _Builder:
-    def __init__(self, spark: SparkSession, pipeline: Pipeline, run: Run, *, again: bool = False) -> None:
-        """`again`: what SQL statements make is there already, and finds its inputs by their names."""
+    def __init__(self, spark: SparkSession, pipeline: Pipeline, run: Run) -> None:
         self._spark = spark
         self._pipeline = pipeline
         self._run = run
-        self._again = again
         self._frames: dict[str, DataFrame] = {}
         settings = {f"kafka.{name}": value for name, value in pipeline.options.kafka.items()}
         self._registry = pipeline.options.registry
@@ -96,10 +88,9 @@ class _Builder:
             self._keep(step.name, self._call(step.place, f"step {step.name}", step.body, *inputs))
             return
         statement = step.body
-        if not self._again:
-            self._attempt(
-                step.place, f"view {step.name}" if step.name else "", lambda: self._spark.sql(statement)
-            )
+        self._attempt(
+            step.place, f"view {step.name}" if step.name else "", lambda: self._spark.sql(statement)
+        )
         if step.name:
             self._frames[step.name] = self._spark.table(step.name)
 
@@ -112,15 +103,8 @@ class _Builder:
         return self._query(sink.name, sink.place, rows, sink.options)
 
     def _query(self, name: str, place: Place, rows: DataFrame, options: SinkOptions) -> Query:
-        if not rows.isStreaming:
-            write = self._static(rows, options)
-            return Query(name, lambda: self._attempt(place, name, write))
-        begin = self._streaming(name, rows, options)
-        return Query(name, lambda: self._attempt(place, name, begin), lambda: self._anew(name))
-
-    def _anew(self, name: str) -> Query:
-        queries = _Builder(self._spark, self._pipeline, self._run, again=True).queries()
-        return next(query for query in queries if query.name == name)
+        begin = self._streaming(name, rows, options) if rows.isStreaming else self._static(rows, options)
+        return Query(name, lambda: self._attempt(place, name, begin))
 
     def _static(self, rows: DataFrame, options: SinkOptions) -> Callable[[], BatchRun]:
         run = str(uuid4())  # what is tried again is still the same write

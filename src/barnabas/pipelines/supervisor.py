@@ -141,8 +141,6 @@ class Supervisor:
     def _try_again(self, each: _Watched) -> None:
         each.status.restarts += 1
         try:
-            if each.query.anew is not None:
-                each.query = each.query.anew()
             self._start(each)
         except PipelineError as error:
             self._on_failure(each, "", str(error))

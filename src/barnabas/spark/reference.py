@@ -121,6 +121,10 @@ _LIMITS = """
   `spark.sql.execution.arrow.maxBytesPerBatch=2147483647` cures it.
 - When "Failed to find the data source: barnabas" comes up, `python -c 'import pyspark_barnabas'` says why;
   and a stream must be started in the thread that made its session.
+- Two streams that are the first of their Spark and start at the same moment can damage what Spark keeps for
+  both: then every task fails with "Task not serializable" or "Illegal size 5 of collection, expected 6" until
+  Spark is started again. `barnabas.spark.session.let_streams_start_together(spark)`, called before, prevents
+  it; a pipeline does so by itself.
 - Reading checks the batches' checksums (`kafka.check.crcs=false` spares it), reads from leaders only
   (`kafka.client.rack` has no effect), and takes messages of format 2 only, which brokers write since 0.11.
 - Spark starts its workers with `PYSPARK_PYTHON`, else with the PATH's `python3`: it must be the one that

@@ -18,6 +18,14 @@ from barnabas.errors import BarnabasError
 
 _JAVA = 17
 
+#: What Spark puts into the environment of a Python data source whenever a stream of it starts.
+_PUT_BY_STREAMS = {
+    "SPARK_LOCAL_DIRS": "",
+    "SPARK_AUTH_SOCKET_TIMEOUT": "",
+    "SPARK_BUFFER_SIZE": "",
+    "SPARK_PYTHON_RUNTIME": "PYTHON_WORKER",
+}
+
 _LOCAL = {
     # the loopback address only, and no web server
     "spark.driver.host": "127.0.0.1",
@@ -76,7 +84,23 @@ def local_session(name: str, folder: Path, *, cores: int = 2) -> SparkSession:
     for a stream finds the data source by the session that is active there.
     """
     start_spark(name, folder, cores=cores)
-    return SparkSession.builder.getOrCreate()
+    session = SparkSession.builder.getOrCreate()
+    let_streams_start_together(session)
+    return session
+
+
+def let_streams_start_together(spark: SparkSession) -> None:
+    """Let several streams of the data source start at the same moment; to be called before the first of them.
+
+    All streams of a JVM share the map of their source's environment, and each puts its values there without
+    a lock (PythonStreamingSourceRunner of Spark 4.3). Two that add the same key at once leave a map that says
+    it has one more than it has, and with it no task can be serialized any more, until Spark is started again:
+    "Illegal size 5 of collection, expected 6". A key that is there already is only given its value.
+    """
+    source = spark._jsparkSession.sessionState().dataSourceManager().lookupDataSource("barnabas")
+    environment = source.dataSourceCls().envVars()
+    for name, value in _PUT_BY_STREAMS.items():
+        environment.putIfAbsent(name, value)
 
 
 @contextlib.contextmanager

@@ -234,18 +234,3 @@ def test_a_pipeline_of_which_spark_refuses_a_query_stops_those_it_has_started() 
         supervisor.start()
     assert not running.isActive
     assert supervisor.finished
-
-
-def test_a_failed_query_is_made_anew_before_it_is_started_again() -> None:
-    first, second = Handle(), Handle()
-    damaged = Query("q", lambda: first, lambda: Query("q", lambda: second))  # type: ignore[arg-type,return-value]
-    now = 0.0
-    supervisor = Supervisor([damaged], 10, lambda: now, lambda line: None)
-    supervisor.start()
-    first.fail("Task not serializable")
-    supervisor.look()
-    now = 1.0
-    supervisor.look()
-    second.batch(0, 5)
-    supervisor.look()
-    assert supervisor.statuses[0].rows == 5
