@@ -13,8 +13,9 @@ import sys
 import time
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import ClassVar, Protocol
 
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -348,10 +349,19 @@ class RestartWithCommits:
         """Until no more is left than the active segment, another and what each of the keys takes."""
         deadline = time.monotonic() + DRIVER_SECONDS
         most = 2 * self.SEGMENT_BYTES + 250 * self.groups * self.partitions
-        while sum(file.stat().st_size for file in peer.directory.rglob("__consumer_offsets-0/*.log")) > most:
+        while _size(peer.directory.rglob("__consumer_offsets-0/*.log")) > most:
             if time.monotonic() > deadline:
                 raise DriverFailed(f"not compacted after {DRIVER_SECONDS:.0f} s")
             time.sleep(0.5)
+
+
+def _size(files: Iterable[Path]) -> int:
+    """Bytes; a file that is deleted meanwhile has none."""
+    size = 0
+    for file in files:
+        with suppress(FileNotFoundError):
+            size += file.stat().st_size
+    return size
 
 
 def fresh_start(target: Target) -> Iterator[Sample]:
