@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from bench.peers import Kafka
 from confluent_kafka.admin import (
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -85,6 +87,19 @@ def secure(classpath: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         ]
         for future in admin.create_acls(rights).values():
             future.result(30)
+        any_of_job = AclBindingFilter(
+            ResourceType.ANY,
+            None,
+            ResourcePatternType.ANY,
+            "User:job",
+            None,
+            AclOperation.ANY,
+            AclPermissionType.ANY,
+        )
+        while len(admin.describe_acls(any_of_job).result(30)) < len(
+            rights
+        ):  # the broker learns of them later
+            time.sleep(0.05)
         yield kafka
     finally:
         kafka.stop()
