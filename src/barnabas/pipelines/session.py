@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from barnabas.pipelines.errors import PipelineError, explain
-from barnabas.spark.session import let_streams_start_together, stderr_to
+from barnabas.spark.session import stderr_to
 
 DEFAULTS = {
     "spark.ui.enabled": "false",
@@ -52,9 +52,7 @@ def start_session(name: str, folder: Path, master: str, settings: dict[str, str]
         builder = builder.config(key, value)
     with stderr_to(log):
         try:
-            session = builder.getOrCreate()
-            let_streams_start_together(session)
-            return session
+            return builder.getOrCreate()
         except Exception as error:
             raise PipelineError(
                 f"Spark does not start on {master}: {explain(error)}; its log is {log}"

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from barnabas.pipelines.formats import Decoded, decode, decode_log, decode_registered, parse_schema
 from barnabas.pipelines.model import Source
 from barnabas.spark.dead_letters import letters
+from barnabas.spark.session import let_streams_start_together
 
 #: The column with where a row comes from: of a topic its key, topic, partition, offset and timestamp.
 ORIGIN = "_record"
@@ -64,6 +65,8 @@ def _read_topic(spark: SparkSession, source: Source, client: dict[str, str]) -> 
     given = {"startingOffsets": "earliest", **client, **options.options, "subscribe": options.topic}
     if options.dead_letter:
         given["includeHeaders"] = "true"  # they go along with a dead letter
+    if not options.static:
+        let_streams_start_together(spark)
     reader = spark.read if options.static else spark.readStream
     return reader.format("barnabas").options(**given).load()
 
