@@ -70,7 +70,11 @@ def test_data_of_another_broker_is_refused(config):
 def test_clients_are_told_the_listener_they_came_by(config, connect):
     listeners = ("INSIDE://127.0.0.1:0", "OUTSIDE://127.0.0.1:0")
     advertised = ("OUTSIDE://example.org:4711",)
-    with BrokerServer(config(listeners=listeners, advertised_listeners=advertised)) as broker:
+    protocols = "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT"
+    settings = config(
+        listeners=listeners, advertised_listeners=advertised, listener_security_protocol_map=protocols
+    )
+    with BrokerServer(settings) as broker:
         (told,) = connect(broker)(MetadataRequest(topics=[])).brokers
         assert f"{told.host}:{told.port}" == broker.bootstrap_servers
         outside = broker.bound[1]

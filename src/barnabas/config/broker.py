@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+from barnabas.config.kafka_only import unsupported_reason
 from barnabas.config.setting import DOUBLE_MAX, INT_MAX, LONG_MAX, Type, Update, setting
 from barnabas.config.settings import Settings
 from barnabas.config.topic import COMPRESSION_TYPES
@@ -18,6 +19,11 @@ class BrokerConfig(Settings):
     """What holds for one broker."""
 
     spellings: ClassVar[Mapping[str, str]] = {"broker.id": "node.id", "log.dir": "log.dirs"}
+
+    @classmethod
+    def _explain_unknown(cls, name: str) -> str:
+        reason = unsupported_reason(name)
+        return super()._explain_unknown(name) if reason is None else f"{name} is not supported: {reason}"
 
     # --- who and where ---
     node_id: int = setting(
@@ -35,6 +41,11 @@ class BrokerConfig(Settings):
         Type.LIST,
         (),
         doc="Where clients are told to connect, by listener name; empty means as in listeners.",
+    )
+    listener_security_protocol_map: str = setting(
+        Type.STRING,
+        "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
+        doc="The security protocol of each listener name, NAME:PROTOCOL. Only PLAINTEXT can be served yet.",
     )
     log_dirs: tuple[str, ...] = setting(
         Type.LIST,

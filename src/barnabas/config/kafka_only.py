@@ -1,62 +1,152 @@
-"""Settings that stand in Apache Kafka's own server.properties and mean nothing here.
+"""Settings of Apache Kafka that Barnabas does not have: which a file may set, which are refused, and why.
 
-Kafka's shipped files set them, so a file that sets them must still load; one that asks for what Barnabas
-would have to do, and does not, must not.
+The files that Kafka ships set some that mean nothing here; such a file must still load. A setting that asks
+for something Barnabas would have to do, and does not, is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from barnabas.errors import ConfigError
 
 #: thread pools, which one event loop needs none of
-_THREADS = frozenset({"num.network.threads", "num.io.threads", "background.threads"})
+_THREADS = ("num.network.threads", "num.io.threads", "background.threads")
 
 #: the KRaft quorum, in whose place stands the metadata store
-_KRAFT = frozenset(
-    {
-        "process.roles",
-        "controller.quorum.voters",
-        "controller.quorum.bootstrap.servers",
-        "controller.listener.names",
-        "inter.broker.listener.name",
-    }
+_KRAFT = (
+    "process.roles",
+    "controller.quorum.",
+    "controller.listener.names",
+    "inter.broker.listener.name",
+    "metadata.log.",
 )
 
 #: the shape of internal topics that are not made
-_INTERNAL_TOPICS = frozenset(
-    {
-        "share.coordinator.state.topic.replication.factor",
-        "share.coordinator.state.topic.min.isr",
-    }
+_INTERNAL_TOPICS = (
+    "share.coordinator.state.topic.replication.factor",
+    "share.coordinator.state.topic.min.isr",
 )
 
-_PROTOCOLS = "listener.security.protocol.map"
-_MEANINGLESS = _THREADS | _KRAFT | _INTERNAL_TOPICS | {_PROTOCOLS}
+_IGNORED = _THREADS + _KRAFT + _INTERNAL_TOPICS
+
+NO_SECURITY = "TLS, SASL and ACLs are not there yet; use PLAINTEXT listeners, on a network that you trust"
+
+
+class _Unsupported(NamedTuple):
+    """What a group of settings is for; a name that ends in a dot stands for all that begin with it."""
+
+    reason: str
+    names: tuple[str, ...]
+
+
+_UNSUPPORTED = (
+    _Unsupported(
+        NO_SECURITY,
+        (
+            "ssl.",
+            "sasl.",
+            "security.",
+            "listener.name.",
+            "authorizer.",
+            "delegation.token.",
+            "password.encoder.",
+            "zookeeper.ssl.",
+            "zookeeper.set.acl",
+            "super.users",
+            "allow.everyone.if.no.acl.found",
+            "principal.builder.class",
+            "connections.max.reauth.ms",
+            "connection.failed.authentication.delay.ms",
+            "early.start.listeners",
+        ),
+    ),
+    _Unsupported(
+        "ZooKeeper is not there yet; remove it: the metadata is stored beside the data",
+        (
+            "zookeeper.",
+            "broker.id.generation.enable",
+            "reserved.broker.max.id",
+            "control.plane.listener.name",
+        ),
+    ),
+    _Unsupported(
+        "it was for upgrades of Kafka before 4.0; remove it",
+        ("inter.broker.protocol.version", "log.message.format.version", "log.message.downconversion.enable"),
+    ),
+    _Unsupported(
+        "replication is not there yet; remove it",
+        (
+            "replica.",
+            "num.replica.",
+            "leader.",
+            "auto.leader.rebalance.enable",
+            "controlled.shutdown.",
+            "unclean.leader.election.enable",
+        ),
+    ),
+    _Unsupported("quotas are not there yet; remove it", ("quota.", "client.quota.", "replication.quota.")),
+    _Unsupported(
+        "tiered storage is not there yet; remove it", ("remote.log.", "remote.list.", "remote.fetch.")
+    ),
+    _Unsupported(
+        "share groups and streams groups are not there yet; remove it",
+        ("group.share.", "share.coordinator.", "group.streams."),
+    ),
+    _Unsupported(
+        "Barnabas loads no classes and has no metrics of the JVM; remove it",
+        (
+            "metric.reporters",
+            "metrics.",
+            "kafka.metrics.",
+            "auto.include.jmx.reporter",
+            "broker.interceptor.class",
+            "create.topic.policy.class.name",
+            "alter.config.policy.class.name",
+        ),
+    ),
+    _Unsupported(
+        "it only applies to Kafka itself (threads, KRaft); remove it",
+        (*_IGNORED, "controller.", "metadata.max.", "broker.heartbeat.", "broker.session.timeout.ms"),
+    ),
+)
+
+
+def unsupported_reason(name: str) -> str | None:
+    """Why Barnabas does not have Kafka's setting `name`, and the cure; None where nothing is known of it."""
+    return next((group.reason for group in _UNSUPPORTED if _is_in(name, group.names)), None)
 
 
 def without_kafka_only(texts: Mapping[str, str]) -> tuple[dict[str, str], frozenset[str]]:
-    """The settings that are left, and the names of those that were passed over.
+    """The settings of a server.properties that are left, and the names of those that are ignored.
 
     Listeners of the KRaft controller are taken out of the lists of listeners.
 
     Raises:
-        ConfigError: a listener that is left would have to speak another protocol than PLAINTEXT.
+        ConfigError: the file is that of a controller without a broker.
     """
-    passed = _MEANINGLESS & texts.keys()
-    kept = {name: text for name, text in texts.items() if name not in passed}
-    controllers = set(_items(texts.get("controller.listener.names", "")))
+    ignored = {name for name in texts if _is_in(name, _IGNORED)}
+    if texts.get("security.inter.broker.protocol", "").strip().upper() == "PLAINTEXT":
+        ignored.add("security.inter.broker.protocol")
+    kept = {name: text for name, text in texts.items() if name not in ignored}
+    if "broker" not in _items(texts.get("process.roles", "broker")):
+        raise ConfigError(
+            f"process.roles={texts['process.roles']} is not supported: Barnabas has no separate controllers; "
+            "start it with the file of a broker"
+        )
+    controllers = {item.upper() for item in _items(texts.get("controller.listener.names", ""))}
     for name in ("listeners", "advertised.listeners"):
         if name in kept:
-            served = [item for item in _items(kept[name]) if item.partition(":")[0] not in controllers]
+            served = [
+                item for item in _items(kept[name]) if item.partition(":")[0].upper() not in controllers
+            ]
             kept[name] = ",".join(served)
-    for item in _items(texts.get(_PROTOCOLS, "")):
-        listener, _, protocol = item.partition(":")
-        uses = any(f"{listener}:" in served for served in _items(kept.get("listeners", "")))
-        if uses and protocol != "PLAINTEXT":
-            raise ConfigError(f"{_PROTOCOLS}={item} is not allowed: only PLAINTEXT is served")
-    return kept, passed
+    return kept, frozenset(ignored)
+
+
+def _is_in(name: str, names: tuple[str, ...]) -> bool:
+    return any(name.startswith(each) if each.endswith(".") else name == each for each in names)
 
 
 def _items(text: str) -> list[str]:

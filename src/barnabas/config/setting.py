@@ -9,6 +9,8 @@ what DescribeConfigs answers and what docs/configuration.md is made from.
 
 from __future__ import annotations
 
+import math
+import re
 import sys
 from dataclasses import dataclass
 from enum import Enum, IntEnum
@@ -19,6 +21,17 @@ from barnabas.errors import ConfigError
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 DOUBLE_MAX = sys.float_info.max
+
+
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
+_LONGEST_NUMBER = 100
+_LONGEST_SHOWN = 80
+
+
+def shown(text: str) -> str:
+    """`text` as an error message quotes it: on one line, without control characters, and not too long."""
+    printable = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:1000])
+    return printable if len(printable) <= _LONGEST_SHOWN else f"{printable[: _LONGEST_SHOWN - 3]}..."
 
 
 class Type(IntEnum):
@@ -107,8 +120,8 @@ class Setting:
 
     def refuse(self, value: object, cure: str) -> ConfigError:
         """The error for a value that is not allowed."""
-        shown = ",".join(value) if isinstance(value, tuple) else value
-        return ConfigError(f"{self.name}={shown} is not allowed: {cure}")
+        text = ",".join(value) if isinstance(value, tuple) else str(value)
+        return ConfigError(f"{self.name}={shown(text)} is not allowed: {cure}")
 
     def _parse_type(self, text: str) -> Any:
         if self.type is Type.STRING:
@@ -122,13 +135,15 @@ class Setting:
             return lowered == "true"
         if self.type is Type.DOUBLE:
             try:
-                return float(text)
+                number = float(text)
             except ValueError:
-                raise self.refuse(text, "write a number") from None
-        try:
-            value = int(text)
-        except ValueError:
-            raise self.refuse(text, "write a whole number") from None
+                number = math.nan
+            if not math.isfinite(number):
+                raise self.refuse(text, "write a number")
+            return number
+        if not _WHOLE_NUMBER.fullmatch(text):  # int() would also take 1_000 and the digits of other scripts
+            raise self.refuse(text, "write a whole number")
+        value = int(text) if len(text) <= _LONGEST_NUMBER else sys.maxsize + 1
         low, high = _INTEGER_LIMITS[self.type]
         if not low <= value <= high:
             raise self.refuse(text, f"it must lie between {low} and {high}")

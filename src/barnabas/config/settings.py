@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 from barnabas.config.layers import Layer, Source, entries, read
-from barnabas.config.setting import Setting
+from barnabas.config.setting import Setting, shown
 from barnabas.errors import ConfigError
 
 
@@ -56,7 +56,7 @@ class Settings:
         try:
             return cls.declared[cls.spellings.get(name, name)]
         except KeyError:
-            raise ConfigError(f"{name} is not a setting that Barnabas knows{cls._cure(name)}") from None
+            raise ConfigError(cls._explain_unknown(name)) from None
 
     @classmethod
     def from_text(cls, text: Mapping[str, str]) -> Self:
@@ -90,11 +90,14 @@ class Settings:
         return Layer(Source.DEFAULT_CONFIG, {name: text for name, text in texts if text is not None})
 
     @classmethod
-    def _cure(cls, name: str) -> str:
+    def _explain_unknown(cls, name: str) -> str:
+        """Say in one line that `name` is not declared, and what to do about it."""
         import difflib  # wanted only when something is wrong
 
-        close = difflib.get_close_matches(name, cls.declared, 1, cutoff=0.8)
-        return f": did you mean {close[0]}?" if close else ": docs/configuration.md lists those it does"
+        # A long name cannot be a misspelt one, and comparing it would take long.
+        close = difflib.get_close_matches(name, cls.declared, 1, cutoff=0.8) if len(name) <= 100 else []
+        cure = f"did you mean {close[0]}?" if close else "docs/configuration.md lists the settings"
+        return f"{shown(name)} is not a Barnabas setting: {cure}"
 
     def value(self, name: str) -> Any:
         """The value of the setting called `name` (with dots)."""

@@ -152,10 +152,10 @@ class Broker:
 
     def _bind(self) -> list[Listener]:
         """Take the addresses first: a second broker is told before it has touched anything."""
+        endpoints = bound_endpoints(self.config)
+        advertised_endpoints(self.config, endpoints)  # refuses what is wrong before anything is bound
         dispatcher = Dispatcher(self, load())
-        listeners = [
-            Listener(endpoint, dispatcher, self.connections) for endpoint in bound_endpoints(self.config)
-        ]
+        listeners = [Listener(endpoint, dispatcher, self.connections) for endpoint in endpoints]
         for listener in listeners:
             self._undo.append(listener.unbind)
             listener.bind()

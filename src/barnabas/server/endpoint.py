@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from barnabas.config import BrokerConfig
+from barnabas.config.setting import shown
 from barnabas.errors import ConfigError
 
 _PATTERN = re.compile(
@@ -15,6 +16,8 @@ _PATTERN = re.compile(
 
 #: what cannot be connected to: a listener on it needs an advertised name
 _WILDCARDS = ("", "0.0.0.0", "::")
+
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,7 @@ class Endpoint:
         match = _PATTERN.fullmatch(text.strip())
         if match is None or int(match["port"]) > 65535:
             raise ConfigError(
-                f"{setting}={text} is not allowed: write NAME://HOST:PORT, such as PLAINTEXT://127.0.0.1:9092"
+                f"{setting}={shown(text)} is not allowed: write NAME://HOST:PORT, such as PLAINTEXT://127.0.0.1:9092"
             )
         return cls(match["name"].upper(), match["v6"] or match["host"], int(match["port"]))
 
@@ -48,11 +51,13 @@ def bound_endpoints(config: BrokerConfig) -> list[Endpoint]:
     """What ``listeners`` asks to bind.
 
     Raises:
-        ConfigError: an item cannot be read, a name is used twice, or there is none.
+        ConfigError: an item cannot be read, a name is used twice, there is none, or one is to speak
+            another protocol than PLAINTEXT.
     """
     endpoints = _parse_all(config.listeners, "listeners")
     if not endpoints:
         raise ConfigError("listeners is empty: name at least one, such as PLAINTEXT://127.0.0.1:9092")
+    _require_plaintext(endpoints, "listeners", config)
     return endpoints
 
 
@@ -64,7 +69,9 @@ def advertised_endpoints(config: BrokerConfig, bound: list[Endpoint]) -> list[En
     Raises:
         ConfigError: a name is not in ``listeners``, or an address cannot be connected to.
     """
-    advertised = {e.name: e for e in _parse_all(config.advertised_listeners, "advertised.listeners")}
+    endpoints = _parse_all(config.advertised_listeners, "advertised.listeners")
+    _require_plaintext(endpoints, "advertised.listeners", config)
+    advertised = {endpoint.name: endpoint for endpoint in endpoints}
     unknown = advertised.keys() - {e.name for e in bound}
     if unknown:
         raise ConfigError(
@@ -89,3 +96,37 @@ def _parse_all(items: Iterable[str], setting: str) -> list[Endpoint]:
         if names.count(name) > 1:
             raise ConfigError(f"{setting} uses the name {name} twice: give each listener its own")
     return endpoints
+
+
+def _require_plaintext(endpoints: Iterable[Endpoint], setting: str, config: BrokerConfig) -> None:
+    """Raises ConfigError for an endpoint that is to speak TLS or SASL: it must not start without them."""
+    protocols = _security_protocols(config.listener_security_protocol_map)
+    for endpoint in endpoints:
+        protocol = protocols.get(endpoint.name)
+        if protocol is None:
+            raise ConfigError(
+                f"{setting}={endpoint} is not allowed: listener.security.protocol.map does not have "
+                f"{endpoint.name}; add {endpoint.name}:PLAINTEXT to it"
+            )
+        if protocol != "PLAINTEXT":
+            address = str(endpoint).partition("://")[2]
+            by = "" if protocol == endpoint.name else " by listener.security.protocol.map"
+            cure = "use PLAINTEXT" if by else f"use PLAINTEXT://{address}"
+            raise ConfigError(
+                f"{setting}={endpoint} is not allowed, since it would have to speak {protocol}{by}: "
+                f"TLS and SASL are not there yet; {cure}, on a network that you trust"
+            )
+
+
+def _security_protocols(text: str) -> dict[str, str]:
+    """The protocol of each listener name in ``listener.security.protocol.map``."""
+    protocols: dict[str, str] = {}
+    for item in filter(None, (item.strip() for item in text.split(","))):
+        name, _, protocol = (part.strip().upper() for part in item.partition(":"))
+        if not name or protocol not in _PROTOCOLS or protocols.get(name, protocol) != protocol:
+            raise ConfigError(
+                f"listener.security.protocol.map={shown(item)} is not allowed: write NAME:PROTOCOL, "
+                "each name once, such as INTERNAL:PLAINTEXT"
+            )
+        protocols[name] = protocol
+    return protocols

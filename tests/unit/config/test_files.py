@@ -61,10 +61,32 @@ def test_setting_that_would_have_to_be_honoured_is_refused_and_all_of_them_named
         read_settings(path)
 
 
-def test_listener_of_another_protocol_is_refused(tmp_path: Path) -> None:
-    text = "listeners=A://:1,B://:2\nlistener.security.protocol.map=A:PLAINTEXT,B:SSL\n"
-    with pytest.raises(ConfigError, match="B:SSL"):
-        read_settings(write(tmp_path, "server.properties", text))
+def test_controllers_own_file_is_refused(tmp_path: Path) -> None:
+    text = "process.roles=controller\nlisteners=CONTROLLER://:9093\ncontroller.listener.names=CONTROLLER\n"
+    with pytest.raises(
+        ConfigError, match=r"process\.roles=controller is not supported: .* the file of a broker"
+    ):
+        read_settings(write(tmp_path, "controller.properties", text))
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("ssl.keystore.location", "TLS, SASL and ACLs are not there yet; use PLAINTEXT"),
+        ("sasl.enabled.mechanisms", "TLS, SASL and ACLs are not there yet"),
+        ("listener.name.clients.ssl.keystore.location", "TLS, SASL and ACLs are not there yet"),
+        ("authorizer.class.name", "TLS, SASL and ACLs are not there yet"),
+        ("super.users", "TLS, SASL and ACLs are not there yet"),
+        ("security.inter.broker.protocol", "TLS, SASL and ACLs are not there yet"),
+        ("zookeeper.connect", "ZooKeeper is not there yet; remove it"),
+        ("replica.lag.time.max.ms", "replication is not there yet"),
+        ("remote.log.storage.system.enable", "tiered storage is not there yet"),
+        ("metric.reporters", "no metrics of the JVM"),
+    ],
+)
+def test_setting_of_kafka_that_is_not_supported_is_refused_with_the_reason(name: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=rf"{name} is not supported: .*{reason}"):
+        BrokerConfig.from_text({name: "SASL_SSL"})
 
 
 def test_repeated_setting_counts_the_last_time_and_is_told(
@@ -101,7 +123,7 @@ def test_toml_keys_tables_and_values(tmp_path: Path) -> None:
         ("num.partitions = [1]", "num.partitions: write a string"),
         ("num.partitions = 2020-01-01", "num.partitions: write a string"),
         ("num.partitions = ", "cannot be read"),
-        ("num.network.threads = 3", "num.network.threads is not a setting"),
+        ("num.network.threads = 3", "num.network.threads is not supported"),
         ("num.partitions = 0", "num.partitions=0 is not allowed: it must be at least 1"),
     ],
 )

@@ -1,0 +1,66 @@
+"""`barnabas start` with settings that cannot be honoured: it does not start, and one line says why."""
+
+import pytest
+from click.testing import CliRunner
+
+from barnabas.cli.app import app
+from barnabas.server.broker import Broker
+
+
+@pytest.fixture
+def refused(tmp_path, monkeypatch):
+    """Runs `barnabas start`, which must not come to open anything; its one line on stderr."""
+
+    def never(*_arguments):
+        pytest.fail("the broker went on to open its listeners and its data")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("barnabas.server.listener.Listener.bind", never)
+    monkeypatch.setattr(Broker, "_open_logs", never)
+
+    def run(*arguments, code=1):
+        result = CliRunner().invoke(app, ["start", *map(str, arguments)], prog_name="barnabas")
+        assert result.exit_code == code, (result.output, result.exception)
+        assert result.stdout == ""
+        assert "Traceback" not in result.stderr
+        line = result.stderr.splitlines()[-1]
+        assert code == 2 or result.stderr == line + "\n"
+        assert len(line) < 500
+        return line
+
+    return run
+
+
+SECURE = [
+    {"listeners": "SSL://127.0.0.1:0"},
+    {"listeners": "SASL_SSL://127.0.0.1:0"},
+    {"listeners": "sasl_plaintext://127.0.0.1:0"},
+    {"listeners": "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0"},
+    {"advertised.listeners": "SSL://127.0.0.1:0"},
+    {"listeners": "CLIENTS://127.0.0.1:0", "listener.security.protocol.map": "CLIENTS:SASL_SSL"},
+    {"listener.security.protocol.map": "PLAINTEXT:SSL"},
+    {"listener.security.protocol.map": "plaintext:ssl"},
+    {"security.inter.broker.protocol": "SSL"},
+    {"ssl.keystore.location": "/etc/kafka/keystore.jks"},
+    {"ssl.client.auth": "required"},
+    {"sasl.enabled.mechanisms": "SCRAM-SHA-512"},
+    {"listener.name.plaintext.sasl.enabled.mechanisms": "PLAIN"},
+    {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"},
+    {"super.users": "User:admin"},
+    {"allow.everyone.if.no.acl.found": "false"},
+]
+
+
+@pytest.mark.parametrize("settings", SECURE, ids=str)
+@pytest.mark.parametrize("by", ["set", "properties", "toml"])
+def test_what_asks_for_tls_sasl_or_acls_never_starts_open(refused, tmp_path, settings, by):
+    if by == "set":
+        line = refused(*(part for item in settings.items() for part in ("--set", "=".join(item))))
+    elif by == "properties":
+        (tmp_path / "f.properties").write_text("".join(f"{n}={v}\n" for n, v in settings.items()))
+        line = refused("--config", "f.properties")
+    else:
+        (tmp_path / "f.toml").write_text("".join(f'"{n}" = "{v}"\n' for n, v in settings.items()))
+        line = refused("--config", "f.toml")
+    assert "not there yet; use PLAINTEXT" in line
+    assert any(name in line for name in settings)
