@@ -116,6 +116,24 @@ def test_consumers_find_the_last_value_of_each_key(broker, codec):
     assert {r.offset: (r.key, r.value) for r in records} == found
 
 
+def test_many_batches_of_one_record_are_compacted_in_one_go(broker):
+    """More than one system call takes (IOV_MAX)."""
+    topic = create(broker, segment_bytes="150000")
+    pairs = [(b"k%d" % number, b"v") for number in range(1500)]
+    one_a_batch = {"batch.num.messages": 1}
+    produce(broker, topic, pairs, **one_a_batch)
+    produce(
+        broker, topic, [(b"k0", b"w"), (b"last", bytes(140_000))], **one_a_batch
+    )  # seals what came before
+    checkpoint = broker.data / "cleaner-offset-checkpoint"
+    eventually(lambda: checkpoint.exists() and f"{topic} 0 1501" in checkpoint.read_text())
+    expected = [*pairs[1:], (b"k0", b"w"), (b"last", bytes(140_000))]
+    assert list(read(broker, topic).values()) == expected
+    broker.restart()
+    produce(broker, topic, [(b"after", b"v")])
+    assert list(read(broker, topic).values()) == [*expected, (b"after", b"v")]
+
+
 def test_tombstones_and_what_they_delete_go(broker):
     topic = create(broker, delete_retention_ms="0")
     produce(broker, topic, [(b"gone", b"1"), (b"kept", b"1"), (b"gone", None)])

@@ -16,6 +16,9 @@ from typing import NamedTuple, Protocol
 
 from barnabas.types import Buffer
 
+#: how many chunks one system call takes; one more is EINVAL
+IOV_MAX = os.sysconf("SC_IOV_MAX")
+
 
 class Entry(NamedTuple):
     """One name in a folder."""
@@ -126,7 +129,48 @@ def replace_file(fs: FileSystem, path: str, data: bytes) -> None:
     fs.sync_directory(path.rpartition("/")[0])
 
 
-class OsFile:
+class VectoredFile:
+    """Writes any number of chunks through a call that takes few and may write less, as pwritev does.
+
+    The bound and the short writes are dealt with here and nowhere else, so that every file system has them:
+    the one in memory for tests refuses and shortens what the system would.
+    """
+
+    __slots__ = ()
+
+    def write_some(self, chunks: Sequence[Buffer], position: int) -> int:
+        """Writes at most `IOV_MAX` chunks, perhaps only the beginning of them; how many bytes it wrote."""
+        raise NotImplementedError
+
+    def write_at(self, chunks: Sequence[Buffer], position: int) -> None:
+        """As `File.write_at`."""
+        if len(chunks) <= IOV_MAX:
+            written = self.write_some(chunks, position)
+            if written != sum(map(len, chunks)):
+                self._write_rest(chunks, position, written)
+            return
+        for first in range(0, len(chunks), IOV_MAX):
+            part = chunks[first : first + IOV_MAX]
+            self.write_at(part, position)
+            position += sum(map(len, part))
+
+    def _write_rest(self, chunks: Sequence[Buffer], position: int, written: int) -> None:
+        """The system writes less than it was given when a disk fills up, or more than 2 GiB were given."""
+        for chunk in chunks:
+            size = len(chunk)
+            skipped = min(written, size)
+            written -= skipped
+            position += skipped
+            rest = memoryview(chunk)[skipped:]
+            while rest:
+                step = self.write_some([rest], position)
+                if not step:
+                    raise OSError(errno.EIO, "nothing could be written")
+                rest = rest[step:]
+                position += step
+
+
+class OsFile(VectoredFile):
     """A `File` of the operating system."""
 
     __slots__ = ("_fd",)
@@ -145,17 +189,8 @@ class OsFile:
             missing -= len(data)
         return b"".join(parts)
 
-    def write_at(self, chunks: Sequence[Buffer], position: int) -> None:
-        written = os.pwritev(self._fd, chunks, position)
-        total = sum(map(len, chunks))
-        if written == total:
-            return
-        rest = memoryview(b"".join(chunks))
-        while written < total:  # the system may write less, when a disk fills up for one
-            step = os.pwrite(self._fd, rest[written:], position + written)
-            if step == 0:
-                raise OSError(errno.EIO, "nothing could be written")
-            written += step
+    def write_some(self, chunks: Sequence[Buffer], position: int) -> int:
+        return os.pwritev(self._fd, chunks, position)
 
     def send_to(self, descriptor: int, size: int, position: int) -> int:
         return os.sendfile(descriptor, self._fd, position, size)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from barnabas.storage.filesystem import Entry
+from barnabas.storage.filesystem import IOV_MAX, Entry, VectoredFile
 from barnabas.types import Buffer
 
 SECTOR = 64
@@ -91,12 +91,14 @@ class FaultyDisk:
         changes_left: how many changes (of bytes, names, or what is durable) go well before PowerCut is
             raised, by that change and every call after it; None for no end.
         space: bytes that may still be written; None for a disk without end.
+        most_at_once: bytes that one write takes, which the system may choose at will; None for all.
         fail_writes, fail_syncs, fail_reads: while true, such a call raises EIO. What an fsync could not
             write is dropped by later ones as well, as Linux does.
     """
 
     def __init__(self) -> None:
         self.space: int | None = None
+        self.most_at_once: int | None = None
         self.changes_left: int | None = None
         self.fail_writes = False
         self.fail_syncs = False
@@ -117,7 +119,7 @@ class FaultyDisk:
 
     def mend(self) -> None:
         """Takes every fault away."""
-        self.space = self.changes_left = None
+        self.space = self.most_at_once = self.changes_left = None
         self.fail_writes = self.fail_syncs = self.fail_reads = False
 
     # --- FileSystem ---
@@ -204,6 +206,16 @@ class FaultyDisk:
                 raise PowerCut
             self.changes_left -= 1
 
+    def take_space(self, size: int) -> int:
+        """How much of a write of `size` bytes is done; ENOSPC only when it is nothing, as with the system."""
+        fits = size if self.most_at_once is None else min(size, self.most_at_once)
+        if self.space is not None:
+            fits = min(fits, self.space)
+            self.space -= fits
+            if size and not fits:
+                raise OSError(errno.ENOSPC, "the disk is full")
+        return fits
+
     def _folder(self, path: str) -> _Folder:
         folder = self._root
         for name in _names(path):
@@ -218,7 +230,7 @@ class FaultyDisk:
         return self._folder(parent), name
 
 
-class _OpenFile:
+class _OpenFile(VectoredFile):
     def __init__(self, disk: FaultyDisk, data: _Data) -> None:
         self._disk = disk
         self._data = data
@@ -231,20 +243,18 @@ class _OpenFile:
     def send_to(self, descriptor: int, size: int, position: int) -> int:
         return os.write(descriptor, self.read_at(size, position))
 
-    def write_at(self, chunks: Sequence[Buffer], position: int) -> None:
+    def write_some(self, chunks: Sequence[Buffer], position: int) -> int:
         self._use(self._disk.fail_writes)
+        if len(chunks) > IOV_MAX:
+            raise OSError(errno.EINVAL, f"more than {IOV_MAX} chunks at once")
         self._disk.count_change()
         data = b"".join(chunks)
-        space = self._disk.space
-        fits = len(data) if space is None else min(space, len(data))
+        fits = self._disk.take_space(len(data))
         current = self._data.current
         if position > len(current):
             current.extend(bytes(position - len(current)))
         current[position : position + fits] = data[:fits]
-        if space is not None:
-            self._disk.space = space - fits
-            if fits < len(data):
-                raise OSError(errno.ENOSPC, "the disk is full")
+        return fits
 
     def truncate(self, size: int) -> None:
         self._use(self._disk.fail_writes)

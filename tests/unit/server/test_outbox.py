@@ -8,7 +8,7 @@ import uvloop
 
 from barnabas.server.outbox import PIECE_BYTES, Outbox
 from barnabas.storage import OpenFiles
-from barnabas.storage.filesystem import OsFileSystem
+from barnabas.storage.filesystem import IOV_MAX, OsFileSystem
 from barnabas.storage.open_files import FileSlice, LogFile
 
 CONTENT = random.Random(0).randbytes(8 << 20)
@@ -81,6 +81,17 @@ def test_replies_of_all_kinds_arrive_whole_and_in_order(connected, file, seed):
                 await asyncio.sleep(0)
         assert await reader.readexactly(len(expected)) == expected
         assert not outbox.waiting
+
+    connected(scenario)
+
+
+def test_more_chunks_than_one_system_call_takes_arrive(connected, file):
+    async def scenario(outbox, reader, writer):
+        chunks = [b"%06d" % number for number in range(5 * IOV_MAX)]
+        outbox.send(chunks)
+        outbox.send([*chunks, FileSlice(file, 0, 70_000), *chunks])
+        expected = b"".join([*chunks, *chunks, CONTENT[:70_000], *chunks])
+        assert await reader.readexactly(len(expected)) == expected
 
     connected(scenario)
 

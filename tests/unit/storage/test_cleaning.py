@@ -96,6 +96,17 @@ def test_a_batch_keeps_its_offsets_and_loses_what_is_obsolete(bench, log):
     assert (second.base_offset, second.last_offset, second.record_count) == (3, 4, 2)
 
 
+def test_more_batches_than_one_system_call_takes_are_cleaned_at_once(bench, log):
+    for number in range(1500):
+        put(bench, **{f"k{number}": "v"})
+    put(bench, k0="w")
+    log.roll()
+    bench.clean(block_bytes=1 << 20)
+    assert contents(bench) == [(n, f"k{n}", "v") for n in range(1, 1500)] + [(1500, "k0", "w")]
+    assert bench.restart().log_end_offset == 1501
+    assert bench.directory.failure is None and len(contents(bench)) == 1500
+
+
 def test_an_untouched_batch_is_copied_byte_for_byte(bench, log):
     put(bench, a="1", b="1")
     before = log.read(0, 1000, 2).chunks

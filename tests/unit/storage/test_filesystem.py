@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 
 import pytest
 
-from barnabas.storage.filesystem import OsFileSystem, read_file, replace_file, write_file
+from barnabas.storage.filesystem import IOV_MAX, OsFileSystem, read_file, replace_file, write_file
 from barnabas.testing.faulty_disk import FaultyDisk
 
 
@@ -78,16 +79,35 @@ def test_a_lock_is_held_once(place):
     fs.lock(f"{folder}/lock").release()
 
 
-def test_a_write_that_the_system_takes_in_pieces_is_completed(tmp_path, monkeypatch):
+def test_more_chunks_than_one_system_call_takes_are_written(place):
+    fs, folder = place
+    chunks = [b"%05d" % number for number in range(2 * IOV_MAX + 7)]
+    file = fs.open(f"{folder}/a", create=True)
+    file.write_at(chunks, 3)
+    assert file.read_at(1 << 20, 0) == b"\0\0\0" + b"".join(chunks)
+    with pytest.raises(OSError) as refused:  # the disk in memory has the bound of the system
+        file.write_some(chunks[: IOV_MAX + 1], 0)
+    assert refused.value.errno == errno.EINVAL
+    file.close()
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 7, 5 * IOV_MAX + 1])
+def test_a_write_that_the_system_takes_in_pieces_is_completed(tmp_path, monkeypatch, at_once):
+    whole = os.pwritev
+    monkeypatch.setattr(os, "pwritev", lambda fd, chunks, at: whole(fd, [b"".join(chunks)[:at_once]], at))
+    disk = FaultyDisk()
+    disk.most_at_once = at_once
+    chunks = [b"hel", b"", memoryview(b"lo world"), *[b"12345"] * (IOV_MAX + 2)]
+    for fs, folder in ((OsFileSystem(), str(tmp_path)), (disk, "")):
+        file = fs.open(f"{folder}/a", create=True)
+        file.write_at(chunks, 1)
+        assert file.read_at(1 << 20, 0) == b"\0" + b"".join(chunks)
+        file.close()
+
+
+def test_a_write_that_makes_no_headway_is_an_error(tmp_path, monkeypatch):
     file = OsFileSystem().open(str(tmp_path / "a"), create=True)
-    whole, piecewise = os.pwritev, os.pwrite
-    monkeypatch.setattr(os, "pwritev", lambda fd, chunks, at: piecewise(fd, b"".join(chunks)[:3], at))
-    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: piecewise(fd, bytes(data)[:2], at))
-    file.write_at([b"hel", b"lo world"], 1)
-    assert file.read_at(100, 0) == b"\0hello world"
-    monkeypatch.setattr(os, "pwritev", whole)
-    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: 0)
-    monkeypatch.setattr(os, "pwritev", lambda fd, chunks, at: 1)
+    monkeypatch.setattr(os, "pwritev", lambda fd, chunks, at: 0)
     with pytest.raises(OSError, match="nothing could be written"):
         file.write_at([b"xy"], 0)
     file.close()
