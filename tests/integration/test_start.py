@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import stat
 import threading
 
 import pytest
@@ -89,3 +91,21 @@ def test_waiting_requests_do_not_hold_up_a_stop(config, connect, make_topic, fet
     wire.send(fetch_request(topic, {0: 0}, max_wait_ms=60_000))
     broker.stop()
     assert wire.is_closed()
+
+
+def test_new_data_is_for_the_brokers_user_alone(tmp_path, connect, make_topic, produce, batch):
+    paths = [tmp_path / "a", tmp_path / "b"]
+    before = os.umask(0)
+    try:
+        settings = {"log_dirs": tuple(map(str, paths)), "listeners": ("PLAINTEXT://127.0.0.1:0",)}
+        with BrokerServer(BrokerConfig(**settings)) as broker:
+            wire = connect(broker.bootstrap_servers)
+            topic = make_topic(2, by=wire)
+            for partition in (0, 1):
+                assert produce(topic, batch(b"v"), partition=partition, by=wire).error_code == 0
+        made = [*paths, *(found for path in paths for found in path.rglob("*"))]
+    finally:
+        os.umask(before)
+    modes = {str(path): stat.S_IMODE(path.stat().st_mode) for path in made}
+    expected = {str(path): 0o700 if path.is_dir() else 0o600 for path in made}
+    assert modes == expected

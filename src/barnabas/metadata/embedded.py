@@ -13,6 +13,7 @@ from barnabas.metadata.operations import SingleOperations
 from barnabas.metadata.store import Node, Operation, StoreError, StoreUnavailableError, Watcher
 from barnabas.metadata.tree import Change, Tree
 from barnabas.metadata.watches import Watches
+from barnabas.storage.filesystem import PRIVATE_FILE
 
 #: Raised when the tables change, so that an older Barnabas refuses a newer file.
 SCHEMA_VERSION = 1
@@ -147,13 +148,14 @@ class _Database:
     def open(cls, path: Path) -> tuple[_Database, Tree]:
         connection: sqlite3.Connection | None = None
         try:
+            path.touch(mode=PRIVATE_FILE)  # SQLite would let others read it
             connection = sqlite3.connect(path, timeout=0, isolation_level=None)
             # EXCLUSIVE keeps other processes out; FULL fsyncs every commit, not only checkpoints.
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
             tree = _load(connection, path)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             if connection is not None:
                 connection.close()
             if "locked" in str(error):

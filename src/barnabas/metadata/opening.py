@@ -12,6 +12,7 @@ from barnabas.metadata import znodes
 from barnabas.metadata.embedded import EmbeddedStore
 from barnabas.metadata.memory import MemoryStore
 from barnabas.metadata.store import Create, MetadataStore, NodeExistsError, StoreUnavailableError
+from barnabas.storage.filesystem import PRIVATE_FOLDER
 from barnabas.types import topic_id_to_str
 
 #: the embedded store's file, in the first of ``log.dirs``
@@ -30,7 +31,7 @@ async def open_store(config: BrokerConfig) -> MetadataStore:
     else:
         folder = Path(config.log_dirs[0])
         try:
-            await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+            await asyncio.to_thread(folder.mkdir, PRIVATE_FOLDER, parents=True, exist_ok=True)
         except OSError as error:
             raise StoreUnavailableError(f"{folder} cannot be made: {error}") from error
         store = await EmbeddedStore.open(folder / FILE_NAME)

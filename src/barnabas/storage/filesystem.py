@@ -18,6 +18,9 @@ from barnabas.types import Buffer
 
 #: how many chunks one system call takes; one more is EINVAL
 IOV_MAX = os.sysconf("SC_IOV_MAX")
+#: what is made is for the broker's user alone, whatever the umask allows; what exists stays as it is
+PRIVATE_FILE = 0o600
+PRIVATE_FOLDER = 0o700
 
 
 class Entry(NamedTuple):
@@ -212,7 +215,7 @@ class OsLock:
     a POSIX record lock shuts out Apache Kafka, whose file locks are of that kind."""
 
     def __init__(self, path: str) -> None:
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -225,11 +228,11 @@ class OsLock:
 
 
 class OsFileSystem:
-    """The operating system's files."""
+    """The operating system's files. Others than the broker's user cannot read what it makes."""
 
     def open(self, path: str, *, create: bool = False) -> OsFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return OsFile(os.open(path, flags, 0o644))
+        return OsFile(os.open(path, flags, PRIVATE_FILE))
 
     def entries(self, path: str) -> list[Entry]:
         found = []
@@ -246,11 +249,11 @@ class OsFileSystem:
 
     def make_directory(self, path: str) -> bool:
         try:
-            os.mkdir(path)
+            os.mkdir(path, PRIVATE_FOLDER)
         except FileExistsError:
             return False
         except FileNotFoundError:
-            os.makedirs(path, exist_ok=True)
+            os.makedirs(path, PRIVATE_FOLDER, exist_ok=True)
         return True
 
     def rename(self, source: str, target: str) -> None:

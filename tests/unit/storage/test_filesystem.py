@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import stat
 
 import pytest
 
@@ -60,6 +61,41 @@ def test_folders_list_what_is_in_them(place):
     assert read_file(fs, f"{folder}/x/other") == b"abc"
     fs.remove_tree(f"{folder}/x")
     assert fs.entries(folder) == []
+
+
+@pytest.fixture
+def no_umask():
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def mode(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_what_is_made_is_for_the_brokers_user_alone(tmp_path, no_umask):
+    fs, path = OsFileSystem(), str(tmp_path)
+    fs.make_directory(f"{path}/a")
+    fs.make_directory(f"{path}/b/c")
+    assert [mode(tmp_path / name) for name in ("a", "b/c")] == [0o700, 0o700]
+    write_file(fs, f"{path}/a/written", b"x")
+    replace_file(fs, f"{path}/a/replaced", b"x")
+    fs.lock(f"{path}/a/lock").release()
+    assert {mode(file) for file in (tmp_path / "a").iterdir()} == {0o600}
+
+
+def test_what_exists_keeps_its_permissions(tmp_path):
+    fs = OsFileSystem()
+    folder = tmp_path / "a"
+    folder.mkdir()
+    folder.chmod(0o750)
+    file = folder / "file"
+    file.touch()
+    file.chmod(0o640)
+    fs.make_directory(str(folder))
+    write_file(fs, str(file), b"x")
+    assert (mode(folder), mode(file)) == (0o750, 0o640)
 
 
 def test_replacing_leaves_the_new_content_and_nothing_else(place):
