@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from barnabas.cli.address import parse_address
 from barnabas.cli.complete import broker_settings
 from barnabas.cli.options import example, log_level_option, log_to_stderr, parse_assignments
 from barnabas.config import BrokerConfig
+
+if TYPE_CHECKING:
+    from barnabas.server.broker import Broker
 
 
 @click.command(
@@ -17,24 +23,32 @@ from barnabas.config import BrokerConfig
         """
         barnabas start
         barnabas start --data /var/lib/barnabas --listen 0.0.0.0:9092
+        barnabas start --listen 0.0.0.0:9092 --advertise broker-1.example.org
         barnabas start --set num.partitions=3 --set log.retention.hours=24
         barnabas start --config server.properties
         barnabas start --registry 127.0.0.1:8081
         """,
-        "Ready is said in one line on stdout: `ready 127.0.0.1:9092`. Everything else goes to stderr. "
-        "Ctrl-C or SIGTERM stops the broker cleanly.",
+        "The broker writes one line to stdout when it serves: `ready 127.0.0.1:9092`, or "
+        "`ready 0.0.0.0:9092 advertised broker-1.example.org:9092` where clients are told another address. "
+        "Everything else goes to stderr. Ctrl-C or SIGTERM stops the broker cleanly.",
     )
 )
 @click.option(
     "--data",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where the data lies; made when it is not there.  [default: barnabas-data]",
+    help="The folder for the data, created if it is missing.  [default: barnabas-data]",
 )
 @click.option(
     "--listen",
     metavar="HOST:PORT",
-    help="Where to listen; port 0 takes a free one.  [default: 127.0.0.1:9092]",
+    help="Where to listen; 0.0.0.0 is every interface, port 0 a free port.  [default: 127.0.0.1:9092]",
+)
+@click.option(
+    "--advertise",
+    metavar="HOST[:PORT]",
+    help="The address that clients are told to connect to.  [default: as --listen; for 0.0.0.0 and [::] "
+    "this machine's name]",
 )
 @click.option(
     "--set",
@@ -48,7 +62,7 @@ from barnabas.config import BrokerConfig
     "--config",
     metavar="FILE",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A file of settings: TOML, or Kafka's own server.properties. --set goes before it.",
+    help="A file of settings: TOML, or Kafka's own server.properties. --set overrides it.",
 )
 @click.option(
     "--registry",
@@ -59,6 +73,7 @@ from barnabas.config import BrokerConfig
 def start(
     data: Path | None,
     listen: str | None,
+    advertise: str | None,
     settings: tuple[str, ...],
     config: Path | None,
     registry: str | None,
@@ -68,21 +83,16 @@ def start(
 
     It needs nothing else on the machine: the cluster's metadata lies beside the data.
     """
-    broker_config = _read_config(data, listen, settings, config)
     log_to_stderr(log_level)
-    from barnabas.server.broker import Broker
+    broker_config = _read_config(data, listen, advertise, settings, config)
+    if registry is not None:
+        parse_address(registry, "--registry", "127.0.0.1:8081", default_host="127.0.0.1")
     from barnabas.server.run import run
 
     def announce(broker: Broker) -> None:
-        places = ", ".join(str(Path(place).absolute()) for place in broker_config.log_dirs)
-        click.echo(
-            f"broker {broker.node_id} of cluster {broker.cluster_id}\n"
-            f"  listens on  {broker.address}\n"
-            f"  keeps data  {places}\n"
-            "  stop with   Ctrl-C",
-            err=True,
-        )
-        click.echo(f"ready {broker.address}")
+        click.echo(_summary(broker, broker_config), err=True)
+        bound, told = broker.bound[0].address, broker.advertised[0].address
+        click.echo(f"ready {bound}" if bound == told else f"ready {bound} advertised {told}")
         sys.stdout.flush()
 
     if registry is None:
@@ -93,27 +103,53 @@ def start(
     run(broker_config, announce, beside=beside_broker(registry))
 
 
+def _summary(broker: Broker, config: BrokerConfig) -> str:
+    """What somebody at a terminal wants to know of a broker that serves."""
+    folders = ", ".join(str(Path(folder).absolute()) for folder in config.log_dirs)
+    lines = [f"broker {broker.node_id} of cluster {broker.cluster_id}"]
+    for bound, told in zip(broker.bound, broker.advertised, strict=True):
+        lines.append(f"  listens on  {bound.address}")
+        if told.address != bound.address:
+            given = any(item.upper().startswith(f"{bound.name}://") for item in config.advertised_listeners)
+            how = "" if given else " (this machine's name; --advertise sets another)"
+            lines.append(f"  clients use {told.address}{how}")
+    return "\n".join((*lines, f"  keeps data  {folders}", "  stop with   Ctrl-C"))
+
+
 def _read_config(
-    data: Path | None, listen: str | None, settings: tuple[str, ...], file: Path | None
+    data: Path | None,
+    listen: str | None,
+    advertise: str | None,
+    settings: tuple[str, ...],
+    file: Path | None,
 ) -> BrokerConfig:
+    """The options' settings: they override --set, which overrides the file."""
     values: dict[str, str] = {}
     if file is not None:
         from barnabas.config.files import read_settings
 
         values.update(read_settings(file))
-    values.update(parse_assignments(settings, "--set"))
+        if listen is not None:
+            values.pop("advertised.listeners", None)  # it tells where the file's own listeners are
+    for name, value in parse_assignments(settings, "--set").items():
+        values[BrokerConfig.spellings.get(name, name)] = value
     if data is not None:
-        values.pop("log.dir", None)
         values["log.dirs"] = str(data)
     if listen is not None:
-        values["listeners"] = f"PLAINTEXT://{_address(listen)}"
+        address = parse_address(listen, "--listen", "127.0.0.1:9092 or [::1]:9092", default_host="127.0.0.1")
+        values["listeners"] = f"PLAINTEXT://{address}"
+    if advertise is not None:
+        address = parse_address(advertise, "--advertise", "broker-1.example.org:9092", default_port=0)
+        values["advertised.listeners"] = f"{_only_listener(values)}://{address}"
     return BrokerConfig.from_text(values)
 
 
-def _address(listen: str) -> str:
-    host, _, port = listen.rpartition(":")
-    if not port.isdecimal() or int(port) > 65535 or (":" in host and not host.startswith("[")):
+def _only_listener(values: Mapping[str, str]) -> str:
+    """The name of the listener that --advertise is about."""
+    listeners = [item.strip() for item in values.get("listeners", "PLAINTEXT://").split(",")]
+    if len(listeners) > 1:
         raise click.UsageError(
-            f"--listen {listen}: write HOST:PORT, for example 127.0.0.1:9092 or [::1]:9092"
+            "--advertise cannot tell which of several listeners it is for: "
+            "use --set advertised.listeners=NAME://HOST:PORT,..."
         )
-    return f"{host or '127.0.0.1'}:{port}"
+    return listeners[0].partition("://")[0]

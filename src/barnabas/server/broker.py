@@ -84,7 +84,8 @@ class Broker:
         self._undo: list[Callable[[], Awaitable[None] | None]] = []
         #: where it listens, in the order of ``listeners``
         self.bound: list[Endpoint] = []
-        self._advertised: list[Endpoint] = []
+        #: what clients are told, in the same order
+        self.advertised: list[Endpoint] = []
 
     @property
     def image(self) -> ClusterImage:
@@ -98,8 +99,7 @@ class Broker:
     @property
     def address(self) -> str:
         """``host:port`` of the first listener, as clients are told."""
-        first = self._advertised[0]
-        return f"[{first.host}]:{first.port}" if ":" in first.host else f"{first.host}:{first.port}"
+        return self.advertised[0].address
 
     async def start(self) -> None:
         """Serve clients when this returns.
@@ -160,11 +160,11 @@ class Broker:
             self._undo.append(listener.unbind)
             listener.bind()
         self.bound = [listener.endpoint for listener in listeners]
-        self._advertised = advertised_endpoints(self.config, self.bound)
+        self.advertised = advertised_endpoints(self.config, self.bound)
         return listeners
 
     def _registration(self) -> BrokerImage:
-        endpoints = tuple(BrokerEndpoint(e.name, e.host, e.port) for e in self._advertised)
+        endpoints = tuple(BrokerEndpoint(e.name, e.host, e.port) for e in self.advertised)
         return BrokerImage(self.node_id, endpoints, self.config.broker_rack)
 
     async def _open_logs(self) -> None:

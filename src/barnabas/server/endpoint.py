@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from barnabas.config import BrokerConfig
 from barnabas.config.setting import shown
 from barnabas.errors import ConfigError
+from barnabas.server.machine import machine_name
 
 _PATTERN = re.compile(
     r"(?P<name>[A-Za-z0-9_-]+)://(?:\[(?P<v6>[0-9a-fA-F:.%]+)\]|(?P<host>[^:\[\]/]*)):(?P<port>\d{1,5})"
 )
-
-#: what cannot be connected to: a listener on it needs an advertised name
-_WILDCARDS = ("", "0.0.0.0", "::")
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
@@ -43,8 +42,24 @@ class Endpoint:
         return cls(match["name"].upper(), match["v6"] or match["host"], int(match["port"]))
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.name}://{host}:{self.port}"
+        return f"{self.name}://{self._shown_host}:{self.port}"
+
+    @property
+    def address(self) -> str:
+        """``host:port``; an empty host is ``0.0.0.0``."""
+        return f"{self._shown_host or '0.0.0.0'}:{self.port}"
+
+    @property
+    def is_every_interface(self) -> bool:
+        """Whether it is where a broker may listen, and what a client cannot connect to."""
+        try:
+            return not self.host or ipaddress.ip_address(self.host).is_unspecified
+        except ValueError:
+            return False
+
+    @property
+    def _shown_host(self) -> str:
+        return f"[{self.host}]" if ":" in self.host else self.host
 
 
 def bound_endpoints(config: BrokerConfig) -> list[Endpoint]:
@@ -61,10 +76,13 @@ def bound_endpoints(config: BrokerConfig) -> list[Endpoint]:
     return endpoints
 
 
-def advertised_endpoints(config: BrokerConfig, bound: list[Endpoint]) -> list[Endpoint]:
+def advertised_endpoints(
+    config: BrokerConfig, bound: list[Endpoint], name_machine: Callable[[], str] = machine_name
+) -> list[Endpoint]:
     """What clients are told, for each of `bound` (with its real port) in that order.
 
-    A port of 0 in ``advertised.listeners`` stands for the port that was bound.
+    A port of 0 in ``advertised.listeners`` stands for the port that was bound. A listener on every interface
+    that has no advertised address is told by this machine's name.
 
     Raises:
         ConfigError: a name is not in ``listeners``, or an address cannot be connected to.
@@ -79,11 +97,14 @@ def advertised_endpoints(config: BrokerConfig, bound: list[Endpoint]) -> list[En
         )
     result = []
     for endpoint in bound:
-        told = advertised.get(endpoint.name, endpoint)
-        if told.host in _WILDCARDS:
+        told = advertised.get(endpoint.name)
+        if told is None:
+            host = name_machine() if endpoint.is_every_interface else endpoint.host
+            told = Endpoint(endpoint.name, host, endpoint.port)
+        elif told.is_every_interface:
             raise ConfigError(
-                f"{told} cannot be advertised, since clients cannot connect to it: "
-                f"set advertised.listeners={endpoint.name}://HOST:{endpoint.port} with this machine's name"
+                f"advertised.listeners={told} is not allowed: clients cannot connect to every interface; "
+                "use a name or an address of this machine"
             )
         result.append(Endpoint(told.name, told.host, told.port or endpoint.port))
     return result

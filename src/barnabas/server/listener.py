@@ -9,18 +9,21 @@ import logging
 import socket
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from barnabas.config import BrokerConfig
 from barnabas.errors import ConfigError
 from barnabas.server.busy_polling import BusyPolling
 from barnabas.server.endpoint import Endpoint
+from barnabas.server.machine import port_owner
 from barnabas.server.session import Session
 
 if TYPE_CHECKING:
     from barnabas.server.dispatch import Dispatcher
 
 log = logging.getLogger(__name__)
+
+_ANY_ADDRESS = "use 127.0.0.1 for this machine only, or 0.0.0.0 for all its addresses"
 
 
 class Connections:
@@ -127,7 +130,7 @@ class Listener:
             )
             # A name may stand for several addresses (127.0.0.1 and ::1): all get the port of the first.
             for family, kind, proto, _, address in dict.fromkeys(found):
-                self._sockets.append(_bind(family, kind, proto, address[0], port))
+                self._sockets.append(_bind(family, kind, proto, address, port, both=host == "::"))
                 port = self._sockets[0].getsockname()[1]
         except OSError as error:
             self.unbind()
@@ -156,14 +159,17 @@ class Listener:
         self._sockets.clear()
 
 
-def _bind(family: int, kind: int, proto: int, host: object, port: int) -> socket.socket:
+def _bind(
+    family: int, kind: int, proto: int, address: tuple[Any, ...], port: int, *, both: bool
+) -> socket.socket:
+    """A socket that listens; on IPv6 it takes IPv4 connections too if `both`, as Java's ``::`` does."""
     sock = socket.socket(family, kind, proto)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not both)
         sock.setblocking(False)
-        sock.bind((host, port))
+        sock.bind((address[0], port, *address[2:]))  # the rest is the zone of a link-local address
         # Listening already, so that a second broker on the port is refused at once.
         sock.listen(1)
     except OSError:
@@ -173,9 +179,16 @@ def _bind(family: int, kind: int, proto: int, host: object, port: int) -> socket
 
 
 def _explain(endpoint: Endpoint, error: OSError) -> str:
-    where = f"listeners={endpoint}"
+    where = f"listeners={endpoint} cannot be used"
+    if isinstance(error, socket.gaierror):
+        return f"{where}: {endpoint.host} is not known as a host name here; {_ANY_ADDRESS}"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"{where}: {endpoint.host} is not an address of this machine; {_ANY_ADDRESS}"
     if error.errno == errno.EADDRINUSE:
-        return f"{where}: the port is in use: choose another, or 0 for a free one"
-    if error.errno == errno.EACCES:
-        return f"{where}: no permission to listen there: choose a port above 1023"
-    return f"{where}: cannot listen there: {error.strerror or error}"
+        owner = port_owner(endpoint.port)
+        return (
+            f"{where}: the port is in use{f' by {owner}' if owner else ''}; stop that, or choose another port"
+        )
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return f"{where}: permission denied; ports below 1024 are for root, choose a higher one"
+    return f"{where}: {error.strerror or error}"

@@ -1,6 +1,7 @@
 """`barnabas start` as a process."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -8,6 +9,9 @@ import sys
 import time
 
 import pytest
+
+from barnabas.cli.start import start as start_command
+from barnabas.server.machine import machine_name
 
 BARNABAS = [sys.executable, "-m", "barnabas.cli"]
 
@@ -25,7 +29,7 @@ class Started:
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
         self.ready = self.process.stdout.readline()
-        self.address = self.ready.split()[-1] if self.ready else ""
+        self.address = self.ready.split()[1] if self.ready else ""
 
     def end(self, number=signal.SIGTERM):
         """Exit code, the rest of stdout, stderr, and how long it took."""
@@ -72,6 +76,71 @@ def test_it_says_ready_with_its_address_and_ends_cleanly_at_a_signal(start, tmp_
     assert (tmp_path / "here" / "meta.properties").is_file()
 
 
+def _reach(address):
+    host, _, port = address.rpartition(":")
+    socket.create_connection((host.strip("[]"), int(port)), timeout=20).close()
+
+
+def test_on_every_interface_it_tells_both_where_it_listens_and_where_clients_connect(start):
+    broker = start("--listen", "0.0.0.0:0", "--data", "here")
+    _, bound, _, told = broker.ready.split()
+    assert broker.ready == f"ready {bound} advertised {told}\n"
+    port = bound.rpartition(":")[2]
+    assert bound == f"0.0.0.0:{port}"
+    assert told == f"{machine_name()}:{port}"
+    _reach(f"127.0.0.1:{port}")
+    _reach(told)
+    err = broker.end()[2]
+    assert f"listens on  {bound}" in err
+    assert f"clients use {told} (this machine's name; --advertise sets another)" in err
+
+
+@pytest.mark.parametrize(
+    ("advertise", "told"),
+    [("broker.example.org", "broker.example.org:{port}"), ("[2001:db8::1]:4711", "[2001:db8::1]:4711")],
+)
+def test_clients_are_told_what_advertise_says(start, advertise, told):
+    broker = start("--listen", "127.0.0.1:0", "--advertise", advertise, "--data", "here")
+    port = broker.address.rpartition(":")[2]
+    assert broker.ready == f"ready 127.0.0.1:{port} advertised {told.format(port=port)}\n"
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="needs IPv6")
+@pytest.mark.parametrize(("host", "reached"), [("[::1]", ["[::1]"]), ("[::]", ["[::1]", "127.0.0.1"])])
+def test_it_listens_on_ipv6(start, host, reached):
+    broker = start("--listen", f"{host}:0", "--data", "here")
+    port = broker.address.rpartition(":")[2]
+    assert broker.ready.startswith(f"ready {host}:{port}")
+    for address in reached:
+        _reach(f"{address}:{port}")
+
+
+def test_listen_goes_with_the_advertised_address_of_its_own_port(start, tmp_path):
+    (tmp_path / "server.properties").write_text(
+        "listeners=PLAINTEXT://:9092\nadvertised.listeners=PLAINTEXT://localhost:9092\n"
+    )
+    broker = start("--config", "server.properties", "--listen", "127.0.0.1:0", "--data", "here")
+    assert broker.ready == f"ready {broker.address}\n"
+    assert not broker.address.endswith(":9092")
+
+
+EXAMPLES = [
+    line.split()[2:] for line in start_command.epilog.splitlines() if line.startswith("  barnabas start")
+]
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=" ".join)
+def test_every_example_of_its_help_starts(start, tmp_path, example):
+    (tmp_path / "server.properties").write_text("listeners=PLAINTEXT://:9092\nlog.dirs=here\n")
+    here = {"/var/lib/barnabas": "here", "server.properties": "server.properties"}
+    arguments = [re.sub(r":(9092|8081)$", ":0", here.get(word, word)) for word in example]
+    if "--listen" not in example:
+        arguments += ["--listen", "127.0.0.1:0"]
+    broker = start(*arguments)
+    assert broker.ready.startswith("ready "), broker.end()[2]
+    assert broker.end()[0] == 0
+
+
 def test_a_second_broker_on_the_same_data_gets_one_clear_line(start, tmp_path):
     start("--listen", "127.0.0.1:0", "--data", "here")
     code, out, err = failed_start(tmp_path, "--listen", "127.0.0.1:0", "--data", "here")
@@ -85,7 +154,9 @@ def test_a_second_broker_on_the_same_port_gets_one_clear_line(start, tmp_path):
     code, out, err = failed_start(tmp_path, "--listen", broker.address, "--data", "two")
     assert (code, out) == (1, "")
     assert len(err.splitlines()) == 1
-    assert broker.address.rpartition(":")[2] in err
+    assert f"listeners=PLAINTEXT://{broker.address} cannot be used: the port is in use" in err
+    if sys.platform == "linux":
+        assert f"by process {broker.process.pid}" in err
 
 
 def test_settings_come_from_the_command_line_before_the_file(start, tmp_path, barnabas):
@@ -127,6 +198,15 @@ def test_settings_come_from_toml(start, tmp_path, barnabas):
         (["--set", "num.partitions"], 2, "write NAME=VALUE"),
         (["--listen", "nowhere"], 2, "write HOST:PORT"),
         (["--listen", "127.0.0.1:99999"], 2, "write HOST:PORT"),
+        (["--listen", "a,b:9092"], 2, "write HOST:PORT"),
+        (["--listen", "::1:9092"], 2, "write HOST:PORT"),
+        (["--listen", "SASL_SSL://127.0.0.1:0"], 2, "write HOST:PORT"),
+        (["--advertise", "PLAINTEXT://host:0"], 2, "write HOST or HOST:PORT"),
+        (["--advertise", "0.0.0.0"], 1, "use a name or an address of this machine"),
+        (["--advertise", "h", "--set", "listeners=PLAINTEXT://:0,B://:0"], 2, "which of several listeners"),
+        (["--registry", "nowhere"], 2, "write HOST:PORT"),
+        (["--listen", "192.0.2.1:0"], 1, "192.0.2.1 is not an address of this machine"),
+        (["--listen", "no-such-host.invalid:0"], 1, "no-such-host.invalid is not known"),
         (["--config", "absent.toml"], 2, "does not exist"),
     ],
 )

@@ -97,9 +97,17 @@ def test_clients_are_told_the_bound_port_and_the_advertised_host():
     ]
 
 
-def test_an_address_that_no_client_can_use_is_not_advertised():
-    config = BrokerConfig(listeners=("A://0.0.0.0:9092",), listener_security_protocol_map=A_AND_B)
-    with pytest.raises(ConfigError, match=r"advertised\.listeners=A://HOST:9092"):
+@pytest.mark.parametrize("host", ["", "0.0.0.0", "[::]"])
+def test_a_listener_on_every_interface_is_told_by_the_machines_name(host):
+    config = BrokerConfig(listeners=(f"PLAINTEXT://{host}:9092",))
+    told = advertised_endpoints(config, bound_endpoints(config), lambda: "laptop.lan")
+    assert [endpoint.address for endpoint in told] == ["laptop.lan:9092"]
+
+
+@pytest.mark.parametrize("host", ["", "0.0.0.0", "[::]"])
+def test_an_address_that_no_client_can_use_is_not_advertised(host):
+    config = BrokerConfig(advertised_listeners=(f"PLAINTEXT://{host}:9092",))
+    with pytest.raises(ConfigError, match=r"advertised\.listeners=PLAINTEXT://.* use a name"):
         advertised_endpoints(config, bound_endpoints(config))
 
 

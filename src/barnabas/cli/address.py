@@ -1,0 +1,59 @@
+"""HOST:PORT as the options of `start` and `registry` take it."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import NamedTuple
+
+import click
+
+from barnabas.config.setting import shown
+
+_HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?\.?")
+
+
+class Address(NamedTuple):
+    """A host as URLs have it (IPv6 in brackets) and a port."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+def parse_address(
+    text: str, option: str, example: str, *, default_host: str = "", default_port: int | None = None
+) -> Address:
+    """The address that `text` spells, as the value of `option`.
+
+    Args:
+        default_host: stands for a host that is left out; without one a host has to be given.
+        default_port: stands for a port that is left out; without one a port has to be given.
+
+    Raises:
+        click.UsageError: it is not one; the text gives `example`.
+    """
+    host, port = _split(text, default_port)
+    host = host or default_host
+    if not _is_host(host) or not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65535:
+        form = "HOST:PORT" if default_port is None else "HOST or HOST:PORT"
+        raise click.UsageError(f"{option} {shown(text)}: write {form}, for example {example}")
+    return Address(host, int(port))
+
+
+def _split(text: str, default_port: int | None) -> tuple[str, str]:
+    if default_port is not None and (":" not in text or text.endswith("]")):
+        return text, str(default_port)
+    host, _, port = text.rpartition(":")
+    return host, port
+
+
+def _is_host(text: str) -> bool:
+    if text.startswith("[") and text.endswith("]"):
+        try:
+            return ipaddress.ip_address(text[1:-1]).version == 6
+        except ValueError:
+            return False
+    return len(text) <= 255 and _HOST_NAME.fullmatch(text) is not None
