@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable
 from typing import Any, TypeVar
-
-logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -28,12 +25,6 @@ async def awaited(answer: T | Awaitable[T]) -> T:
 def fail(reply: asyncio.Future[Any], error: Exception) -> None:
     if not reply.done():
         reply.set_exception(error)
-
-
-def log_failure(reply: asyncio.Future[Any]) -> None:
-    """A done callback for what nobody waits for."""
-    if not reply.cancelled() and (error := reply.exception()) is not None:
-        logger.warning("an operation that nobody waits for failed: %s", error)
 
 
 def _follow(reply: asyncio.Future[T], done: asyncio.Future[T]) -> None:

@@ -26,7 +26,8 @@ from functools import partial
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from barnabas.clock import Clock
-from barnabas.coordinator.futures import fail, log_failure, resolve
+from barnabas.coordinator.backoff import Complaints
+from barnabas.coordinator.futures import fail, resolve
 from barnabas.coordinator.loading import InternalLog, load
 from barnabas.coordinator.timers import Timers
 from barnabas.coordinator.turns import Turns
@@ -64,6 +65,8 @@ class Result(Generic[T]):
     #: in place of records: the producer's transaction ends
     marker: EndTransaction | None = None
     then: Callable[[KafkaError | None], T | Awaitable[T]] | None = None
+    #: called when the records are replayed and the response is on its way: tells others
+    afterwards: Callable[[], None] | None = None
 
 
 class Shard(Protocol):
@@ -113,11 +116,13 @@ class _Append:
 
     __slots__ = ("error", "is_settled", "key", "reply", "result", "timeout", "together")
 
-    def __init__(self, key: str, together: bool, result: Result[Any]) -> None:
+    def __init__(
+        self, key: str, together: bool, result: Result[Any], reply: asyncio.Future[Any] | None
+    ) -> None:
         self.key = key
         self.together = together
         self.result = result
-        self.reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.reply = asyncio.get_running_loop().create_future() if reply is None else reply
         self.timeout: asyncio.TimerHandle
         self.is_settled = False
         self.error: KafkaError | None = None
@@ -157,6 +162,7 @@ class CoordinatorRuntime(Generic[S]):
         self._make_shard = make_shard
         self._write_timeout = write_timeout_ms / 1000
         self._slots: dict[int, _Slot[S]] = {}
+        self._complaints = Complaints(logger)
         #: one partition is read at a time, or each turn of the loop would do a piece of them all
         self._load_turn = asyncio.Lock()
 
@@ -221,7 +227,9 @@ class CoordinatorRuntime(Generic[S]):
             try:
                 if self._slots.get(partition) is not slot:
                     raise KafkaError(ErrorCode.NOT_COORDINATOR)
-                resolve(reply, self._run(partition, slot, key, together, operation))
+                answer = self._run(partition, slot, key, together, operation, reply)
+                if answer is not reply:
+                    resolve(reply, answer)
             except Exception as error:
                 fail(reply, error)
 
@@ -239,10 +247,10 @@ class CoordinatorRuntime(Generic[S]):
         try:
             reply = self.write(partition, key, operation)
         except KafkaError as error:
-            logger.warning("%s: an operation on %r failed: %s", self._name, key, error)
+            self._complain(partition, key, error)
             return
         if isinstance(reply, asyncio.Future):
-            reply.add_done_callback(log_failure)
+            reply.add_done_callback(partial(self._check_unattended, partition, key))
 
     def end_transaction(
         self, partition: int, producer: ProducerIdentity, marker: EndTransaction
@@ -276,6 +284,17 @@ class CoordinatorRuntime(Generic[S]):
         return any(slot.state is _State.LOADING for slot in self._slots.values())
 
     # --- inside ---
+
+    def _check_unattended(self, partition: int, key: str, reply: asyncio.Future[Any]) -> None:
+        if not reply.cancelled() and (error := reply.exception()) is not None:
+            self._complain(partition, key, error)
+
+    def _complain(self, partition: int, key: str, error: BaseException) -> None:
+        """Log once what fails for every key alike, as all does where the partition cannot be appended to."""
+        code = error.code if isinstance(error, KafkaError) else type(error)
+        self._complaints.warn(
+            (partition, code), "%s-%d: an operation on %r failed: %s", self._name, partition, key, error
+        )
 
     def _new_shard(self, partition: int, slot: _Slot[S]) -> S:
         def write(key: str, operation: Operation[S, Any]) -> None:
@@ -316,8 +335,15 @@ class CoordinatorRuntime(Generic[S]):
         slot.shard.loaded()
 
     def _run(
-        self, partition: int, slot: _Slot[S], key: str, together: bool, operation: Operation[S, T]
+        self,
+        partition: int,
+        slot: _Slot[S],
+        key: str,
+        together: bool,
+        operation: Operation[S, T],
+        reply: asyncio.Future[T] | None = None,
     ) -> T | Awaitable[T]:
+        """The answer; where it has to wait, `reply` or a new future, so that answers come in order."""
         result = operation(slot.shard)
         if not result.records and result.marker is None:
             return _answer(result, None)
@@ -327,8 +353,11 @@ class CoordinatorRuntime(Generic[S]):
             return _answer(result, _coordinator_error(error))
         if committed is None and not slot.appends:
             _replay(slot.shard, result)
-            return _answer(result, None)
-        append = _Append(key, together, result)
+            answer = _answer(result, None)
+            if result.afterwards is not None:
+                asyncio.get_running_loop().call_soon(result.afterwards)
+            return answer
+        append = _Append(key, together, result, reply)
         slot.appends.append(append)
         slot.turns.take(key, together)
         late = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the append was not committed in time")
@@ -358,6 +387,10 @@ class CoordinatorRuntime(Generic[S]):
             resolve(append.reply, _answer(append.result, append.error))
         except Exception as error:
             fail(append.reply, error)
+        afterwards = append.result.afterwards
+        if append.error is None and afterwards is not None:
+            # Behind the callbacks that are there already, which bring the response on its way.
+            append.reply.add_done_callback(lambda _: afterwards())
         slot.turns.give_back(append.key, append.together)
 
     def _batch(self, result: Result[Any], epoch: LeaderEpoch) -> bytes:

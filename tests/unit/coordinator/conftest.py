@@ -50,11 +50,14 @@ class MemoryLog:
 
     def __init__(self) -> None:
         self.batches: dict[int, list[bytes]] = {}
+        #: how often somebody tried to append
+        self.attempts = 0
         self.hold = False
         self.failure: KafkaError | None = None
         self.held: list[tuple[asyncio.Future[None], int, bytes]] = []
 
     def append(self, partition: int, batch: bytes, epoch: int) -> Awaitable[None] | None:
+        self.attempts += 1
         if self.failure is not None:
             raise self.failure
         if self.hold:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from barnabas.errors import ErrorCode, KafkaError
+from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 
 async def joined(groups, members=2, **options):
@@ -169,5 +172,48 @@ def test_requests_of_a_group_wait_their_turn_behind_its_append(coordinate):
         groups.log.commit_next()
         assert await commit == ErrorCode.NONE
         assert (groups.committed(), groups.committed(group="other")) == (7, 1)
+
+    coordinate(scenario)
+
+
+@pytest.mark.parametrize("how", ["at once", "later", "later, behind another request"])
+@pytest.mark.parametrize("first", [0, 1])
+def test_leader_learns_its_assignment_before_its_followers(coordinate, how, first):
+    async def scenario(groups):
+        (leader, *followers), generation = await joined(groups, 3)
+        order = []
+
+        def sync(member, parts=()):
+            """As the dispatcher does: what has to wait is parked, and its callback sends the answer."""
+            request = SyncGroupRequest(
+                group_id="g",
+                generation_id=generation,
+                member_id=member,
+                assignments=[SyncGroupRequestAssignment(member_id=m, assignment=m.encode()) for m in parts],
+            )
+            answer = groups.coordinator.sync(request)
+            if isinstance(answer, asyncio.Future):
+                answer.add_done_callback(lambda done: order.append((member, done.result().assignment)))
+            else:
+                order.append((member, answer.assignment))
+
+        for follower in followers[:first]:
+            sync(follower)
+        groups.log.hold = how != "at once"
+        if how == "later, behind another request":
+            held = groups.coordinator._runtime._slots[0].turns
+            held.take("g", together=False)
+        sync(leader, [leader, *followers])
+        for follower in followers[first:]:
+            sync(follower)
+        if how == "later, behind another request":
+            held.give_back("g", together=False)
+        await asyncio.sleep(0.1)
+        if groups.log.hold:
+            assert order == []
+            groups.log.commit_next()
+            await asyncio.sleep(0.1)
+        assert order[0] == (leader, leader.encode())
+        assert sorted(order) == sorted((member, member.encode()) for member in (leader, *followers))
 
     coordinate(scenario)

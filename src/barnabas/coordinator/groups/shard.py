@@ -65,7 +65,6 @@ class GroupShard:
         self._context = context
         self._clock = context.clock
         self._config = config
-        self._is_loaded = False
         self._strange_kinds: set[int] = set()
         self._sessions = Sessions(
             context.timers, self._step, lambda group, member: self._membership.expire(group, member)
@@ -118,7 +117,6 @@ class GroupShard:
 
     def loaded(self) -> None:
         """Members of before get a session's time to show up."""
-        self._is_loaded = True
         limit = self._config().group_max_size
         for group in self.groups.values():
             if isinstance(group, ConsumerGroup):
@@ -157,8 +155,6 @@ class GroupShard:
         if not isinstance(group, ClassicGroup):
             group = self.groups[group_id] = self._new_group(group_id)
         group.apply(codec.decode_group(value))
-        if self._is_loaded:
-            self._rebalance.announce(group)
 
     def _replay_consumer(self, kind: int, key: bytes, value: bytes | None) -> None:
         key_message, value_message = consumer_records.decode_record(kind, key, value)

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import NamedTuple, Protocol, TypeAlias
 
+from barnabas.coordinator.backoff import backoff_ms
 from barnabas.coordinator.timers import Timers
 from barnabas.coordinator.transactions.transaction import Transaction, TransactionState
 from barnabas.errors import ErrorCode
@@ -18,8 +19,8 @@ from barnabas.types import LeaderEpoch, ProducerEpoch, ProducerId, TopicPartitio
 
 logger = logging.getLogger(__name__)
 
-#: how long until what failed is tried again
-RETRY_MS = 100
+#: after so many failures in a row, within a second, a warning: a leader that is just being elected is no news
+_WARN_AT = 4
 
 #: another coordinator or another producer has taken over: these markers are not ours to write any more
 _OVERTAKEN = (ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
@@ -70,11 +71,14 @@ class Completions:
         self._epoch = epoch
         self._done = done
         self._left: dict[str, set[TopicPartition]] = {}
+        #: by transactional id: how often in a row its markers or its end could not be written
+        self._failures: dict[str, int] = {}
         self._under_way: set[asyncio.Future[Outcomes]] = set()
 
     def begin(self, transactional_id: str, transaction: Transaction) -> None:
         """Write the markers of a transaction that has just been prepared, or was found so."""
         self._left[transactional_id] = set(transaction.partitions)
+        self._failures.pop(transactional_id, None)
         marker = Marker(
             transaction.producer_id,
             transaction.epoch,
@@ -91,12 +95,27 @@ class Completions:
     def cancel(self) -> None:
         """Another broker is the coordinator, or none: leave it to the next."""
         self._left.clear()
+        self._failures.clear()
         for future in self._under_way:
             future.cancel()
 
-    def retry(self, transactional_id: str) -> None:
+    def completed(self, transactional_id: str) -> None:
+        """The record that it is done is stored."""
+        self._failures.pop(transactional_id, None)
+
+    def retry(self, transactional_id: str, reason: object) -> None:
         """The record that it is done could not be stored: say so again in a while."""
-        self._timers.set((transactional_id, "done"), RETRY_MS, lambda: self._done(transactional_id))
+        pause_ms = self._failed(transactional_id, reason)
+        self._timers.set((transactional_id, "done"), pause_ms, lambda: self._done(transactional_id))
+
+    def _failed(self, transactional_id: str, reason: object) -> int:
+        """How long to wait until the next attempt, in ms; that it does not get on is logged once."""
+        failures = self._failures[transactional_id] = self._failures.get(transactional_id, 0) + 1
+        if failures == _WARN_AT:
+            logger.warning(
+                "the transaction of %r cannot be ended yet, it is tried again: %s", transactional_id, reason
+            )
+        return backoff_ms(failures)
 
     def _write(self, transactional_id: str, marker: Marker) -> None:
         left = self._left.get(transactional_id)
@@ -113,7 +132,7 @@ class Completions:
             self._under_way.discard(future)
             if future.cancelled():
                 return
-            if (error := future.exception()) is not None:
+            if (error := future.exception()) is not None and transactional_id not in self._failures:
                 logger.error("markers of %r could not be written", transactional_id, exc_info=error)
             self._written(transactional_id, marker, {} if error is not None else future.result())
 
@@ -129,9 +148,14 @@ class Completions:
             return
         left.difference_update(tp for tp, code in outcomes.items() if code in _WRITTEN)
         if left:
-            logger.debug("%r: %d partitions have no marker yet", transactional_id, len(left))
+            # One that is named is enough: a transaction may have written to thousands.
+            partition = min(left)
+            code = outcomes.get(partition)
+            answer = "no answer" if code is None else code.name
+            reason = f"{len(left)} of its partitions have no marker, {partition} among them ({answer})"
+            pause_ms = self._failed(transactional_id, reason)
             self._timers.set(
-                (transactional_id, "markers"), RETRY_MS, lambda: self._write(transactional_id, marker)
+                (transactional_id, "markers"), pause_ms, lambda: self._write(transactional_id, marker)
             )
             return
         del self._left[transactional_id]

@@ -7,6 +7,7 @@ long, ids that nobody uses any more.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from functools import partial
 from typing import TypeVar
@@ -28,6 +29,8 @@ from barnabas.types import (
     ProducerIdentity,
     TopicPartition,
 )
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -244,7 +247,10 @@ class TransactionCoordinator:
 
     def _repeat(self, work: Callable[[], None], interval_ms: int) -> None:
         def run() -> None:
-            work()
+            try:
+                work()
+            except Exception:
+                logger.exception("transactions and their ids that are past their time could not be ended")
             self._repeat(work, interval_ms)
 
         loop = asyncio.get_running_loop()

@@ -253,10 +253,13 @@ class TransactionShard:
         now = self._clock.now_ms()
         if transaction is None or not transaction.is_timed_out(now):
             return Result()
-        logger.info(
-            "aborting the transaction of %r after %d ms", transactional_id, now - transaction.started_ms
-        )
-        return self._fence(transactional_id, transaction, lambda: None)
+
+        def aborted() -> None:
+            logger.info(
+                "aborted the transaction of %r after %d ms", transactional_id, now - transaction.started_ms
+            )
+
+        return self._fence(transactional_id, transaction, aborted)
 
     def expire(self, transactional_id: str, expiration_ms: int) -> Result[None]:
         """Forget the transactional id if nobody has used it for `expiration_ms`."""
@@ -280,8 +283,9 @@ class TransactionShard:
 
         def completed(error: KafkaError | None) -> None:
             if error is not None:
-                logger.warning("%r: its end could not be stored: %s", transactional_id, error)
-                self._completions.retry(transactional_id)
+                self._completions.retry(transactional_id, f"its end could not be stored: {error}")
+            else:
+                self._completions.completed(transactional_id)
 
         record = self._record(transactional_id, transaction.completed(self._clock.now_ms()))
         return Result(records=[record], then=completed)

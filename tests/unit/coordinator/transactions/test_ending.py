@@ -322,3 +322,63 @@ def test_each_step_waits_until_the_one_before_is_committed(transact):
         assert transactions.state == "CompleteCommit"
 
     transact(scenario)
+
+
+def test_markers_that_are_refused_are_tried_with_growing_pauses_and_one_warning(transact, caplog):
+    async def scenario(transactions):
+        producer = await begun(transactions)
+        transactions.markers.refusals[B] = ErrorCode.KAFKA_STORAGE_ERROR
+        attempts = 0
+        write = transactions.markers.write
+
+        def counted(marker, partitions):
+            nonlocal attempts
+            attempts += 1
+            return write(marker, partitions)
+
+        transactions.markers.write = counted
+        await transactions.commit(producer)
+        await asyncio.sleep(60)
+        assert 5 < attempts < 20
+        (warning,) = [r.message for r in caplog.records if r.levelname == "WARNING"]
+        assert "'x'" in warning and str(B) in warning and "KAFKA_STORAGE_ERROR" in warning
+        transactions.markers.refusals.clear()
+        await asyncio.sleep(5)
+        assert transactions.state == "CompleteCommit"
+
+    transact(scenario)
+
+
+def test_end_that_cannot_be_stored_is_tried_with_growing_pauses_and_one_warning(transact, caplog):
+    async def scenario(transactions):
+        producer = await begun(transactions)
+        transactions.markers.hold = True
+        await transactions.commit(producer)
+        transactions.log.failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left on device")
+        transactions.log.attempts = 0
+        transactions.markers.release()
+        await asyncio.sleep(60)
+        assert 5 < transactions.log.attempts < 20
+        (warning,) = [r.message for r in caplog.records if r.levelname == "WARNING"]
+        assert "no space left" in warning
+        transactions.log.failure = None
+        await asyncio.sleep(5)
+        assert transactions.state == "CompleteCommit"
+
+    transact(scenario)
+
+
+def test_housekeeping_outlives_its_own_failure(transact, monkeypatch):
+    async def scenario(transactions):
+        await begun(transactions)
+        everything = transactions.coordinator._all
+
+        def fail():
+            monkeypatch.setattr(transactions.coordinator, "_all", everything)
+            raise RuntimeError("once")
+
+        monkeypatch.setattr(transactions.coordinator, "_all", fail)
+        await asyncio.sleep(120)  # the transaction's own timeout, and twice the interval
+        assert transactions.state == "CompleteAbort"
+
+    transact(scenario)

@@ -51,6 +51,10 @@ class ClassicGroup:
         self.pending_sync: set[str] = set()
         #: someone has joined since the initial delay was last prolonged
         self.new_member_added = False
+        #: how often in a row what a round decided could not be stored
+        self.store_failures = 0
+        #: the round waits for a while, because the one before could not be stored
+        self.is_held = False
 
     # --- questions ---
 
@@ -230,6 +234,7 @@ class ClassicGroup:
             if member.member_id not in stored:
                 self.remove(member)
         self.leader = value.leader
+        self.store_failures = 0
         self.move_to(GroupState.STABLE if stored else GroupState.EMPTY, value.current_state_timestamp)
 
 

@@ -107,10 +107,14 @@ class Member:
         parked, self.join = self.join, None
         return _answer(parked, response)
 
+    def take_sync(self) -> asyncio.Future[SyncGroupResponse] | None:
+        """The parked SyncGroup, for the caller to answer."""
+        parked, self.sync = self.sync, None
+        return parked
+
     def answer_sync(self, response: SyncGroupResponse) -> bool:
         """Answer the parked SyncGroup; False when there is none."""
-        parked, self.sync = self.sync, None
-        return _answer(parked, response)
+        return _answer(self.take_sync(), response)
 
 
 def _answer(parked: asyncio.Future[Any] | None, response: object) -> bool:

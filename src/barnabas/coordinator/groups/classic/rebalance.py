@@ -6,16 +6,21 @@
 A round begins when the membership or a member's metadata changes. It waits for everybody to join, at most the
 longest rebalance timeout; who has not joined by then is out (static members are not). Then the leader is told
 who is in, and its assignment is stored before anyone learns theirs: only its replay makes the group STABLE.
+
+An assignment that cannot be stored ends the round with an error for everybody, as in Kafka, and the next one
+is held back for a while that grows with each failure: members may ask again as fast as they like.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from functools import partial
 
 from barnabas.clock import Clock
 from barnabas.config import BrokerConfig
+from barnabas.coordinator.backoff import LONGEST_MS, backoff_ms
 from barnabas.coordinator.groups.classic.group import ClassicGroup, GroupState
 from barnabas.coordinator.groups.classic.member import Member
 from barnabas.coordinator.groups.classic.sessions import Sessions, Step
@@ -29,7 +34,8 @@ from barnabas.records import Record
 
 logger = logging.getLogger(__name__)
 
-_EMPTY_RETRY_MS = 5000
+#: the least time until members that are not there are looked for again, whatever timeout they asked for
+_LEAST_WAIT_MS = 500
 
 
 class Rebalance:
@@ -62,7 +68,13 @@ class Rebalance:
 
     def prepare(self, group: ClassicGroup, reason: str) -> list[Record]:
         """Begin a round: everybody is to join again."""
-        logger.info("group %s, generation %d: rebalancing (%s)", group.group_id, group.generation, reason)
+        logger.log(
+            _level(group),
+            "group %s, generation %d: rebalancing (%s)",
+            group.group_id,
+            group.generation,
+            reason,
+        )
         if group.has(GroupState.COMPLETING_REBALANCE):
             self._refuse_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS)
         self._timers.cancel(_sync_key(group))
@@ -72,10 +84,33 @@ class Rebalance:
             delay = self._config().group_initial_rebalance_delay_ms
             self._wait_for_first_members(group, delay, max(group.rebalance_timeout_ms - delay, 0))
             return []
-        if group.all_joined:
+        if group.all_joined and not group.is_held:
             return self.complete_join(group)
-        self._schedule_join(group, group.rebalance_timeout_ms)
+        self._schedule_join(group, max(group.rebalance_timeout_ms, _LEAST_WAIT_MS))
         return []
+
+    def _prepare_held(self, group: ClassicGroup, error: KafkaError) -> None:
+        """Begin a round after one that could not be stored, and do not end its joining for a while."""
+        group.store_failures += 1
+        pause_ms = backoff_ms(group.store_failures)
+        if group.store_failures == 1:
+            logger.warning(
+                "group %s: the assignment of generation %d cannot be stored; it rebalances until it can,"
+                " every %.1f to %.1f s: %s",
+                group.group_id,
+                group.generation,
+                pause_ms / 1000,
+                LONGEST_MS / 1000,
+                error,
+            )
+        group.is_held = True
+        self.prepare(group, "its assignment could not be stored")
+        release = partial(self._release, group)
+        self._timers.set(_hold_key(group), pause_ms, lambda: self._write(group.group_id, release))
+
+    def _release(self, group: ClassicGroup) -> list[Record]:
+        group.is_held = False
+        return self.complete_join_if_ready(group)
 
     def complete_join_if_ready(self, group: ClassicGroup) -> list[Record]:
         """End the joining when everybody has; a group's first round is left to its delay."""
@@ -83,6 +118,7 @@ class Rebalance:
             group.has(GroupState.PREPARING_REBALANCE)
             and group.previous_state is not GroupState.EMPTY
             and group.all_joined
+            and not group.is_held
         ):
             return self.complete_join(group)
         return []
@@ -92,23 +128,31 @@ class Rebalance:
         self._timers.cancel(_join_key(group))
         if not group.has(GroupState.PREPARING_REBALANCE):
             return []
+        if group.is_held:  # a rebalance timeout may be shorter than that
+            self._schedule_join(group, LONGEST_MS)
+            return []
         for member in group.members:
             if member.join is not None or member.instance_id is not None:
                 continue
             logger.info("group %s: %s did not join again, it is out", group.group_id, member.member_id)
             self.forget(group, member)
         if not group.members:
-            logger.info("group %s is empty", group.group_id)
+            logger.log(_level(group), "group %s is empty", group.group_id)
             # Should the record not be stored, the group is not stuck: this step comes again.
-            self._schedule_join(group, _EMPTY_RETRY_MS)
+            group.store_failures += 1
+            self._schedule_join(group, LONGEST_MS)
             return [group_record(group.group_id, group.empty_record(self._clock.now_ms()))]
         if not group.elect_joined_leader():
             # Only static members, none of whom has joined: their sessions decide.
-            self._schedule_join(group, group.rebalance_timeout_ms)
+            self._schedule_join(group, max(group.rebalance_timeout_ms, _LEAST_WAIT_MS))
             return []
         group.next_generation(self._clock.now_ms())
-        logger.info(
-            "group %s: generation %d with %d members", group.group_id, group.generation, len(group.members)
+        logger.log(
+            _level(group),
+            "group %s: generation %d with %d members",
+            group.group_id,
+            group.generation,
+            len(group.members),
         )
         for member in group.members:
             member.is_new = False
@@ -153,25 +197,36 @@ class Rebalance:
             self._sessions.keep_alive(group, member)
             return Result(_assigned(group, member))
         member.answer_sync(SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
-        member.sync = reply = asyncio.get_running_loop().create_future()
         if not group.is_leader(member):
-            return Result(reply)
+            member.sync = asyncio.get_running_loop().create_future()
+            return Result(member.sync)
         assignments = {entry.member_id: entry.assignment for entry in request.assignments}
         value = group.to_record(assignments, list(group.members))
 
-        def then(error: KafkaError | None) -> Awaitable[SyncGroupResponse]:
+        failures = group.store_failures
+        waiting: list[tuple[Member, asyncio.Future[SyncGroupResponse]]] = []
+
+        def then(error: KafkaError | None) -> SyncGroupResponse:
+            self._sessions.keep_alive(group, member)
             if error is not None:
                 self._refuse_syncs(group, error.code)
-                self._write(group.group_id, lambda: self.prepare(group, f"assignment not stored: {error}"))
-            return reply
+                self._prepare_held(group, error)
+                raise error
+            if failures:
+                logger.info("group %s: its assignment is stored, after %d failures", group.group_id, failures)
+            # Taken out now: the next turn of the loop may bring the next round, whose syncs are not meant.
+            waiting.extend((other, parked) for other in group.members if (parked := other.take_sync()))
+            for other, _ in waiting:
+                self._sessions.keep_alive(group, other)
+            return _assigned(group, member)
 
-        return Result(records=[group_record(group.group_id, value)], then=then)
+        def announce() -> None:
+            # After the leader, as in Kafka: clients see which of the members begins first.
+            for other, parked in waiting:
+                if not parked.done():
+                    parked.set_result(_assigned(group, other))
 
-    def announce(self, group: ClassicGroup) -> None:
-        """The assignment is stored: tell everybody theirs."""
-        for member in group.members:
-            if member.answer_sync(_assigned(group, member)):
-                self._sessions.keep_alive(group, member)
+        return Result(records=[group_record(group.group_id, value)], then=then, afterwards=announce)
 
     def _synced(self, group: ClassicGroup, member: Member) -> None:
         group.pending_sync.discard(member.member_id)
@@ -208,6 +263,7 @@ class Rebalance:
         """The group is no more, or another kind of group: whoever waits is to look again."""
         self._timers.cancel(_join_key(group))
         self._timers.cancel(_sync_key(group))
+        self._timers.cancel(_hold_key(group))
         for member_id in (*(member.member_id for member in group.members), *group.pending):
             self._sessions.unwatch(group, member_id)
         again = ErrorCode.REBALANCE_IN_PROGRESS
@@ -220,6 +276,15 @@ def _assigned(group: ClassicGroup, member: Member) -> SyncGroupResponse:
     return SyncGroupResponse(
         protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment
     )
+
+
+def _level(group: ClassicGroup) -> int:
+    """Rounds that come of a failure to store the one before were announced with the first."""
+    return logging.DEBUG if group.store_failures else logging.INFO
+
+
+def _hold_key(group: ClassicGroup) -> tuple[str, str]:
+    return "hold", group.group_id
 
 
 def _join_key(group: ClassicGroup) -> tuple[str, str]:

@@ -165,7 +165,14 @@ class ConsumerGroups:
             group = self._find(group_id)
             if not isinstance(group, ConsumerGroup):
                 return Result()
-            return Result(records=self._regexes.store(group, found).records)
+
+            def then(error: KafkaError | None) -> None:
+                if error is not None:
+                    self._regexes.failed(group_id)
+                    raise error
+                self._regexes.stored(group_id)
+
+            return Result(records=self._regexes.store(group, found).records, then=then)
 
         self._context.write(group_id, operation)
 

@@ -213,8 +213,6 @@ class Membership:
         leavers = {member.member_id for member in gone}
         if not leavers:
             return Result(response)
-        for member_id in leavers:
-            logger.info("group %s: %s is out: %s", group.group_id, member_id, reason)
         staying = [member for member in group.members.values() if member.member_id not in leavers]
         draft = Draft(group)
         classic: ClassicGroup | None = None
@@ -227,6 +225,7 @@ class Membership:
             if error is not None:
                 raise error
             for member_id in leavers:
+                logger.info("group %s: %s is out: %s", group.group_id, member_id, reason)
                 self._timeouts.forget(group.group_id, member_id)
             if classic is not None:
                 self._downgraded(classic, "the last member of the consumer protocol has left")

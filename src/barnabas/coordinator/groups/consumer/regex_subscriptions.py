@@ -14,6 +14,7 @@ from functools import partial
 
 from barnabas.clock import Clock
 from barnabas.config import BrokerConfig
+from barnabas.coordinator.backoff import backoff_ms
 from barnabas.coordinator.groups.consumer import regexes
 from barnabas.coordinator.groups.consumer.draft import Draft
 from barnabas.coordinator.groups.consumer.group import ConsumerGroup
@@ -62,6 +63,8 @@ class RegexSubscriptions:
         self._under_way: dict[str, asyncio.Task[None]] = {}
         #: by group: the topics among which its expressions were last looked up
         self._looked_through: dict[str, Collection[str]] = {}
+        #: by group: how often in a row what was found could not be stored, and when to look again, in ms
+        self._failed: dict[str, tuple[int, int]] = {}
 
     def change(self, draft: Draft, old: str, new: str) -> RegexChange:
         """A member subscribes by another expression; `draft` has the new subscription already.
@@ -107,6 +110,15 @@ class RegexSubscriptions:
             self._rounds.raise_epoch(draft)
         return draft
 
+    def stored(self, group_id: str) -> None:
+        """What was found is stored."""
+        self._failed.pop(group_id, None)
+
+    def failed(self, group_id: str) -> None:
+        """The topics could not be found or stored: a heartbeat after a while looks them up again."""
+        failures = self._failed.get(group_id, (0, 0))[0] + 1
+        self._failed[group_id] = failures, self._clock.now_ms() + backoff_ms(failures)
+
     def stop(self) -> None:
         for task in self._under_way.values():
             task.cancel()
@@ -114,8 +126,11 @@ class RegexSubscriptions:
     def forget(self, group_id: str) -> None:
         """The group is no more."""
         self._looked_through.pop(group_id, None)
+        self._failed.pop(group_id, None)
 
     def _is_due(self, group: ConsumerGroup, wanted: set[str]) -> bool:
+        if self._clock.now_ms() < self._failed.get(group.group_id, (0, 0))[1]:
+            return False
         last_ms = max((resolved.resolved_ms for resolved in group.regexes.values()), default=None)
         if last_ms is None:
             return True
@@ -135,4 +150,7 @@ class RegexSubscriptions:
     def _done(self, group_id: str, task: asyncio.Task[None]) -> None:
         self._under_way.pop(group_id, None)
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("group %s: its regular expressions cannot be resolved", group_id, exc_info=error)
+            is_news = group_id not in self._failed
+            self.failed(group_id)
+            if is_news:
+                logger.error("group %s: its regular expressions cannot be resolved", group_id, exc_info=error)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
+from barnabas.coordinator.backoff import backoff_ms
 from barnabas.coordinator.timers import Timers
-
-#: how long until a member that could not be fenced is looked at again
-_RETRY_MS = 500
 
 _Key: TypeAlias = tuple[str, str, str]
 
@@ -64,14 +62,16 @@ class Timeouts:
         for kind in ("session", "rebalance", "join", "sync"):
             self._cancel(kind, group_id, member_id)
 
-    def _set(self, kind: str, group_id: str, member_id: str, timeout_ms: int, reason: str) -> None:
+    def _set(
+        self, kind: str, group_id: str, member_id: str, timeout_ms: int, reason: str, failures: int = 0
+    ) -> None:
         key = (kind, group_id, member_id)
         late = Late(
             group_id,
             member_id,
             reason,
             lambda: key in self._late,
-            lambda: self._set(kind, group_id, member_id, _RETRY_MS, reason),
+            lambda: self._set(kind, group_id, member_id, backoff_ms(failures + 1), reason, failures + 1),
         )
 
         def expire() -> None:

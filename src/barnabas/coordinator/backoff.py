@@ -1,0 +1,46 @@
+"""How long a coordinator waits before it tries again what has failed.
+
+What keeps failing (the disk is full, the log directory is offline) fails at once, so a retry without a pause
+would keep the event loop busy and fill the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Hashable
+
+FIRST_MS = 100
+LONGEST_MS = 5_000
+
+#: how long a complaint is not repeated, in seconds
+_QUIET_S = 60.0
+
+
+def backoff_ms(failures: int) -> int:
+    """The pause after so many failures in a row, in milliseconds: it doubles, up to `LONGEST_MS`."""
+    return min(FIRST_MS << min(max(failures, 1) - 1, 16), LONGEST_MS)
+
+
+class Complaints:
+    """Warnings that may come again and again: each kind is logged once a minute, with how many were not.
+
+    Kinds are kept for good, so there must be few of them.
+    """
+
+    def __init__(self, logger: logging.Logger) -> None:
+        self._logger = logger
+        #: by kind: until when it is not logged again, and how many were left out since
+        self._quiet: dict[Hashable, tuple[float, int]] = {}
+
+    def warn(self, kind: Hashable, message: str, *args: object) -> None:
+        """Log a warning, unless one of its kind was logged within the last minute."""
+        now = asyncio.get_running_loop().time()
+        until, left_out = self._quiet.get(kind, (now, 0))
+        if now < until:
+            self._quiet[kind] = (until, left_out + 1)
+            return
+        self._quiet[kind] = (now + _QUIET_S, 0)
+        if left_out:
+            message, args = f"{message} (and %d more of the same kind)", (*args, left_out)
+        self._logger.warning(message, *args)
