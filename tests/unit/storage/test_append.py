@@ -202,6 +202,30 @@ def test_the_log_rolls_before_a_segment_grows_too_large(bench):
     assert bench.names(".log") == [f"{offset:020d}.log" for offset in (0, 3, 6)]
 
 
+@pytest.mark.parametrize(("spare", "segments"), [(-1, [0, 1]), (0, [0]), (1, [0])])
+def test_a_batch_that_fills_a_segment_exactly_still_belongs_to_it(bench, spare, segments):
+    size = len(encode_batch([Record(None, bytes(100), NOW)]))
+    bench.configure(segment_bytes=2 * size + spare)
+    bench.fill(2)
+    assert bench.base_offsets() == segments
+
+
+def test_a_compacted_log_rolls_when_records_are_max_compaction_lag_ms_younger_than_the_first(bench):
+    bench.configure(cleanup_policy=("compact",), segment_ms=5000, max_compaction_lag_ms=1000)
+    bench.append(Record(b"k", b"", NOW))
+    bench.append(Record(b"k", b"", NOW + 1000))
+    assert bench.base_offsets() == [0]
+    bench.append(Record(b"k", b"", NOW + 1001))
+    assert bench.base_offsets() == [0, 2]
+
+
+def test_an_active_segment_is_overdue_when_its_first_record_is_older_than_max_compaction_lag_ms(bench):
+    log = bench.configure(cleanup_policy=("compact",), max_compaction_lag_ms=1000)
+    bench.append(Record(b"k", b"", NOW))
+    assert not log.roll_overdue(NOW + 1000)
+    assert log.roll_overdue(NOW + 1001)
+
+
 def test_the_log_rolls_when_records_are_segment_ms_younger_than_the_first(bench):
     bench.configure(segment_ms=1000)
     bench.append(Record(None, b"", NOW))
@@ -235,6 +259,21 @@ def test_the_log_rolls_when_an_index_is_full(bench):
     bench.fill(10, step_ms=1)
     assert len(bench.base_offsets()) > 1
     assert all(segment.times.size <= 36 for segment in bench.log.files.segments)
+
+
+def test_a_full_time_index_has_room_for_the_entry_of_its_sealing(bench):
+    bench.configure(segment_index_bytes=36, index_interval_bytes=100)
+    bench.fill(20, size=0, step_ms=1)
+    sealed = list(bench.log.files.segments)[:-1]
+    assert max(segment.times.size for segment in sealed) == 36
+
+
+def test_the_largest_offset_that_fits_the_index_stays_in_its_segment(bench):
+    bench.append(Record(None, b"", NOW))
+    bench.log.append_as_follower(encode_batch([Record(None, b"", NOW)], base_offset=2**31 - 1))
+    assert bench.base_offsets() == [0]
+    assert bench.restart().log_end_offset == 2**31
+    assert bench.crash().log_end_offset == 2**31
 
 
 def test_an_offset_that_would_not_fit_the_index_begins_a_segment(bench):

@@ -83,10 +83,60 @@ def test_a_batch_that_overlaps_one_before_is_out_of_order(bench, refused):
         append(bench, 1, 2)
 
 
-def test_the_sequence_goes_on_from_zero_after_the_largest_int(bench):
-    append(bench, 2**31 - 2, 3)
-    assert append(bench, 1).base_offset == 3
-    assert append(bench, 2**31 - 2, 3).duplicate
+LAST = 2**31 - 1  # sequences go on from 0 after it
+
+#: base sequence and count of five batches in a row: the wrap lies between two of them, or inside one
+WRAPS = pytest.mark.parametrize(
+    "batches",
+    [
+        [(LAST - 5, 2), (LAST - 3, 2), (LAST - 1, 2), (0, 2), (2, 2)],
+        [(LAST - 4, 2), (LAST - 2, 2), (LAST, 3), (2, 1), (3, 4)],
+        [(LAST - 3, 1), (LAST - 2, 1), (LAST - 1, 1), (LAST, 1), (0, 1)],
+        [(LAST - 8, 9), (0, 1), (1, 1), (2, 1), (3, 1)],
+    ],
+)
+
+
+@WRAPS
+def test_the_sequence_goes_on_from_zero_after_the_largest_int(bench, refused, batches):
+    for sequence, count in batches:
+        expected = bench.log.log_end_offset
+        assert append(bench, sequence, count).base_offset == expected
+        following = (sequence + count) % (LAST + 1)
+        for wrong in {(following + 1) % (LAST + 1), (following - 1) % (LAST + 1), LAST // 2} - {sequence}:
+            with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+                append(bench, wrong, count + 1)
+
+
+@pytest.mark.parametrize("again", [None, "restart", "crash"])
+@WRAPS
+def test_all_batches_around_the_wrap_are_duplicates(bench, batches, again):
+    offsets = [append(bench, *sent).base_offset for sent in batches]
+    end = bench.log.log_end_offset
+    if again:
+        getattr(bench, again)()
+    for sent, offset in zip(batches, offsets, strict=True):
+        info = append(bench, *sent)
+        assert info.duplicate and info.base_offset == offset
+    sequence, count = batches[-1]
+    assert append(bench, (sequence + count) % (LAST + 1)).base_offset == end
+
+
+@WRAPS
+def test_the_window_goes_on_where_a_truncation_cut_it_off_around_the_wrap(bench, batches):
+    offsets = [append(bench, *sent).base_offset for sent in batches]
+    bench.log.roll()
+    bench.log.truncate_to(offsets[3])
+    assert append(bench, *batches[2]).duplicate
+    assert append(bench, *batches[3]).base_offset == offsets[3]
+
+
+@WRAPS
+def test_a_snapshot_keeps_the_batches_around_the_wrap(bench, batches):
+    for sent in batches:
+        append(bench, *sent)
+    (producer,) = decode_snapshot(encode_snapshot(bench.log.producers))
+    assert [(batch.base_sequence, batch.offset_delta + 1) for batch in producer.batches] == batches
 
 
 def test_a_producer_that_is_not_known_may_begin_anywhere(bench):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from barnabas.errors import ErrorCode
 from barnabas.records import Record, encode_batch
 
@@ -26,6 +28,40 @@ def test_segments_older_than_retention_ms_go(bench):
     delete(bench)
     assert bench.base_offsets() == [3, 4, 5]
     assert bench.log.log_start_offset == 3
+
+
+def test_an_age_of_exactly_retention_ms_is_not_too_old(bench):
+    """As in Apache Kafka: what is older than that goes, not what is as old."""
+    segments_of_one(bench, 1, retention_ms=5000)  # the records are of 0 and 1 seconds, it is the 2nd now
+    bench.clock.advance(3000)
+    delete(bench)
+    assert bench.base_offsets() == [0, 1]
+    bench.clock.advance(1)
+    delete(bench)
+    assert bench.base_offsets() == [1]
+    bench.clock.advance(999)
+    delete(bench)
+    assert bench.base_offsets() == [1]
+    bench.clock.advance(1)
+    delete(bench)
+    assert bench.base_offsets() == [2] and bench.log.log_start_offset == 2
+
+
+def test_with_retention_ms_0_records_of_this_very_millisecond_stay(bench):
+    bench.configure(retention_ms=0)
+    bench.append()
+    delete(bench)
+    assert bench.log.log_start_offset == 0
+    bench.clock.advance(1)
+    delete(bench)
+    assert bench.log.log_start_offset == 1
+
+
+def test_records_of_the_future_are_not_old(bench):
+    bench.configure(retention_ms=0)
+    bench.append(Record(None, b"", NOW + 10))
+    delete(bench)
+    assert bench.log.log_start_offset == 0
 
 
 def test_age_is_that_of_the_youngest_record_not_of_the_file(bench):
@@ -75,6 +111,24 @@ def test_the_oldest_segments_go_while_the_log_is_larger_than_retention_bytes(ben
     bench.log.config = bench.config.replace(retention_bytes=3 * size - 1)
     delete(bench)
     assert bench.base_offsets() == [3, 4, 5], "the log must not fall below retention.bytes"
+
+
+@pytest.mark.parametrize(("excess", "left"), [(-1, 0), (0, 1), (1, 1)])
+def test_a_segment_goes_when_what_is_left_is_exactly_retention_bytes(bench, excess, left):
+    segments_of_one(bench, 3, retention_ms=-1)
+    sizes = [segment.size for segment in bench.log.files.segments]
+    bench.log.config = bench.config.replace(retention_bytes=sum(sizes[1:]) - excess)
+    delete(bench)
+    assert bench.base_offsets()[0] == left
+
+
+def test_the_active_segment_goes_by_size_only_when_nothing_may_be_left(bench):
+    segments_of_one(bench, 2, retention_ms=-1, retention_bytes=1)
+    delete(bench)
+    assert bench.base_offsets() == [2]
+    bench.log.config = bench.config.replace(retention_bytes=0)
+    delete(bench)
+    assert bench.base_offsets() == [3] and bench.log.size == 0
 
 
 def test_without_bounds_nothing_goes(bench):
