@@ -1,6 +1,7 @@
 """The command line: one file a command group, loaded when it is asked for.
 
-Exit codes: 0 done, 1 failed (one line on stderr says why, and the cure), 2 wrong usage, 130 interrupted.
+Exit codes: 0 done, 1 failed, 2 called wrongly, 130 interrupted. One line on stderr says why, and the cure.
+A command that prints results ends with 0, without a word, when the reader of its stdout has gone (`| head`).
 """
 
 from __future__ import annotations
@@ -9,5 +10,7 @@ from __future__ import annotations
 def main() -> None:
     """The `barnabas` command."""
     from barnabas.cli.app import app
+    from barnabas.cli.streams import prepare_streams
 
+    prepare_streams()
     app(prog_name="barnabas")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import errno
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
-from typing import Any, cast
+from typing import IO, Any, cast
 
 import click
 
 import barnabas
+from barnabas.errors import BarnabasError
 
 #: As shells have it: 128 and the number of SIGINT.
 _INTERRUPTED = 130
@@ -53,20 +55,64 @@ class LazyGroup(click.Group):
 class Root(LazyGroup):
     """Says in one line what went wrong, and with which exit code."""
 
-    def invoke(self, ctx: click.Context) -> Any:
-        from barnabas.errors import BarnabasError
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        with _told_in_one_line():
+            return super().make_context(*args, **extra)
 
-        try:
+    def invoke(self, ctx: click.Context) -> Any:
+        with _told_in_one_line():
             return super().invoke(ctx)
-        except BarnabasError as error:
-            raise click.ClickException(str(error)) from error
-        except OSError as error:
-            if error.errno == errno.EPIPE or error.strerror is None:  # click knows what a closed pipe means
-                raise
-            where = f"{error.filename}: " if error.filename else ""
-            raise click.ClickException(f"{where}{error.strerror}") from error
-        except KeyboardInterrupt:
-            ctx.exit(_INTERRUPTED)
+
+
+@contextmanager
+def _told_in_one_line() -> Iterator[None]:
+    """Whatever goes wrong, as an exception that click shows in one line, or as an exit code."""
+    try:
+        yield
+    except click.exceptions.NoArgsIsHelpError:
+        raise
+    except click.UsageError as error:
+        raise _WrongUsage(error) from None
+    except BarnabasError as error:
+        raise _of_barnabas(error) from error
+    except BrokenPipeError as error:
+        if error.filename not in (None, "stdout"):
+            raise click.ClickException(_os_error(error)) from error
+        raise click.exceptions.Exit(0) from None  # the reader of stdout has what it wants
+    except OSError as error:
+        raise click.ClickException(_os_error(error)) from error
+    except UnicodeEncodeError as error:  # an argument with bytes that are no text
+        raise click.ClickException(f"{error.object!r} is not valid UTF-8") from error
+    except KeyboardInterrupt:
+        raise click.exceptions.Exit(_INTERRUPTED) from None
+
+
+class _WrongUsage(click.UsageError):
+    """A UsageError that takes one line; click's own takes four."""
+
+    def __init__(self, error: click.UsageError) -> None:
+        super().__init__(error.format_message(), error.ctx)
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        command = self.ctx.command_path if self.ctx is not None else "barnabas"
+        words = " ".join(self.message.split()).rstrip(".")
+        click.echo(f"Error: {words} (see `{command} --help`)", file=file or sys.stderr)
+
+
+def _of_barnabas(error: Exception) -> click.ClickException:
+    from barnabas.client.errors import SettingError
+
+    words = " ".join(str(error).split("\n"))
+    return (
+        _WrongUsage(click.UsageError(words))
+        if isinstance(error, SettingError)
+        else click.ClickException(words)
+    )
+
+
+def _os_error(error: OSError) -> str:
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{error.strerror or error}"
 
 
 @click.group(

@@ -50,7 +50,7 @@ def settings_of_resource(ctx: click.Context, param: click.Parameter, incomplete:
 
 def _ask(ctx: click.Context, incomplete: str, question: Callable[[Admin], Iterable[str]]) -> list[str]:
     from barnabas.client import Admin
-    from barnabas.client.settings import require_broker
+    from barnabas.client.reach import require_broker
 
     servers = ctx.params.get("bootstrap_server") or DEFAULT_BOOTSTRAP
     with contextlib.suppress(BarnabasError):

@@ -15,7 +15,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _resource_options(command: F) -> F:
-    command = click.option("--broker", metavar="ID", help="The broker whose settings are meant.")(command)
+    command = click.option(
+        "--broker",
+        type=click.IntRange(0, 2**31 - 1),
+        metavar="ID",
+        help="The broker whose settings are meant.",
+    )(command)
     return click.option(
         "--topic", metavar="NAME", shell_complete=topic_names, help="The topic whose settings are meant."
     )(command)
@@ -43,7 +48,7 @@ def configs() -> None:
 @json_option
 @bootstrap_option
 def describe(
-    topic: str | None, broker: str | None, changed: bool, as_json: bool, bootstrap_server: str
+    topic: str | None, broker: int | None, changed: bool, as_json: bool, bootstrap_server: str
 ) -> None:
     """Show the settings of a topic or a broker, with where each value comes from."""
     kind, name = _resource(topic, broker)
@@ -98,7 +103,7 @@ def describe(
 @bootstrap_option
 def alter(
     topic: str | None,
-    broker: str | None,
+    broker: int | None,
     to_set: tuple[str, ...],
     delete: tuple[str, ...],
     append: tuple[str, ...],
@@ -120,7 +125,7 @@ def alter(
     click.echo(f"altered {kind} {name}")
 
 
-def _resource(topic: str | None, broker: str | None) -> tuple[str, str]:
+def _resource(topic: str | None, broker: int | None) -> tuple[str, str]:
     if (topic is None) == (broker is None):
         raise click.UsageError("name one: --topic NAME or --broker ID")
-    return ("topic", topic) if topic is not None else ("broker", broker or "")
+    return ("topic", topic) if topic is not None else ("broker", str(broker))

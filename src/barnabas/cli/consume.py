@@ -115,7 +115,7 @@ def consume(
     librdkafka = {"isolation.level": isolation, **parse_assignments(settings, "--set")}
 
     from barnabas.client import Consumer
-    from barnabas.client.settings import require_broker
+    from barnabas.client.reach import require_broker
 
     require_broker(bootstrap_server)
     start = "earliest" if from_beginning or until_end else "latest"

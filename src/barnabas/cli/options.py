@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,9 +13,72 @@ import click
 if TYPE_CHECKING:
     from barnabas.client import Admin
 
+    _TextType = click.ParamType[str]
+    _NumberType = click.ParamType[float]
+else:  # generic from click 8.5 on
+    _TextType = _NumberType = click.ParamType
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+
+
+class _Servers(_TextType):
+    """HOST:PORT, several by commas, as the text that it is."""
+
+    name = "servers"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from barnabas.client.addresses import parse_servers
+        from barnabas.client.errors import ClientError
+
+        try:
+            parse_servers(value)
+        except ClientError as error:
+            self.fail(str(error), param, ctx)
+        return str(value)
+
+
+class _Name(_TextType):
+    """A name that is not empty: of a topic, a group, a setting."""
+
+    name = "name"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if not value.strip():
+            self.fail("a name must not be empty", param, ctx)
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            self.fail(f"{value!r} is not valid UTF-8", param, ctx)
+        return str(value)
+
+
+class _Seconds(_NumberType):
+    """A number that is finite and not below 0."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not 0 <= number <= _LONGEST:
+            self.fail(f"{value} is not a number from 0 to {_LONGEST:g}", param, ctx)
+        return number
+
+
+#: about 30 years of seconds
+_LONGEST = 1e9
+
+SERVERS = _Servers()
+NAME = _Name()
+DURATION = _Seconds()
+INT16 = click.IntRange(1, 2**15 - 1)
+INT32 = click.IntRange(1, 2**31 - 1)
+PARTITION = click.IntRange(0, 2**31 - 1)
+OFFSET = click.IntRange(0, 2**63 - 1)
 
 
 def bootstrap_option(command: F) -> F:
@@ -22,12 +86,19 @@ def bootstrap_option(command: F) -> F:
     return click.option(
         "--bootstrap-server",
         "-b",
+        type=SERVERS,
         metavar="HOST:PORT",
         envvar="BARNABAS_BOOTSTRAP_SERVER",
         default=DEFAULT_BOOTSTRAP,
         show_default=True,
         help="A broker of the cluster; several by commas.",
     )(command)
+
+
+def unique_names(ctx: click.Context, param: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Callback of an argument that takes names: each only once."""
+    require_unique(names, "the command names")
+    return names
 
 
 def json_option(command: F) -> F:
@@ -62,19 +133,39 @@ def example(commands: str, words: str = "") -> str:
     return f"{text}\n\n{words}" if words else text
 
 
-def parse_assignments(items: Iterable[str], option: str) -> dict[str, str]:
-    """`name=value` items as a dict.
+def parse_pairs(items: Iterable[str], option: str) -> list[tuple[str, str]]:
+    """`name=value` items, in their order.
 
     Raises:
-        click.UsageError: an item has no `=`.
+        click.UsageError: an item has no name, or no `=`.
     """
-    values = {}
+    pairs = []
     for item in items:
         name, equals, value = item.partition("=")
         if not equals or not name.strip():
             raise click.UsageError(f"{option} {item}: write NAME=VALUE")
-        values[name.strip()] = value.strip()
-    return values
+        pairs.append((name.strip(), value.strip()))
+    return pairs
+
+
+def parse_assignments(items: Iterable[str], option: str) -> dict[str, str]:
+    """`name=value` items as a dict.
+
+    Raises:
+        click.UsageError: an item has no name or no `=`, or a name comes twice.
+    """
+    pairs = parse_pairs(items, option)
+    require_unique((name for name, _ in pairs), f"{option} sets")
+    return dict(pairs)
+
+
+def require_unique(names: Iterable[str], what: str) -> None:
+    """Raises click.UsageError when a name comes twice; `what` begins the sentence that says so."""
+    seen = set()
+    for name in names:
+        if name in seen:
+            raise click.UsageError(f"{what} {name} twice")
+        seen.add(name)
 
 
 def connect(bootstrap_server: str) -> Admin:
@@ -84,7 +175,7 @@ def connect(bootstrap_server: str) -> Admin:
         ClientError: nobody does.
     """
     from barnabas.client import Admin
-    from barnabas.client.settings import require_broker
+    from barnabas.client.reach import require_broker
 
     require_broker(bootstrap_server)
     return Admin(bootstrap_server)

@@ -12,14 +12,10 @@ from barnabas.cli.complete import topic_names
 from barnabas.cli.options import bootstrap_option, example, parse_assignments
 from barnabas.cli.progress import Counter, is_file
 from barnabas.cli.record_format import Outgoing, from_json
-from barnabas.errors import BarnabasError
+from barnabas.cli.streams import InputError, stdin_bytes
 
 if TYPE_CHECKING:
     from barnabas.client import Record
-
-
-class InputError(BarnabasError):
-    """A line of the input is not what was said it is."""
 
 
 @click.command(
@@ -94,12 +90,12 @@ def produce(
     if key is not None and key_separator is not None:
         raise click.UsageError("--key gives every record its key, --key-separator reads keys: take one")
     librdkafka = {"linger.ms": "5", **parse_assignments(settings, "--set")}
-    stream = file if file is not None else sys.stdin.buffer
+    stream = file if file is not None else stdin_bytes()
     common = tuple((name, value.encode()) for name, value in parse_assignments(headers, "--header").items())
     null = null_as.encode() if null_as is not None else None
 
     from barnabas.client import Producer
-    from barnabas.client.settings import require_broker
+    from barnabas.client.reach import require_broker
 
     require_broker(bootstrap_server)
     if stream.isatty():

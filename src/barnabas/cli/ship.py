@@ -63,7 +63,7 @@ def ship(
     bootstrap_server: str,
 ) -> None:
     """Ship log files into a topic, following them as they grow."""
-    from barnabas.client.settings import require_broker
+    from barnabas.client.reach import require_broker
     from barnabas.client.ship import Shipper
 
     if source is not None:

@@ -20,8 +20,9 @@ from barnabas.client.admin_types import (
     TopicDescription,
 )
 from barnabas.client.consumer_groups import describe_consumer_group
-from barnabas.client.errors import translate, unreachable
-from barnabas.client.settings import DEFAULT_BOOTSTRAP, librdkafka_settings
+from barnabas.client.errors import ClientError, translate
+from barnabas.client.reach import explain_silence
+from barnabas.client.settings import DEFAULT_BOOTSTRAP, create_client
 from barnabas.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.types import TopicPartition
 
@@ -54,7 +55,7 @@ class Admin:
     ) -> None:
         self._servers = bootstrap_servers
         self._timeout = timeout
-        self._admin = confluent_admin.AdminClient(librdkafka_settings(bootstrap_servers, settings))
+        self._admin = create_client(confluent_admin.AdminClient, bootstrap_servers, settings)
 
     # -- the cluster
 
@@ -181,6 +182,8 @@ class Admin:
 
     def configs(self, kind: str, name: str) -> list[ConfigValue]:
         """Every setting of a "topic" or "broker" with its value and where that comes from."""
+        if kind == "broker":
+            self._require_node(name)
         resource = confluent_admin.ConfigResource(_RESOURCES[kind], name)
         futures = self._admin.describe_configs([resource], request_timeout=self._timeout)
         answer = self._wait(futures[resource], name)
@@ -218,6 +221,8 @@ class Admin:
             *((key, value, operation.APPEND) for key, value in (append or {}).items()),
             *((key, value, operation.SUBTRACT) for key, value in (subtract or {}).items()),
         ]
+        if kind == "broker":
+            self._require_node(name)
         resource = confluent_admin.ConfigResource(
             _RESOURCES[kind],
             name,
@@ -297,6 +302,12 @@ class Admin:
 
     # -- within
 
+    def _require_node(self, broker: str) -> None:
+        """librdkafka would wait for a broker that the cluster does not have until the time is up."""
+        known = [str(node.id) for node in self.cluster().nodes]
+        if broker not in known:
+            raise ClientError(f"there is no broker with id {broker}; the cluster has: {', '.join(known)}")
+
     def _metadata(self) -> Any:
         try:
             return self._admin.list_topics(timeout=self._timeout)
@@ -319,7 +330,7 @@ class Admin:
     def _translate(self, error: confluent_kafka.KafkaException) -> BarnabasError:
         codes = confluent_kafka.KafkaError
         if error.args[0].code() in (codes._TRANSPORT, codes._TIMED_OUT, codes._ALL_BROKERS_DOWN):
-            return unreachable(self._servers)
+            return explain_silence(self._servers, self._timeout)
         return translate(error)
 
 

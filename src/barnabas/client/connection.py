@@ -21,6 +21,27 @@ _CLIENT_ID = "barnabas"
 LARGEST_RESPONSE = 2**28
 
 
+class NotKafkaError(ProtocolError):
+    """What listens at the address answers in another protocol.
+
+    Attributes:
+        guess: in which, as the end of a sentence; empty where nothing is known.
+    """
+
+    def __init__(self, opening: bytes) -> None:
+        self.guess = next((words for start, words in _PROTOCOLS.items() if opening.startswith(start)), "")
+        super().__init__(f"it does not speak the Kafka protocol{self.guess}")
+
+
+#: by how an answer begins
+_PROTOCOLS = {
+    b"HTTP": ": it answers like a web server (HTTP)",
+    b"\x15\x03": ": it answers in TLS",
+    b"\x16\x03": ": it answers in TLS",
+    b"SSH-": ": it answers like an SSH server",
+}
+
+
 class Security(Protocol):
     """How a connection is made private, and for whom it is (`barnabas.client.security`)."""
 
@@ -100,9 +121,10 @@ class Connection:
         asked, self._asked = self._asked, None
         assert asked is not None
         try:
-            size = int.from_bytes(self._read(4), "big")
+            opening = self._read(4)
+            size = int.from_bytes(opening, "big")
             if size > LARGEST_RESPONSE:
-                raise ProtocolError(f"it says that {size} bytes follow: does it speak the protocol, or TLS?")
+                raise NotKafkaError(bytes(opening))
             return parse_response(asked, self._read(size))
         except (OSError, ProtocolError) as error:
             raise self._no_answer(error) from error

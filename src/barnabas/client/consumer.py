@@ -11,7 +11,7 @@ import confluent_kafka
 
 from barnabas.client.errors import ClientError, translate
 from barnabas.client.record import Record
-from barnabas.client.settings import DEFAULT_BOOTSTRAP, librdkafka_settings
+from barnabas.client.settings import DEFAULT_BOOTSTRAP, create_client
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.types import TopicPartition
 
@@ -45,7 +45,10 @@ class Consumer:
         self._pending: list[Record] = []
         self._taken: Record | None = None
         self._ends: dict[TopicPartition, int] = {}  # where the reader has met a partition's end
-        self._consumer = confluent_kafka.Consumer(
+        self._consumer = create_client(
+            confluent_kafka.Consumer,
+            bootstrap_servers,
+            settings,
             {
                 "auto.offset.reset": start,
                 "enable.auto.commit": group is not None,
@@ -54,8 +57,7 @@ class Consumer:
                 "fetch.wait.max.ms": 100,
                 # librdkafka wants a name even where no group is joined
                 "group.id": group or "barnabas-reader",
-                **librdkafka_settings(bootstrap_servers, settings),
-            }
+            },
         )
         if group is not None and topics:
             self.subscribe(*topics)

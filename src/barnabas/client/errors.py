@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from barnabas.errors import BarnabasError, ErrorCode, KafkaError
@@ -9,6 +10,10 @@ from barnabas.errors import BarnabasError, ErrorCode, KafkaError
 
 class ClientError(BarnabasError):
     """A client could not do what was asked: no broker answers, a file is missing, a wait was too long."""
+
+
+class SettingError(ClientError):
+    """A client's setting is unknown, or its value is not allowed."""
 
 
 class AuthenticationError(ClientError):
@@ -51,9 +56,16 @@ def translate(error: Any) -> BarnabasError:
     return ClientError(_LOCAL.get(error.name(), error.str()))
 
 
-def unreachable(bootstrap_servers: str) -> ClientError:
-    """The one message for the commonest failure."""
+def unreachable(bootstrap_servers: str, reasons: Sequence[str] = ()) -> ClientError:
+    """The one message for the commonest failure.
+
+    Args:
+        reasons: for each address, the address and why it cannot be used: "127.0.0.1:1: connection refused".
+    """
+    if len(reasons) == 1:  # the address has been said
+        reasons = [reasons[0].removeprefix(f"{bootstrap_servers}: ")]
+    why = f" ({'; '.join(reasons)})" if reasons else ""
     return ClientError(
-        f"no broker answers at {bootstrap_servers}: start one with `barnabas start`, or name another with "
-        "--bootstrap-server HOST:PORT"
+        f"no broker answers at {bootstrap_servers}{why}: start one with `barnabas start`, or name another "
+        "with --bootstrap-server HOST:PORT"
     )

@@ -13,7 +13,7 @@ import confluent_kafka
 
 from barnabas.client.errors import ClientError, translate
 from barnabas.client.record import Record
-from barnabas.client.settings import DEFAULT_BOOTSTRAP, librdkafka_settings
+from barnabas.client.settings import DEFAULT_BOOTSTRAP, create_client
 from barnabas.client.topic_check import ensure_topic
 from barnabas.errors import BarnabasError
 
@@ -34,9 +34,7 @@ class Producer:
         defaults = {"enable.idempotence": True, "partitioner": "murmur2_random"}
         if str(settings.get("acks", "all")) not in ("all", "-1"):
             del defaults["enable.idempotence"]
-        self._producer = confluent_kafka.Producer(
-            {**defaults, **librdkafka_settings(bootstrap_servers, settings)}
-        )
+        self._producer = create_client(confluent_kafka.Producer, bootstrap_servers, settings, defaults)
         self._servers = bootstrap_servers
         self._failure: BarnabasError | None = None
 

@@ -1,12 +1,17 @@
-"""From keyword arguments to librdkafka's settings, and a quick look whether anyone is there."""
+"""From keyword arguments to librdkafka's settings."""
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, TypeVar
 
-from barnabas.client.errors import ClientError, unreachable
+import confluent_kafka
+
+from barnabas.client.addresses import parse_servers
+from barnabas.client.errors import SettingError
+
+C = TypeVar("C")
 
 #: The few names of confluent-kafka's that have underscores.
 _UNDERSCORED = ("log_level", "error_cb", "stats_cb", "throttle_cb", "oauth_cb", "on_delivery", "on_commit")
@@ -27,19 +32,25 @@ def librdkafka_settings(bootstrap_servers: str, settings: Mapping[str, Any]) -> 
     return {"log_level": 0, **KEEP_BROKERS, **named, "bootstrap.servers": bootstrap_servers}
 
 
-def require_broker(bootstrap_servers: str, timeout: float = 3.0) -> None:
-    """Return when one of the servers takes a connection: librdkafka itself would go on trying in silence.
+def create_client(
+    kind: Callable[[dict[str, Any]], C],
+    bootstrap_servers: str,
+    settings: Mapping[str, Any],
+    defaults: Mapping[str, Any] = MappingProxyType({}),
+) -> C:
+    """A client of librdkafka.
 
     Raises:
-        ClientError: none does, or an address is not HOST:PORT.
+        ClientError: an address is not HOST:PORT.
+        SettingError: librdkafka knows no such setting, or refuses its value.
     """
-    for address in bootstrap_servers.split(","):
-        host, colon, port = address.strip().rpartition(":")
-        if not colon or not port.isdecimal():
-            raise ClientError(f"{address!r} is not HOST:PORT, for example {DEFAULT_BOOTSTRAP}")
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), timeout).close()
-            return
-        except (OSError, OverflowError):
-            continue
-    raise unreachable(bootstrap_servers)
+    parse_servers(bootstrap_servers)
+    try:
+        return kind({**defaults, **librdkafka_settings(bootstrap_servers, settings)})
+    except (confluent_kafka.KafkaException, TypeError, ValueError) as error:
+        raise SettingError(f"librdkafka refuses the settings: {_reason(error)}") from None
+
+
+def _reason(error: Exception) -> str:
+    cause: Any = error.args[0] if error.args else error
+    return cause.str().strip() if hasattr(cause, "str") else str(cause)

@@ -35,7 +35,7 @@ from barnabas.client.consumer import Consumer
 from barnabas.client.errors import ClientError, translate
 from barnabas.client.log_lines import parse_line
 from barnabas.client.multiline import Gathered, LineGrouper
-from barnabas.client.settings import librdkafka_settings
+from barnabas.client.settings import create_client
 from barnabas.client.ship_files import SourceFile, find_sources
 from barnabas.client.ship_recovery import find_shipped
 from barnabas.client.ship_state import HEADER, Shipped, SourceState, encode_header
@@ -151,7 +151,7 @@ class Shipper:
             "enable.gapless.guarantee": True,
             "message.timeout.ms": 0,  # a record waits for its broker for as long as it takes
         }
-        producer = Producer(librdkafka_settings(self._bootstrap, settings))
+        producer = create_client(Producer, self._bootstrap, settings)
         try:
             partitions = ensure_topic(producer, self._topic, self._bootstrap)
             self._open_sources(partitions)

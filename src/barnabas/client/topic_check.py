@@ -6,10 +6,13 @@ import time
 
 import confluent_kafka
 
-from barnabas.client.errors import ClientError, translate, unreachable
+from barnabas.client.errors import ClientError, translate
+from barnabas.client.reach import explain_silence
 
 #: How long a topic may take to come up, in seconds.
 _CREATION = 3.0
+#: How long a broker may take to answer, in seconds.
+_ANSWER_S = 5.0
 
 
 def ensure_topic(producer: confluent_kafka.Producer, topic: str, servers: str) -> int:
@@ -24,10 +27,10 @@ def ensure_topic(producer: confluent_kafka.Producer, topic: str, servers: str) -
     deadline = time.monotonic() + _CREATION
     while True:
         try:
-            metadata = producer.list_topics(topic, timeout=5).topics[topic]
+            metadata = producer.list_topics(topic, timeout=_ANSWER_S).topics[topic]
         except confluent_kafka.KafkaException as error:
             if error.args[0].code() < -1:
-                raise unreachable(servers) from None
+                raise explain_silence(servers, _ANSWER_S) from None
             raise translate(error) from None
         if metadata.error is None and metadata.partitions:
             return len(metadata.partitions)

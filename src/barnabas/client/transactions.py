@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
+from barnabas.client.addresses import parse_servers
 from barnabas.client.connection import Connection
 from barnabas.client.errors import ClientError, error_code
-from barnabas.client.settings import DEFAULT_BOOTSTRAP, require_broker
+from barnabas.client.reach import require_broker
+from barnabas.client.settings import DEFAULT_BOOTSTRAP
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from barnabas.protocol.messages.describe_transactions import DescribeTransactionsRequest
@@ -215,10 +217,9 @@ class Transactions:
 
     def _first(self, bootstrap_servers: str) -> Connection:
         error: ClientError | None = None
-        for address in bootstrap_servers.split(","):
-            host, _, port = address.strip().rpartition(":")
+        for address in parse_servers(bootstrap_servers):
             try:
-                return self._connect(host.strip("[]"), int(port))
+                return self._connect(*address)
             except ClientError as failed:
                 error = failed
         assert error is not None

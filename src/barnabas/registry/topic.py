@@ -6,8 +6,9 @@ import asyncio
 import logging
 
 from barnabas.client import Admin
+from barnabas.client.addresses import parse_servers
 from barnabas.client.errors import ClientError
-from barnabas.client.settings import require_broker
+from barnabas.client.reach import require_broker
 from barnabas.errors import BarnabasError, ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
@@ -26,14 +27,14 @@ async def wait_for_broker(bootstrap_servers: str) -> None:
     Raises:
         ClientError: an address is not HOST:PORT.
     """
+    parse_servers(bootstrap_servers)
     waited = False
     while True:
         try:
             await asyncio.to_thread(require_broker, bootstrap_servers, _LOOK_S)
             return
-        except ClientError as error:
-            if "is not HOST:PORT" in str(error):
-                raise
+        except ClientError:
+            pass
         if not waited:
             logger.warning("no broker answers at %s yet: the registry waits for one", bootstrap_servers)
             waited = True

@@ -91,13 +91,19 @@ def test_wrong_usage_is_said_with_exit_code_2(barnabas, arguments, words):
 def test_nobody_there_is_said_with_the_cure(barnabas):
     err = barnabas("topics", "list", "--bootstrap-server", "127.0.0.1:1", code=1).err
     assert err == (
-        "Error: no broker answers at 127.0.0.1:1: start one with `barnabas start`, or name another with "
-        "--bootstrap-server HOST:PORT\n"
+        "Error: no broker answers at 127.0.0.1:1 (connection refused, nothing listens there): "
+        "start one with `barnabas start`, or name another with --bootstrap-server HOST:PORT\n"
     )
 
 
 def test_an_address_that_is_none_is_said(barnabas):
-    assert "is not HOST:PORT" in barnabas("topics", "list", "-b", "localhost", code=1).err
+    assert "is not HOST:PORT" in barnabas("topics", "list", "-b", "localhost", code=2).err
+
+
+def test_a_broker_that_the_cluster_does_not_have_is_said_with_those_that_it_has(barnabas):
+    err = barnabas("configs", "describe", "--broker", 7, code=1).err
+    assert err == "Error: there is no broker with id 7; the cluster has: 1\n"
+    assert "no broker with id 7" in barnabas("configs", "alter", "--broker", 7, "--set", "a=b", code=1).err
 
 
 def test_settings_of_a_topic_are_shown_with_their_source(barnabas, barnabas_topic):

@@ -1,0 +1,109 @@
+"""stdin, stdout and stderr as a command finds them: open, closed, full, or with nobody at the other end."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import sys
+from contextlib import suppress
+from typing import IO, TextIO
+
+import click
+
+from barnabas.errors import BarnabasError
+
+
+class InputError(BarnabasError):
+    """The input cannot be read, or is not what the command was told that it is."""
+
+
+def prepare_streams() -> None:
+    """Make the standard streams of this process safe to use.
+
+    - A closed one is opened on /dev/null: else the next file or socket would take its number, and what is
+      printed would go there. Results that are printed to a closed stdout are an error; messages are dropped.
+    - Errors of stdout name it. After the first one its descriptor leads to /dev/null, so that what is still
+      buffered does not fail once more when Python ends.
+    - What cannot be encoded is printed with escapes.
+    """
+    missing = [number for number in (0, 1, 2) if not _is_open(number)]
+    for _ in missing:
+        os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+    if sys.stdout is not None:
+        sys.stdout.flush()
+    sys.stdout = _text(_Stdout(1, closed=1 in missing), sys.stdout)
+    sys.stderr = _text(_Stderr(2), sys.stderr)
+
+
+def stdin_bytes() -> IO[bytes]:
+    """stdin.
+
+    Raises:
+        InputError: it is closed.
+    """
+    if sys.stdin is None:
+        raise InputError("stdin is closed: pipe the input to the command, or name a file with --file")
+    return sys.stdin.buffer
+
+
+def is_terminal(stream: IO[str] | None) -> bool:
+    """Whether a person is looking; False for a stream that is closed."""
+    with suppress(ValueError):
+        return stream is not None and stream.isatty()
+    return False
+
+
+def report(text: str) -> None:
+    """Say on stdout what has been done; where nobody listens any more, the work goes on."""
+    with suppress(BrokenPipeError):
+        click.echo(text)
+
+
+class _Stdout(io.FileIO):
+    """Descriptor 1, whose errors bear its name."""
+
+    def __init__(self, number: int, *, closed: bool) -> None:
+        super().__init__(number, "w", closefd=False)
+        self._was_closed = closed
+
+    def write(self, data: object) -> int:
+        try:
+            if self._was_closed:
+                raise OSError(errno.EBADF, "it is closed")
+            return super().write(data) or 0  # type: ignore[arg-type]
+        except OSError as error:
+            error.filename = "stdout"
+            self._was_closed = False
+            nothing = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nothing, self.fileno())
+            os.close(nothing)
+            raise
+
+
+class _Stderr(io.FileIO):
+    """Descriptor 2, whose errors are ignored: there is nobody to tell them."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number, "w", closefd=False)
+
+    def write(self, data: object) -> int:
+        try:
+            return super().write(data) or 0  # type: ignore[arg-type]
+        except OSError:
+            return len(data)  # type: ignore[arg-type]
+
+
+def _text(raw: io.FileIO, like: TextIO | None) -> io.TextIOWrapper:
+    encoding = like.encoding if like is not None else "utf-8"
+    return io.TextIOWrapper(
+        io.BufferedWriter(raw), encoding, errors="backslashreplace", line_buffering=raw.isatty()
+    )
+
+
+def _is_open(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,160 @@
+"""Whether a broker can be reached, and if not, why: librdkafka itself would go on trying in silence."""
+
+from __future__ import annotations
+
+import queue
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from barnabas.client.addresses import Address, parse_servers
+from barnabas.client.connection import Connection, NotKafkaError
+from barnabas.client.errors import ClientError, unreachable
+from barnabas.errors import ProtocolError
+from barnabas.protocol.messages.metadata import MetadataRequest
+
+#: Seconds within which a name must resolve and a connection stand.
+CONNECT_S = 2.0
+#: Seconds that a connected broker has for its answer: a busy one takes its time.
+_ANSWER_S = 3.0
+
+
+def require_broker(bootstrap_servers: str, timeout: float = CONNECT_S, *, plaintext: bool = True) -> None:
+    """Return when one of the servers answers, and a broker that it names can be connected to.
+
+    Args:
+        timeout: seconds for all connections together; an answer may take `_ANSWER_S` seconds more.
+        plaintext: False only connects: what is said then is up to TLS and SASL.
+
+    Raises:
+        ClientError: none of them does; the text gives the reason for each address.
+    """
+    servers = parse_servers(bootstrap_servers)
+    if not plaintext:
+        _connect_to_one(servers, timeout, bootstrap_servers)
+        return
+    found = _try_each(servers, timeout, _brokers)
+    if isinstance(found, list):
+        raise unreachable(bootstrap_servers, found)
+    entry, advertised = found
+    if entry in advertised or not advertised:
+        return
+    failures = _try_each(advertised, timeout, _connect)
+    if isinstance(failures, list):
+        reasons = "; ".join(failures)
+        raise ClientError(
+            f"the broker at {entry} sends its clients to the address that it advertises, where none answers: "
+            f"{reasons}. Set advertised.listeners of the broker to an address that this machine reaches"
+        )
+
+
+def explain_silence(bootstrap_servers: str, timeout: float) -> ClientError:
+    """Why a request was not answered within `timeout` seconds: what can be found out about it now."""
+    try:
+        require_broker(bootstrap_servers)
+    except ClientError as error:
+        return error
+    return ClientError(
+        f"a broker answers at {bootstrap_servers}, but this request was not answered within {timeout:g} s: "
+        "the broker that it is for may be down or overloaded; try again, and read its log"
+    )
+
+
+def _connect_to_one(servers: Sequence[Address], timeout: float, text: str) -> None:
+    failures = _try_each(servers, timeout, _connect)
+    if isinstance(failures, list):
+        raise unreachable(text, failures)
+
+
+class _Attempt:
+    """One address, tried in a thread of its own; a `Security` to hear when the connection stands."""
+
+    def __init__(self, address: Address, timeout: float) -> None:
+        self.address = address
+        self.timeout = timeout
+        self.connected = False
+
+    def wrap(self, plain: socket.socket, host: str) -> socket.socket:
+        self.connected = True
+        plain.settimeout(_ANSWER_S)
+        return plain
+
+    def authenticate(self, connection: Connection) -> None:
+        pass
+
+
+_Result = tuple[Address, list[Address]]
+
+
+def _try_each(
+    addresses: Sequence[Address], timeout: float, probe: Callable[[_Attempt], _Result]
+) -> _Result | list[str]:
+    """What the first probe that succeeds returns; or each address with the reason why none did."""
+    outcomes: queue.SimpleQueue[tuple[_Attempt, _Result | str]] = queue.SimpleQueue()
+    attempts = [_Attempt(address, timeout) for address in dict.fromkeys(addresses)]
+
+    def run(attempt: _Attempt) -> None:
+        try:
+            outcomes.put((attempt, probe(attempt)))
+        except (ClientError, OSError) as error:
+            outcomes.put((attempt, _reason(error, attempt)))
+
+    for attempt in attempts:  # in threads: nothing else bounds the time that a name takes to resolve
+        threading.Thread(target=run, args=(attempt,), daemon=True).start()
+    began = time.monotonic()
+    failures: dict[_Attempt, str] = {}
+    while len(failures) < len(attempts):
+        answer_due = any(attempt.connected for attempt in attempts if attempt not in failures)
+        left = began + timeout + (_ANSWER_S if answer_due else 0) - time.monotonic()
+        if left <= 0:
+            break
+        try:
+            attempt, outcome = outcomes.get(timeout=left)
+        except queue.Empty:  # one may have connected meanwhile
+            continue
+        if not isinstance(outcome, str):
+            return outcome
+        failures[attempt] = outcome
+    return [f"{attempt.address}: {failures.get(attempt) or _silence(attempt)}" for attempt in attempts]
+
+
+def _brokers(attempt: _Attempt) -> _Result:
+    """The addresses that the cluster's brokers advertise."""
+    with Connection(*attempt.address, attempt.timeout, security=attempt) as connection:
+        answer = connection.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False))
+    return attempt.address, [Address(broker.host, broker.port) for broker in answer.brokers]
+
+
+def _connect(attempt: _Attempt) -> _Result:
+    socket.create_connection(attempt.address, attempt.timeout).close()
+    return attempt.address, []
+
+
+def _reason(error: Exception, attempt: _Attempt) -> str:
+    cause = error.__cause__ or error
+    match cause:
+        case socket.gaierror():
+            return f"the name {attempt.address.host} does not resolve"
+        case UnicodeError():
+            return f"{attempt.address.host} is not a host name"
+        case TimeoutError():
+            return _silence(attempt)
+        case NotKafkaError():
+            return f"what listens there is not a Kafka broker{cause.guess}"
+        case ProtocolError():
+            return "its answer is not one of a Kafka broker"
+        case ConnectionRefusedError():
+            return "connection refused, nothing listens there"
+        case ConnectionError() if attempt.connected:
+            return "it closes the connection; it is no Kafka broker, or it wants TLS"
+        case OSError() if cause.strerror:
+            return cause.strerror.lower()
+        case _:
+            return str(error)
+
+
+def _silence(attempt: _Attempt) -> str:
+    if attempt.connected:
+        return f"it takes the connection, but gives no answer within {_ANSWER_S:g} s"
+    return f"no connection within {attempt.timeout:g} s"
