@@ -1,18 +1,27 @@
 """DeleteRecords: a new log start."""
 
-import pytest
+import time
+from functools import partial
 
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from barnabas.config import BrokerConfig
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from barnabas.server.run import BrokerServer
+from barnabas.testing import BarnabasBroker
+from barnabas.testing.faulty_disk import FaultyDisk
 
 
 @pytest.fixture
-def delete(wire):
-    def send(topic, offset, *, partition=0, version=2):
+def delete_over():
+    def send(wire, topic, offset, *, partition=0, version=2):
         wanted = DeleteRecordsPartition(partition_index=partition, offset=offset)
         request = DeleteRecordsRequest(
             timeout_ms=5000, topics=[DeleteRecordsTopic(name=topic.name, partitions=[wanted])]
@@ -21,6 +30,11 @@ def delete(wire):
         return result.error_code, result.low_watermark
 
     return send
+
+
+@pytest.fixture
+def delete(wire, delete_over):
+    return partial(delete_over, wire)
 
 
 @pytest.fixture
@@ -63,3 +77,69 @@ def test_a_compacted_topic_keeps_its_records(make_topic, produce, batch, delete)
 
 def test_a_partition_that_does_not_exist_is_an_error(topic, delete):
     assert delete(topic, 0, partition=2)[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def low_watermark(broker, topic):
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "none"})
+    low, _ = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=20)
+    consumer.close()
+    return low
+
+
+def fill(broker, topic, count):
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "acks": "all"})
+    for number in range(count):
+        producer.produce(topic, b"%d" % number)
+    assert producer.flush(20) == 0
+
+
+def test_an_answered_deletion_survives_kill_9():
+    with BarnabasBroker(mode="process") as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        admin.create_topics([NewTopic("t", 1, 1)])["t"].result(20)
+        fill(broker, "t", 10)
+        for offset in (3, 7):
+            admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+            admin.list_topics("t", timeout=20)  # else librdkafka may say that it knows no leader
+            wanted = TopicPartition("t", 0, offset)
+            (done,) = admin.delete_records([wanted]).values()
+            assert done.result(20).low_watermark == offset
+            broker.kill()
+            broker.start()
+            assert low_watermark(broker, "t") == offset
+
+
+def test_a_deletion_that_cannot_be_written_down_is_not_answered_as_done(
+    tmp_path, connect, make_topic, produce, batch, delete_over
+):
+    disk = FaultyDisk()
+    settings = {"log_dirs": (str(tmp_path),), "listeners": ("PLAINTEXT://127.0.0.1:0",)}
+    with BrokerServer(BrokerConfig(**settings), fs=disk) as broker:
+        wire = connect(broker.bootstrap_servers)
+        topic = make_topic(by=wire)
+        for _ in range(5):
+            produce(topic, batch(b"v"), by=wire)
+        disk.fail_writes = True
+        assert delete_over(wire, topic, 3) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+
+
+def test_a_new_topic_does_not_begin_where_a_deleted_one_of_its_name_did():
+    with BarnabasBroker({"log.segment.delete.delay.ms": "0"}, mode="process") as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        admin.create_topics([NewTopic("t", 1, 1)])["t"].result(20)
+        fill(broker, "t", 10)
+        admin.list_topics("t", timeout=20)
+        (done,) = admin.delete_records([TopicPartition("t", 0, 7)]).values()
+        done.result(20)
+        checkpoint = broker.data / "log-start-offset-checkpoint"
+        assert "t 0 7" in checkpoint.read_text()
+        admin.delete_topics(["t"])["t"].result(20)
+        deadline = time.monotonic() + 20
+        while "t 0 7" in checkpoint.read_text():
+            assert time.monotonic() < deadline, "the deleted topic is still written down"
+            time.sleep(0.01)
+        admin.create_topics([NewTopic("t", 1, 1)])["t"].result(20)
+        fill(broker, "t", 5)
+        broker.kill()
+        broker.start()
+        assert low_watermark(broker, "t") == 0

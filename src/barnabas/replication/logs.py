@@ -63,6 +63,10 @@ class LogManager:
         self._removals: set[asyncio.TimerHandle] = set()
         #: two that write the same file would tear it
         self._checkpointing = asyncio.Lock()
+        #: directories whose logs were deleted, until their checkpoints are written
+        self._rewriting: dict[LogDirectory, asyncio.Future[None]] = {}
+        #: writes of log start offsets that have not begun yet
+        self._log_start_writes: dict[LogDirectory, asyncio.Future[None]] = {}
 
     @property
     def directories(self) -> Sequence[LogDirectory]:
@@ -140,6 +144,9 @@ class LogManager:
         await asyncio.gather(*loading)
         for pool in pools:
             pool.shutdown()
+        for directory in self._directories:
+            if directory.has_stale_offsets:
+                await self._write_checkpoint(directory, LogDirectory.log_start_checkpoint)
         if self.unopened:
             self._unreadable.update(dict.fromkeys(hosted - self._where.keys()))
 
@@ -181,6 +188,8 @@ class LogManager:
         broken = self._unreadable.pop(topic_partition, None)
         if broken is not None:
             self._set_aside(broken, topic_partition)
+            broken.forget(topic_partition)
+            self._write_checkpoints_soon(broken)
         directory = self._where.pop(topic_partition, None)
         if directory is None:
             return
@@ -190,6 +199,7 @@ class LogManager:
         except KafkaError as error:
             log.error("%s cannot be deleted: %s", topic_partition, error)
             return
+        self._write_checkpoints_soon(directory)
         self.run_later(removal, delay_ms)
 
     # --- upkeep ---
@@ -217,12 +227,8 @@ class LogManager:
     async def checkpoint(self, of: Callable[[LogDirectory], Task]) -> None:
         """Write a checkpoint of every working directory, in a thread."""
         for directory in self._directories:
-            if directory.failure is not None:
-                continue
-            try:
-                await self.checkpoint_one(directory, of)
-            except OSError as error:
-                directory.env.fail(error)
+            if directory.failure is None:
+                await self._write_checkpoint(directory, of)
 
     async def checkpoint_one(self, directory: LogDirectory, of: Callable[[LogDirectory], Task]) -> None:
         """Write a checkpoint of one directory, in a thread, and none of the others meanwhile.
@@ -232,6 +238,30 @@ class LogManager:
         """
         async with self._checkpointing:
             await asyncio.get_running_loop().run_in_executor(self._executor, of(directory).run)
+
+    async def store_log_starts(self, directory: LogDirectory) -> None:
+        """Have the log start offsets of a directory, as they are now, on disk. Requests share a write.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, they could not be written.
+        """
+        writing = self._log_start_writes.get(directory)
+        if writing is None:
+            writing = asyncio.ensure_future(self._store_log_starts(directory))
+            self._log_start_writes[directory] = writing
+        await asyncio.shield(writing)
+
+    async def _store_log_starts(self, directory: LogDirectory) -> None:
+        if directory.failure is not None:
+            del self._log_start_writes[directory]
+            raise directory.env.offline()
+        async with self._checkpointing:
+            del self._log_start_writes[directory]  # whoever comes from now on has something newer to write
+            task = directory.log_start_checkpoint()
+            try:
+                await asyncio.get_running_loop().run_in_executor(self._executor, task.run)
+            except OSError as error:
+                raise directory.env.fail(error) from error
 
     def run_later(self, task: Task, delay_ms: int) -> None:
         """Run in a thread what deletes files, when readers may be done with them."""
@@ -244,6 +274,29 @@ class LogManager:
         self._removals.add(handle)
 
     # --- inside ---
+
+    def _write_checkpoints_soon(self, directory: LogDirectory) -> None:
+        """Logs were deleted. Were what is written down of them to outlive a crash, it would be taken for that
+        of new logs with their names, whose records would then be hidden or go unchecked."""
+        if directory not in self._rewriting:
+            self._rewriting[directory] = asyncio.ensure_future(self._write_checkpoints(directory))
+
+    async def _write_checkpoints(self, directory: LogDirectory) -> None:
+        async with self._checkpointing:
+            del self._rewriting[directory]
+        for of in (
+            LogDirectory.recovery_point_checkpoint,
+            LogDirectory.log_start_checkpoint,
+            LogDirectory.cleaned_checkpoint,
+        ):
+            if directory.failure is None:
+                await self._write_checkpoint(directory, of)
+
+    async def _write_checkpoint(self, directory: LogDirectory, of: Callable[[LogDirectory], Task]) -> None:
+        try:
+            await self.checkpoint_one(directory, of)
+        except OSError as error:
+            directory.env.fail(error)
 
     async def _load(
         self,

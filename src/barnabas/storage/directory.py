@@ -51,6 +51,9 @@ class LogDirectory:
         #: whether the last stop was clean, so that logs need no recovery
         self.was_clean = was_clean
         self.logs: dict[TopicPartition, PartitionLog] = {}
+        #: whether a log start offset that was written down lies beyond the end to which its log has shrunk:
+        #: it must be written anew before the log grows past it, or a restart would hide the new records
+        self.has_stale_offsets = False
         self._lock = lock
         self._recovery_points = self._read_offsets(checkpoints.RECOVERY_POINTS)
         self._log_starts = self._read_offsets(checkpoints.LOG_STARTS)
@@ -153,6 +156,8 @@ class LogDirectory:
     def adopt(self, log: PartitionLog) -> PartitionLog:
         """Takes charge of a loaded log."""
         self.logs[log.topic_partition] = log
+        if self._log_starts.get(log.topic_partition, 0) > log.log_end_offset:
+            self.has_stale_offsets = True
         return log
 
     def create(self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig) -> PartitionLog:
@@ -181,8 +186,7 @@ class LogDirectory:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
         log = self.logs.pop(topic_partition)
-        for offsets in (self._recovery_points, self._log_starts, self.high_watermarks, self.cleaned_to):
-            offsets.pop(topic_partition, None)
+        self.forget(topic_partition)
         log.abandon()
         # Kafka's form, cut so that a long topic name still fits into a file name
         name = f"{str(topic_partition)[:200]}.{uuid.uuid4().hex}-delete"
@@ -192,6 +196,14 @@ class LogDirectory:
             raise self.env.fail(error) from error
         return TreeRemoval(self.env.fs, f"{self.path}/{name}")
 
+    def forget(self, topic_partition: TopicPartition) -> None:
+        """Leaves a log out of the checkpoints: a later one of its name must not be taken for it.
+
+        What is written down already says so once the checkpoints are written again.
+        """
+        for offsets in (self._recovery_points, self._log_starts, self.high_watermarks, self.cleaned_to):
+            offsets.pop(topic_partition, None)
+
     def recovery_point_checkpoint(self) -> Replacement:
         """The recovery points, to be written down now and then: they bound what a crash costs."""
         self._recovery_points.update({tp: log.recovery_point for tp, log in self.logs.items()})
@@ -199,11 +211,15 @@ class LogDirectory:
 
     def log_start_checkpoint(self) -> Replacement:
         """The log start offsets that lie inside a segment."""
-        self._log_starts = {
+        # those of logs that could not be opened stay: DeleteRecords holds for them, too
+        offsets = {tp: offset for tp, offset in self._log_starts.items() if tp not in self.logs}
+        offsets |= {
             tp: log.log_start_offset
             for tp, log in self.logs.items()
             if log.log_start_offset > log.files.segments[0].base_offset
         }
+        self._log_starts = offsets
+        self.has_stale_offsets = False
         return self._checkpoint(checkpoints.LOG_STARTS, self._log_starts)
 
     def high_watermark_checkpoint(self) -> Replacement:

@@ -1,4 +1,7 @@
-"""DeleteRecords v0-2: move the log start offset of partitions (KIP-107)."""
+"""DeleteRecords v0-2: move the log start offset of partitions (KIP-107).
+
+The answer is given when the new log start offsets are safe on disk: what was deleted stays deleted.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from barnabas.types import INTERNAL_TOPICS, Offset
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
+    from barnabas.storage import LogDirectory, PartitionLog
 
 #: in place of an offset: everything below the high watermark
 HIGH_WATERMARK = -1
@@ -36,25 +40,35 @@ def _failed(request: DeleteRecordsRequest, error: KafkaError) -> DeleteRecordsRe
 
 
 @handles(DeleteRecordsRequest, on_error=_failed)
-def delete_records(
+async def delete_records(
     broker: Broker, context: RequestContext, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:
     response = DeleteRecordsResponse()
+    moved: dict[LogDirectory, list[DeleteRecordsPartitionResult]] = {}
     for topic in request.topics:
         results = []
         for wanted in topic.partitions:
             result = DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=-1)
             try:
-                result.low_watermark = _delete(broker, topic.name, wanted.partition_index, wanted.offset)
+                log = _delete(broker, topic.name, wanted.partition_index, wanted.offset)
             except KafkaError as error:
                 result.error_code = error.code
+            else:
+                result.low_watermark = log.log_start_offset
+                moved.setdefault(broker.logs.directory_of(log.topic_partition), []).append(result)
             results.append(result)
         response.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
+    for directory, unsafe in moved.items():
+        try:
+            await broker.logs.store_log_starts(directory)
+        except KafkaError as error:
+            for result in unsafe:
+                result.error_code, result.low_watermark = error.code, -1
     return response
 
 
-def _delete(broker: Broker, topic: str, index: int, offset: Offset) -> Offset:
-    """The partition's new log start offset."""
+def _delete(broker: Broker, topic: str, index: int, offset: Offset) -> PartitionLog:
+    """Moves the log start offset of a partition; its log."""
     if topic in INTERNAL_TOPICS:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
     partition = broker.replicas.find(topic, index)
@@ -65,4 +79,4 @@ def _delete(broker: Broker, topic: str, index: int, offset: Offset) -> Offset:
     if offset < HIGH_WATERMARK:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
     log.advance_log_start(log.high_watermark if offset == HIGH_WATERMARK else offset)
-    return log.log_start_offset
+    return log
