@@ -41,7 +41,7 @@ STEPS = st.lists(st.one_of(st.lists(OPERATIONS, min_size=1, max_size=4), st.just
 @given(STEPS)
 def test_embedded_store_is_a_memory_store_that_survives(steps: list[list[Operation] | str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(_compare(Path(folder) / "metadata.db", steps))
+        asyncio.run(_compare(Path(folder), steps))
 
 
 async def _compare(path: Path, steps: list[list[Operation] | str]) -> None:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
+import re
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 
 from barnabas.config import BrokerConfig
 from barnabas.metadata import znodes
+from barnabas.metadata.copies import FILE_NAMES
 from barnabas.metadata.embedded import EmbeddedStore
 from barnabas.metadata.memory import MemoryStore
 from barnabas.metadata.store import Create, MetadataStore, NodeExistsError, StoreUnavailableError
-from barnabas.storage.filesystem import PRIVATE_FOLDER
+from barnabas.storage import checkpoints
 from barnabas.types import topic_id_to_str
 
-#: the embedded store's file, in the first of ``log.dirs``
-FILE_NAME = "metadata.db"
+_PARTITION_FOLDER = re.compile(r"[a-zA-Z0-9._-]{1,249}-[0-9]{1,10}")
 
 
 async def open_store(config: BrokerConfig) -> MetadataStore:
@@ -29,12 +30,8 @@ async def open_store(config: BrokerConfig) -> MetadataStore:
     if config.metadata_store == "memory":
         store = MemoryStore()
     else:
-        folder = Path(config.log_dirs[0])
-        try:
-            await asyncio.to_thread(folder.mkdir, PRIVATE_FOLDER, parents=True, exist_ok=True)
-        except OSError as error:
-            raise StoreUnavailableError(f"{folder} cannot be made: {error}") from error
-        store = await EmbeddedStore.open(folder / FILE_NAME)
+        folders = config.log_dirs
+        store = await EmbeddedStore.open(*folders, before_new=lambda: check_unused(folders))
     await prepare(store)
     return store
 
@@ -64,3 +61,28 @@ async def _make_missing_folders(store: MetadataStore) -> None:
         if node is None:
             with contextlib.suppress(NodeExistsError):  # another broker was first
                 await store.multi([Create(folder)])
+
+
+def check_unused(folders: Sequence[str]) -> None:
+    """Refuse to begin anew where a broker has been: what it holds would belong to no topic.
+
+    Raises:
+        StoreUnavailableError: a broker's data lie in one of `folders`.
+    """
+    for folder in map(Path, folders):
+        try:
+            names = sorted(entry.name for entry in folder.iterdir())
+        except OSError:
+            continue  # what cannot be read is reported when the logs are opened
+        held = [
+            name
+            for name in names
+            if _PARTITION_FOLDER.fullmatch(name) and (folder / name / checkpoints.PARTITION_METADATA).exists()
+        ]
+        if held or checkpoints.META_PROPERTIES in names:
+            more = ", ..." if held[3:] else ""
+            what = f"the partitions {', '.join(held[:3])}{more}" if held else checkpoints.META_PROPERTIES
+            raise StoreUnavailableError(
+                f"{folder} holds {what}, but the metadata that belongs to it is gone: put {FILE_NAMES[0]} "
+                "back from a backup, or have `barnabas log repair` make it anew from what lies there"
+            )

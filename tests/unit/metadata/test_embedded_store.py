@@ -1,9 +1,9 @@
-"""The SQLite file under the embedded store: what survives, what does not, and who may open it."""
+"""The files under the embedded store: what survives, what does not, and who may open them."""
 
 from __future__ import annotations
 
 import asyncio
-import sqlite3
+import shutil
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ from barnabas.metadata.store import Create, NoNodeError, StoreUnavailableError
 
 def test_nodes_versions_and_numbers_survive_a_restart(tmp_path: Path) -> None:
     async def write() -> int:
-        store = await EmbeddedStore.open(tmp_path / "metadata.db")
+        store = await EmbeddedStore.open(tmp_path)
         await store.multi([Create("/a"), Create("/a/b", b"one")])
         await store.set("/a/b", b"two")
         created = (await store.get("/a/b")).created
@@ -22,7 +22,7 @@ def test_nodes_versions_and_numbers_survive_a_restart(tmp_path: Path) -> None:
         return created
 
     async def read(created: int) -> None:
-        store = await EmbeddedStore.open(tmp_path / "metadata.db")
+        store = await EmbeddedStore.open(tmp_path)
         node = await store.get("/a/b")
         assert (node.data, node.version, node.created) == (b"two", 1, created)
         assert await store.children("/a") == ["b"]
@@ -35,7 +35,7 @@ def test_nodes_versions_and_numbers_survive_a_restart(tmp_path: Path) -> None:
 
 def test_ephemeral_nodes_are_gone_after_a_restart_and_numbers_still_grow(tmp_path: Path) -> None:
     async def register() -> int:
-        store = await EmbeddedStore.open(tmp_path / "metadata.db")
+        store = await EmbeddedStore.open(tmp_path)
         await store.create("/me", ephemeral=True)
         created = (await store.get("/me")).created
         await store.close()
@@ -50,15 +50,14 @@ def test_ephemeral_nodes_are_gone_after_a_restart_and_numbers_still_grow(tmp_pat
 
 def test_what_was_acknowledged_is_in_the_file_without_a_close(tmp_path: Path) -> None:
     async def crash() -> None:
-        store = await EmbeddedStore.open(tmp_path / "metadata.db")
+        store = await EmbeddedStore.open(tmp_path)
         await store.create("/kept", b"x")
         # a copy of the files is what a process killed here would leave behind
-        for file in list(tmp_path.glob("metadata.db*")):
-            (tmp_path / file.name.replace("metadata", "copy")).write_bytes(file.read_bytes())
+        shutil.copytree(tmp_path, tmp_path / "copy")
         await store.close()
 
     async def read() -> None:
-        store = await EmbeddedStore.open(tmp_path / "copy.db")
+        store = await EmbeddedStore.open(tmp_path / "copy")
         assert (await store.get("/kept")).data == b"x"
         await store.close()
 
@@ -68,42 +67,23 @@ def test_what_was_acknowledged_is_in_the_file_without_a_close(tmp_path: Path) ->
 
 def test_second_opener_gets_one_clear_line(tmp_path: Path) -> None:
     async def scenario() -> None:
-        store = await EmbeddedStore.open(tmp_path / "metadata.db")
+        store = await EmbeddedStore.open(tmp_path)
         with pytest.raises(StoreUnavailableError, match="in use by another broker"):
-            await EmbeddedStore.open(tmp_path / "metadata.db")
+            await EmbeddedStore.open(tmp_path)
         await store.close()
 
     asyncio.run(scenario())
-
-
-def test_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "metadata.db").write_bytes(b"something else entirely, and long enough" * 100)
-    with pytest.raises(StoreUnavailableError, match="cannot be opened"):
-        asyncio.run(EmbeddedStore.open(tmp_path / "metadata.db"))
-
-
-def test_file_of_a_newer_format_is_refused(tmp_path: Path) -> None:
-    async def make() -> None:
-        await (await EmbeddedStore.open(tmp_path / "metadata.db")).close()
-
-    asyncio.run(make())
-    connection = sqlite3.connect(tmp_path / "metadata.db")
-    connection.execute("PRAGMA user_version = 99")
-    connection.close()
-    with pytest.raises(StoreUnavailableError, match="format 99"):
-        asyncio.run(make())
 
 
 def test_write_that_fails_on_disk_is_taken_back_and_later_ones_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
-        store = await EmbeddedStore.open(tmp_path / "metadata.db")
+        store = await EmbeddedStore.open(tmp_path)
         heard: list[str] = []
         store.watch("/", lambda event, path: heard.append(path))
-        database = store._database
         with monkeypatch.context() as patch:
-            patch.setattr(database, "write", _full_disk)
+            patch.setattr(store._copies, "commit", _full_disk)
             with pytest.raises(StoreUnavailableError, match="disk is full"):
                 await store.create("/a")
         with pytest.raises(NoNodeError):
@@ -117,21 +97,21 @@ def test_write_that_fails_on_disk_is_taken_back_and_later_ones_go_on(
 
 
 def _full_disk(*_: object) -> None:
-    raise StoreUnavailableError("metadata.db cannot be written: the disk is full")
+    raise StoreUnavailableError("metadata-1.journal cannot be written: the disk is full")
 
 
 def test_writes_at_once_share_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> int:
-        store = await EmbeddedStore.open(tmp_path / "metadata.db")
+        store = await EmbeddedStore.open(tmp_path)
         commits = 0
-        write = store._database.write
+        write = store._copies.commit
 
         def counted(*arguments: object) -> None:
             nonlocal commits
             commits += 1
             write(*arguments)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(store._database, "write", counted)
+        monkeypatch.setattr(store._copies, "commit", counted)
         await asyncio.gather(*(store.create(f"/{number}") for number in range(100)))
         assert len(await store.children("/")) == 100
         await store.close()

@@ -40,7 +40,7 @@ async def _memory(_: Path) -> AsyncIterator[MetadataStore]:
 
 @asynccontextmanager
 async def _embedded(folder: Path) -> AsyncIterator[MetadataStore]:
-    store = await EmbeddedStore.open(folder / "metadata.db")
+    store = await EmbeddedStore.open(folder)
     yield store
     await store.close()
 

@@ -1,0 +1,340 @@
+"""Two copies of the embedded store's journal, so that damage to one is seen, said and healed by the other.
+
+    FIRST/metadata-1.journal    in the first log directory
+    SECOND/metadata-2.journal   in the second one, or beside the first copy when there is only one
+    DIR/metadata.lock           held in every log directory while a broker uses the store
+
+A commit is appended and fsynced to the first copy, then to the second: a crash tears at most one of them. A
+start takes the whole copy with the highest generation and writes the other anew when it differs. It refuses
+when a damaged copy had got further than every whole one, for then nobody knows what is missing. A copy that
+cannot be written is left out, with a log line, until it can be written anew; a commit holds when one copy
+has it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+
+from barnabas.metadata import legacy
+from barnabas.metadata.journal import (
+    Journal,
+    UnknownFormatError,
+    commit_of,
+    decode,
+    encode_line,
+    encode_snapshot,
+)
+from barnabas.metadata.store import Node, StoreUnavailableError
+from barnabas.metadata.tree import Change
+from barnabas.storage.filesystem import File, FileSystem, Lock, read_file, replace_file
+
+log = logging.getLogger(__name__)
+
+FILE_NAMES = ("metadata-1.journal", "metadata-2.journal")
+LOCK_FILE = "metadata.lock"
+_REPAIR = "stop the broker and run `barnabas log repair` with its log.dirs"
+#: a file is written anew when it is larger than this and twice its snapshot
+_LEAST_BYTES = 256 * 1024
+
+
+class Found:
+    """One copy as it lies on the disk."""
+
+    def __init__(self, fs: FileSystem, path: str) -> None:
+        self.path = path
+        self.journal: Journal | None = None
+        #: what is wrong with it as a whole; None when `journal` is there
+        self.problem: str | None = None
+        self.is_missing = False
+        try:
+            self.journal = decode(read_file(fs, path))
+        except (FileNotFoundError, NotADirectoryError):
+            self.is_missing = True
+            self.problem = "is missing"
+        except OSError as error:
+            self.problem = f"cannot be read ({error.strerror or error})"
+        except UnknownFormatError as error:
+            raise StoreUnavailableError(f"{path} {error}: use the version that wrote it") from error
+        except (ValueError, KeyError, TypeError) as error:
+            self.problem = f"is damaged: {error}"
+
+    @property
+    def is_whole(self) -> bool:
+        return self.journal is not None and self.journal.damage is None
+
+    @property
+    def generation(self) -> int:
+        """How far it is known to have got, -1 when nothing of it can be read."""
+        return -1 if self.journal is None else self.journal.generation
+
+    def described(self) -> str:
+        """What is wrong with it, in words."""
+        if self.journal is not None and self.journal.damage is not None:
+            return f"is damaged: {self.journal.damage}"
+        return self.problem or f"is whole, at generation {self.generation}"
+
+
+def find_copies(fs: FileSystem, folders: Sequence[str]) -> list[Found]:
+    """Every place where a copy may lie, those where they belong first.
+
+    Raises:
+        StoreUnavailableError: another version of Barnabas wrote one.
+    """
+    homes = _homes(folders)
+    elsewhere = [f"{folder}/{name}" for folder in folders for name in FILE_NAMES]
+    return [Found(fs, path) for path in dict.fromkeys([*homes, *elsewhere])]
+
+
+def choose(copies: Sequence[Found]) -> Found | None:
+    """The copy that holds everything; None when there is no copy at all.
+
+    Raises:
+        StoreUnavailableError: there is none that can be proved to hold everything.
+    """
+    present = [copy for copy in copies if not copy.is_missing]
+    if not present:
+        return None
+    stores = {copy.journal.store_id for copy in present if copy.journal is not None}
+    if len(stores) > 1:
+        raise StoreUnavailableError(
+            f"{', '.join(copy.path for copy in present)} belong to different brokers' metadata: "
+            "check log.dirs, or move the file away that does not belong here"
+        )
+    whole = max((copy for copy in present if copy.is_whole), key=lambda copy: copy.generation, default=None)
+    furthest = max(copy.generation for copy in present)
+    if whole is None or furthest > whole.generation:
+        reasons = "; ".join(f"{copy.path} {copy.described()}" for copy in present)
+        raise StoreUnavailableError(
+            f"no copy of the metadata is known to hold everything ({reasons}): {_REPAIR}"
+        )
+    return whole
+
+
+class JournalCopies:
+    """The open copies. Owned by the store's one thread; its methods block."""
+
+    def __init__(
+        self, fs: FileSystem, folders: Sequence[str], locks: Sequence[Lock], journal: Journal
+    ) -> None:
+        self.journal = journal
+        self._fs = fs
+        self._locks = locks
+        self._copies = [_Copy(fs, path) for path in _homes(folders)]
+
+    @classmethod
+    def open(
+        cls, fs: FileSystem, folders: Sequence[str], before_new: Callable[[], None] | None = None
+    ) -> JournalCopies:
+        """The store that lies in `folders`, healed and locked; a new one when there is none.
+
+        `before_new` is called before a new one is made, and may raise to prevent it.
+
+        Raises:
+            StoreUnavailableError: another process has it, it is damaged beyond healing, or the disk fails.
+        """
+        usable = [folder for folder in folders if _is_folder(fs, folder)]
+        if not usable:
+            raise StoreUnavailableError(f"log.dirs: none of {', '.join(folders)} can be made or read")
+        with contextlib.ExitStack() as on_failure:
+            locks = []
+            for folder in usable:
+                locks.append(_lock(fs, folder))
+                on_failure.callback(locks[-1].release)
+            found = find_copies(fs, usable)
+            best = choose(found)
+            journal = legacy.read(usable) if best is None else best.journal
+            if journal is None:
+                if before_new is not None:
+                    before_new()
+                journal = Journal(uuid.uuid4().hex, 0, 0)
+            copies = cls(fs, usable, locks, journal)
+            copies._heal(found, best)
+            if best is None:
+                legacy.put_away(usable)
+            on_failure.pop_all()
+        return copies
+
+    def commit(self, changes: Sequence[Change], transaction: int) -> None:
+        """Make one generation durable.
+
+        Raises:
+            StoreUnavailableError: no copy could be written; the store stands as before.
+        """
+        journal = self.journal
+        generation = journal.generation + 1
+        line = commit_of(generation, transaction, changes)
+        nodes = _changed(journal.nodes, changes)
+        failures = []
+        for copy in self._copies:
+            try:
+                if not copy.append(line):
+                    copy.rewrite(journal.store_id, generation, transaction, nodes)
+            except OSError as error:
+                failures.append(f"{copy.path} cannot be written: {error}")
+                copy.leave_out(error)
+        if len(failures) == len(self._copies):
+            _undo(journal.nodes, changes)
+            raise StoreUnavailableError("; ".join(failures))
+        journal.generation, journal.transaction = generation, transaction
+
+    def close(self) -> None:
+        for copy in self._copies:
+            copy.close()
+        for lock in self._locks:
+            lock.release()
+
+    def _heal(self, found: Sequence[Found], best: Found | None) -> None:
+        """Write every copy anew that is not like the best one, and say why."""
+        journal = self.journal
+        homes = {copy.path: copy for copy in self._copies}
+        written = 0
+        for copy in found:
+            home = homes.get(copy.path)
+            if home is None:
+                if not copy.is_missing:
+                    self._put_away(copy)
+                continue
+            if best is not None and copy.is_whole and copy.generation == journal.generation:
+                assert copy.journal is not None
+                with contextlib.suppress(OSError):
+                    home.open(copy.journal)
+                    written += 1
+                    continue
+            if best is not None:
+                self._explain(copy, best)
+            try:
+                home.rewrite(journal.store_id, journal.generation, journal.transaction, journal.nodes)
+                written += 1
+            except OSError as error:
+                home.leave_out(error)
+        if not written:
+            raise StoreUnavailableError(
+                "; ".join(f"{copy.path} cannot be written: {copy.error}" for copy in self._copies)
+            )
+
+    def _explain(self, copy: Found, best: Found) -> None:
+        behind = best.generation - copy.generation
+        if copy.is_whole and behind == 1:
+            log.info("%s lacks the last commit, as a crash leaves it: copied from %s", copy.path, best.path)
+        elif copy.is_whole:
+            log.warning(
+                "%s is %d commits older than %s: it was set back, or could not be written; written anew",
+                copy.path,
+                behind,
+                best.path,
+            )
+        else:
+            log.warning("%s %s; written anew from %s", copy.path, copy.described(), best.path)
+
+    def _put_away(self, copy: Found) -> None:
+        """A copy where none belongs (log.dirs has changed) would grow old and be taken for good one day."""
+        with contextlib.suppress(OSError):
+            self._fs.rename(copy.path, copy.path + ".old")
+            log.info("%s is kept as %s.old: log.dirs has changed", copy.path, copy.path)
+
+
+class _Copy:
+    """One file that commits are appended to."""
+
+    def __init__(self, fs: FileSystem, path: str) -> None:
+        self.path = path
+        #: why it is left out; None while it has every commit
+        self.error: OSError | None = None
+        self._fs = fs
+        self._file: File | None = None
+        self._size = 0
+        self._snapshot_size = 0
+        self._checksum = 0
+
+    def open(self, journal: Journal) -> None:
+        """Take the file as it is: it holds `journal`."""
+        self._file = self._fs.open(self.path)
+        self._size = journal.size
+        self._snapshot_size = journal.size
+        self._checksum = journal.checksum
+
+    def append(self, line: Mapping[str, object]) -> bool:
+        """Append a commit and fsync it; False when the file has to be written anew instead."""
+        if self._file is None or self._size > max(_LEAST_BYTES, 2 * self._snapshot_size):
+            return False
+        data, checksum = encode_line(line, self._checksum)
+        self._file.write_at([data], self._size)
+        self._file.sync()
+        self._size += len(data)
+        self._checksum = checksum
+        return True
+
+    def rewrite(self, store_id: str, generation: int, transaction: int, nodes: Mapping[str, Node]) -> None:
+        """Replace the file by a snapshot."""
+        data, checksum = encode_snapshot(store_id, generation, transaction, nodes)
+        self.close()
+        replace_file(self._fs, self.path, data)
+        self._file = self._fs.open(self.path)
+        self._size = self._snapshot_size = len(data)
+        self._checksum = checksum
+        if self.error is not None:
+            log.warning("%s can be written again and has been written anew", self.path)
+            self.error = None
+
+    def leave_out(self, error: OSError) -> None:
+        """After a failure nobody knows what the disk has: the file is written anew before it counts again."""
+        if self.error is None:
+            log.error("the metadata's copy %s cannot be written and is left out: %s", self.path, error)
+        self.error = error
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                self._file.truncate(self._size)
+        self.close()
+
+    def close(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+
+def _homes(folders: Sequence[str]) -> list[str]:
+    """Where the two copies belong."""
+    return [f"{folders[0]}/{FILE_NAMES[0]}", f"{folders[min(1, len(folders) - 1)]}/{FILE_NAMES[1]}"]
+
+
+def _is_folder(fs: FileSystem, path: str) -> bool:
+    try:
+        fs.make_directory(path)
+        fs.entries(path)
+    except OSError as error:
+        log.error("%s cannot hold a copy of the metadata: %s", path, error.strerror or error)
+        return False
+    return True
+
+
+def _lock(fs: FileSystem, folder: str) -> Lock:
+    try:
+        return fs.lock(f"{folder}/{LOCK_FILE}")
+    except BlockingIOError as error:
+        raise StoreUnavailableError(
+            f"the metadata in {folder} is in use by another broker: stop it first"
+        ) from error
+    except OSError as error:
+        raise StoreUnavailableError(
+            f"{folder}/{LOCK_FILE} cannot be locked: {error.strerror or error}"
+        ) from error
+
+
+def _changed(nodes: dict[str, Node], changes: Sequence[Change]) -> dict[str, Node]:
+    for change in changes:
+        if change.after is None:
+            nodes.pop(change.path, None)
+        elif not change.after.owner:
+            nodes[change.path] = change.after
+    return nodes
+
+
+def _undo(nodes: dict[str, Node], changes: Sequence[Change]) -> None:
+    for change in reversed(changes):
+        if change.before is not None and not change.before.owner:
+            nodes[change.path] = change.before
+        elif change.after is not None:
+            nodes.pop(change.path, None)

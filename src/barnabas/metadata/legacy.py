@@ -1,0 +1,70 @@
+"""`metadata.db`, the SQLite file in which Barnabas kept its metadata before it had journals: read once."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+from barnabas.metadata.journal import Journal
+from barnabas.metadata.store import Node, StoreUnavailableError
+
+log = logging.getLogger(__name__)
+
+FILE_NAME = "metadata.db"
+_SUFFIX = ".migrated"
+_SCHEMA_VERSION = 1
+
+
+def read(folders: Sequence[str]) -> Journal | None:
+    """What the file in the first of `folders` that has one holds, None when there is none.
+
+    Raises:
+        StoreUnavailableError: it is in use, damaged, or of a version that never was.
+    """
+    path = next((path for folder in folders if (path := Path(folder) / FILE_NAME).exists()), None)
+    if path is None:
+        return None
+    import sqlite3  # takes its time, and is needed once in a store's life
+
+    connection: sqlite3.Connection | None = None
+    try:
+        connection = sqlite3.connect(path, timeout=0, isolation_level=None)
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        (schema,) = connection.execute("PRAGMA user_version").fetchone()
+        if schema != _SCHEMA_VERSION:
+            raise StoreUnavailableError(
+                f"{path} is empty or of an unknown format ({schema}): put it back from a backup, or stop the "
+                "broker and run `barnabas log repair` with its log.dirs"
+            )
+        (verdict,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+        if verdict != "ok":
+            raise sqlite3.DatabaseError(verdict)
+        (transaction,) = connection.execute("SELECT transaction_id FROM state").fetchone()
+        rows = connection.execute("SELECT path, data, version, created FROM node")
+        nodes = {name: Node(bytes(data), version, created) for name, data, version, created in rows}
+    except StoreUnavailableError:
+        raise
+    except Exception as error:  # SQLite reads what is damaged as anything at all
+        if "locked" in str(error):
+            raise StoreUnavailableError(f"{path} is in use by another broker: stop it first") from error
+        raise StoreUnavailableError(
+            f"{path} cannot be opened as a metadata store ({error}): put it back from a backup, or stop the "
+            "broker and run `barnabas log repair` with its log.dirs"
+        ) from error
+    finally:
+        if connection is not None:
+            connection.close()
+    log.info("taking over the metadata of %s, of an earlier version", path)
+    return Journal(uuid.uuid4().hex, 0, transaction, nodes)
+
+
+def put_away(folders: Sequence[str]) -> None:
+    """Renames the files that were taken over: only the journals count from now on."""
+    for path in [
+        Path(folder) / (FILE_NAME + suffix) for folder in folders for suffix in ("", "-wal", "-shm")
+    ]:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            path.rename(path.with_name(path.name + _SUFFIX))
