@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import IO, TYPE_CHECKING
 
 import click
 
 from barnabas.cli.complete import group_names, topic_names
-from barnabas.cli.offset_targets import parse_duration, parse_time
-from barnabas.cli.options import bootstrap_option, example, parse_assignments
+from barnabas.cli.offset_targets import parse_time, time_before_now
+from barnabas.cli.options import DURATION, NAME, bootstrap_option, example, require_unique, unique_names
+from barnabas.cli.produce import is_plaintext, librdkafka_options
 from barnabas.cli.progress import Counter, is_file
 from barnabas.cli.record_format import Template, to_json
+from barnabas.cli.streams import is_terminal, stdout_bytes
 from barnabas.errors import BarnabasError
 
 if TYPE_CHECKING:
@@ -23,6 +26,10 @@ if TYPE_CHECKING:
 
 class TimedOut(BarnabasError):
     """Fewer records came than were asked for."""
+
+
+class OffsetAbsent(BarnabasError):
+    """No partition has the offset that was asked for."""
 
 
 @click.command(
@@ -41,25 +48,44 @@ class TimedOut(BarnabasError):
         "offsets say where to begin, and what is printed is committed.",
     )
 )
-@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...", shell_complete=topic_names)
+@click.argument(
+    "topics",
+    nargs=-1,
+    required=True,
+    metavar="TOPIC...",
+    type=NAME,
+    callback=unique_names,
+    shell_complete=topic_names,
+)
 @click.option(
     "--from-beginning",
     is_flag=True,
     help="Begin at the first record (with --group: where none is committed).",
 )
 @click.option(
-    "--group", "-g", metavar="GROUP", shell_complete=group_names, help="Read as a member of this group."
+    "--group",
+    "-g",
+    metavar="GROUP",
+    type=NAME,
+    shell_complete=group_names,
+    help="Read as a member of this group.",
 )
 @click.option("--partition", "-p", "partitions", metavar="N[,N...]", help="Only these partitions.")
 @click.option(
-    "--offset", "-o", type=int, metavar="N", help="Begin at offset N, or -N records before the end."
+    "--offset",
+    "-o",
+    type=click.IntRange(-(2**63), 2**63 - 1),
+    metavar="N",
+    help="Begin at offset N, or -N records before the end of each partition.",
 )
 @click.option("--since", metavar="WHEN", help="Begin at a time: 10m, 2h, 1d ago, or 2026-01-31T12:00.")
 @click.option("--max-messages", "-n", type=click.IntRange(min=1), metavar="N", help="End after N records.")
 @click.option("--until-end", "-e", is_flag=True, help="End where the topic ends now.")
-@click.option("--timeout", type=float, metavar="SECONDS", help="End when nothing has come for so long.")
-@click.option("--with-keys", is_flag=True, help="Print KEY, a tab, VALUE.")
-@click.option("--json", "as_json", is_flag=True, help="Print each record as a line of JSON, with all it has.")
+@click.option("--timeout", type=DURATION, metavar="SECONDS", help="End when no record has come for so long.")
+@click.option("--with-keys", is_flag=True, help="Print the key and a tab before each value.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print each record, with all its fields, as a line of JSON."
+)
 @click.option("--raw", is_flag=True, help="Print values as they are, with nothing between them.")
 @click.option(
     "--format",
@@ -96,7 +122,10 @@ def consume(
     settings: tuple[str, ...],
     bootstrap_server: str,
 ) -> None:
-    """Print the records of topics as they come; Ctrl-C ends."""
+    """Print the records of topics as they come, until Ctrl-C.
+
+    Without --from-beginning, --offset, --since or --until-end only new records are printed.
+    """
     if with_keys + as_json + raw + (template is not None) > 1:
         raise click.UsageError("--with-keys, --json, --raw and --format are ways to print: take one")
     if from_beginning + (offset is not None) + (since is not None) > 1:
@@ -109,15 +138,16 @@ def consume(
         )
     if group is not None and until_end:
         raise click.UsageError("--until-end is for reading without --group: give --timeout instead")
-    printer = _Printer(with_keys, as_json, raw, Template(template) if template is not None else None)
+    form = Template(template) if template is not None else None
     chosen = _numbers(partitions)
     since_ms = _since(since)
-    librdkafka = {"isolation.level": isolation, **parse_assignments(settings, "--set")}
+    librdkafka = {"isolation.level": isolation, **librdkafka_options(settings)}
+    printer = _Printer(stdout_bytes(), with_keys, as_json, raw, form)
 
     from barnabas.client import Consumer
     from barnabas.client.reach import require_broker
 
-    require_broker(bootstrap_server)
+    require_broker(bootstrap_server, plaintext=is_plaintext(librdkafka))
     start = "earliest" if from_beginning or until_end else "latest"
     with Consumer(bootstrap_server, group=group, start=start, **librdkafka) as consumer:
         places = consumer.partitions(*topics)  # also says when there is no such topic
@@ -125,11 +155,10 @@ def consume(
             consumer.subscribe(*topics)
             batches = _take_one_by_one(consumer)
         else:
-            places = [place for place in places if chosen is None or place.partition in chosen]
-            if not places:
-                raise click.UsageError(f"--partition {partitions}: there are no such partitions")
+            if chosen is not None:
+                places = _chosen(places, chosen)
             batches = _read(consumer, places, start, offset, since_ms, until_end)
-        shown = sys.stderr.isatty() and is_file(sys.stdout)
+        shown = is_terminal(sys.stderr) and is_file(sys.stdout)
         with Counter("read", shown=shown) as counter:
             _print(batches, printer, counter, max_messages, timeout)
 
@@ -148,9 +177,7 @@ def _read(
         found = consumer.offsets_for_time(places, since_ms)
         starts = {place: marks[place][1] if found[place] < 0 else found[place] for place in places}
     elif offset is not None:
-        starts = {
-            place: offset if offset >= 0 else max(high + offset, low) for place, (low, high) in marks.items()
-        }
+        starts = _starts(offset, marks)
     else:
         starts = {place: low if start == "earliest" else high for place, (low, high) in marks.items()}
     if until_end:
@@ -161,6 +188,29 @@ def _read(
         consumer.assign(starts)
         while True:
             yield consumer.read_batch(0.2)
+
+
+def _starts(offset: int, marks: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, int]:
+    """Where each partition begins; says on stderr where that is not the offset that was asked for."""
+    if offset < 0:
+        return {place: max(high + offset, low) for place, (low, high) in marks.items()}
+    if all(offset > high for _, high in marks.values()):
+        ends = ", ".join(f"{place} ends at {high}" for place, (_, high) in marks.items())
+        raise OffsetAbsent(f"--offset {offset} is beyond the end: {ends}")
+    for place, (low, high) in marks.items():
+        if offset > high:
+            click.echo(f"{place} ends at {high}: it is read from there, not from {offset}", err=True)
+        elif offset < low:
+            click.echo(f"{place} begins at {low}: what lay before has been deleted", err=True)
+    return {place: min(max(offset, low), high) for place, (low, high) in marks.items()}
+
+
+def _chosen(places: Sequence[TopicPartition], chosen: set[int]) -> list[TopicPartition]:
+    absent = sorted(chosen - {place.partition for place in places})
+    if absent:
+        most = max(place.partition for place in places)
+        raise click.UsageError(f"--partition {absent[0]}: there is no such partition, the last one is {most}")
+    return [place for place in places if place.partition in chosen]
 
 
 def _take_one_by_one(consumer: Consumer) -> Iterator[list[Record]]:
@@ -186,7 +236,7 @@ def _print(
             for record in batch:
                 printer.write(record)
             counter.add(len(batch), sum(len(record.value or b"") for record in batch))
-            sys.stdout.buffer.flush()  # before the next is taken, which commits these
+            printer.flush()  # before the next is taken, which commits these
         if counter.records == max_messages:
             break
         if timeout is not None and time.monotonic() - heard >= timeout:
@@ -200,12 +250,17 @@ def _print(
 class _Printer:
     """Writes records to stdout in the form that was asked for."""
 
-    def __init__(self, with_keys: bool, as_json: bool, raw: bool, template: Template | None) -> None:
+    def __init__(
+        self, out: IO[bytes], with_keys: bool, as_json: bool, raw: bool, template: Template | None
+    ) -> None:
         self._with_keys = with_keys
         self._as_json = as_json
         self._raw = raw
         self._template = template
-        self._out = sys.stdout.buffer
+        self._out = out
+
+    def flush(self) -> None:
+        self._out.flush()
 
     def write(self, record: Record) -> None:
         if self._as_json:
@@ -224,14 +279,18 @@ def _numbers(text: str | None) -> set[int] | None:
     if text is None:
         return None
     try:
-        return {int(number) for number in text.split(",")}
+        numbers = [int(number) for number in text.split(",")]
     except ValueError:
-        raise click.UsageError(f"--partition {text}: write numbers, for example 0,2") from None
+        numbers = [-1]
+    if min(numbers) < 0:
+        raise click.UsageError(f"--partition {text}: write numbers from 0 on, for example 0,2")
+    require_unique(map(str, numbers), "--partition names")
+    return set(numbers)
 
 
 def _since(text: str | None) -> int | None:
     if text is None:
         return None
-    if text[-1:] in "smhdw" and text[:1].isdecimal() and "T" not in text and "-" not in text:
-        return round(time.time() * 1000) - parse_duration(text, "--since")
+    if re.fullmatch(r"\d+[a-zA-Z]+", text):
+        return time_before_now(text, "--since")
     return parse_time(text, "--since")

@@ -19,14 +19,14 @@ _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w":
 
 
 def parse_time(text: str, option: str) -> int:
-    """An ISO 8601 time (local unless it names a zone) in milliseconds since 1970.
+    """An ISO 8601 time (local unless it names a zone) in milliseconds since 1970; 0 for any before that.
 
     Raises:
         click.UsageError: it is not one.
     """
     try:
-        return round(datetime.fromisoformat(text).timestamp() * 1000)
-    except ValueError:
+        return max(round(datetime.fromisoformat(text).timestamp() * 1000), 0)
+    except (ValueError, OverflowError):
         raise click.UsageError(
             f"{option} {text}: write for example 2026-01-31T12:00:00 or 2026-01-31"
         ) from None
@@ -38,10 +38,15 @@ def parse_duration(text: str, option: str) -> int:
     Raises:
         click.UsageError: it is not one.
     """
-    match = re.fullmatch(r"(\d+)(ms|[smhdw])", text)
+    match = re.fullmatch(r"([0-9]{1,15})(ms|[smhdw])", text)
     if match is None:
-        raise click.UsageError(f"{option} {text}: write for example 90s, 10m, 2h or 1d")
+        raise click.UsageError(f"{option} {text}: write for example 90s, 10m, 2h, 1d or 1w")
     return int(match[1]) * _UNITS[match[2]]
+
+
+def time_before_now(text: str, option: str) -> int:
+    """So long ago, in milliseconds since 1970; 0 for any time before that. Raises as `parse_duration`."""
+    return max(round(time.time() * 1000) - parse_duration(text, option), 0)
 
 
 @dataclass(frozen=True)
@@ -74,8 +79,7 @@ class Target:
         if to_datetime is not None:
             given.append(cls("time", parse_time(to_datetime, "--to-datetime")))
         if by_duration is not None:
-            now = round(time.time() * 1000)
-            given.append(cls("time", now - parse_duration(by_duration, "--by-duration")))
+            given.append(cls("time", time_before_now(by_duration, "--by-duration")))
         if len(given) != 1:
             raise click.UsageError(
                 "say where to, once: --to-earliest, --to-latest, --to-offset, --shift-by, --to-datetime or "

@@ -2,20 +2,42 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Iterator
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 import click
 
 from barnabas.cli.complete import topic_names
-from barnabas.cli.options import bootstrap_option, example, parse_assignments
+from barnabas.cli.input_records import InputForm, read_records
+from barnabas.cli.options import NAME, PARTITION, bootstrap_option, example, parse_assignments, parse_pairs
 from barnabas.cli.progress import Counter, is_file
-from barnabas.cli.record_format import Outgoing, from_json
-from barnabas.cli.streams import InputError, stdin_bytes
+from barnabas.cli.streams import InputError, is_terminal, report, stdin_bytes
 
 if TYPE_CHECKING:
     from barnabas.client import Record
+
+#: bytes; librdkafka's default for message.max.bytes and batch.size
+_USUAL_LIMIT = 1_000_000
+#: bytes; records that compression may bring below the topic's limit. A request of more than 100 MiB
+#: (socket.request.max.bytes) is refused by the broker, which closes the connection.
+_COMPRESSIBLE_LIMIT = 100_000_000
+#: bytes around a record that is alone in its batch: the batch's header, and lengths
+_FRAMING = 100
+
+
+_OWN_OPTIONS = {
+    "bootstrap.servers": "--bootstrap-server",
+    "metadata.broker.list": "--bootstrap-server",
+    "group.id": "--group",
+}
+
+
+class _Limit(NamedTuple):
+    """How many bytes a record may have, and what raises that."""
+
+    size: int
+    cure: str
 
 
 @click.command(
@@ -27,30 +49,34 @@ if TYPE_CHECKING:
         barnabas consume orders --json --until-end | barnabas produce copy --json
         barnabas produce pictures --raw < cat.png
         """,
-        "Each line is a record; with --json each line is an object with value and, if you like, key, "
-        "headers, "
-        "partition and timestamp; with --raw all the input is one record. Records are sent idempotently, "
-        "and the "
-        "command ends with 0 only when all of them are acknowledged.",
+        "Each line is a record, without the LF or CRLF that ends it. With --json each line is an object: "
+        '{"value": "v", "key": "k", "headers": [["h", "v"]], "timestamp": 1767225600000, "partition": 0}. '
+        "Only value must be there; bytes that are not UTF-8 are "
+        '{"base64": "..."}. The partitioner chooses the partition by the key, as for every other record; '
+        "with --keep-partitions the object does. With --raw all the input is one record. "
+        "Records are sent idempotently. The exit code is 0 only when all of them are acknowledged.",
     )
 )
-@click.argument("topic", shell_complete=topic_names)
-@click.option("--file", "-f", type=click.File("rb"), help="Read this file instead of stdin.")
+@click.argument("topic", type=NAME, shell_complete=topic_names)
+@click.option("--file", "-f", metavar="FILE", type=click.File("rb"), help="Read this file instead of stdin.")
 @click.option("--key", "-k", metavar="KEY", help="The key of every record.")
 @click.option(
     "--key-separator",
     "-K",
     metavar="TEXT",
-    help="Each line is KEY, this, VALUE; a line without it has no key.",
+    help="The text between key and value of each line. A line without it has no key.",
 )
 @click.option(
     "--header", "-H", "headers", metavar="NAME=VALUE", multiple=True, help="A header; may be repeated."
 )
-@click.option(
-    "--partition", "-p", type=click.IntRange(min=0), metavar="N", help="Send all to this partition."
-)
+@click.option("--partition", "-p", type=PARTITION, metavar="N", help="Send all to this partition.")
 @click.option(
     "--json", "as_json", is_flag=True, help="Lines are JSON objects, as `consume --json` prints them."
+)
+@click.option(
+    "--keep-partitions",
+    is_flag=True,
+    help='With --json: send each record to its "partition". The topic needs as many as the source.',
 )
 @click.option("--raw", is_flag=True, help="All the input is one record.")
 @click.option("--null-as", metavar="TEXT", help="A value that is this text is sent as null (a tombstone).")
@@ -58,15 +84,20 @@ if TYPE_CHECKING:
     "--compression",
     type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
     default="none",
+    show_default=True,
     help="How batches are compressed.",
 )
 @click.option(
-    "--acks", type=click.Choice(["0", "1", "all"]), default="all", help="Whose acknowledgement counts."
+    "--acks",
+    type=click.Choice(["0", "1", "all"]),
+    default="all",
+    show_default=True,
+    help="Who must have a record before it counts as sent: nobody, the leader, all in-sync replicas.",
 )
 @click.option(
     "--set", "settings", metavar="NAME=VALUE", multiple=True, help="A librdkafka setting; may be repeated."
 )
-@click.option("--report", is_flag=True, help="Print topic, partition and offset of each record.")
+@click.option("--report", "reported", is_flag=True, help="Print topic, partition and offset of each record.")
 @bootstrap_option
 def produce(
     topic: str,
@@ -76,12 +107,13 @@ def produce(
     headers: tuple[str, ...],
     partition: int | None,
     as_json: bool,
+    keep_partitions: bool,
     raw: bool,
     null_as: str | None,
     compression: str,
     acks: str,
     settings: tuple[str, ...],
-    report: bool,
+    reported: bool,
     bootstrap_server: str,
 ) -> None:
     """Send the lines of stdin, or of a file, to TOPIC."""
@@ -89,61 +121,146 @@ def produce(
         raise click.UsageError("--json, --raw and --key-separator are ways to read the input: take one")
     if key is not None and key_separator is not None:
         raise click.UsageError("--key gives every record its key, --key-separator reads keys: take one")
-    librdkafka = {"linger.ms": "5", **parse_assignments(settings, "--set")}
+    if key_separator == "":
+        raise click.UsageError("--key-separator must not be empty")
+    if null_as is not None and as_json:
+        raise click.UsageError('--null-as is for lines of text: with --json write {"value": null}')
+    if keep_partitions and not as_json:
+        raise click.UsageError("--keep-partitions needs --json: only there a record names its partition")
+    if keep_partitions and partition is not None:
+        raise click.UsageError("--partition and --keep-partitions both choose the partition: take one")
+    if acks == "0" and reported:
+        raise click.UsageError("--report needs --acks 1 or all: with 0 no offset is known")
+    librdkafka = {
+        "compression.type": compression,
+        "acks": acks,
+        "linger.ms": "5",
+        **librdkafka_options(settings),
+    }
     stream = file if file is not None else stdin_bytes()
-    common = tuple((name, value.encode()) for name, value in parse_assignments(headers, "--header").items())
-    null = null_as.encode() if null_as is not None else None
+    # Arguments may have any bytes.
+    common = tuple((name, os.fsencode(value)) for name, value in parse_pairs(headers, "--header"))
+    fixed_key = os.fsencode(key) if key is not None else None
+    null = os.fsencode(null_as) if null_as is not None else None
+    separator = os.fsencode(key_separator) if key_separator is not None else None
 
     from barnabas.client import Producer
     from barnabas.client.reach import require_broker
+    from barnabas.errors import ErrorCode, KafkaError
 
-    require_broker(bootstrap_server)
+    require_broker(bootstrap_server, plaintext=is_plaintext(librdkafka))
+    partitions = Producer(bootstrap_server, **librdkafka).ensure_topic(topic)
+    if partition is not None:
+        _require_partition(topic, partition, partitions, "there is no")
+    limit = _limit(bootstrap_server, topic, librdkafka)
     if stream.isatty():
         click.echo("one record a line; Ctrl-D ends", err=True)
-    shown = sys.stderr.isatty() and is_file(stream) and not report
-    with (
-        Counter("sent", shown=shown, total_bytes=_size(stream)) as counter,
-        Producer(bootstrap_server, compression_type=compression, acks=acks, **librdkafka) as producer,
-    ):
-        producer.ensure_topic(topic)
-        for record in _read(stream, as_json=as_json, raw=raw, separator=key_separator):
-            producer.send(
-                topic,
-                None if record.value == null else record.value,
-                key=key if key is not None else record.key,
-                headers=[*common, *record.headers],
-                partition=partition if partition is not None else record.partition,
-                timestamp_ms=record.timestamp_ms,
-                on_delivery=_print_place if report else None,
-            )
-            counter.add(1, len(record.value or b"") + 1)
+    shown = is_terminal(sys.stderr) and is_file(stream) and not reported
+    form = InputForm(as_json, raw, separator)
+    try:
+        with (
+            Counter("sent", shown=shown, total_bytes=_size(stream)) as counter,
+            Producer(bootstrap_server, **librdkafka) as producer,
+        ):
+            for place, record in read_records(stream, form, limit.size, file.name if file else "stdin"):
+                if keep_partitions and record.partition is not None:
+                    _require_partition(topic, record.partition, partitions, f"{place} is for")
+                value = None if record.value == null else record.value
+                record_key = fixed_key if fixed_key is not None else record.key
+                record_headers = [*common, *record.headers]
+                _require_size(place, value, record_key, record_headers, limit)
+                producer.send(
+                    topic,
+                    value,
+                    key=record_key,
+                    headers=record_headers,
+                    partition=record.partition if keep_partitions else partition,
+                    timestamp_ms=record.timestamp_ms,
+                    on_delivery=_print_place if reported else None,
+                    about=place,
+                )
+                counter.add(1, len(record.value or b"") + 1)
+    except KafkaError as error:
+        if error.code != ErrorCode.MESSAGE_TOO_LARGE:
+            raise
+        raise KafkaError(error.code, f"{error.message} {limit.cure}") from None
 
 
-def _read(stream: IO[bytes], *, as_json: bool, raw: bool, separator: str | None) -> Iterator[Outgoing]:
-    if raw:
-        yield Outgoing(stream.read())
-        return
-    split = separator.encode() if separator else None
-    for number, line in enumerate(stream, 1):
-        text = line.rstrip(b"\n").removesuffix(b"\r")
-        if as_json:
-            if text.strip():
-                try:
-                    yield from_json(text)
-                except ValueError as error:
-                    raise InputError(f"line {number} is {error}") from None
-        elif split is not None and split in text:
-            key, _, value = text.partition(split)
-            yield Outgoing(value, key)
-        else:
-            yield Outgoing(text)
+def librdkafka_options(settings: tuple[str, ...]) -> dict[str, str]:
+    """What --set gives.
+
+    Raises:
+        click.UsageError: a setting has an option of its own, or comes twice.
+    """
+    values = parse_assignments(settings, "--set")
+    for name, option in _OWN_OPTIONS.items():
+        if name in values:
+            raise click.UsageError(f"--set {name}: use {option}")
+    return values
+
+
+def is_plaintext(librdkafka: dict[str, str]) -> bool:
+    """Whether the broker is spoken to without TLS and SASL."""
+    return librdkafka.get("security.protocol", "plaintext").lower() == "plaintext"
+
+
+def _limit(bootstrap_server: str, topic: str, librdkafka: dict[str, str]) -> _Limit:
+    """The largest record that may be sent; sets what librdkafka sends at most to the same.
+
+    librdkafka has a limit of its own and knows nothing of the topic's: its batches of small records would be
+    refused by a topic whose limit is lower.
+    """
+    ours = librdkafka.get("message.max.bytes")
+    if ours is not None:
+        size = int(ours) if ours.isdecimal() else _USUAL_LIMIT
+        return _Limit(size, "Raise it by --set message.max.bytes=N.")
+    topic_limit = _topic_limit(bootstrap_server, topic) if is_plaintext(librdkafka) else None
+    if topic_limit is None:
+        return _Limit(_USUAL_LIMIT, "Raise it by --set message.max.bytes=N.")
+    compressed = librdkafka["compression.type"] != "none"
+    size = max(_COMPRESSIBLE_LIMIT, topic_limit) if compressed else topic_limit
+    librdkafka.setdefault("batch.size", str(min(topic_limit, _USUAL_LIMIT)))
+    librdkafka["message.max.bytes"] = str(min(max(size, _USUAL_LIMIT), 1_000_000_000))
+    return _Limit(
+        size - _FRAMING if size > _FRAMING else size,
+        f"The topic's max.message.bytes is {topic_limit:,}: raise it by `barnabas configs alter "
+        f"--topic {topic} --set max.message.bytes=N`.",
+    )
+
+
+def _topic_limit(bootstrap_server: str, topic: str) -> int | None:
+    """The topic's max.message.bytes; None where the broker does not tell."""
+    from barnabas.client import Admin
+    from barnabas.errors import BarnabasError
+
+    try:
+        values = {value.name: value.value for value in Admin(bootstrap_server).configs("topic", topic)}
+        return int(values["max.message.bytes"] or 0) or None
+    except (BarnabasError, KeyError, ValueError):
+        return None
+
+
+def _require_size(
+    place: str, value: bytes | None, key: bytes | None, headers: list[tuple[str, bytes | None]], limit: _Limit
+) -> None:
+    size = len(value or b"") + len(key or b"")
+    if headers:
+        size += sum(len(name) + len(data or b"") for name, data in headers)
+    if size > limit.size:
+        raise InputError(
+            f"{place} is a record of {size:,} bytes, and {limit.size:,} is the limit. {limit.cure}"
+        )
+
+
+def _require_partition(topic: str, partition: int, partitions: int, words: str) -> None:
+    if partition >= partitions:
+        only = "partition 0 only" if partitions == 1 else f"partitions 0 to {partitions - 1}"
+        raise InputError(f"{words} partition {partition}: {topic} has {only}")
 
 
 def _print_place(record: Record) -> None:
-    click.echo(f"{record.topic}\t{record.partition}\t{record.offset}")
+    report(f"{record.topic}\t{record.partition}\t{record.offset}")
 
 
 def _size(stream: IO[bytes]) -> int:
-    import os
-
     return os.fstat(stream.fileno()).st_size if is_file(stream) else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import codecs
 import json
 import re
 import string
@@ -50,28 +51,49 @@ def from_json(line: bytes) -> Outgoing:
         ValueError: the line is not that; the text says what is wrong.
     """
     try:
-        document = json.loads(line)
+        document = json.loads(line.removeprefix(codecs.BOM_UTF8))
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8: byte {error.start + 1} is 0x{error.object[error.start]:02x}") from None
     except ValueError as error:
         raise ValueError(f"not JSON: {error}") from None
+    except RecursionError:
+        raise ValueError("not a record: it is nested too deeply") from None
     if not isinstance(document, dict) or "value" not in document:
         raise ValueError('not a record: write an object with at least "value"')
-    headers = document.get("headers") or []
+    return Outgoing(
+        _bytes_from_json("value", document["value"]),
+        _bytes_from_json("key", document.get("key")),
+        _headers(document.get("headers")),
+        _whole_number(document, "partition", 0, 2**31 - 1),
+        # to librdkafka 0 means that there is none: it would put the time of now in its place
+        _whole_number(document, "timestamp", 1, 2**63 - 1),
+    )
+
+
+def _whole_number(document: dict[str, Any], name: str, least: int, most: int) -> int | None:
+    number = document.get(name)
+    if number is None:
+        return None
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise ValueError(f'not a record: "{name}" must be a whole number')
+    if not least <= number <= most:
+        raise ValueError(f'not a record that can be sent: "{name}" must lie between {least} and {most}')
+    return number
+
+
+def _headers(headers: Any) -> tuple[tuple[str, bytes | None], ...]:
     if isinstance(headers, dict):
         headers = list(headers.items())
-    for name in ("partition", "timestamp"):
-        if not isinstance(document.get(name), int | None):
-            raise ValueError(f'"{name}" must be a whole number')
-    try:
-        pairs = tuple((str(name), _bytes_from_json(value)) for name, value in headers)
-    except (TypeError, ValueError):
-        raise ValueError('"headers" must be an object, or a list of [name, value]') from None
-    return Outgoing(
-        _bytes_from_json(document["value"]),
-        _bytes_from_json(document.get("key")),
-        pairs,
-        document.get("partition"),
-        document.get("timestamp"),
-    )
+    wrong = ValueError('not a record: "headers" must be an object, or a list of [name, value]')
+    if not isinstance(headers, list | None):
+        raise wrong
+    pairs = []
+    for pair in headers or ():
+        if not isinstance(pair, list | tuple) or len(pair) != 2 or not isinstance(pair[0], str):
+            raise wrong
+        _bytes_from_json("headers", pair[0])
+        pairs.append((pair[0], _bytes_from_json("headers", pair[1])))
+    return tuple(pairs)
 
 
 class Template:
@@ -110,10 +132,13 @@ class Template:
 
 
 def iso_time(timestamp_ms: int | None) -> str:
-    """UTC, in milliseconds; empty where there is none."""
+    """UTC, in milliseconds; empty where there is none, the number where the calendar has no such day."""
     if timestamp_ms is None:
         return ""
-    moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+    try:
+        moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return str(timestamp_ms)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -126,11 +151,18 @@ def _bytes_to_json(data: bytes | None) -> Any:
         return {"base64": base64.b64encode(data).decode()}
 
 
-def _bytes_from_json(value: Any) -> bytes | None:
+def _bytes_from_json(name: str, value: Any) -> bytes | None:
     if value is None:
         return None
-    if isinstance(value, str):
-        return value.encode()
-    if isinstance(value, dict) and set(value) == {"base64"}:
-        return base64.b64decode(value["base64"], validate=True)
-    return json.dumps(value, ensure_ascii=False).encode()
+    try:
+        if isinstance(value, str):
+            return value.encode()
+        if isinstance(value, dict) and set(value) == {"base64"}:
+            return base64.b64decode(value["base64"], validate=True)
+        return json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise ValueError(f'not a record that can be sent: "{name}" has half a surrogate pair') from None
+    except (TypeError, ValueError):
+        raise ValueError(f'not a record: the base64 of "{name}" cannot be read') from None
+    except RecursionError:
+        raise ValueError(f'not a record: "{name}" is nested too deeply') from None

@@ -47,6 +47,11 @@ def stdin_bytes() -> IO[bytes]:
     return sys.stdin.buffer
 
 
+def stdout_bytes() -> IO[bytes]:
+    """stdout, for bytes as they are."""
+    return sys.stdout.buffer
+
+
 def is_terminal(stream: IO[str] | None) -> bool:
     """Whether a person is looking; False for a stream that is closed."""
     with suppress(ValueError):

@@ -40,20 +40,26 @@ def error_code(number: int) -> ErrorCode:
     return _BY_CODE.get(number, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
-def translate(error: Any) -> BarnabasError:
-    """A confluent_kafka KafkaError or KafkaException as ours: `KafkaError` when a broker gave the code."""
+def translate(error: Any, about: str = "") -> BarnabasError:
+    """A confluent_kafka KafkaError or KafkaException as ours: `KafkaError` when a broker gave the code.
+
+    `about` says what it concerns, and begins the text.
+    """
+    about = f"{about}: " if about else ""
     if isinstance(error, Exception) and error.args:
         error = error.args[0]
     if not hasattr(error, "code"):
-        return ClientError(str(error))
+        return ClientError(f"{about}{error}")
     code = error.code()
+    words = error.str()
     if code >= -1:
         known = _BY_CODE.get(code)
-        words = error.str()
+        if known is None:
+            return ClientError(about + words)
         if words.startswith("Broker: "):  # librdkafka's stock phrase for the code: ours says more
-            words = None
-        return KafkaError(known, words) if known is not None else ClientError(error.str())
-    return ClientError(_LOCAL.get(error.name(), error.str()))
+            words = known.doc
+        return KafkaError(known, about + words)
+    return ClientError(about + _LOCAL.get(error.name(), words))
 
 
 def unreachable(bootstrap_servers: str, reasons: Sequence[str] = ()) -> ClientError:

@@ -56,11 +56,12 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
         on_delivery: Callable[[Record], None] | None = None,
+        about: str = "",
     ) -> None:
         """Send a record: bytes as they are, text as UTF-8, None as a tombstone, anything else as JSON.
 
         Blocks while librdkafka's queue is full. `on_delivery` is called with the record as stored, from
-        within a later `send`, `poll` or `flush`.
+        within a later `send`, `poll` or `flush`. `about` is what errors call the record: "line 7".
 
         Raises:
             KafkaError, ClientError: an earlier record, or this one, could not be delivered.
@@ -81,15 +82,15 @@ class Producer:
                     key=key.encode() if isinstance(key, str) else key,
                     headers=pairs,
                     on_delivery=self._reported
-                    if on_delivery is None
-                    else partial(self._reported, then=on_delivery),
+                    if on_delivery is None and not about
+                    else partial(self._reported, then=on_delivery, about=about),
                     **optional,
                 )
                 break
             except BufferError:  # the queue is full: deliver some
                 self.poll(0.1)
             except confluent_kafka.KafkaException as error:
-                raise translate(error) from None
+                raise translate(error, about) from None
         self.poll()
 
     def poll(self, timeout: float = 0.0) -> None:
@@ -131,10 +132,17 @@ class Producer:
                 self._producer.flush(1.0)  # what went wrong matters more than what is under way
 
     def _reported(
-        self, error: Any, message: confluent_kafka.Message, *, then: Callable[[Record], None] | None = None
+        self,
+        error: Any,
+        message: confluent_kafka.Message,
+        *,
+        then: Callable[[Record], None] | None = None,
+        about: str = "",
     ) -> None:
         if error is not None:
-            self._failure = self._failure or translate(error)
+            self._failure = self._failure or translate(
+                error, f"{about}, or one sent with it" if about else ""
+            )
         elif then is not None:
             then(Record.from_message(message))
 

@@ -19,7 +19,7 @@ data = st.none() | st.binary(max_size=20) | st.text(max_size=20).map(str.encode)
     key=data,
     value=data,
     headers=st.lists(st.tuples(st.text(max_size=5), data), max_size=3),
-    timestamp=st.integers(0, 2**53),
+    timestamp=st.integers(1, 2**53),
 )
 def test_every_record_makes_the_round_trip_through_json(key, value, headers, timestamp):
     line = to_json(Record("t", 1, 5, timestamp, key, value, tuple(headers)))
@@ -48,11 +48,31 @@ def test_headers_may_be_an_object():
         ('{"value": "v", "timestamp": 1.5}', '"timestamp" must be a whole number'),
         ('{"value": "v", "headers": 7}', '"headers" must be'),
         ('{"value": "v", "headers": [["a"]]}', '"headers" must be'),
+        ('{"value": "v", "headers": [[1, "a"]]}', '"headers" must be'),
+        ('{"value": "v", "partition": true}', '"partition" must be a whole number'),
+        ('{"value": "v", "partition": -1}', "between 0 and 2147483647"),
+        ('{"value": "v", "partition": 2147483648}', "between 0 and 2147483647"),
+        ('{"value": "v", "timestamp": 0}', "between 1 and"),
+        ('{"value": "v", "timestamp": 9223372036854775808}', "between 1 and"),
+        ('{"value": {"base64": "?"}}', 'the base64 of "value"'),
+        ('{"value": {"base64": 7}}', 'the base64 of "value"'),
+        ('{"value": "v", "key": "\\ud800"}', '"key" has half a surrogate pair'),
+        ('{"value": "v", "headers": {"\\ud800": "v"}}', '"headers" has half a surrogate pair'),
+        ('{"value": ' + "[" * 100_000, "nested too deeply"),
     ],
 )
 def test_lines_that_are_no_record_say_what_is_wrong(line, words):
     with pytest.raises(ValueError, match=words):
         from_json(line.encode())
+
+
+def test_a_line_that_is_not_utf_8_says_where():
+    with pytest.raises(ValueError, match="not UTF-8: byte 12 is 0xff"):
+        from_json(b'{"value": "\xff"}')
+
+
+def test_a_mark_at_the_beginning_of_a_file_does_no_harm():
+    assert from_json(b'\xef\xbb\xbf{"value": "v"}').value == b"v"
 
 
 def test_a_template_is_filled_with_every_field():
@@ -73,6 +93,7 @@ def test_a_template_that_makes_no_sense_is_wrong_usage(text):
 def test_times_are_utc():
     assert iso_time(0) == "1970-01-01T00:00:00.000Z"
     assert iso_time(None) == ""
+    assert iso_time(2**62) == str(2**62)
 
 
 def test_json_of_a_record_names_everything():
