@@ -1,9 +1,11 @@
-"""How much hypothesis does: little by default, much with BARNABAS_THOROUGH=1; never by the clock."""
+"""How much hypothesis does (much with BARNABAS_THOROUGH=1, never by the clock), and where real logs lie."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
@@ -11,3 +13,19 @@ settings.register_profile(
 )
 settings.register_profile("thorough", settings.get_profile("default"), max_examples=2000)
 settings.load_profile("thorough" if os.environ.get("BARNABAS_THOROUGH") else "default")
+
+#: log samples of real systems; a machine that has only the repository does not have them
+_SAMPLES = Path(__file__).parents[2] / "shared" / "data" / "loghub"
+
+
+@pytest.fixture(scope="session")
+def real_logs() -> list[Path]:
+    """Return the samples of real logs; none where they are absent, and the test must pass without them."""
+    return sorted(_SAMPLES.glob("*.log"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that can use the samples, so that `pytest -m real_logs` runs just these."""
+    for item in items:
+        if "real_logs" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.real_logs)

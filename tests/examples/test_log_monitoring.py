@@ -30,7 +30,6 @@ from barnabas.testing import BarnabasBroker
 spark = conftest.spark  # the session that all tests share
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "log_monitoring"
-LOGHUB = Path(__file__).parents[3] / "shared" / "data" / "loghub"
 
 #: half the processor time until a pipeline reads, and no need to be fast later
 QUICK = "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -128,6 +127,7 @@ def test_a_burst_raises_an_alert_and_a_day_replayed_from_archive_and_topic_is_th
     monitor: PipelineProcess,
     spark: SparkSession,
     tmp_path: Path,
+    real_logs: list[Path],
 ) -> None:
     servers = barnabas_fresh_broker.bootstrap_servers
     admin = Admin(servers)
@@ -135,7 +135,7 @@ def test_a_burst_raises_an_alert_and_a_day_replayed_from_archive_and_topic_is_th
         admin.create_topic(topic, partitions=3)
     for topic in ("errorRates", "alerts"):
         admin.create_topic(topic, partitions=1)
-    logs = by_topic(sorted(LOGHUB.glob("*.log")) or made_up_logs(tmp_path))
+    logs = by_topic(real_logs or made_up_logs(tmp_path))
     shipped = sum(ship(servers, topic, files, tmp_path / "ship") for topic, files in logs.items())
     shop = tmp_path / "shop.log"
     append(shop, "ERROR", [datetime.now(UTC) - timedelta(minutes=minute) for minute in range(9, 1, -1)])

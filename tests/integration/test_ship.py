@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
@@ -18,8 +17,6 @@ from barnabas.client.ship import Shipper
 from barnabas.client.ship_state import HEADER, decode_header
 from barnabas.testing import BarnabasBroker
 from barnabas.types import TopicPartition
-
-LOGHUB = Path(__file__).parents[3] / "shared" / "data" / "loghub"
 
 
 @pytest.fixture
@@ -113,13 +110,13 @@ def test_the_source_can_be_named(barnabas_broker, barnabas_topic, tmp_path, log)
     assert barnabas_broker.consume(barnabas_topic, 1)[0].json()["source"] == "app"
 
 
-@pytest.mark.skipif(not LOGHUB.exists(), reason="the loghub samples are not on this machine")
-def test_real_logs_arrive_line_for_line(barnabas_broker, ship, shipped):
+def test_real_logs_arrive_line_for_line(barnabas_broker, ship, shipped, real_logs):
+    if not real_logs:
+        pytest.skip("the samples of real logs are not on this machine")
     barnabas_broker.create_topic("real-logs", 3)
-    files = sorted(LOGHUB.glob("*.log"))
-    progress = ship(*files, topic="real-logs")
+    progress = ship(*real_logs, topic="real-logs")
     assert progress.acknowledged == 8000
-    for file in files:
+    for file in real_logs:
         lines = file.read_bytes().decode().split("\r\n")
         messages = shipped(file, topic="real-logs")
         assert len(messages) == 2000

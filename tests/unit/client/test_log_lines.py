@@ -2,7 +2,6 @@
 
 import json
 from datetime import datetime, timedelta
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,8 +9,6 @@ from hypothesis import strategies as st
 
 from barnabas.client.log_lines import has_header, parse_line
 from barnabas.client.timestamps import iso_timestamp, take_timestamp
-
-LOGHUB = Path(__file__).parents[4] / "shared" / "data" / "loghub"
 
 LINES = {
     "apache 2.2 error": (
@@ -245,10 +242,10 @@ def test_a_stack_trace_goes_into_the_message():
 
 
 @pytest.mark.parametrize("name", ["Apache", "HDFS", "OpenStack", "Zookeeper"])
-def test_every_line_of_a_real_log_has_its_timestamp_and_a_level(name):
-    path = LOGHUB / f"{name}_2k.log"
-    if not path.exists():
-        pytest.skip("the loghub samples are not on this machine")
+def test_every_line_of_a_real_log_has_its_timestamp_and_a_level(name, real_logs):
+    if not real_logs:
+        pytest.skip("the samples of real logs are not on this machine")
+    (path,) = (log for log in real_logs if log.name == f"{name}_2k.log")
     lines = path.read_bytes().decode().split("\n")
     parsed = [parse_line(line, name) for line in lines if line.strip()]
     assert all(fields["timestamp"] for fields in parsed)
