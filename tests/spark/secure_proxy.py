@@ -81,8 +81,8 @@ class SecureProxy:
                     await self._authenticate(reader, writer, *to_broker)
                 await asyncio.gather(_pipe(reader, to_broker[1]), _pipe(to_broker[0], writer))
             finally:
-                to_broker[1].close()
-                writer.close()
+                _close(to_broker[1])
+                _close(writer)
 
     async def _authenticate(
         self,
@@ -126,7 +126,13 @@ async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     while data := await reader.read(65_536):
         writer.write(data)
         await writer.drain()
-    writer.close()
+    _close(writer)
+
+
+def _close(writer: asyncio.StreamWriter) -> None:
+    """Close it once: Python 3.11.2 cannot abort a TLS transport that was closed twice."""
+    if not writer.is_closing():
+        writer.close()
 
 
 @contextlib.contextmanager
