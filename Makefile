@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-dev
 
-.PHONY: help setup demo test check docs compat kills bench soak clean
+.PHONY: help setup demo test check docs compat hostile kills bench soak clean
 
 help:
 	@echo "make demo    the main job end to end: logs -> topics -> Spark -> a summary"
@@ -12,6 +12,7 @@ help:
 	@echo "make check   lint, types, layers, generated docs"
 	@echo "make docs    write the generated docs anew"
 	@echo "make compat  Apache Kafka's own clients and tools against Barnabas (needs Maven)"
+	@echo "make hostile the worst requests that brokers and registries take: none may hold up the others"
 	@echo "make kills   what writes exactly once (Spark jobs, pipelines, examples), killed at many moments (SEEDS=25)"
 	@echo "make bench   speed beside Apache Kafka and Tansu, and of Spark beside its own connector"
 	@echo "make soak    ten minutes of clients and faults, and a checker of what the clients saw"
@@ -43,6 +44,9 @@ demo: setup
 
 compat: setup
 	$(BIN)/python -m pytest -q -m compat tests/compat
+
+hostile: setup
+	$(BIN)/python -m pytest -q -m hostile tests
 
 kills: setup
 	BARNABAS_THOROUGH=1 BARNABAS_KILL_SEEDS=$(or $(SEEDS),25) $(BIN)/python -m pytest -q tests/spark tests/examples -k "killed"

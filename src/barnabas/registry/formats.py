@@ -7,7 +7,6 @@ from importlib.util import find_spec
 from typing import Any, Protocol
 
 from barnabas.registry.avro import AvroSchema
-from barnabas.registry.compiled import Compiled
 from barnabas.registry.errors import InvalidSchemaError
 from barnabas.registry.incompatibility import Incompatibility
 from barnabas.registry.jsonschema import JsonSchema
@@ -25,16 +24,7 @@ class Parsed(Protocol):
         ...
 
 
-_compiled_protobuf = Compiled(
-    lambda text, references, normalize: ProtobufSchema(text, references, normalize=normalize), size=16 << 20
-)
-
-
-def _protobuf(text: str, references: Sequence[tuple[str, str]], *, normalize: bool) -> ProtobufSchema:
-    return _compiled_protobuf(text, tuple(references), normalize)
-
-
-_FORMATS: dict[str, Callable[..., Parsed]] = {JSON: JsonSchema, PROTOBUF: _protobuf, AVRO: AvroSchema}
+_FORMATS: dict[str, Callable[..., Parsed]] = {JSON: JsonSchema, PROTOBUF: ProtobufSchema, AVRO: AvroSchema}
 
 
 def types() -> list[str]:
@@ -43,11 +33,14 @@ def types() -> list[str]:
 
 
 def parse(schema: Schema, references: Sequence[tuple[str, str]] = (), *, normalize: bool = False) -> Parsed:
-    """Understand `schema`; `references` are names and texts, what is referred to before what refers to it.
+    """Understand `schema`, which may take long: see `worker.py`.
+
+    `references` are names and texts, what is referred to before what refers to it.
 
     Raises:
         InvalidSchemaError: it breaks its format's rules, or its format is not served.
-        Uncompiled: it takes a compiler, and has not been compiled yet.
+        RegistryError: TooLargeError beyond a limit; as ProtobufSchema where protoc fails.
+        RecursionError: it is nested too deeply.
     """
     if schema.type not in _FORMATS:
         raise InvalidSchemaError(f"type {schema.type} is not served: use one of {', '.join(types())}")
@@ -56,10 +49,7 @@ def parse(schema: Schema, references: Sequence[tuple[str, str]] = (), *, normali
             "type PROTOBUF takes protoc, which this registry does not have: install it there with "
             "pip install 'barnabas[protobuf]'"
         )
-    try:
-        return _FORMATS[schema.type](schema.text, references, normalize=normalize)
-    except RecursionError:
-        raise InvalidSchemaError("it is nested too deeply") from None
+    return _FORMATS[schema.type](schema.text, references, normalize=normalize)
 
 
 def _protoc_installed() -> bool:

@@ -17,7 +17,7 @@ import asyncio
 import logging
 import random
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -47,6 +47,8 @@ _POLL_S = 0.2
 _CALL_S = 10.0
 #: how long a write may take, with all that is tried again
 _WRITE_S = 30.0
+#: what is replayed in one turn of the event loop
+_SLICE_MESSAGES, _SLICE_BYTES = 200, 256 << 10
 _FIRST_BACKOFF_S = 0.01
 _LONGEST_BACKOFF_S = 1.0
 
@@ -233,11 +235,16 @@ class SchemasLog:
         while not self._closing.is_set():
             first = self._consumer.poll(_POLL_S)
             if first is not None:
-                messages = [first, *self._consumer.consume(1000, 0)]
-                self._loop.call_soon_threadsafe(self._take, messages)
+                for slice_ in _slices([first, *self._consumer.consume(1000, 0)]):
+                    # One slice at a time, so that requests are answered between two of them.
+                    taken = threading.Event()
+                    self._loop.call_soon_threadsafe(self._take, slice_, taken)
+                    while not taken.wait(_POLL_S) and not self._closing.is_set():
+                        pass
         self._consumer.close()
 
-    def _take(self, messages: list[Any]) -> None:
+    def _take(self, messages: list[Any], taken: threading.Event) -> None:
+        taken.set()
         for message in messages:
             error = message.error()
             if error is None:
@@ -257,3 +264,17 @@ class SchemasLog:
             future: asyncio.Future[None] = self._loop.create_future()
             self._waiting.append((offset, future))
             await future
+
+
+def _slices(messages: list[Any]) -> Iterator[list[Any]]:
+    """The messages in their order, as many at a time as are replayed in a few milliseconds."""
+    taken: list[Any] = []
+    size = 0
+    for message in messages:
+        taken.append(message)
+        size += len(message.value() or b"")
+        if len(taken) >= _SLICE_MESSAGES or size >= _SLICE_BYTES:
+            yield taken
+            taken, size = [], 0
+    if taken:
+        yield taken

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 
 from barnabas.registry.errors import (
@@ -11,10 +12,12 @@ from barnabas.registry.errors import (
     subject_not_found,
     version_not_found,
 )
+from barnabas.registry.limits import shortened
+from barnabas.registry.schema import INT_MAX
 from barnabas.registry.state import State, Version
 from barnabas.registry.subjects import DEFAULT_CONTEXT, context_of
 
-_INT_MAX = 2**31 - 1
+_INT_DIGITS = 10
 #: ask for the subjects of every context
 ALL_CONTEXTS = ":*:"
 
@@ -23,12 +26,13 @@ def version_number(text: str) -> int | None:
     """A version as it stands in an address; None for the latest. Raises INVALID_VERSION."""
     if text in ("latest", "-1"):
         return None
-    if text.isascii() and text.isdecimal() and 1 <= int(text) <= _INT_MAX:
+    # Python refuses to read numbers of thousands of digits.
+    if text.isascii() and text.isdecimal() and len(text) <= _INT_DIGITS and 1 <= int(text) <= INT_MAX:
         return int(text)
     raise RegistryError(
         Code.INVALID_VERSION,
-        f"The specified version '{text}' is not a valid version id. Allowed values are between [1, 2^31-1] "
-        'and the string "latest"',
+        f"The specified version '{shortened(text, 100)}' is not a valid version id. Allowed values are "
+        'between [1, 2^31-1] and the string "latest"',
     )
 
 
@@ -79,8 +83,9 @@ def latest_with_metadata(
     if not versions:
         raise subject_not_found(subject)
     for version in reversed(versions):
-        properties = (version.schema.metadata or {}).get("properties") or {}
-        if wanted.items() <= properties.items():
+        metadata = version.schema.metadata
+        properties = metadata.get("properties") if isinstance(metadata, dict) else None
+        if isinstance(properties, dict) and wanted.items() <= properties.items():
             return version
     raise schema_not_found()
 
@@ -96,10 +101,14 @@ def version_of_id(state: State, id_: int, subject: str = "") -> Version:
 
 def version_of_guid(state: State, guid: str) -> Version:
     """A version whose schema has this one. Raises SCHEMA_NOT_FOUND."""
+    try:
+        fingerprint = uuid.UUID(guid).bytes
+    except ValueError:
+        raise schema_not_found(guid) from None
     for context in state.contexts:
-        for id_, schema in state.ids(context).schemas.items():
-            if schema.guid == guid:
-                return _a_use(state, context, id_)
+        id_ = state.ids(context).by_fingerprint.get(fingerprint)
+        if id_ is not None:
+            return _a_use(state, context, id_)
     raise schema_not_found(guid)
 
 

@@ -64,4 +64,4 @@ def decode(key: bytes | None, value: bytes | None) -> Record:
 
 
 def _dump(fields: Mapping[str, Any]) -> bytes:
-    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
+    return json.dumps(fields, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()

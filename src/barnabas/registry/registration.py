@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from barnabas.registry import understanding
 from barnabas.registry.decision import Decision
 from barnabas.registry.errors import (
     Code,
-    InvalidSchemaError,
     RegistryError,
     not_permitted,
     schema_not_found,
@@ -18,8 +18,8 @@ from barnabas.registry.errors import (
 from barnabas.registry.levels import Level, Mode
 from barnabas.registry.policy import config_of, level_of, require_writable
 from barnabas.registry.records import Key, Record
-from barnabas.registry.resolution import pinned, understand, understand_version
-from barnabas.registry.schema import PROTOBUF, Schema
+from barnabas.registry.resolution import pinned, source_of, source_of_version
+from barnabas.registry.schema import INT_MAX, PROTOBUF, Schema
 from barnabas.registry.state import State, Version
 from barnabas.registry.subjects import context_of
 
@@ -33,7 +33,7 @@ def register(
         RegistryError: INVALID_SCHEMA, INCOMPATIBLE_SCHEMA, OPERATION_NOT_PERMITTED.
     """
     mode = require_writable(state, subject)
-    schema = canonical(state, subject, Schema.from_json(body), normalize=normalize)
+    schema = canonical(state, subject, Schema.from_request(body), normalize=normalize)
     wanted = _number(body, "id", 0)
     found = _find(state, [v for v in state.versions(subject) if wanted in (None, v.id)], schema)
     if found is not None:
@@ -65,7 +65,7 @@ def lookup(state: State, subject: str, body: Mapping[str, Any], *, normalize: bo
     versions = state.versions(subject, deleted=deleted)
     if not versions:
         raise subject_not_found(subject)
-    schema = canonical(state, subject, Schema.from_json(body), normalize=normalize)
+    schema = canonical(state, subject, Schema.from_request(body), normalize=normalize)
     found = _find(state, versions, schema)
     if found is None:
         raise schema_not_found()
@@ -76,8 +76,8 @@ def canonical(state: State, subject: str, schema: Schema, *, normalize: bool) ->
     """The schema in the one spelling by which it is found again."""
     schema = pinned(state, subject, schema)
     normalize = normalize or bool(config_of(state, subject).get("normalize"))
-    parsed = understand(state, subject, schema, normalize=normalize)
-    return replace(schema, text=parsed.text)
+    source = source_of(state, subject, schema, normalize=normalize)
+    return replace(schema, text=understanding.canonical(source))
 
 
 def conflicts(state: State, subject: str, schema: Schema, versions: Iterable[Version]) -> list[str]:
@@ -86,12 +86,17 @@ def conflicts(state: State, subject: str, schema: Schema, versions: Iterable[Ver
     against = list(versions) if level.transitive else list(versions)[-1:]
     if level is Level.NONE or not against:
         return []
-    new = understand(state, subject, schema)
-    for version in reversed(against):
-        found = _conflicts(state, level, new, schema, version)
-        if found:
-            return [*found, f"{{oldSchemaVersion: {version.number}}}", f"{{compatibility: '{level}'}}"]
-    return []
+    against.reverse()
+    conflict = understanding.first_conflict(
+        source_of(state, subject, schema),
+        [source_of_version(state, version) for version in against],
+        backward=level.backward,
+        forward=level.forward,
+    )
+    if conflict is None:
+        return []
+    number, found = conflict
+    return [*found, f"{{oldSchemaVersion: {against[number].number}}}", f"{{compatibility: '{level}'}}"]
 
 
 def schema_record(version: Version, *, deleted: bool = False) -> Record:
@@ -124,21 +129,12 @@ def _find(state: State, versions: Sequence[Version], schema: Schema) -> Version 
 def _respelled(state: State, version: Version) -> bytes | None:
     """The fingerprint that the schema of `version` has in our spelling; None when it is not understood."""
     try:
-        return replace(version.schema, text=understand_version(state, version).text).fingerprint
-    except InvalidSchemaError:
+        text = understanding.canonical(source_of_version(state, version))
+    except RegistryError as error:
+        if error.status >= 500:
+            raise
         return None
-
-
-def _conflicts(state: State, level: Level, new: Any, schema: Schema, version: Version) -> list[str]:
-    if version.schema.type != schema.type:
-        return [f"{{errorType:'TYPE_CHANGED', description:'{version.schema.type} became {schema.type}'}}"]
-    old = understand_version(state, version)
-    found = []
-    if level.backward:
-        found += new.cannot_read(old)
-    if level.forward:
-        found += old.cannot_read(new)
-    return [str(reason) for reason in found]
+    return replace(version.schema, text=text).fingerprint
 
 
 def _id(state: State, subject: str, schema: Schema, wanted: int | None) -> int:
@@ -168,4 +164,6 @@ def _number(body: Mapping[str, Any], name: str, least: int) -> int | None:
     value = body.get(name)
     if value is not None and type(value) is not int:
         raise RegistryError(422, f"{name} must be a whole number: {value!r}")
+    if value is not None and value > INT_MAX:
+        raise RegistryError(422, f"{name} is {INT_MAX} at the most")
     return None if value is None or value < least else value

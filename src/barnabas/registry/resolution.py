@@ -1,30 +1,36 @@
-"""From a registered schema to one that is understood: its references found, itself parsed."""
+"""From a schema that a request or a version has to all that its meaning depends on: its references found."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import lru_cache
 
+from barnabas.registry import limits
 from barnabas.registry.errors import InvalidSchemaError
-from barnabas.registry.formats import Parsed, parse
+from barnabas.registry.limits import TooLargeError
 from barnabas.registry.schema import Reference, Schema
 from barnabas.registry.state import State, Version
 from barnabas.registry.subjects import context_of, in_context
+from barnabas.registry.worker import Source
 
 
-def understand(state: State, subject: str, schema: Schema, *, normalize: bool = False) -> Parsed:
-    """Parse a schema of `subject`.
+def source_of(state: State, subject: str, schema: Schema, *, normalize: bool = False) -> Source:
+    """The source of a schema of `subject`.
 
     Raises:
-        InvalidSchemaError: it breaks its format's rules, or refers to what is not registered.
+        InvalidSchemaError: it refers to what is not registered.
+        TooLargeError: it refers to more than a registry reads.
     """
-    return parse(schema, tuple(_texts(state, subject, schema.references)), normalize=normalize)
+    return Source(schema.type, schema.text, _texts(state, subject, schema), normalize)
 
 
-def understand_version(state: State, version: Version) -> Parsed:
-    """Parse a schema that is registered, or know it from the last time."""
-    return _parse_registered(version.schema, tuple(_texts(state, version.subject, version.schema.references)))
+def source_of_version(state: State, version: Version) -> Source:
+    """The source of a schema that is registered. Raises as `source_of`."""
+    key = (version.subject, version.number)
+    if key not in state.sources:
+        state.sources[key] = source_of(state, version.subject, version.schema)
+    source: Source = state.sources[key]
+    return source
 
 
 def pinned(state: State, subject: str, schema: Schema) -> Schema:
@@ -43,22 +49,50 @@ def _pinned(state: State, subject: str, reference: Reference) -> Reference:
     return replace(reference, version=versions[-1].number)
 
 
-def _texts(state: State, subject: str, references: Iterable[Reference]) -> dict[tuple[str, str], None]:
-    """Names and texts of all that is referred to, what comes first is needed by what comes later."""
+def _texts(state: State, subject: str, schema: Schema) -> tuple[tuple[str, str], ...]:
+    """Names and texts of all that is referred to; what comes first is needed by what comes later.
+
+    Each version is entered once, whatever the number of ways to it, and references that lead back end there.
+    """
     found: dict[tuple[str, str], None] = {}
-    for reference in references:
+    length = 0
+    entered: set[tuple[str, int]] = set()
+    # Those under way, outermost first: what is left to do of each, and its own entry, due when that is done.
+    stack: list[tuple[Iterator[tuple[Reference, Version]], tuple[str, str] | None]] = [
+        (_referred(state, subject, schema), None)
+    ]
+    while stack:
+        waiting, entry = stack[-1]
+        following = next(waiting, None)
+        if following is None:
+            stack.pop()
+            if entry is not None and entry not in found:
+                found[entry] = None
+                length += len(entry[1])
+        else:
+            reference, version = following
+            mine = (reference.name, version.schema.text)
+            key = (version.subject, version.number)
+            inside = iter(()) if key in entered else _referred(state, version.subject, version.schema)
+            entered.add(key)
+            stack.append((inside, mine))
+        if len(found) + len(stack) - 1 > limits.REFERENCES:
+            raise TooLargeError(
+                f"it refers, with what it refers to, to more than {limits.REFERENCES} schemas"
+            )
+        if length > limits.REFERENCED_TEXT:
+            raise TooLargeError(
+                f"the schemas that it refers to have more than {limits.REFERENCED_TEXT:,} characters"
+            )
+    return tuple(found)
+
+
+def _referred(state: State, subject: str, schema: Schema) -> Iterator[tuple[Reference, Version]]:
+    for reference in schema.references:
         referred = in_context(reference.subject, context_of(subject))
         version = state.version(referred, reference.version)
         if version is None:
             raise InvalidSchemaError(
                 f"it refers to version {reference.version} of subject {reference.subject}, which is not there"
             )
-        found |= _texts(state, referred, version.schema.references)
-        found[reference.name, version.schema.text] = None
-    return found
-
-
-@lru_cache(maxsize=1024)
-def _parse_registered(schema: Schema, references: tuple[tuple[str, str], ...]) -> Parsed:
-    # By identity: the schema of a version is one object for as long as it is registered.
-    return parse(schema, references)
+        yield reference, version

@@ -10,7 +10,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from barnabas.registry import limits
 from barnabas.registry.errors import Code, InvalidSchemaError, RegistryError
+from barnabas.registry.limits import TooLargeError
+
+#: the highest id and version that Confluent's clients can read
+INT_MAX = 2**31 - 1
 
 AVRO = "AVRO"
 JSON = "JSON"
@@ -77,6 +82,25 @@ class Schema:
             body.get("metadata"),
             body.get("ruleSet"),
         )
+
+    @classmethod
+    def from_request(cls, body: Mapping[str, Any]) -> Schema:
+        """As `from_json`, and stricter: what is written once has to be kept for ever."""
+        for name in ("metadata", "ruleSet"):
+            if not isinstance(body.get(name) or {}, dict):
+                raise RegistryError(422, f"{name} must be an object")
+        properties = (body.get("metadata") or {}).get("properties") or {}
+        if not isinstance(properties, dict) or not all(isinstance(v, str) for v in properties.values()):
+            raise RegistryError(422, "metadata.properties must be an object of strings")
+        references = body.get("references")
+        if isinstance(references, list) and len(references) > limits.REFERENCES:
+            raise TooLargeError(
+                f"it has {len(references):,} references, and the limit is {limits.REFERENCES}"
+            )
+        schema = cls.from_json(body)
+        if any(reference.version > INT_MAX for reference in schema.references):
+            raise RegistryError(422, f"the version of a reference is {INT_MAX} at the most")
+        return schema
 
     def _extras(self) -> dict[str, Any]:
         extras = {

@@ -75,7 +75,9 @@ async def serve(settings: RegistrySettings, claimed: socket.socket, on_ready: Ca
     cluster = await asyncio.to_thread(admin.cluster)
     state = State(settings.compatibility)
     log = SchemasLog(servers, settings.topic, state.replay, admin)
-    runner = web.AppRunner(build(state, log, cluster.cluster_id or ""), access_log=None)
+    runner = web.AppRunner(
+        build(state, log, cluster.cluster_id or ""), access_log=None, auto_decompress=False
+    )
     try:
         await log.open()
         await runner.setup()

@@ -49,6 +49,10 @@ class State:
         self.configs: dict[str | None, dict[str, Any]] = {}
         self.modes: dict[str | None, str] = {}
         self._contexts: dict[str, Ids] = {}
+        #: the versions that refer to a version, as (subject, version) of both
+        self._referrers: dict[tuple[str, int], dict[tuple[str, int], None]] = {}
+        #: what others have worked out of a version; forgotten when a version is replaced or goes
+        self.sources: dict[tuple[str, int], Any] = {}
 
     # --- reading ---
 
@@ -72,14 +76,8 @@ class State:
 
     def referrers(self, subject: str, number: int) -> Iterator[Version]:
         """The versions, of any subject, whose schemas refer to this one."""
-        for versions in self.subjects.values():
-            for version in versions.values():
-                context = context_of(version.subject)
-                if any(
-                    in_context(reference.subject, context) == subject and reference.version == number
-                    for reference in version.schema.references
-                ):
-                    yield version
+        for name, version in self._referrers.get((subject, number), {}):
+            yield self.subjects[name][version]
 
     # --- changing ---
 
@@ -111,6 +109,8 @@ class State:
         ids.by_fingerprint.setdefault(version.schema.fingerprint, version.id)
         ids.uses[version.id].add((version.subject, version.number))
         ids.highest = max(ids.highest, version.id)
+        for referred in _referred(version):
+            self._referrers.setdefault(referred, {})[version.subject, version.number] = None
 
     def _unregister(self, version: Version) -> None:
         versions = self.subjects[version.subject]
@@ -124,6 +124,12 @@ class State:
             schema = ids.schemas.pop(version.id)
             if ids.by_fingerprint.get(schema.fingerprint) == version.id:
                 del ids.by_fingerprint[schema.fingerprint]
+        for referred in _referred(version):
+            referrers = self._referrers.get(referred, {})
+            referrers.pop((version.subject, version.number), None)
+            if not referrers:
+                self._referrers.pop(referred, None)
+        self.sources.clear()
 
     def _delete_subject(self, record: Record) -> None:
         if record.value is None:
@@ -161,6 +167,12 @@ class State:
 
     def _ignore(self, record: Record) -> None:
         logger.warning("records of type %s in the schemas topic are not understood", record.key.keytype)
+
+
+def _referred(version: Version) -> set[tuple[str, int]]:
+    """The versions that a version's schema refers to itself, as (subject, version)."""
+    context = context_of(version.subject)
+    return {(in_context(r.subject, context), r.version) for r in version.schema.references}
 
 
 _REPLAY = {

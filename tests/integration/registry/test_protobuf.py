@@ -19,7 +19,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
-from barnabas.registry.protobuf import protoc as compiler
+from barnabas.registry import workers
 
 VALUE = SerializationContext("orders", MessageField.VALUE)
 PROTO3 = 'syntax = "proto3"; '
@@ -210,7 +210,11 @@ def test_what_is_no_schema_is_refused_with_the_reason(registry, body, reason):
 def test_others_are_answered_while_protoc_runs(registry, tmp_path, monkeypatch):
     began, end = tmp_path / "began", tmp_path / "end"
     wait = f"open({str(began)!r}, 'w')\nwhile not os.path.exists({str(end)!r}): time.sleep(0.01)"
-    monkeypatch.setattr(compiler, "_RUN", f"import os, time\n{wait}\nraise SystemExit('too late')")
+    protoc = f"import os, time\n{wait}\nraise SystemExit('too late')"
+    patch = f"from barnabas.registry.protobuf import protoc; protoc._RUN = {protoc!r}; "
+    first, last = workers._RUN.split("from barnabas.registry.worker")
+    monkeypatch.setattr(workers, "_RUN", f"{first}{patch}from barnabas.registry.worker{last}")
+    workers.WORKERS.close()
     answers = []
 
     def register():
@@ -225,6 +229,7 @@ def test_others_are_answered_while_protoc_runs(registry, tmp_path, monkeypatch):
     assert answers == []
     end.touch()
     waiting.join()
+    workers.WORKERS.close()
     assert answers == ["protoc cannot run: too late"]
 
 

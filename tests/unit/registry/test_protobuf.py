@@ -7,7 +7,6 @@ import errno
 import importlib.util
 import subprocess
 import sys
-import threading
 
 import pytest
 from confluent_kafka.schema_registry.confluent import meta_pb2
@@ -17,7 +16,6 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.type import date_pb2
 
 from barnabas.registry import formats
-from barnabas.registry.compiled import Compiled, Uncompiled
 from barnabas.registry.errors import InvalidSchemaError, RegistryError
 from barnabas.registry.formats import parse, types
 from barnabas.registry.protobuf import ProtobufSchema
@@ -285,45 +283,6 @@ def test_a_full_disk_is_no_fault_of_the_schema(monkeypatch):
 
 
 # --- as one of a registry's formats ---
-
-
-def test_a_schema_is_compiled_where_it_may_block_and_then_known():
-    schema = Schema("PROTOBUF", "message CompiledFirst {}")
-    with pytest.raises(Uncompiled) as missing:
-        parse(schema)
-    thread = threading.Thread(target=missing.value.compile)
-    thread.start()
-    thread.join()
-    assert parse(schema).text == 'syntax = "proto2";\n\nmessage CompiledFirst {\n}\n'
-
-
-def test_what_is_compiled_is_kept_as_long_as_there_is_room():
-    compiled = []
-
-    def compiler(text, references, normalize):
-        compiled.append(text)
-        if text == "bad":
-            raise InvalidSchemaError("for the test")
-        return text.upper()
-
-    known = Compiled(compiler, size=10)
-
-    def ask(text):
-        while True:
-            try:
-                return known(text, (), False)
-            except Uncompiled as missing:
-                missing.compile()
-
-    assert [ask(text) for text in ("abcd", "efgh", "abcd", "ijkl", "abcd", "efgh")] == [
-        "ABCD", "EFGH", "ABCD", "IJKL", "ABCD", "EFGH",
-    ]  # fmt: skip
-    assert compiled == ["abcd", "efgh", "ijkl", "efgh"]
-    assert ask("longer than all the room") == "LONGER THAN ALL THE ROOM"
-    for _ in range(2):
-        with pytest.raises(InvalidSchemaError, match="for the test"):
-            ask("bad")
-    assert compiled.count("bad") == 1
 
 
 def test_a_registry_without_protoc_refuses_and_names_the_extra(monkeypatch):

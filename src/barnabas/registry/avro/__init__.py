@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from barnabas.registry.avro import nodes, text
 from barnabas.registry.avro.compatibility import incompatibilities
+from barnabas.registry.document import Elements
 from barnabas.registry.errors import InvalidSchemaError
 from barnabas.registry.incompatibility import Incompatibility
 
@@ -18,14 +19,16 @@ class AvroSchema:
 
     Raises:
         InvalidSchemaError: the text is no JSON, or breaks a rule of Avro's.
+        TooLargeError: it has more elements than are served.
     """
 
     def __init__(self, schema: str, references: Sequence[tuple[str, str]] = (), *, normalize: bool = False):
         known: dict[str, nodes.Node] = {}
+        elements = Elements()
         for _, referred in references:
-            nodes.read(_load(referred), known)
+            nodes.read(_load(referred, elements), known)
         defined = frozenset(known)
-        self._node = nodes.read(_load(schema), known)
+        self._node = nodes.read(_load(schema, elements), known)
         _check_defaults(self._node)
         self.text = text.write(self._node, sort_properties=normalize, defined=defined)
 
@@ -34,9 +37,10 @@ class AvroSchema:
         return incompatibilities(self._node, written._node)
 
 
-def _load(schema: str) -> object:
+def _load(schema: str, elements: Elements) -> object:
     try:
-        return json.loads(schema)
+        loaded: object = elements.load(schema)
+        return loaded
     except ValueError as error:
         # Java's parser takes the bare name of a primitive type, and so do registries.
         if schema.strip() in nodes.PRIMITIVES:

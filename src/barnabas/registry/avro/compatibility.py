@@ -7,8 +7,12 @@ tests hold this one against that one.
 
 from __future__ import annotations
 
+from collections import defaultdict
+from itertools import islice
+
 from barnabas.registry.avro.nodes import NAMED, RECORDS, Field, Node
 from barnabas.registry.incompatibility import Incompatibility
+from barnabas.registry.limits import REASONS, Steps
 
 #: what the writer's type may become: the reader's types that take it
 _PROMOTIONS = {
@@ -21,7 +25,11 @@ _PROMOTIONS = {
 
 
 def incompatibilities(reader: Node, writer: Node) -> list[Incompatibility]:
-    """Every reason why data of `writer` cannot be read as `reader`; none when it always can."""
+    """The first reasons why data of `writer` cannot be read as `reader`; none when it always can.
+
+    Raises:
+        TooLargeError: it takes too many steps to find out.
+    """
     return _Check().compare(reader, writer, "")
 
 
@@ -29,24 +37,30 @@ class _Check:
     def __init__(self) -> None:
         # A pair under way counts as compatible: a recursive schema is as good as the rest of it.
         self._under_way: dict[tuple[Node, Node], list[Incompatibility]] = {}
+        self._fields_by_name: dict[Node, dict[str, Field]] = {}
+        self._branches: dict[Node, _Branches] = {}
+        self._steps = Steps()
 
     def compare(self, reader: Node, writer: Node, place: str) -> list[Incompatibility]:
         pair = (reader, writer)
+        self._steps.spend()
         if pair not in self._under_way:
             self._under_way[pair] = []
             # Each once: every way that leads to a type would double what is wrong with it.
-            self._under_way[pair] = list(dict.fromkeys(self._compare(reader, writer, place)))
+            found = dict.fromkeys(self._compare(reader, writer, place))
+            self._under_way[pair] = list(islice(found, REASONS))
         return self._under_way[pair]
 
     def _compare(self, reader: Node, writer: Node, place: str) -> list[Incompatibility]:
         if writer.kind == "union":
-            return [
+            every = (
                 found
                 for number, branch in enumerate(writer.branches)
                 for found in self._read_branch(reader, branch, place, number)
-            ]
+            )
+            return list(islice(every, REASONS))
         if reader.kind == "union":
-            if any(not self.compare(branch, writer, place) for branch in reader.branches):
+            if any(not self.compare(branch, writer, place) for branch in self._candidates(reader, writer)):
                 return []
             return [
                 Incompatibility("MISSING_UNION_BRANCH", place or "/", f"no branch takes {_called(writer)}")
@@ -68,6 +82,17 @@ class _Check:
             return self._names(reader, writer, place) + self._size(reader, writer, place)
         return []
 
+    def _candidates(self, reader: Node, writer: Node) -> list[Node]:
+        """The branches of the union `reader` that may take `writer`."""
+        if reader not in self._branches:
+            self._branches[reader] = _Branches(reader)
+        return self._branches[reader].candidates(writer)
+
+    def _by_name(self, record: Node) -> dict[str, Field]:
+        if record not in self._fields_by_name:
+            self._fields_by_name[record] = {field.name: field for field in record.fields}
+        return self._fields_by_name[record]
+
     def _read_branch(self, reader: Node, branch: Node, place: str, number: int) -> list[Incompatibility]:
         found = self.compare(reader, branch, place)
         if found and reader.kind == "union":
@@ -83,10 +108,15 @@ class _Check:
         return [Incompatibility("NAME_MISMATCH", f"{place}/name", words)]
 
     def _fields(self, reader: Node, writer: Node, place: str) -> list[Incompatibility]:
-        found = []
+        found: list[Incompatibility] = []
+        by_name = self._by_name(writer)
         for number, field in enumerate(reader.fields):
+            if len(found) >= REASONS:
+                break
             where = f"{place}/fields/{number}"
-            written = _written(field, writer)
+            names = (field.name, *field.aliases)
+            self._steps.spend(len(names))
+            written = next((by_name[name] for name in names if name in by_name), None)
             if written is not None:
                 found += self.compare(field.node, written.node, f"{where}/type")
             elif not field.has_default:
@@ -95,7 +125,8 @@ class _Check:
         return found
 
     def _symbols(self, reader: Node, writer: Node, place: str) -> list[Incompatibility]:
-        missing = [symbol for symbol in writer.symbols if symbol not in reader.symbols]
+        symbols = set(reader.symbols)
+        missing = [symbol for symbol in writer.symbols if symbol not in symbols]
         if not missing or reader.default is not None:
             return []
         words = f"enum {reader.name} has no default and lacks {', '.join(missing)}"
@@ -108,9 +139,23 @@ class _Check:
         return [Incompatibility("FIXED_SIZE_MISMATCH", f"{place}/size", words)]
 
 
-def _written(field: Field, writer: Node) -> Field | None:
-    by_name = {written.name: written for written in writer.fields}
-    return next((by_name[name] for name in (field.name, *field.aliases) if name in by_name), None)
+class _Branches:
+    """The branches of a reader's union, by what can make one of them take a writer's type."""
+
+    def __init__(self, union: Node) -> None:
+        self.unnamed = [branch for branch in union.branches if branch.kind not in NAMED]
+        self.named: dict[str, list[Node]] = defaultdict(list)
+        self.aliased: dict[str, list[Node]] = defaultdict(list)
+        for branch in union.branches:
+            if branch.kind in NAMED:
+                self.named[branch.simple_name].append(branch)
+                for alias in branch.aliases:
+                    self.aliased[alias].append(branch)
+
+    def candidates(self, writer: Node) -> list[Node]:
+        if writer.kind not in NAMED:
+            return self.unnamed
+        return self.named.get(writer.simple_name, []) + self.aliased.get(writer.name, [])
 
 
 def _called(node: Node) -> str:

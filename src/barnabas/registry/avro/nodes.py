@@ -142,10 +142,12 @@ class _Reader:
         fields = schema.get("fields")
         if not isinstance(fields, list):
             raise InvalidSchemaError(f"record {node.name} has no list of fields")
+        names = set()
         for described in fields:
             made = self._field(described, node)
-            if any(made.name == other.name for other in node.fields):
+            if made.name in names:
                 raise InvalidSchemaError(f"record {node.name} has two fields called {made.name}")
+            names.add(made.name)
             node.fields.append(made)
         return node
 

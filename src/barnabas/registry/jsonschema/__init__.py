@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
+from barnabas.registry.document import Elements
 from barnabas.registry.errors import InvalidSchemaError
 from barnabas.registry.incompatibility import Incompatibility
 
@@ -23,6 +24,7 @@ class JsonSchema:
 
     Raises:
         InvalidSchemaError: the text is no JSON, no JSON Schema, or refers to what is not there.
+        TooLargeError: it has more elements than are served.
     """
 
     def __init__(self, schema: str, references: Sequence[tuple[str, str]] = (), *, normalize: bool = False):
@@ -30,16 +32,23 @@ class JsonSchema:
         from jsonschema.validators import Draft7Validator, validator_for
         from referencing import Registry
 
-        self._contents = _load(schema)
+        elements = Elements()
+        self._contents = _load(schema, elements)
         try:
             validator_for(self._contents, default=Draft7Validator).check_schema(self._contents)
         except SchemaError as error:
             place = "/".join(map(str, error.absolute_path))
             raise InvalidSchemaError(f"at /{place}: {error.message}") from None
-        named = [(name, _resource(_load(text))) for name, text in references]
+        except OverflowError as error:  # a repetition in a regular expression, beyond what `re` counts
+            raise InvalidSchemaError(str(error)) from None
+        named = [(name, _resource(_load(text, elements))) for name, text in references]
         own = _resource(self._contents)
         own_id = own.id() or _HERE
         registry: Registry[Any] = Registry().with_resources([*named, (own_id, own)])
+        try:
+            registry = registry.crawl()  # once, not again for each reference
+        except ValueError as error:
+            raise InvalidSchemaError(f"an $id is no URI: {error}") from None
         self._resolver = registry.resolver(own_id)
         self._check_references()
         self.text = json.dumps(self._contents, ensure_ascii=False, separators=(",", ":"), sort_keys=normalize)
@@ -62,18 +71,16 @@ class JsonSchema:
                 raise InvalidSchemaError(f"$ref {reference} leads nowhere: {error}") from None
 
 
-def _load(schema: str) -> Any:
+def _load(schema: str, elements: Elements) -> Any:
     try:
-        contents = json.loads(schema, parse_constant=_refuse_constant)
+        contents = elements.load(schema)
     except ValueError as error:
         raise InvalidSchemaError(f"it is not JSON: {error}") from None
     if not isinstance(contents, dict | bool):
         raise InvalidSchemaError("a JSON Schema is an object, or true or false")
+    if isinstance(contents, dict) and not isinstance(contents.get("$schema", ""), str):
+        raise InvalidSchemaError("$schema is not a string")
     return contents
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
 
 
 def _resource(contents: Any) -> Resource[Any]:

@@ -8,13 +8,18 @@ the same in other words: a property may be added only where the old schema left 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from barnabas.registry.errors import InvalidSchemaError
 from barnabas.registry.incompatibility import Incompatibility
+from barnabas.registry.jsonschema.patterns import matcher
+from barnabas.registry.limits import REASONS, Steps
 
 if TYPE_CHECKING:
     from referencing._core import Resolver
@@ -65,19 +70,25 @@ class Located:
         """Itself, or what it refers to; what stands beside a $ref is left out, as up to draft 7."""
         schema = self
         for _ in range(100):  # a chain of references may lead back to itself
-            if not isinstance(schema.contents, dict) or "$ref" not in schema.contents:
+            reference = schema.contents.get("$ref") if isinstance(schema.contents, dict) else None
+            if not isinstance(reference, str):
                 break
-            found = schema.resolver.lookup(schema.contents["$ref"])
-            schema = Located(found.contents, found.resolver)
+            schema = schema.lookup(reference)
+        if not isinstance(schema.contents, dict | bool):
+            raise InvalidSchemaError(f"a $ref leads to {schema.contents!r}, which is no schema")
         return schema
+
+    def lookup(self, reference: str) -> Located:
+        from referencing.exceptions import Unresolvable
+
+        try:
+            found = self.resolver.lookup(reference)
+        except (Unresolvable, ValueError) as error:
+            raise InvalidSchemaError(f"$ref {reference} leads nowhere: {error}") from None
+        return Located(found.contents, found.resolver)
 
     def get(self, keyword: str, otherwise: Any = None) -> Any:
         return self.contents.get(keyword, otherwise)
-
-    def says_the_same_as(self, other: Located) -> bool:
-        """Whether both are the same text, and mean the same wherever they stand."""
-        text = _text(self.contents)
-        return text == _text(other.contents) and '"$ref"' not in text
 
     def accepts_all(self) -> bool:
         return self.contents is True or (
@@ -86,7 +97,11 @@ class Located:
 
 
 def rejections(reader: Located, writer: Located) -> list[Incompatibility]:
-    """Where `reader` may refuse what `writer` accepts; none when it never does."""
+    """Where `reader` may refuse what `writer` accepts, the first places; none when it never does.
+
+    Raises:
+        TooLargeError: it takes too many steps to find out.
+    """
     return _Check().compare(reader, writer, "#")
 
 
@@ -96,10 +111,15 @@ class _Check:
         # as fine: a recursive schema is as good as the rest of it.
         self._under_way: dict[tuple[int, int], list[Incompatibility]] = {}
         self._kept: list[Any] = []
+        # Made-up schemas by the identities of their parts: what is made twice is one, and compared once.
+        self._made: dict[tuple[Any, ...], Any] = {}
+        self._texts: dict[int, tuple[bytes, bool]] = {}
+        self._steps = Steps()
 
     def compare(self, reader: Located, writer: Located, place: str) -> list[Incompatibility]:
+        self._steps.spend()
         reader, writer = reader.resolved(), writer.resolved()
-        if reader.accepts_all() or writer.contents is False or reader.says_the_same_as(writer):
+        if reader.accepts_all() or writer.contents is False:
             return []
         if reader.contents is False:
             return [Incompatibility("NOT_ACCEPTED", place, "nothing is accepted any more")]
@@ -110,15 +130,38 @@ class _Check:
             return self._under_way[pair]
         self._under_way[pair] = []
         self._kept += [reader.contents, writer.contents]
-        # Each once: every way that leads to a schema would double what is wrong with it.
-        found = list(dict.fromkeys(self._compare(reader, writer, place)))
-        self._under_way[pair] = found
-        return found
+        if not self._say_the_same(reader.contents, writer.contents):
+            # Each once: every way that leads to a schema would double what is wrong with it.
+            found = dict.fromkeys(islice(self._compare(reader, writer, place), REASONS))
+            self._under_way[pair] = list(found)
+        return self._under_way[pair]
+
+    def _say_the_same(self, reader: Any, writer: Any) -> bool:
+        """Whether both are the same text, and mean the same wherever they stand."""
+        digest, refers = self._digest(reader)
+        return not refers and self._digest(writer)[0] == digest
+
+    def _digest(self, contents: Any) -> tuple[bytes, bool]:
+        """Of the text; and whether there is a reference in it, which means something else elsewhere."""
+        if id(contents) not in self._texts:
+            text = _text(contents)
+            digest = hashlib.sha256(text.encode()).digest()
+            self._texts[id(contents)] = digest, '"$ref"' in text
+            self._kept.append(contents)
+            self._steps.spend(len(text) // 1000)
+        return self._texts[id(contents)]
+
+    def _one(self, made: Any) -> Any:
+        """The first of the dicts or lists that are made of the same parts."""
+        parts = made.items() if isinstance(made, dict) else enumerate(made)
+        self._steps.spend(1 + len(made) // 10)
+        key = (type(made), *sorted((str(name), id(value)) for name, value in parts))
+        return self._made.setdefault(key, made)
 
     def _compare(self, reader: Located, writer: Located, place: str) -> Iterator[Incompatibility]:
         for union in ("anyOf", "oneOf"):
             if union in writer.contents:  # each alternative must be accepted, with what holds beside it
-                rest = {key: value for key, value in writer.contents.items() if key != union}
+                rest = self._one({key: value for key, value in writer.contents.items() if key != union})
                 for number, branch in enumerate(writer.get(union)):
                     yield from self._each(reader, writer, rest, branch, f"{place}/{union}/{number}")
                 return
@@ -151,7 +194,8 @@ class _Check:
         self, reader: Located, writer: Located, rest: dict[str, Any], branch: Any, place: str
     ) -> Iterator[Incompatibility]:
         if rest.keys() - _ANNOTATIONS:
-            yield from self.compare(reader, writer.inside({"allOf": [rest, branch]}), place)
+            both = self._one({"allOf": self._one([rest, branch])})
+            yield from self.compare(reader, writer.inside(both), place)
         else:
             yield from self.compare(reader, writer.inside(branch), place)
 
@@ -163,8 +207,23 @@ class _Check:
                 continue
             if not self.compare(reader, part, place):
                 return []
-            merged = _merged(merged, part.contents)
-        return self.compare(reader, writer.inside(merged), place)
+            merged = self._merged(merged, part.contents)
+        return self.compare(reader, writer.inside(self._one(merged)), place)
+
+    def _merged(self, one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+        """A schema that accepts what both accept, as far as one can be had without more keywords.
+
+        Where both set a keyword that cannot be joined, the first one's stands: that accepts more, and so may
+        only find more to complain of.
+        """
+        merged = {**other, **one}
+        if "properties" in one and "properties" in other:
+            merged["properties"] = self._one({**other["properties"], **one["properties"]})
+        for keyword in ("required", "allOf"):
+            if keyword in one and keyword in other:
+                every = {id(part): part for part in (*one[keyword], *other[keyword])}
+                merged[keyword] = self._one(list(every.values()))
+        return merged
 
     def _types(self, reader: Located, writer: Located, place: str) -> Iterator[Incompatibility]:
         lost = _types(writer) - _types(reader)
@@ -190,7 +249,7 @@ class _Check:
                     _code(keyword, before), f"{place}/{keyword}", f"{before} became {limit}"
                 )
         step, before = reader.get("multipleOf"), writer.get("multipleOf")
-        if step is not None and (before is None or before % step != 0):
+        if step is not None and (before is None or not _divides(step, before)):
             yield Incompatibility("MULTIPLE_OF_CHANGED", f"{place}/multipleOf", f"{before} became {step}")
         if reader.get("uniqueItems") and not writer.get("uniqueItems"):
             yield Incompatibility("UNIQUE_ITEMS_ADDED", f"{place}/uniqueItems", "items must differ now")
@@ -200,11 +259,22 @@ class _Check:
                     _code(keyword, writer.get(keyword)), f"{place}/{keyword}", f"{keyword} came or changed"
                 )
 
+    def _property(self, schema: Located, name: str) -> Located:
+        """What holds for the property `name`."""
+        properties = schema.get("properties", {})
+        if name in properties:
+            return schema.inside(properties[name])
+        for pattern, contents in schema.get("patternProperties", {}).items():
+            self._steps.spend()
+            if matcher(pattern).search(name):
+                return schema.inside(contents)
+        return schema.inside(schema.get("additionalProperties", True))
+
     def _objects(self, reader: Located, writer: Located, place: str) -> Iterator[Incompatibility]:
         properties, before = reader.get("properties", {}), writer.get("properties", {})
         for name in {**properties, **before}:
             found = self.compare(
-                _property(reader, name), _property(writer, name), f"{place}/properties/{name}"
+                self._property(reader, name), self._property(writer, name), f"{place}/properties/{name}"
             )
             if found and name not in before:
                 words = f"{name} could be anything before, and what it may be now is narrower"
@@ -213,7 +283,7 @@ class _Check:
                         "PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL", f"{place}/properties/{name}", words
                     )
                 ]
-            elif found and name not in properties and _property(reader, name).contents is False:
+            elif found and name not in properties and self._property(reader, name).contents is False:
                 words = f"{name} is gone, and no other property is allowed"
                 found = [
                     Incompatibility(
@@ -221,10 +291,11 @@ class _Check:
                     )
                 ]
             yield from found
+        required = set(writer.get("required", ()))
         for name in reader.get("required", ()):
             own = properties.get(name)
             has_default = isinstance(own, dict) and "default" in own
-            if name not in writer.get("required", ()) and not has_default:
+            if name not in required and not has_default:
                 words = f"{name} is required now and has no default"
                 yield Incompatibility("REQUIRED_ATTRIBUTE_ADDED", f"{place}/required", words)
         patterns = {**reader.get("patternProperties", {}), **writer.get("patternProperties", {})}
@@ -253,6 +324,13 @@ class _Check:
         yield from self.compare(reader.inside(rest), writer.inside(rest_before), f"{place}/items")
 
 
+def _divides(step: Any, number: Any) -> bool:
+    try:
+        return bool(number % step == 0)
+    except OverflowError:  # a whole number beyond what a fraction can be compared with
+        return False
+
+
 def _types(schema: Located) -> frozenset[str]:
     given = schema.get("type")
     if given is None:
@@ -268,17 +346,6 @@ def _values(schema: Located) -> list[Any] | None:
     return values
 
 
-def _property(schema: Located, name: str) -> Located:
-    """What holds for the property `name`."""
-    properties = schema.get("properties", {})
-    if name in properties:
-        return schema.inside(properties[name])
-    for pattern, contents in schema.get("patternProperties", {}).items():
-        if re.search(pattern, name):
-            return schema.inside(contents)
-    return schema.inside(schema.get("additionalProperties", True))
-
-
 def _by_pattern(schema: Located, pattern: str) -> Located:
     extra = schema.get("additionalProperties", True)
     return schema.inside(schema.get("patternProperties", {}).get(pattern, extra))
@@ -290,22 +357,6 @@ def _items(schema: Located) -> tuple[list[Any], Any]:
     if isinstance(items, list):  # up to draft 2019-09
         return items, schema.get("additionalItems", True)
     return schema.get("prefixItems", []), items
-
-
-def _merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """A schema that accepts what both accept, as far as one can be had without more keywords.
-
-    Where both set a keyword that cannot be joined, the first one's stands: that accepts more, and so may only
-    find more to complain of.
-    """
-    merged = {**other, **one}
-    if "properties" in one and "properties" in other:
-        merged["properties"] = {**other["properties"], **one["properties"]}
-    if "required" in one and "required" in other:
-        merged["required"] = [*one["required"], *other["required"]]
-    if "allOf" in one and "allOf" in other:
-        merged["allOf"] = [*one["allOf"], *other["allOf"]]
-    return merged
 
 
 def _text(value: Any) -> str:

@@ -7,9 +7,12 @@ found by their names within the package, fields by their numbers. Enums and serv
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+from functools import lru_cache
 from typing import Any
 
 from barnabas.registry.incompatibility import Incompatibility
+from barnabas.registry.limits import Steps
 
 #: scalars that are read from each other's bytes; an enum is a number
 _ALIKE = (
@@ -40,6 +43,7 @@ class _Check:
         self._files = (reader_file, writer_file)
         # A message under way counts as compatible: a recursive one is as good as the rest of it.
         self._broken: dict[tuple[str, str], bool] = {}
+        self._steps = Steps()
 
     def types(self, reader: Any, writer: Any, place: str) -> list[Incompatibility]:
         found = []
@@ -70,6 +74,7 @@ class _Check:
         found = []
         read, written = reader.fields_by_number, writer.fields_by_number
         for number in sorted({*read, *written}):
+            self._steps.spend()
             where = f"{place}/{number}"
             if number in read and number in written:
                 found += self._field(read[number], written[number], where)
@@ -145,8 +150,14 @@ def _scalars(field: Any) -> tuple[str, ...]:
 
 
 def _type_name(field: Any) -> str:
-    names = {value: name for name, value in vars(type(field)).items() if name.startswith("TYPE_")}
-    return str(names[field.type]).removeprefix("TYPE_").lower()
+    cls: Any = type(field)
+    return _type_names(cls)[field.type]
+
+
+@lru_cache
+def _type_names(cls: Hashable) -> dict[int, str]:
+    names = {value: name for name, value in vars(cls).items() if name.startswith("TYPE_")}
+    return {value: name.removeprefix("TYPE_").lower() for value, name in names.items()}
 
 
 def _called(field: Any) -> str:

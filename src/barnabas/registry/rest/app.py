@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from aiohttp import web
 
 import barnabas
 from barnabas.registry.log import SchemasLog
 from barnabas.registry.rest import compatibility, schemas, settings, subjects
-from barnabas.registry.rest.exchange import LOG, STATE, answer, exchange
+from barnabas.registry.rest.exchange import (
+    LARGE_BODIES,
+    LARGE_BODIES_AT_ONCE,
+    LOG,
+    STATE,
+    answer,
+    exchange,
+)
 from barnabas.registry.state import State
 
-#: larger than what fits into the topic, so that the one who refuses says why
-_LARGEST_BODY = 8 << 20
+#: larger than what fits into the topic, also in JSON's most wasteful spelling, so that a refusal says why
+_LARGEST_BODY = 4 << 20
 
 CLUSTER: web.AppKey[str] = web.AppKey("cluster", str)
 
@@ -20,6 +29,7 @@ def build(state: State, log: SchemasLog, cluster_id: str) -> web.Application:
     """The application that answers from `state` and writes to `log`."""
     app = web.Application(middlewares=[exchange], client_max_size=_LARGEST_BODY)
     app[STATE], app[LOG], app[CLUSTER] = state, log, cluster_id
+    app[LARGE_BODIES] = asyncio.Semaphore(LARGE_BODIES_AT_ONCE)
     app.router.add_get("/", _root)
     app.router.add_get("/v1/metadata/id", _identity)
     app.router.add_get("/v1/metadata/version", _version)

@@ -28,7 +28,7 @@ async def check_with_all(request: web.Request) -> web.Response:
 async def _check(request: web.Request, versions: Sequence[Version]) -> web.Response:
     state, subject = request.app[STATE], subject_of(request)
     schema = registration.canonical(
-        state, subject, Schema.from_json(await body_of(request)), normalize=flag(request, "normalize")
+        state, subject, Schema.from_request(await body_of(request)), normalize=flag(request, "normalize")
     )
     found = registration.conflicts(state, subject, schema, versions)
     messages = {"messages": found} if flag(request, "verbose") else {}

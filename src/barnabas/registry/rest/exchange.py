@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from typing import Any
 
 from aiohttp import web
 
-from barnabas.registry.compiled import Uncompiled
+from barnabas.registry import document, workers
+from barnabas.registry.computed import NotComputed
 from barnabas.registry.errors import Code, RegistryError
+from barnabas.registry.limits import shortened
 from barnabas.registry.log import SchemasLog
-from barnabas.registry.protobuf import ProtobufSchema
-from barnabas.registry.resolution import understand_version
+from barnabas.registry.resolution import source_of_version
+from barnabas.registry.schema import PROTOBUF
 from barnabas.registry.state import State, Version
 from barnabas.registry.subjects import canonical
+from barnabas.registry.understanding import serialized
+from barnabas.registry.workers import WORKERS
 
 logger = logging.getLogger(__name__)
 
@@ -32,10 +39,22 @@ _ANSWERED = (
 )
 _TAKEN = (*_ANSWERED, "application/octet-stream")
 
-#: some hundreds of schemas
-_COMPILE_S = 60.0
-#: few, and not the threads that wait for brokers: nothing else comes to a stop where much is to be compiled
-_COMPILERS = ThreadPoolExecutor(2, "registry-compiler")
+#: room for the bodies that are large
+LARGE_BODIES: web.AppKey[asyncio.Semaphore] = web.AppKey("large_bodies", asyncio.Semaphore)
+#: how many of them are held at a time, in all; the others wait on their sockets
+LARGE_BODIES_AT_ONCE = 8
+#: bytes of a body that the event loop decodes itself, in a few milliseconds at the worst
+_SMALL_BODY = 64 << 10
+#: how long a body may take to come
+_BODY_S = 30.0
+
+#: how long the schemas of a request may take to read, in all: some hundreds of Protobuf
+_COMPUTE_S = 60.0
+#: threads that wait for workers, and not those that wait for brokers: nothing else comes to a stop there
+_COMPUTERS = ThreadPoolExecutor(workers.SIZE, "registry-computer")
+
+#: the decoded body of the request that this task answers, whose handler may be called again
+_body: ContextVar[Mapping[str, Any] | None] = ContextVar("body", default=None)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -76,34 +95,54 @@ def schema_json(request: web.Request, version: Version) -> dict[str, Any]:
     ``format=serialized`` is a format of Protobuf's only; every other schema, and every other format, is text.
     """
     described = version.schema.to_json()
-    if request.query.get("format") == "serialized":
-        parsed = understand_version(request.app[STATE], version)
-        if isinstance(parsed, ProtobufSchema):
-            described["schema"] = parsed.serialized
+    if request.query.get("format") == "serialized" and version.schema.type == PROTOBUF:
+        described["schema"] = serialized(source_of_version(request.app[STATE], version))
     return described
 
 
 async def body_of(request: web.Request) -> Mapping[str, Any]:
     """The object in the request's body. Raises RegistryError."""
-    try:
-        body = json.loads(await request.read())
-    except (ValueError, RecursionError) as error:
-        raise RegistryError(400, f"the body is not JSON: {error}") from None
-    if not isinstance(body, dict):
-        raise RegistryError(400, "the body is not a JSON object")
+    body = _body.get()
+    if body is None:
+        body = await _decoded(await _body_bytes(request))
+        _body.set(body)
     return body
+
+
+async def _body_bytes(request: web.Request) -> bytes:
+    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise RegistryError(415, "a body in a Content-Encoding is not served: send it as it is")
+    try:
+        async with asyncio.timeout(_BODY_S):
+            return await request.read()
+    except TimeoutError:
+        raise RegistryError(408, f"the body did not come within {_BODY_S:g} s") from None
+
+
+async def _decoded(data: bytes) -> Mapping[str, Any]:
+    if len(data) > _SMALL_BODY:
+        deadline = time.monotonic() + _COMPUTE_S
+        loop = asyncio.get_running_loop()
+        found: Mapping[str, Any] = await loop.run_in_executor(_COMPUTERS, WORKERS.run, deadline, "body", data)
+        return found
+    try:
+        return document.body(data)
+    except ValueError as error:
+        raise RegistryError(400, f"the body is not JSON: {error}") from None
 
 
 @web.middleware
 async def exchange(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Agree on the content type, and turn whatever goes wrong into an answer."""
+    _body.set(None)
     content_type = _acceptable(request.headers.get("Accept", "*/*"))
     try:
         if content_type is None:
             raise RegistryError(406, "HTTP 406 Not Acceptable")
         if request.can_read_body and request.content_type not in _TAKEN:
             raise RegistryError(415, "HTTP 415 Unsupported Media Type")
-        response = await _compiling(handler, request)
+        async with request.app[LARGE_BODIES] if _has_large_body(request) else contextlib.nullcontext():
+            response = await _computing(handler, request)
     except RegistryError as error:
         response = _refusal(error.status, error.code, str(error))
     except web.HTTPException as error:
@@ -117,22 +156,27 @@ async def exchange(request: web.Request, handler: Handler) -> web.StreamResponse
     return response
 
 
-async def _compiling(handler: Handler, request: web.Request) -> web.StreamResponse:
-    """Call `handler`, which has changed nothing as long as it asks for schemas to be compiled first."""
+async def _computing(handler: Handler, request: web.Request) -> web.StreamResponse:
+    """Call `handler`, which has changed nothing as long as it asks for answers to be computed first."""
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + _COMPILE_S
+    deadline = time.monotonic() + _COMPUTE_S
     while True:
         try:
             return await handler(request)
-        except Uncompiled as missing:
-            if loop.time() > deadline:
-                words = f"not all schemas it takes were compiled in {_COMPILE_S:g} s: ask again"
+        except NotComputed as missing:
+            if time.monotonic() > deadline:
+                words = f"not all schemas it takes were read in {_COMPUTE_S:g} s: ask again"
                 raise RegistryError(Code.OPERATION_TIMEOUT, words) from None
-            await loop.run_in_executor(_COMPILERS, missing.compile)
+            await loop.run_in_executor(_COMPUTERS, missing.compute, deadline)
+
+
+def _has_large_body(request: web.Request) -> bool:
+    length = request.content_length
+    return request.can_read_body and (length is None or length > _SMALL_BODY)
 
 
 def _refusal(status: int, code: int, message: str) -> web.Response:
-    response = answer({"error_code": code, "message": message})
+    response = answer({"error_code": code, "message": shortened(message)})
     response.set_status(status)
     return response
 

@@ -7,14 +7,17 @@ from typing import Any
 from aiohttp import web
 
 from barnabas.registry import queries
-from barnabas.registry.errors import RegistryError
+from barnabas.registry.errors import RegistryError, schema_not_found
 from barnabas.registry.formats import types
+from barnabas.registry.limits import shortened
 from barnabas.registry.rest.exchange import STATE, answer, flag, page, schema_json
 from barnabas.registry.rest.subjects import described
 from barnabas.registry.state import Version
 from barnabas.registry.subjects import context_of
 
 routes = web.RouteTableDef()
+
+_LONGEST_ID = 18
 
 
 @routes.get("/schemas")
@@ -82,7 +85,10 @@ def _versions(request: web.Request) -> list[Version]:
 def _id(request: web.Request) -> int:
     text = request.match_info["id"]
     if not text.isascii() or not text.isdecimal():
-        raise RegistryError(404, f"{text} is not the id of a schema: it is a whole number")
+        words = f"{shortened(text, 100)} is not the id of a schema: it is a whole number"
+        raise RegistryError(404, words)
+    if len(text) > _LONGEST_ID:  # Python refuses to read numbers of thousands of digits
+        raise schema_not_found(shortened(text, 100))
     return int(text)
 
 

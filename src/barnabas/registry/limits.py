@@ -1,0 +1,63 @@
+"""What one request may cost.
+
+Beyond a limit it is refused with 42209 (422), beyond the depth with 42201 (422); the message names the limit.
+Elements, depth and steps are counted, so every registry refuses the same schemas, however busy its machine
+is. The processor time of a worker is the last resort against what no count foresaw.
+"""
+
+from __future__ import annotations
+
+from barnabas.registry.errors import Code, RegistryError
+
+#: characters of a schema's text: a record of the topic has no room for more (librdkafka's message.max.bytes)
+TEXT = 1_000_000
+#: JSON values (objects, arrays, strings, numbers, ...) of a schema together with all that it refers to
+ELEMENTS = 100_000
+#: objects and arrays inside each other
+DEPTH = 200
+#: schemas that a schema refers to, directly or through others, and the characters of their texts
+REFERENCES = 500
+REFERENCED_TEXT = 4_000_000
+#: pairs of parts of two schemas that are compared
+STEPS = 500_000
+#: reasons that are told why two schemas are not compatible
+REASONS = 100
+#: characters of each of them, and of the message of a refusal
+REASON_LENGTH = 2_000
+#: seconds of processor time that a worker spends on one job
+CPU_S = 10.0
+#: bytes of memory that a worker may have (RLIMIT_DATA), and how much it may have grown before it is replaced
+WORKER_MEMORY = 1 << 30
+WORKER_GROWTH = 64 << 20
+#: JSON values in a body of a request, and their depth; the schema is one string of it
+BODY_ELEMENTS = 10_000
+BODY_DEPTH = 50
+
+
+class TooLargeError(RegistryError):
+    """A schema or a request that costs more than a registry spends on one."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(Code.SCHEMA_TOO_LARGE, f"Schema too large: {what}")
+
+
+class Steps:
+    """Counts the steps of one comparison."""
+
+    def __init__(self, limit: int = STEPS) -> None:
+        self._limit = limit
+        self._left = limit
+
+    def spend(self, steps: int = 1) -> None:
+        """Raise TooLargeError once more steps were spent than there are."""
+        self._left -= steps
+        if self._left < 0:
+            raise TooLargeError(f"comparing it with another version takes more than {self._limit:,} steps")
+
+
+def shortened(text: str, length: int = REASON_LENGTH) -> str:
+    """`text`, without its middle where it is longer than `length` characters."""
+    if len(text) <= length:
+        return text
+    half = length // 2
+    return f"{text[:half]} ... ({len(text) - 2 * half} characters left out) ... {text[-half:]}"

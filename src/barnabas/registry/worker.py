@@ -1,0 +1,191 @@
+"""The process that reads and compares schemas for a registry, and nothing else.
+
+A schema may take any time and any memory to read, whatever is counted before; Python's threads cannot be
+stopped, and they share one lock with the loops of the registry and of a broker beside it. So this work has a
+process of its own, with limits that the operating system keeps. It ends when the other end of its connection
+is closed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import resource
+import signal
+import sys
+from collections import OrderedDict
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from types import FrameType
+from typing import Any, NamedTuple
+
+from barnabas.registry import document, limits
+from barnabas.registry.errors import Code, InvalidSchemaError, RegistryError
+from barnabas.registry.formats import Parsed, parse
+from barnabas.registry.limits import TooLargeError, shortened
+from barnabas.registry.schema import Schema
+
+logger = logging.getLogger(__name__)
+
+#: how often a job that does not end at its first interruption is interrupted again
+_AGAIN_S = 0.1
+#: read schemas that are kept: how many, and characters of their texts
+_KEPT, _KEPT_TEXT = 1024, 2_000_000
+
+
+class Source(NamedTuple):
+    """All that the meaning of a schema depends on.
+
+    `references` are names and texts, what is referred to before what refers to it.
+    """
+
+    type: str
+    text: str
+    references: tuple[tuple[str, str], ...] = ()
+    normalize: bool = False
+
+    @property
+    def length(self) -> int:
+        """Its characters, with those of its references."""
+        return len(self.text) + sum(len(text) for _, text in self.references)
+
+
+class Reply(NamedTuple):
+    """The answer to a job: `value`, or the code and the message of a RegistryError."""
+
+    value: Any = None
+    code: int = 0
+    message: str = ""
+    #: the worker ends after this answer
+    retires: bool = False
+
+
+class _OutOfTimeError(BaseException):
+    """Not an Exception: no library takes it for an error of its own."""
+
+
+class _Kept:
+    """Schemas that were read last."""
+
+    def __init__(self) -> None:
+        self._parsed: OrderedDict[Source, Parsed] = OrderedDict()
+        self._length = 0
+
+    def read(self, source: Source) -> Parsed:
+        if source in self._parsed:
+            self._parsed.move_to_end(source)
+            return self._parsed[source]
+        if source.length > limits.TEXT + limits.REFERENCED_TEXT:
+            raise TooLargeError(f"it has more than {limits.TEXT + limits.REFERENCED_TEXT:,} characters")
+        schema = Schema(source.type, source.text)
+        parsed = parse(schema, source.references, normalize=source.normalize)
+        self._check_text(parsed.text)
+        self._parsed[source] = parsed
+        self._length += source.length
+        while len(self._parsed) > _KEPT or (self._length > _KEPT_TEXT and len(self._parsed) > 1):
+            self._length -= self._parsed.popitem(last=False)[0].length
+        return parsed
+
+    @staticmethod
+    def _check_text(text: str) -> None:
+        if len(text) > limits.TEXT:
+            raise TooLargeError(f"written out it has more than {limits.TEXT:,} characters")
+        try:
+            document.encoded(text)
+        except ValueError as error:
+            raise InvalidSchemaError(str(error)) from None
+
+
+_kept = _Kept()
+
+
+def canonical(source: Source) -> str:
+    """The one spelling of the schema."""
+    return _kept.read(source).text
+
+
+def serialized(source: Source) -> str | None:
+    """The schema in the format ``serialized``; None when its type has none."""
+    return getattr(_kept.read(source), "serialized", None)
+
+
+def conflicts(new: Source, old: Source, backward: bool, forward: bool) -> list[str]:
+    """Why the schemas are not compatible."""
+    if new.type != old.type:
+        return [f"{{errorType:'TYPE_CHANGED', description:'{old.type} became {new.type}'}}"]
+    one, other = _kept.read(new), _kept.read(old)
+    found = []
+    if backward:
+        found += one.cannot_read(other)
+    if forward:
+        found += other.cannot_read(one)
+    return [shortened(str(reason)) for reason in found[: limits.REASONS]]
+
+
+def body(data: bytes) -> dict[str, Any]:
+    """The object in the body of a request."""
+    try:
+        return document.body(data)
+    except ValueError as error:
+        raise RegistryError(400, f"the body is not JSON: {error}") from None
+
+
+JOBS: dict[str, Callable[..., Any]] = {
+    function.__name__: function for function in (canonical, serialized, conflicts, body)
+}
+
+
+def serve(connection: Connection) -> None:
+    """Answer jobs, which are a name of `JOBS` and its arguments, until the other end is closed."""
+    signal.signal(signal.SIGPROF, _interrupt)
+    with contextlib.suppress(ValueError, OSError):  # a platform or an operator that allows less
+        resource.setrlimit(resource.RLIMIT_DATA, (limits.WORKER_MEMORY, limits.WORKER_MEMORY))
+    before = _memory()
+    while True:
+        try:
+            name, *arguments = connection.recv()
+        except EOFError:
+            return
+        reply = answer(name, *arguments)
+        retires = reply.retires or _memory() > before + limits.WORKER_GROWTH
+        connection.send(reply._replace(retires=retires))
+        if retires:
+            return
+
+
+def answer(name: str, *arguments: Any) -> Reply:
+    """Do one job within the limits."""
+    try:
+        try:
+            signal.setitimer(signal.ITIMER_PROF, limits.CPU_S, _AGAIN_S)
+            return Reply(JOBS[name](*arguments))
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+    except RegistryError as error:
+        return Reply(code=error.code, message=shortened(str(error)))
+    except RecursionError:
+        too_deep = InvalidSchemaError("it is nested too deeply")
+        return Reply(code=too_deep.code, message=str(too_deep))
+    except MemoryError:
+        return _too_large("it takes too much memory to read")._replace(retires=True)
+    except _OutOfTimeError:
+        words = f"reading or comparing it takes more than {limits.CPU_S:g} s of processor time"
+        return _too_large(words)._replace(retires=True)
+    except Exception as error:
+        logger.exception("job %s failed", name)
+        return Reply(code=Code.STORE_ERROR, message=f"{name} failed: {shortened(repr(error), 200)}")
+
+
+def _too_large(what: str) -> Reply:
+    error = TooLargeError(what)
+    return Reply(code=error.code, message=str(error))
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise _OutOfTimeError
+
+
+def _memory() -> int:
+    """The most memory that this process has ever had, in bytes."""
+    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return used if sys.platform == "darwin" else used * 1024

@@ -1,0 +1,124 @@
+"""The processes that read and compare schemas (`worker.py`), as a registry sees them.
+
+They are started when they are first needed, and shared by all registries of this process.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from multiprocessing.connection import Pipe
+from pathlib import Path
+from typing import Any
+
+import barnabas
+from barnabas.registry.errors import Code, RegistryError
+
+#: few: what is read once is remembered, and a worker has some 60 MB
+SIZE = 2
+
+#: argv: the folder of the package, the connection's descriptor
+_RUN = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from multiprocessing.connection import Connection; "
+    "from barnabas.registry.worker import serve; serve(Connection(int(sys.argv[2])))"
+)
+
+
+class _Worker:
+    def __init__(self) -> None:
+        self._connection, other = Pipe()
+        with other:
+            folder = str(Path(barnabas.__file__).parent.parent)
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _RUN, folder, str(other.fileno())],
+                pass_fds=[other.fileno()],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl+C is not for it, and what it starts ends with it
+            )
+
+    def ask(self, job: tuple[Any, ...], deadline: float) -> Any:
+        """The reply. Raises EOFError or OSError when the worker dies, TimeoutError at the deadline."""
+        self._connection.send(job)
+        if not self._connection.poll(max(deadline - time.monotonic(), 0)):
+            raise TimeoutError
+        return self._connection.recv()
+
+    def end(self) -> int:
+        """End it, now and with all it has started; how it ended."""
+        self._connection.close()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        return self._process.wait()
+
+
+class Workers:
+    """Workers for any number of threads; each of them does one job at a time."""
+
+    def __init__(self, size: int = SIZE) -> None:
+        self._free = threading.BoundedSemaphore(size)
+        self._lock = threading.Lock()
+        self._idle: list[_Worker] = []
+
+    def run(self, deadline: float, *job: Any) -> Any:
+        """Have a job of `worker.JOBS` done: its name, and its arguments. Blocks.
+
+        Args:
+            deadline: by `time.monotonic`.
+
+        Raises:
+            RegistryError: the job's own, OPERATION_TIMEOUT at the deadline, STORE_ERROR when the worker dies.
+        """
+        if not self._free.acquire(timeout=max(deadline - time.monotonic(), 0)):
+            raise _too_late()
+        try:
+            reply = self._run(job, deadline)
+        finally:
+            self._free.release()
+        if reply.code:
+            raise RegistryError(reply.code, reply.message)
+        return reply.value
+
+    def close(self) -> None:
+        """End those that are idle."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for worker in idle:
+            worker.end()
+
+    def _run(self, job: tuple[Any, ...], deadline: float) -> Any:
+        with self._lock:
+            worker = self._idle.pop() if self._idle else None  # the one that was used last knows most
+        if worker is None:
+            worker = _Worker()
+        try:
+            reply = worker.ask(job, deadline)
+        except TimeoutError:
+            worker.end()
+            raise _too_late() from None
+        except (EOFError, OSError):
+            words = f"the process that reads schemas has ended (status {worker.end()}): ask again"
+            raise RegistryError(Code.STORE_ERROR, words) from None
+        except BaseException:
+            worker.end()
+            raise
+        if reply.retires:
+            worker.end()
+        else:
+            with self._lock:
+                self._idle.append(worker)
+        return reply
+
+
+def _too_late() -> RegistryError:
+    return RegistryError(Code.OPERATION_TIMEOUT, "the schema could not be read in time: ask again")
+
+
+#: of all registries of this process
+WORKERS = Workers()
+atexit.register(WORKERS.close)

@@ -1,0 +1,158 @@
+"""No request to a registry holds up the others: the turns of its event loop are short, and little is kept.
+
+Turns are measured in the processor time of the loop's thread, so a busy machine changes nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import http.client
+import json
+import os
+import socket
+import threading
+import time
+from asyncio import events
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from confluent_kafka import Producer
+from tests.integration.registry.hostile_requests import cases, world
+
+from barnabas.registry.server import RegistryServer, RegistrySettings, claim
+
+LONGEST_TURN_S = 0.1
+MOST_HELD = 64 << 20
+#: one in so many runs always, all in `make hostile`
+SAMPLE = 11
+
+
+class Turn(NamedTuple):
+    seconds: float
+    what: str
+
+
+class Measured:
+    """A registry in this process, each turn of whose loop is timed."""
+
+    def __init__(self, server, monkeypatch):
+        self.server = server
+        self.longest = Turn(0, "")
+        self.host, _, self.port = server.url.removeprefix("http://").partition(":")
+        thread = server._thread.ident
+        run = events.Handle._run
+
+        def timed(handle):
+            if threading.get_ident() != thread:
+                return run(handle)
+            start = time.thread_time()
+            run(handle)
+            seconds = time.thread_time() - start
+            if seconds > self.longest.seconds:
+                self.longest = Turn(seconds, repr(handle)[:300])
+            return None
+
+        monkeypatch.setattr(events.Handle, "_run", timed)
+
+    def ask(self, method, path, body=None, headers=None):
+        """The status and the body."""
+        connection = http.client.HTTPConnection(self.host, int(self.port), timeout=120)
+        try:
+            kind = {"Content-Type": "application/vnd.schemaregistry.v1+json"} if body is not None else {}
+            connection.request(method, path, body, {**kind, **(headers or {})})
+            response = connection.getresponse()
+            return response.status, response.read()
+        finally:
+            connection.close()
+
+    def ask_while_others_ask(self, asked):
+        """The same, while another client asks again and again, and is answered each time."""
+        answers = []
+        hostile = threading.Thread(target=lambda: answers.append(self.ask(*asked)))
+        hostile.start()
+        while True:
+            ended = not hostile.is_alive()
+            assert self.ask("GET", "/subjects/s/versions/1/schema")[0] == 200
+            if ended:
+                break
+            hostile.join(0.05)
+        return answers[0]
+
+
+@pytest.fixture(scope="module")
+def running(barnabas_broker):
+    """A registry whose topic holds all that hostile requests refer to."""
+    topic = f"_schemas-hostile-{os.getpid()}"
+    settings = RegistrySettings(barnabas_broker.bootstrap_servers, topic=topic)
+    with RegistryServer(settings, claim("127.0.0.1:0")):
+        pass  # it makes the topic
+    producer = Producer({"bootstrap.servers": barnabas_broker.bootstrap_servers})
+    for key, value in world():
+        producer.produce(topic, json.dumps(value), json.dumps(key))
+        producer.poll(0)
+    producer.flush()
+    with RegistryServer(settings, claim("127.0.0.1:0")) as server:
+        yield server
+
+
+@pytest.fixture
+def registry(running, monkeypatch):
+    return Measured(running, monkeypatch)
+
+
+def _memory():
+    """What this process and its children hold, in bytes."""
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+    mine = os.getpid()
+    children = Path(f"/proc/{mine}/task").glob("*/children")
+    held = 0
+    for pid in (mine, *(int(child) for path in children for child in path.read_text().split())):
+        try:
+            held += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        except (FileNotFoundError, IndexError):
+            continue  # it has ended
+    return held
+
+
+def _parameters():
+    for number, case in enumerate(cases()):
+        marks = [] if number % SAMPLE == 0 else [pytest.mark.hostile]
+        yield pytest.param(case, id=case.name.replace("/", " "), marks=marks)
+
+
+@pytest.mark.parametrize("case", list(_parameters()))
+def test_a_hostile_request_holds_up_nobody(registry, case):
+    *first, last = case.asked()
+    for asked in first:
+        assert registry.ask(*asked)[0] < 500
+    registry.ask("POST", "/subjects/s", b'{"schema":"[]"}')  # so that a worker is there
+    before = _memory()
+    registry.longest = Turn(0, "")
+    status, said = registry.ask_while_others_ask(last)
+    assert status < 500
+    if status >= 400 and said.startswith(b"{"):
+        answer = json.loads(said)
+        assert answer["error_code"] // (1 if answer["error_code"] < 1000 else 100) == status
+        assert 0 < len(answer["message"]) < 3_000
+    assert registry.longest.seconds <= LONGEST_TURN_S, registry.longest
+    assert _memory() - before <= MOST_HELD
+
+
+def test_requests_that_come_all_at_once_hold_up_nobody(registry):
+    with socket.create_connection((registry.host, int(registry.port))) as client:
+        sending = threading.Thread(
+            target=client.sendall, args=(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 20_000,), daemon=True
+        )
+        sending.start()
+        answered = 0
+        while answered < 20_000:
+            got = client.recv(1 << 20)
+            assert got
+            answered += got.count(b"HTTP/1.1 200")
+        sending.join()
+    assert registry.longest.seconds <= LONGEST_TURN_S, registry.longest
