@@ -341,4 +341,5 @@ def _topic_id(uuid: confluent_kafka.Uuid) -> str:
 
 def _state(state: Any) -> str:
     """Kafka's spelling: Stable, PreparingRebalance, Empty ..."""
-    return "".join(word.capitalize() for word in state.name.split("_"))
+    # librdkafka says REBALANCING where Kafka says Rebalance.
+    return "".join(word.capitalize() for word in state.name.split("_")).replace("Rebalancing", "Rebalance")

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
 import confluent_kafka
 
 from barnabas.client.errors import ClientError, translate
+from barnabas.client.keep_alive import KeepAlive
 from barnabas.client.record import Record
-from barnabas.client.settings import DEFAULT_BOOTSTRAP, create_client
+from barnabas.client.settings import DEFAULT_BOOTSTRAP, create_client, librdkafka_settings
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.types import TopicPartition
 
 _BATCH = 1_000
+#: librdkafka's default of max.poll.interval.ms
+_MAX_POLL_MS = 300_000
 
 
 class Consumer:
@@ -25,6 +28,12 @@ class Consumer:
     (a record's when the next is taken, or the block ends without an error; committed now and then, or by
     `commit`).
     Without, it reads every partition on its own and remembers nothing.
+
+    A record may be worked on for as long as it takes: the consumer stays in its group meanwhile, until the
+    process ends or `close`. A rebalance, for members that come or go, waits until the record is done, for up
+    to two thirds of `max_poll_interval_ms` (5 minutes); a record that takes longer goes to another member as
+    well if its partition does. Records that were fetched and belong to another member by now are not
+    returned.
 
     Args:
         bootstrap_servers: `host:port,...`
@@ -59,6 +68,9 @@ class Consumer:
                 "group.id": group or "barnabas-reader",
             },
         )
+        configured = librdkafka_settings(bootstrap_servers, settings)
+        max_poll_ms = int(configured.get("max.poll.interval.ms", _MAX_POLL_MS))
+        self._keeper = KeepAlive(self._consumer, max_poll_ms / 1000, self._drop)
         if group is not None and topics:
             self.subscribe(*topics)
         elif topics:
@@ -74,7 +86,7 @@ class Consumer:
 
     def subscribe(self, *topics: str) -> None:
         """Read these topics as a member of the group."""
-        self._consumer.subscribe(list(topics))
+        self._keeper.start(list(topics))
 
     def partitions(self, *topics: str) -> list[TopicPartition]:
         """The partitions of the topics.
@@ -129,14 +141,18 @@ class Consumer:
 
         In a group this says that the record before is done: its offset will be committed.
         """
-        self._store_taken()
+        self._put_down_taken()
         deadline = time.monotonic() + timeout
         while not self._pending:
             # It comes back at a partition's end too, where there is nothing to return yet.
-            self._pending = self.read_batch(max(deadline - time.monotonic(), 0))[::-1]
+            self._read_ahead(max(deadline - time.monotonic(), 0))
             if not self._pending and time.monotonic() >= deadline:
                 return None
-        self._taken = self._pending.pop()
+        with self._keeper.changed:
+            if not self._pending:  # a rebalance took it away at this moment
+                return None
+            self._taken = self._pending.pop()
+            self._keeper.pick_up(self._taken.place)
         return self._taken
 
     def read_batch(self, timeout: float = 1.0, at_most: int = _BATCH) -> list[Record]:
@@ -148,20 +164,46 @@ class Consumer:
                 gone.
         """
         try:
-            messages = self._consumer.consume(1, timeout)
-            if messages:  # one wait, then whatever else is there
-                messages += self._consumer.consume(at_most - 1, 0) if at_most > 1 else []
+            with self._keeper.reading() as messages:
+                self._fetch(messages, timeout, at_most)
+                return self._take_records(messages, at_most)
         except confluent_kafka.KafkaException as error:
             raise translate(error) from None
-        records = []
-        for message in messages:
+
+    def _read_ahead(self, timeout: float) -> None:
+        """Refill the empty buffer, as `read_batch`."""
+        try:
+            with self._keeper.reading() as messages:
+                self._fetch(messages, timeout, _BATCH)
+                records = self._take_records(messages, _BATCH)
+                with self._keeper.changed:
+                    self._pending = records[::-1]
+        except confluent_kafka.KafkaException as error:
+            raise translate(error) from None
+
+    def _fetch(self, messages: list[confluent_kafka.Message], timeout: float, at_most: int) -> None:
+        """Add to `messages` what has come, waiting for the first unless there are some."""
+        if not messages:
+            messages += self._consumer.consume(1, timeout)
+        if messages and len(messages) < at_most:
+            messages += self._consumer.consume(at_most - len(messages), 0)
+
+    def _take_records(self, messages: list[confluent_kafka.Message], at_most: int) -> list[Record]:
+        """The records of the first messages. An error behind them is raised by the next call."""
+        records: list[Record] = []
+        for done, message in enumerate(messages[:at_most]):
             failure = message.error()
             if failure is None:
                 records.append(Record.from_message(message))
             elif failure.code() == confluent_kafka.KafkaError._PARTITION_EOF:
                 self._ends[_place(message)] = message.offset() or 0
+            elif records:
+                del messages[:done]
+                return records
             else:
+                del messages[: done + 1]
                 raise translate(failure)
+        del messages[:at_most]
         return records
 
     def read_until(self, ends: Mapping[TopicPartition, int]) -> Iterator[list[Record]]:
@@ -199,24 +241,27 @@ class Consumer:
 
     def commit(self) -> None:
         """Commit all that has been taken, and wait for the answer."""
-        self._store_taken()
+        self._put_down_taken()
         try:
-            self._consumer.commit(asynchronous=False)
+            self._keeper.commit()
         except confluent_kafka.KafkaException as error:
             if error.args[0].code() != confluent_kafka.KafkaError._NO_OFFSET:
                 raise translate(error) from None
 
     def close(self) -> None:
         """Leave the group, committing what is done when commits are automatic."""
+        self._keeper.stop()
         self._consumer.close()
 
-    def _store_taken(self) -> None:
+    def _put_down_taken(self) -> None:
         """Let the next commit cover the last record taken."""
         record, self._taken = self._taken, None
         if record is not None and self._group is not None:
-            self._consumer.store_offsets(
-                offsets=[confluent_kafka.TopicPartition(*record.place, record.offset + 1)]
-            )
+            self._keeper.put_down(record.place, record.offset + 1)
+
+    def _drop(self, partitions: Collection[TopicPartition]) -> None:
+        """Forget buffered records of partitions that another member is to read."""
+        self._pending = [record for record in self._pending if record.place not in partitions]
 
     def __iter__(self) -> Iterator[Record]:
         while True:
@@ -231,7 +276,7 @@ class Consumer:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if kind is None:  # what an error interrupted is not done, and comes again
-            self._store_taken()
+            self._put_down_taken()
         self.close()
 
 

@@ -1,0 +1,223 @@
+"""Keeping a consumer in its group while its caller works on a record.
+
+librdkafka takes a consumer out of its group when nobody polls it for `max.poll.interval.ms`, and a rebalance
+waits until it is polled. A caller that works on one record after another polls as seldom as its records are
+slow. So a thread polls for it: group membership goes on, and what would come to read is paused.
+
+What a rebalance takes away is taken away between two records: records that are buffered are dropped at once,
+and the one that the caller works on holds the rebalance up until it is done, for at most `_PATIENCE` of
+`max.poll.interval.ms`, which is how long the coordinator waits.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import weakref
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+
+import confluent_kafka
+
+from barnabas.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+#: how often the thread polls while the caller does not: in seconds, and in each max.poll.interval.ms
+_INTERVAL = 1.0
+_POLLS = 10
+#: a poll may bring a record: so many are kept before the partitions are paused, after which librdkafka has to
+#: fetch again what it has fetched
+_KEPT = 10
+_PATIENCE = 2 / 3
+
+
+class KeepAlive:
+    """Polls a subscribed consumer whenever its caller does not.
+
+    Args:
+        consumer: librdkafka's. Whoever polls it does so within `reading`.
+        max_poll_interval: its `max.poll.interval.ms`, in seconds.
+        drop: forgets buffered records of partitions that are being taken away; called with `changed` held.
+    """
+
+    def __init__(
+        self,
+        consumer: confluent_kafka.Consumer,
+        max_poll_interval: float,
+        drop: Callable[[Collection[TopicPartition]], None],
+    ) -> None:
+        #: held to change what the caller has in hand and what is buffered
+        self.changed = threading.Condition()
+        self._consumer = consumer
+        self._drop = drop
+        self._patience = max_poll_interval * _PATIENCE
+        self._interval = min(_INTERVAL, max_poll_interval / _POLLS)
+        self._polling = threading.Lock()
+        self._polled_at = time.monotonic()
+        self._in_hand: TopicPartition | None = None
+        #: by partition the offset up to which the caller is done, until librdkafka is told
+        self._done: dict[TopicPartition, int] = {}
+        self._is_commit_wanted = False
+        self._commit_failure: confluent_kafka.KafkaException | None = None
+        #: messages that came while nobody asked, and events among them
+        self._kept: list[confluent_kafka.Message] = []
+        self._failure: confluent_kafka.KafkaException | None = None
+        self._is_paused = False
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(
+            target=_run,
+            args=(weakref.ref(self), self._stopped, self._interval),
+            name="barnabas consumer keep-alive",
+            daemon=True,
+        )
+
+    def start(self, topics: list[str]) -> None:
+        """Subscribe, and poll from now on."""
+        self._consumer.subscribe(topics, on_revoke=self._revoked, on_lost=self._lost)
+        if not self._thread.is_alive():
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Poll no more; a rebalance that waits for the caller goes on."""
+        self._stopped.set()
+        with self.changed:
+            self._in_hand = None
+            self.changed.notify_all()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join()
+        with self._polling:
+            self._settle()
+
+    # --- the caller's side
+
+    @contextmanager
+    def reading(self) -> Iterator[list[confluent_kafka.Message]]:
+        """For whoever polls: the messages that have come already, to which it adds and from which it takes.
+
+        A rebalance in between takes out those that another member is to read.
+
+        Raises:
+            confluent_kafka.KafkaException: what went wrong while nobody asked.
+        """
+        with self._polling:
+            self._settle()
+            failure, self._failure = self._failure, None
+            if failure is not None:
+                raise failure
+            if self._is_paused:
+                self._is_paused = False
+                self._consumer.resume(self._consumer.assignment())
+            try:
+                yield self._kept
+            finally:
+                self._polled_at = time.monotonic()
+
+    def pick_up(self, partition: TopicPartition) -> None:
+        """The caller works on a record of `partition` from now on; `changed` must be held."""
+        self._in_hand = partition
+
+    def put_down(self, partition: TopicPartition, next_offset: int) -> None:
+        """The caller is done with the record before `next_offset`: a commit is to cover it.
+
+        librdkafka is told later, by whoever polls: it must not be called beside a rebalance's callback.
+        """
+        with self.changed:
+            self._in_hand = None
+            self._done[partition] = next_offset
+            self.changed.notify_all()
+
+    def commit(self) -> None:
+        """Commit what is done, and wait for the answer; a rebalance that waits for the caller does it first.
+
+        Raises:
+            confluent_kafka.KafkaException: it was refused.
+        """
+        with self.changed:
+            self._is_commit_wanted = True
+            self.changed.notify_all()
+        with self._polling:
+            self._settle()
+            failure, self._commit_failure = self._commit_failure, None
+        if failure is not None:
+            raise failure
+
+    # --- the thread's side
+
+    def keep_alive(self) -> None:
+        """Poll, unless the caller has done so lately, or does so now."""
+        if time.monotonic() - self._polled_at < self._interval or not self._polling.acquire(blocking=False):
+            return
+        try:
+            self._settle()
+            if len(self._kept) >= _KEPT:
+                self._is_paused = True
+                self._consumer.pause(self._consumer.assignment())  # again: others may be assigned by now
+            message = self._consumer.poll(0)
+            if message is not None:
+                self._kept.append(message)
+        except confluent_kafka.KafkaException as error:
+            self._failure = error
+        except RuntimeError:  # it was closed meanwhile
+            self._stopped.set()
+        finally:
+            self._polling.release()
+
+    # --- rebalances, in the thread of whoever polls
+
+    def _revoked(self, _consumer: object, partitions: list[confluent_kafka.TopicPartition]) -> None:
+        gone = self._forget(partitions)
+        with self.changed:
+            # Only the thread has to wait: a caller that polls has nothing in hand.
+            is_done = threading.current_thread() is not self._thread or self.changed.wait_for(
+                lambda: self._in_hand not in gone, self._patience
+            )
+            if not is_done:
+                logger.warning(
+                    "%s is given up while a record of it is worked on for more than %.0f s:"
+                    " another member of the group gets the record again",
+                    self._in_hand,
+                    self._patience,
+                )
+
+        self._settle()
+
+    def _settle(self) -> None:
+        """Tell librdkafka what the caller is done with, and commit it if the caller waits for that."""
+        with self.changed:
+            done, self._done = self._done, {}
+            is_commit_wanted, self._is_commit_wanted = self._is_commit_wanted, False
+        for partition, offset in done.items():
+            try:
+                self._consumer.store_offsets(offsets=[confluent_kafka.TopicPartition(*partition, offset)])
+            except confluent_kafka.KafkaException as error:
+                # Another member reads the partition by now, and gets the record again.
+                logger.warning("%s: offset %d was done too late to count: %s", partition, offset - 1, error)
+        if is_commit_wanted:
+            try:
+                self._consumer.commit(asynchronous=False)
+            except confluent_kafka.KafkaException as error:
+                self._commit_failure = error
+
+    def _lost(self, _consumer: object, partitions: list[confluent_kafka.TopicPartition]) -> None:
+        self._forget(partitions)
+
+    def _forget(self, partitions: list[confluent_kafka.TopicPartition]) -> set[TopicPartition]:
+        gone = {TopicPartition(place.topic, place.partition) for place in partitions}
+        with self.changed:
+            self._drop(gone)
+            self._kept[:] = [
+                message for message in self._kept if (message.topic(), message.partition()) not in gone
+            ]
+        return gone
+
+
+def _run(keeper: weakref.ref[KeepAlive], stopped: threading.Event, interval: float) -> None:
+    """Weakly: a consumer that is forgotten without being closed is to go."""
+    while not stopped.wait(interval):
+        found = keeper()
+        if found is None:
+            return
+        found.keep_alive()
+        del found
