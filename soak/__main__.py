@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import secrets
 import shutil
 import signal
@@ -17,6 +18,7 @@ from bench.peers import PEERS, Peer
 from soak import java, nemesis, report
 from soak.checker import check, sift
 from soak.clients import Client
+from soak.disk import LimitedDisk, NoDiskError, unmount
 from soak.history import Recorder, read
 from soak.plan import settings, slots
 from soak.storm import Storm
@@ -81,6 +83,8 @@ class Soak:
         self.options = options
         self.directory = directory
         self.histories = directory / "histories"
+        self.data = directory / "broker" / "data"
+        unmount(self.data)
         shutil.rmtree(directory, ignore_errors=True)
         self.histories.mkdir(parents=True)
         self.recorder = Recorder(self.histories / "soak.jsonl", name="soak")
@@ -92,13 +96,28 @@ class Soak:
         return [crash for client in self.clients.values() for crash in client.crashes]
 
     def run(self) -> None:
-        """The storm, the calm after it, and what is left. Leaves no process behind."""
+        """The storm, the calm after it, and what is left. Leaves no process and no mounted disk behind."""
+        if self.options.broker != "barnabas":  # Apache Kafka halts when its only disk is full
+            self._run(None)
+            return
+        try:
+            disk = LimitedDisk(self.data)
+        except NoDiskError as reason:
+            say(f"the broker's disk does not fill up, since none can be mounted: {reason}")
+            self._run(None)
+            return
+        try:
+            self._run(disk)
+        finally:
+            disk.close()
+
+    def _run(self, disk: LimitedDisk | None) -> None:
         with running(self.options, self.directory / "broker") as peer:
             survey = Survey(peer.bootstrap)
             survey.create_topics(LEAST_SEGMENT[self.options.broker])
             self._engage(peer)
             try:
-                self._storm(peer)
+                self._storm(peer, disk)
                 self._calm(survey)
             finally:
                 for client in self.clients.values():
@@ -126,12 +145,14 @@ class Soak:
                     seed=self.options.seed,
                 )
 
-    def _storm(self, peer: Peer) -> None:
+    def _storm(self, peer: Peer, disk: LimitedDisk | None) -> None:
         seconds = self.options.minutes * 60
         taking_part = [client.slot for client in self.clients.values()]
-        storm = Storm(peer, self.clients, self.recorder)
+        storm = Storm(peer, self.clients, self.recorder, disk)
         self.faults = storm.counts
-        faults = nemesis.schedule(self.options.seed, seconds, taking_part, self.options.gap)
+        faults = nemesis.schedule(
+            self.options.seed, seconds, taking_part, self.options.gap, has_disk=disk is not None
+        )
         for client in self.clients.values():
             client.start()
         storm.run(faults, seconds)
@@ -165,6 +186,7 @@ def _stop(clients: list[Client]) -> None:
 
 def main() -> int:
     options = parse()
+    faulthandler.register(signal.SIGUSR1)  # shows where it waits
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     directory = options.check or FOLDER / str(options.seed)
     crashes: list[str] = []

@@ -5,7 +5,8 @@ system's monotonic clock, which all processes of one machine share. A line is wr
 is done, with one system call, so it survives the death of its process.
 
     process     name, role, client, and what else the role says of itself (group, isolation ...)
-    send        id, to [topic, partition], key, txn (number), source [topic, partition, offset]; null: none
+    send        id, to [topic, partition], key, txn (number), source [topic, partition, offset]; null: none;
+                tombstone: true when it has no value, which deletes its key
     ack         id, offset (-1: the client does not know it)
     nack        id, error, unknown (false: it was certainly never sent)
     init        the transactional id is being taken;   inited
@@ -20,9 +21,15 @@ is done, with one system call, so it survives the death of its process.
     fault       fault, target: what the soak did to a broker or a client
     stopped     target: a client that is gone for good, by our will
     calm        no more faults from here on
+    delete      number, offsets [[topic, partition, offset], ...]: DeleteRecords is called;
+    deleted     number, ok, error: with ok, no reader may be given what lies before these offsets
+    bounds      asked (time of the call), bounds [[topic, partition, log start, high watermark], ...]
+    create      topic;   created: topic, ok, topic_id (null: not known), existed (it was there already), error
+    remove      topic;   removed: topic, ok, existed, error: a topic is deleted
+    scan        asked, topic, partition, records [[offset, id, key], ...]: all that a reader found then
     log         topic, partition, isolation, start, end, records [[offset, id, key], ...]: at the end
     group       group, offsets [[topic, partition, offset], ...]: what it has committed at the end
-    topic       name, compacted: a topic whose old values may go
+    topic       name, compacted (old values may go), retention_ms, retention_bytes (null: nothing goes by it)
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from soak.plan import Slot
 
 BROKER = "broker"
 KILL, PAUSE, RESTART, ZOMBIE = "kill", "pause", "restart", "zombie"
+FILL, FILL_AND_KILL = "fill the disk of", "fill the disk of and kill"
 
 
 @dataclass(frozen=True)
@@ -18,19 +19,29 @@ class Fault:
 
     kill: SIGKILL, and a start afterwards. pause: SIGSTOP, and SIGCONT afterwards. restart: a clean stop and a
     start. zombie: a client with a transactional id is paused, another takes its id meanwhile, and then the
-    first one goes on.
+    first one goes on. fill the disk: all but `left` bytes; afterwards it is freed and the broker restarted,
+    since a log directory with an I/O error stays offline until then. fill and kill: also SIGKILL and a start
+    when half of the time is over, so that it starts, or refuses to, on a full disk.
     """
 
     at: float
     kind: str
     target: str
     seconds: float
+    left: int = 0
 
 
-def schedule(seed: int, seconds: float, slots: Sequence[Slot], gap: float) -> list[Fault]:
-    """The faults in order of time, all over by `seconds`; about `gap` seconds between those of the broker."""
+def schedule(
+    seed: int, seconds: float, slots: Sequence[Slot], gap: float, *, has_disk: bool = True
+) -> list[Fault]:
+    """The faults in order of time, all over by `seconds`; about `gap` seconds between those of the broker.
+
+    `has_disk`: the broker's disk can be filled; if not, the other faults are the same.
+    """
     random = Random(seed)
     faults = [*_of_broker(random, seconds, gap), *_of_clients(random, seconds, slots, gap)]
+    if not has_disk:
+        faults = [fault for fault in faults if fault.kind not in (FILL, FILL_AND_KILL)]
     return sorted(faults, key=lambda fault: fault.at)
 
 
@@ -38,12 +49,14 @@ def _of_broker(random: Random, seconds: float, gap: float) -> list[Fault]:
     faults: list[Fault] = []
     at = random.uniform(0.2, 2)  # early: the topics are new
     while True:
-        kind = random.choices((KILL, PAUSE, RESTART), (5, 2, 2))[0]
+        kind = random.choices((KILL, PAUSE, RESTART, FILL, FILL_AND_KILL), (10, 4, 4, 2, 1))[0]
         # Mostly short; sometimes longer than clients wait, or than sessions and transactions last.
         lasts = random.choice((0, random.uniform(0, 2), random.uniform(0, 4), random.uniform(4, 12)))
+        # Sometimes some records still find room, so that other things fail first.
+        left = random.choice((0, random.randrange(10_000), random.randrange(300_000)))
         if at + lasts > seconds:
             return faults
-        faults.append(Fault(at, kind, BROKER, lasts))
+        faults.append(Fault(at, kind, BROKER, lasts, left if kind in (FILL, FILL_AND_KILL) else 0))
         # Now and then again at once: while it recovers, or has just begun to serve.
         at += lasts + (random.uniform(0, 1) if random.random() < 0.2 else random.expovariate(1 / gap))
 

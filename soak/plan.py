@@ -8,6 +8,8 @@ from typing import Any
 
 #: small segments, so that logs roll, are recovered and lose their oldest part all the time
 _SMALL = {"segment.bytes": "131072"}
+RECYCLED = "recycled"
+"""The topic that is deleted and made again all the time."""
 TOPICS: dict[str, dict[str, str]] = {
     "events": _SMALL,
     "ledger": _SMALL,
@@ -17,11 +19,23 @@ TOPICS: dict[str, dict[str, str]] = {
         "segment.bytes": "16384",
         "file.delete.delay.ms": "1000",
     },
+    "aged": {"segment.bytes": "16384", "retention.ms": "15000", "file.delete.delay.ms": "1000"},
+    "pruned": {"segment.bytes": "16384", "file.delete.delay.ms": "1000"},
+    # many keys in batches of one record, so many that no system call takes all of a cleaned segment's batches
+    "keys": {"cleanup.policy": "compact", "segment.bytes": "524288", "segment.ms": "4000"},
+    RECYCLED: _SMALL,
     **{f"copies-{client}": _SMALL for client in ("confluent", "aiokafka", "kafka_python", "java")},
 }
-PARTITIONS = {"events": 4, "ledger": 3, "brief": 2, "latest": 2} | {
-    topic: 3 for topic in TOPICS if topic.startswith("copies-")
-}
+PARTITIONS = {
+    "events": 4,
+    "ledger": 3,
+    "brief": 2,
+    "latest": 2,
+    "aged": 2,
+    "pruned": 2,
+    "keys": 2,
+    RECYCLED: 2,
+} | {topic: 3 for topic in TOPICS if topic.startswith("copies-")}
 #: what the broker is given beside its defaults, so that what it does now and then it does often
 SETTINGS = {
     "num.partitions": "2",
@@ -67,7 +81,7 @@ class Slot:
     @property
     def writes(self) -> bool:
         """Whether it makes records of its own accord, and so is stopped first."""
-        return self.role in ("produce", "transact", "newcomers")
+        return self.role in ("produce", "transact", "newcomers", "recycle", "keep")
 
 
 def _of(*names: str) -> dict[str, int]:
@@ -76,15 +90,25 @@ def _of(*names: str) -> dict[str, int]:
 
 def slots(*, has_java: bool, has_consumer_protocol: bool) -> Iterator[Slot]:
     """The clients that this machine and this broker allow."""
-    yield Slot("produce-confluent-1", "produce", "confluent", _of("events", "latest"), {"pause": 0.02})
-    yield Slot("produce-confluent-2", "produce", "confluent", _of("events", "brief"), {"pause": 0.02})
-    yield Slot("produce-aiokafka", "produce", "aiokafka", _of("events", "brief"), {"pause": 0.03})
+    shrinking = _of("brief", "aged", "pruned")
+    values = {"tombstones": ["latest", "keys"]}
+    yield Slot(
+        "produce-confluent-1", "produce", "confluent", _of("events", "latest"), values | {"pause": 0.02}
+    )
+    yield Slot("produce-confluent-2", "produce", "confluent", _of("events") | shrinking, {"pause": 0.015})
+    yield Slot("produce-aiokafka", "produce", "aiokafka", _of("events") | shrinking, {"pause": 0.02})
     yield Slot("produce-kafka_python", "produce", "kafka_python", _of("events", "latest"), {"pause": 0.03})
+    many = {"keys": 3000, "batch": 1, "pause": 0.005}
+    yield Slot("produce-keys", "produce", "confluent", _of("keys"), values | many)
     yield Slot("newcomers", "newcomers", "confluent", {})
+    yield Slot("recycle", "recycle", "confluent", _of(RECYCLED), {"configs": TOPICS[RECYCLED]})
+    yield Slot("produce-recycled", "produce", "confluent", _of(RECYCLED), {"pause": 0.03})
+    watched = _of("events", "ledger", "latest", "keys") | shrinking
+    yield Slot("keep", "keep", "confluent", watched, {"outputs": _of("pruned"), "pause": 0.3})
     for number in (1, 2):
         name = f"transact-confluent-{number}"
-        own = {"transactional_id": name, "pause": 0.2}
-        yield Slot(name, "transact", "confluent", _of("events", "ledger", "latest"), own)
+        own = values | {"transactional_id": name, "pause": 0.2}
+        yield Slot(name, "transact", "confluent", _of("events", "ledger", "latest", "keys"), own)
     loops = [("confluent", "1"), ("confluent", "2"), ("aiokafka", "1"), ("kafka_python", "1")]
     if has_java:
         loops.append(("java", "1"))
@@ -101,11 +125,15 @@ def slots(*, has_java: bool, has_consumer_protocol: bool) -> Iterator[Slot]:
     readers = [
         ("committed", "confluent", 2, ["events", "ledger", *copies], {"assignor": "cooperative-sticky"}),
         ("uncommitted", "confluent", 2, ["events", "brief", "latest"], {"isolation": "read_uncommitted"}),
+        ("shrinking", "confluent", 2, ["brief", "aged", "pruned"], {}),
+        ("values", "confluent", 1, ["latest", "keys"], {}),
+        ("recycled", "confluent", 1, [RECYCLED], {}),
         ("aiokafka", "aiokafka", 1, ["events", "ledger"], {}),
         ("kafka_python", "kafka_python", 2, ["events", "ledger"], {}),
     ]
     if has_consumer_protocol:
         readers.append(("new", "confluent", 3, ["events", "ledger"], {"protocol": "consumer"}))
+        readers.append(("recycled-new", "confluent", 1, [RECYCLED], {"protocol": "consumer"}))
     for group, client, members, topics, more in readers:
         for number in range(1, members + 1):
             name = f"consume-{group}-{number}"

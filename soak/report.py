@@ -44,6 +44,7 @@ def complaints(output: Path) -> Counter[str]:
         _, _, said = line.partition(" WARNING ")
         said = said or line.partition(" ERROR ")[2]
         if said or line.startswith("Traceback"):
+            said = re.sub(r"retention of \S+", "retention of a log:", said)
             found[re.sub(r"\d+", "N", said or line)[:160]] += 1
     return found
 

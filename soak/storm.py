@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from bench.peers import Peer
 
 from soak.clients import Client, Life
+from soak.disk import LimitedDisk
 from soak.history import Recorder
-from soak.nemesis import BROKER, KILL, PAUSE, RESTART, ZOMBIE, Fault
+from soak.nemesis import BROKER, FILL, FILL_AND_KILL, KILL, PAUSE, RESTART, ZOMBIE, Fault
 
 TEND_SECONDS = 0.5
 
@@ -20,8 +21,11 @@ TEND_SECONDS = 0.5
 class Storm:
     """Carries out a schedule. A fault on a client that is under another is passed over."""
 
-    def __init__(self, peer: Peer, clients: Mapping[str, Client], recorder: Recorder) -> None:
+    def __init__(
+        self, peer: Peer, clients: Mapping[str, Client], recorder: Recorder, disk: LimitedDisk | None = None
+    ) -> None:
         self._peer = peer
+        self._disk = disk
         self._clients = clients
         self._recorder = recorder
         self._scheduler = sched.scheduler(time.monotonic, time.sleep)
@@ -63,11 +67,39 @@ class Storm:
         if fault.kind == PAUSE:
             os.kill(self._peer.pid, signal.SIGSTOP)
             return lambda: os.kill(self._peer.pid, signal.SIGCONT)
+        if fault.kind in (FILL, FILL_AND_KILL):
+            return self._fill(fault)
         if fault.kind == RESTART:
             self._peer.stop()
         else:
             self._peer.kill()
         return self._peer.start
+
+    def _fill(self, fault: Fault) -> Callable[[], None]:
+        disk = self._disk
+        assert disk is not None
+        disk.fill(fault.left)
+        if fault.kind == FILL_AND_KILL:
+            self._later(fault.seconds / 2, self._restart_on_full_disk)
+
+        def free() -> None:
+            disk.free()
+            self._peer.stop()
+            self._peer.start()
+
+        return free
+
+    def _restart_on_full_disk(self) -> None:
+        self._peer.kill()
+        try:
+            self._peer.start()
+        except RuntimeError as error:  # as it may, when it says why
+            self.counts["refused to start on a full disk"] = (
+                self.counts.get("refused to start on a full disk", 0) + 1
+            )
+            self._recorder.note(
+                "fault", fault="refused to start on a full disk", target=BROKER, said=str(error)
+            )
 
     def _on_client(self, fault: Fault) -> Callable[[], None]:
         client = self._clients[fault.target]

@@ -9,11 +9,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from soak.history import Recorder
-from soak.plan import PARTITIONS, TOPICS, Slot
+from soak.plan import PARTITIONS, RECYCLED, TOPICS, Slot
+from soak.roles.common import identity
 
 SECONDS = 30.0
 Place: TypeAlias = tuple[str, int]
@@ -79,15 +87,15 @@ class Survey:
             }
         )
         parts = [TopicPartition(topic, n, 0) for topic, count in topics.items() for n in range(count)]
-        bounds = {
-            (part.topic, part.partition): consumer.get_watermark_offsets(part, SECONDS) for part in parts
-        }
         consumer.assign(parts)
-        records: dict[Place, Records] = {place: [] for place in bounds}
+        records: dict[Place, Records] = {(part.topic, part.partition): [] for part in parts}
         for place, record in _until_end(consumer, len(parts)):
             records[place].append(record)
         consumer.close()
-        return {place: Contents(start, end, records[place]) for place, (start, end) in bounds.items()}
+        # only now: retention may have taken records that were yet to be read
+        starts = self._offsets(records, OffsetSpec.earliest())
+        ends = self._offsets(records, OffsetSpec.latest(), isolation)
+        return {place: Contents(starts[place], ends[place], found) for place, found in records.items()}
 
     def group_offsets(self, group: str) -> dict[Place, int]:
         asked = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
@@ -100,7 +108,8 @@ class Survey:
         """Wait until no transaction is open, or the time is over: then the checker will say so."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            ends = [self._ends(topics, isolation) for isolation in ISOLATIONS]
+            places = [(topic, number) for topic, count in topics.items() for number in range(count)]
+            ends = [self._offsets(places, OffsetSpec.latest(), isolation) for isolation in ISOLATIONS]
             if ends[0] == ends[1]:
                 return
             time.sleep(1)
@@ -120,9 +129,13 @@ class Survey:
             for group, slot in list(waiting.items()):
                 offsets = self.group_offsets(group)
                 wanted = last[slot.isolation]
-                if all(
-                    offsets.get(place, 0) > end for place, end in wanted.items() if place[0] in slot.topics
-                ):
+                unread = [
+                    place
+                    for place, end in wanted.items()
+                    if place[0] in slot.topics and place[0] != RECYCLED and offsets.get(place, 0) <= end
+                ]
+                starts = self._offsets(unread, OffsetSpec.earliest())
+                if all(starts[place] > wanted[place] for place in unread):  # they are there no more
                     del waiting[group]
             time.sleep(1)
 
@@ -130,8 +143,14 @@ class Survey:
         """Write all of it into the history."""
         topics = self.topics()
         for name in topics:
-            compacted = "compact" in TOPICS.get(name, {}).get("cleanup.policy", "")
-            recorder.note("topic", name=name, compacted=compacted)
+            config = TOPICS.get(name, {})
+            recorder.note(
+                "topic",
+                name=name,
+                compacted="compact" in config.get("cleanup.policy", ""),
+                retention_ms=_number(config.get("retention.ms")),
+                retention_bytes=_number(config.get("retention.bytes")),
+            )
         for isolation in ISOLATIONS:
             for (topic, partition), found in self.contents(topics, isolation).items():
                 recorder.note(
@@ -147,17 +166,25 @@ class Survey:
             offsets = [(topic, partition, o) for (topic, partition), o in self.group_offsets(group).items()]
             recorder.note("group", group=group, offsets=offsets)
 
-    def _ends(self, topics: Mapping[str, int], isolation: str) -> dict[Place, int]:
-        consumer = Consumer(
-            {"bootstrap.servers": self._bootstrap, "group.id": "survey", "isolation.level": isolation}
+    def _offsets(
+        self, places: Iterable[Place], spec: OffsetSpec, isolation: str = ISOLATIONS[0]
+    ) -> dict[Place, int]:
+        asked = {TopicPartition(*place): spec for place in places}
+        if not asked:
+            return {}
+        level = (
+            IsolationLevel.READ_COMMITTED
+            if isolation == "read_committed"
+            else IsolationLevel.READ_UNCOMMITTED
         )
-        ends = {
-            (topic, partition): consumer.get_watermark_offsets(TopicPartition(topic, partition), SECONDS)[1]
-            for topic, count in topics.items()
-            for partition in range(count)
+        answers = self._admin.list_offsets(asked, isolation_level=level, request_timeout=SECONDS)
+        return {
+            (part.topic, part.partition): answer.result(SECONDS).offset for part, answer in answers.items()
         }
-        consumer.close()
-        return ends
+
+
+def _number(value: str | None) -> int | None:
+    return None if value is None else int(value)
 
 
 def _until_end(consumer: Consumer, partitions: int) -> Iterator[tuple[Place, Record]]:
@@ -171,7 +198,8 @@ def _until_end(consumer: Consumer, partitions: int) -> Iterator[tuple[Place, Rec
         error = message.error()
         if error is None:
             key = message.key()
-            yield place, (message.offset(), message.value().decode(), None if key is None else key.decode())
+            named = identity(message.value(), message.headers())
+            yield place, (message.offset(), named, None if key is None else key.decode())
         elif error.code() == KafkaError._PARTITION_EOF:
             ended.add(place)
         elif not error.retriable():

@@ -27,6 +27,11 @@ KINDS = {
     "uncommitted-output": "an exactly-once loop's output can be read, its input's offset is not committed",
     "offset-jump": "a consumer began where its group has never committed, or not any more",
     "group-skip": "a group's committed offset lies behind a record that no member was given",
+    "undeleted": "records that DeleteRecords took are there again",
+    "deleted-early": "a log's start has passed records that nothing was to take yet",
+    "truncated": "a partition's high watermark went back",
+    "resurrected": "what was deleted is there again: records with a new topic, a value that a tombstone took",
+    "lost-topic": "a topic that was made, and that nobody deleted, is not there",
     "stalled-group": "a group did not come to the end of its partitions when all was quiet",
     "stalled-producer": "a producer got nothing done when all was quiet",
 }

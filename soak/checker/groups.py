@@ -15,7 +15,7 @@ NOTHING_COMMITTED = 0
 def check(history: History) -> Iterator[Finding]:
     last_reads: dict[tuple[str, Place], int] = {}
     for session in history.sessions:
-        if not (session.reads and session.process.group):
+        if not (session.reads and session.process.group) or session.place[0] in history.removals:
             continue
         own = (session.process.name, session.place)
         if session.start is None:
@@ -23,6 +23,8 @@ def check(history: History) -> Iterator[Finding]:
         last_reads[own] = session.reads[-1].offset
     for group, offsets in history.group_offsets.items():
         for place, offset in offsets.items():
+            if place[0] in history.removals:
+                continue  # a member may have committed its position in a topic that was deleted
             yield from _final(history, group, place, offset)
             yield from _skipped(history, group, place, offset)
     yield from _stalled_groups(history)
@@ -115,7 +117,7 @@ def _stalled_groups(history: History) -> Iterator[Finding]:
         topics = {topic for topic, _ in places}
         for place in history.places():
             log = history.log(place, isolation[group])
-            if place[0] not in topics or log is None:
+            if place[0] not in topics or place[0] in history.removals or log is None:
                 continue
             committed = history.group_offsets.get(group, {}).get(place, 0)
             left = log.between(committed, NEVER)

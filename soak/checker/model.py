@@ -54,6 +54,7 @@ class Send:
     done: int = NEVER
     outcome: Outcome = Outcome.UNKNOWN
     offset: int = -1
+    tombstone: bool = False
 
 
 @dataclass(slots=True)
@@ -124,6 +125,66 @@ class Commit:
         return self.finished if self.transaction is None else self.transaction.ended
 
 
+@dataclass(slots=True)
+class Creation:
+    """A topic was created, or found when it was to be created."""
+
+    topic: str
+    at: int
+    done: int = NEVER
+    topic_id: str | None = None
+
+
+@dataclass(slots=True)
+class Removal:
+    """A topic was deleted. `done` is NEVER while nobody knows what came of it."""
+
+    topic: str
+    at: int
+    done: int = NEVER
+    #: whether the topic was there, or may have been removed by an earlier call of the same removal
+    existed: bool = True
+
+
+@dataclass(slots=True)
+class Deletion:
+    """DeleteRecords: what lies before `offset` is to go, and with OK it has gone."""
+
+    place: Place
+    offset: int
+    at: int
+    done: int = NEVER
+
+
+@dataclass(slots=True)
+class Bounds:
+    """A log's start and high watermark, as they were between two moments."""
+
+    place: Place
+    asked: int
+    noted: int
+    start: int
+    end: int
+
+
+@dataclass(slots=True)
+class Scan:
+    """All records that a reader found in a partition, from a moment on."""
+
+    place: Place
+    asked: int
+    noted: int
+    ids: set[str]
+
+
+@dataclass(frozen=True)
+class Retention:
+    """What a topic may lose by age (milliseconds) and by size (bytes); None: nothing."""
+
+    ms: int | None = None
+    bytes: int | None = None
+
+
 class Log:
     """What one isolation level shows of a partition at the end."""
 
@@ -160,14 +221,39 @@ class History:
         self.logs: dict[tuple[Place, str], Log] = {}
         self.group_offsets: dict[str, dict[Place, int]] = {}
         self.compacted: set[str] = set()
+        self.retention: dict[str, Retention] = {}
+        self.creations: list[Creation] = []
+        self.removals: dict[str, list[Removal]] = {}
+        self.deletions: dict[Place, list[Deletion]] = {}
+        self.bounds: dict[Place, list[Bounds]] = {}
+        self.scans: list[Scan] = []
+        #: the tombstones of each key in a partition
+        self.tombstones: dict[tuple[Place, str], list[Send]] = {}
+        #: when the logs were read at the end
+        self.surveyed = NEVER
         self.faults: list[Event] = []
         self.calm = NEVER
         self.stopped: dict[str, int] = {}
         for events in histories:
             _Reader(self).read(events)
 
+        self._settle_removals()
+
     def log(self, place: Place, isolation: str) -> Log | None:
         return self.logs.get((place, isolation))
+
+    def may_be_removed(self, topic: str, since: int) -> bool:
+        """Whether a deletion of the topic may have taken effect after `since`."""
+        return any(removal.done > since for removal in self.removals.get(topic, ()))
+
+    def _settle_removals(self) -> None:
+        """One of unknown outcome has had its effect, or never will, when a later one has succeeded."""
+        for removals in self.removals.values():
+            for removal in removals:
+                if removal.done == NEVER:
+                    removal.done = min(
+                        (other.done for other in removals if other.at > removal.at), default=NEVER
+                    )
 
     def places(self) -> list[Place]:
         return sorted({place for place, _ in self.logs})
@@ -183,6 +269,9 @@ class _Reader:
         self._transactions: dict[int, Transaction] = {}
         self._sessions: dict[Place, Session] = {}
         self._commits: dict[int, list[Commit]] = {}
+        self._deletions: dict[int, list[Deletion]] = {}
+        self._creation = Creation("", NEVER)
+        self._removal = Removal("", NEVER)
 
     def read(self, events: Iterable[Event]) -> None:
         for event in events:
@@ -203,7 +292,10 @@ class _Reader:
             event["at"],
             transaction,
             (_place(source), source[2]) if source else None,
+            tombstone=event.get("tombstone", False),
         )
+        if send.tombstone:
+            self._history.tombstones.setdefault((send.place, send.key), []).append(send)
         if transaction is not None:
             transaction.sends.append(send)
         self._history.sends[send.id] = send
@@ -292,6 +384,7 @@ class _Reader:
 
     def _log(self, event: Event) -> None:
         place = (event["topic"], event["partition"])
+        self._history.surveyed = min(self._history.surveyed, event["at"])
         self._history.logs[place, event["isolation"]] = Log(event["start"], event["end"], event["records"])
 
     def _group(self, event: Event) -> None:
@@ -300,6 +393,46 @@ class _Reader:
     def _topic(self, event: Event) -> None:
         if event["compacted"]:
             self._history.compacted.add(event["name"])
+        retention = Retention(event.get("retention_ms"), event.get("retention_bytes"))
+        self._history.retention[event["name"]] = retention
+
+    def _create(self, event: Event) -> None:
+        self._creation = Creation(event["topic"], event["at"])
+        self._history.creations.append(self._creation)
+
+    def _created(self, event: Event) -> None:
+        if event["ok"]:
+            self._creation.done, self._creation.topic_id = event["at"], event["topic_id"]
+
+    def _remove(self, event: Event) -> None:
+        self._removal = Removal(event["topic"], event["at"])
+        self._history.removals.setdefault(event["topic"], []).append(self._removal)
+
+    def _removed(self, event: Event) -> None:
+        if event["ok"]:
+            self._removal.done, self._removal.existed = event["at"], event["existed"]
+
+    def _delete(self, event: Event) -> None:
+        made = [Deletion(place, offset, event["at"]) for place, offset in _offsets(event)]
+        self._deletions[event["number"]] = made
+        for deletion in made:
+            self._history.deletions.setdefault(deletion.place, []).append(deletion)
+
+    def _deleted(self, event: Event) -> None:
+        if event["ok"]:
+            for deletion in self._deletions[event["number"]]:
+                deletion.done = event["at"]
+
+    def _bounds(self, event: Event) -> None:
+        for topic, partition, start, end in event["bounds"]:
+            place = (topic, partition)
+            noted = Bounds(place, event["asked"], event["at"], start, end)
+            self._history.bounds.setdefault(place, []).append(noted)
+
+    def _scan(self, event: Event) -> None:
+        ids = {identity for _, identity, _ in event["records"]}
+        place = (event["topic"], event["partition"])
+        self._history.scans.append(Scan(place, event["asked"], event["at"], ids))
 
     def _open(self, session: Session) -> Session:
         self._sessions[session.place] = session

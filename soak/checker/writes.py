@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from soak.checker.findings import Finding
-from soak.checker.model import READ_UNCOMMITTED, History, Log, Outcome, Place, Send
+from soak.checker.model import READ_COMMITTED, READ_UNCOMMITTED, History, Log, Outcome, Place, Send
 
 
 def check(history: History) -> Iterator[Finding]:
     for send in history.sends.values():
         log = history.log(send.place, READ_UNCOMMITTED)
-        if log is not None:
-            yield from _lost(history, send, log)
+        yield from _lost(history, send, log)
     for place in history.places():
         log = history.log(place, READ_UNCOMMITTED)
         if log is not None:
@@ -20,13 +19,22 @@ def check(history: History) -> Iterator[Finding]:
     yield from _reordered(history)
 
 
-def _lost(history: History, send: Send, log: Log) -> Iterator[Finding]:
+def _lost(history: History, send: Send, log: Log | None) -> Iterator[Finding]:
     """An acknowledged record must be there, where it was acknowledged.
 
     One of a transaction that was committed is acknowledged by the commit, others by the answer to the send.
     """
     committed = send.transaction is not None and send.transaction.outcome is Outcome.OK
     if not (send.outcome is Outcome.OK or committed):
+        return
+    if log is None:
+        if history.logs and not history.may_be_removed(send.place[0], send.at):
+            yield Finding(
+                "lost-write",
+                f"{send.id} was acknowledged, and there is no {named(send.place)}",
+                {"place": send.place, "acknowledged at": send.offset, "sent": send.at, "answered": send.done},
+                send.process.client,
+            )
         return
     offset = send.offset
     found = log.places.get(send.id)
@@ -45,13 +53,30 @@ def _lost(history: History, send: Send, log: Log) -> Iterator[Finding]:
 
 
 def may_be_gone(history: History, send: Send, log: Log, offset: int) -> bool:
-    """Whether retention or compaction may have taken the record, which lay at `offset` (-1: nobody knows)."""
-    if log.start > max(offset, 0):
+    """Whether the record, which lay at `offset` (-1: nobody knows), may be there no more.
+
+    The log begins behind it (`bounds` looks whether it may), compaction took it, or its topic was deleted.
+    """
+    if log.start > max(offset, 0) or history.may_be_removed(send.place[0], send.at):
         return True
     if send.place[0] not in history.compacted:
         return False
-    was_aborted = send.transaction is not None and send.transaction.outcome is not Outcome.OK
-    return was_aborted or log.latest.get(send.key, -1) > offset
+    if send.tombstone or (send.transaction is not None and send.transaction.outcome is not Outcome.OK):
+        return True
+    committed = history.log(send.place, READ_COMMITTED)  # what was aborted stands for no key
+    if committed is not None and committed.latest.get(send.key, -1) > offset:
+        return True
+    return any(
+        may_have_deleted(tombstone, offset)
+        for tombstone in history.tombstones.get((send.place, send.key), ())
+    )
+
+
+def may_have_deleted(tombstone: Send, offset: int) -> bool:
+    """Whether a tombstone may stand behind this offset, for readers of committed records."""
+    aborted = tombstone.transaction is not None and tombstone.transaction.outcome is Outcome.FAILED
+    is_behind = tombstone.offset < 0 or tombstone.offset > offset
+    return is_behind and not aborted and tombstone.outcome is not Outcome.FAILED
 
 
 def _in_log(history: History, place: Place, log: Log) -> Iterator[Finding]:
@@ -79,7 +104,8 @@ def _reordered(history: History) -> Iterator[Finding]:
             continue
         log = history.log(send.place, READ_UNCOMMITTED)
         found = log.places.get(send.id) if log is not None else None
-        offset = found[0] if found else send.offset
+        may_be_elsewhere = send.place[0] in history.removals  # in the log of a topic that was deleted
+        offset = found[0] if found else -1 if may_be_elsewhere else send.offset
         if offset < 0:
             continue
         before = last.get((send.process.name, send.place))

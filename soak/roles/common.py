@@ -15,7 +15,10 @@ from soak.history import Recorder
 Place: TypeAlias = tuple[str, int]
 Offsets: TypeAlias = dict[Place, int]
 
-KEYS = 40
+#: how many of the records to a topic with tombstones are tombstones
+TOMBSTONES = 0.1
+#: the header with a record's id, where it has no value
+ID = "id"
 #: how long a client waits for an answer before it calls the outcome unknown
 SECONDS = 20.0
 SESSION_MS = 6000
@@ -43,6 +46,14 @@ class Task:
     transaction_timeout_ms: int = 10_000
     pause: float = 0.01
     """Seconds between two records, or two transactions."""
+    keys: int = 40
+    """How many different ones the records have."""
+    tombstones: list[str] = field(default_factory=list)
+    """The topics that are given tombstones, too."""
+    batch: int = 0
+    """Records that a batch may have; 0: the library's own choice."""
+    configs: dict[str, str] = field(default_factory=dict)
+    """Of the topics that the client creates."""
 
     @property
     def text(self) -> str:
@@ -82,15 +93,21 @@ class Stop:
 
 @dataclass(frozen=True)
 class Draft:
-    """A record to be sent. Its value is its id, so that it is known wherever it turns up."""
+    """A record to be sent. Its value is its id, so that it is known wherever it turns up; a tombstone's id is
+    in its header `ID`."""
 
     id: str
     place: Place
     key: str
+    tombstone: bool = False
 
     @property
-    def value(self) -> bytes:
-        return self.id.encode()
+    def value(self) -> bytes | None:
+        return None if self.tombstone else self.id.encode()
+
+    @property
+    def headers(self) -> list[tuple[str, bytes]]:
+        return [(ID, self.id.encode())] if self.tombstone else []
 
 
 class Writer:
@@ -108,10 +125,15 @@ class Writer:
         """Notes that a record is about to be sent."""
         self._sent += 1
         topic = self.random.choice(list(topics))
-        number = self.random.randrange(KEYS)
-        draft = Draft(f"{self._task.name}:{self._sent}", (topic, number % topics[topic]), f"k{number}")
+        number = self.random.randrange(self._task.keys)
+        tombstone = topic in self._task.tombstones and self.random.random() < TOMBSTONES
+        place = (topic, number % topics[topic])
+        draft = Draft(f"{self._task.name}:{self._sent}", place, f"k{number}", tombstone)
         came_from = [*source[0], source[1]] if source else None
-        self._recorder.note("send", id=draft.id, to=draft.place, key=draft.key, txn=txn, source=came_from)
+        more = {"tombstone": True} if tombstone else {}
+        self._recorder.note(
+            "send", id=draft.id, to=draft.place, key=draft.key, txn=txn, source=came_from, **more
+        )
         return draft
 
     def acknowledged(self, draft_id: str, offset: int | None) -> None:
@@ -188,6 +210,11 @@ class Reader:
     def committed(self, error: object = None) -> None:
         said = None if error is None else str(error)
         self._recorder.note("committed", number=self._commits, ok=error is None, error=said)
+
+
+def identity(value: bytes | None, headers: Iterable[tuple[str, bytes]] | None) -> str:
+    """The id of a record with this value and these headers."""
+    return (dict(headers or ())[ID] if value is None else value).decode()
 
 
 def flat(offsets: Offsets) -> list[tuple[str, int, int]]:

@@ -10,10 +10,29 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.client.settings import KEEP_BROKERS
-from soak.roles.common import SECONDS, SESSION_MS, Offsets, Place, Reader, Stop, Task, Transactions, Writer
+from soak.roles.common import (
+    SECONDS,
+    SESSION_MS,
+    Draft,
+    Offsets,
+    Place,
+    Reader,
+    Stop,
+    Task,
+    Transactions,
+    Writer,
+    identity,
+)
+from soak.roles.topics import keep, recycle
 
 POLL_SECONDS = 0.2
 BATCH = 50
+#: the topic was deleted a moment ago, and its client knows
+NO_TOPIC = (
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+)
 
 
 def produce(task: Task, stop: Stop) -> None:
@@ -22,8 +41,7 @@ def produce(task: Task, stop: Stop) -> None:
     writer = Writer(task, recorder)
     producer = Producer(_producer(task) | {"enable.idempotence": True, "message.timeout.ms": 30_000})
     while not stop:
-        draft = writer.draft(task.topics)
-        _send(producer, writer, draft)
+        _send(producer, writer, writer.draft(task.topics))
         time.sleep(task.pause)
     producer.flush(SECONDS)
 
@@ -124,6 +142,7 @@ def _producer(task: Task) -> dict[str, Any]:
         "request.timeout.ms": 3000,
         "socket.timeout.ms": 4000,
         "reconnect.backoff.max.ms": 500,
+        **({"batch.num.messages": task.batch} if task.batch else {}),
         **KEEP_BROKERS,
         "log_level": 0,
     }
@@ -148,18 +167,17 @@ def _transactional(task: Task, recorder: Any) -> Producer:
                 raise
 
 
-def _noted(writer: Writer) -> Any:
+def _noted(writer: Writer, draft: Draft) -> Any:
     def done(error: KafkaError | None, message: Message) -> None:
-        identity = message.value().decode()
         if error is None:
-            writer.acknowledged(identity, message.offset())
+            writer.acknowledged(draft.id, message.offset())
         else:
-            writer.failed(identity, error)
+            writer.failed(draft.id, error)
 
     return done
 
 
-def _send(producer: Producer, writer: Writer, draft: Any) -> None:
+def _send(producer: Producer, writer: Writer, draft: Draft) -> None:
     while True:
         try:
             producer.produce(
@@ -167,14 +185,16 @@ def _send(producer: Producer, writer: Writer, draft: Any) -> None:
                 draft.value,
                 draft.key,
                 partition=draft.place[1],
-                on_delivery=_noted(writer),
+                on_delivery=_noted(writer, draft),
+                headers=draft.headers,
             )
             break
         except BufferError:
             producer.poll(POLL_SECONDS)
         except KafkaException as error:
             writer.failed(draft.id, error, unknown=False)
-            if not error.args[0].txn_requires_abort() and error.args[0].code() != KafkaError._STATE:
+            said = error.args[0]
+            if not said.txn_requires_abort() and said.code() not in (KafkaError._STATE, *NO_TOPIC):
                 raise
             break
     producer.poll(0)
@@ -260,7 +280,8 @@ def _poll(consumer: Consumer, reader: Reader) -> bool:
             break
         wait = 0
         if message.error() is None:
-            reader.read([(message.topic(), message.partition(), message.offset(), message.value().decode())])
+            named = identity(message.value(), message.headers())
+            reader.read([(message.topic(), message.partition(), message.offset(), named)])
     return bool(reader.done)
 
 
@@ -308,4 +329,6 @@ ROLES = {
     "transact": transact,
     "transform": transform,
     "consume": consume,
+    "recycle": recycle,
+    "keep": keep,
 }

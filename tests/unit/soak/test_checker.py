@@ -55,7 +55,7 @@ def test_record_before_the_start_of_its_log_is_not_lost():
     producer = world.producer()
     for _ in range(5):
         producer.send(A)
-    world.starts[A] = 3
+    world.expire(A, 3)
     assert found(world.survey()) == []
 
 
@@ -451,9 +451,245 @@ def test_client_that_the_soak_has_killed_before_the_calm_owes_nothing():
     assert found(world.survey()) == []
 
 
+# --- retention, deleted records, deleted topics
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(30, ["deleted-early"]), (3, [])])
+def test_log_must_not_begin_behind_a_record_that_its_topic_keeps(seconds, expected):
+    world = World(A)
+    producer = world.producer()
+    for _ in range(5):
+        producer.send(A)
+    world.now += 10 * SECOND
+    world.starts[A] = 3
+    world.look(A)
+    world.survey().events("soak", "topic")[0]["retention_ms"] = seconds * 1000
+    assert found(world) == expected
+
+
+def test_log_of_a_topic_that_keeps_everything_must_begin_at_its_first_record():
+    world = World(A)
+    producer = world.producer()
+    for _ in range(5):
+        producer.send(A)
+    world.starts[A] = 3
+    assert found(world.survey()) == ["deleted-early"]
+
+
+@pytest.mark.parametrize(("retained", "expected"), [(2000, ["deleted-early"]), (100, [])])
+def test_retention_by_size_must_leave_as_many_bytes_as_it_says(retained, expected):
+    world = World(A)
+    producer = world.producer()
+    for _ in range(5):
+        producer.send(A)
+    world.starts[A] = 3
+    world.look(A)
+    for _ in range(50):
+        producer.send(A)  # in the end there is enough again
+    world.survey().events("soak", "topic")[0]["retention_bytes"] = retained
+    assert found(world) == expected
+
+
+def test_deleted_records_are_not_lost():
+    for answered in (True, False):
+        world = World(A)
+        producer, consumer = world.producer(), world.consumer()
+        for _ in range(5):
+            producer.send(A)
+        world.delete(A, 3, answered=answered)
+        world.look(A)
+        consumer.assign(A)
+        consumer.poll()
+        assert found(world.survey()) == []
+
+
+def test_log_that_begins_before_deleted_records_again_is_a_finding():
+    for again_at in ("a look", "the end"):
+        world = World(A)
+        producer = world.producer()
+        for _ in range(5):
+            producer.send(A)
+        world.delete(A, 3)
+        if again_at == "the end":
+            world.starts[A] = 0
+        noted = world.look(A)
+        noted["bounds"][0][2] = 2
+        assert found(world.survey()) == ["undeleted"]
+
+
+def test_log_whose_start_went_back_is_a_finding_though_the_deletion_was_not_answered():
+    world = World(A)
+    producer = world.producer()
+    for _ in range(5):
+        producer.send(A)
+    world.delete(A, 3, answered=False)
+    world.look(A)
+    world.starts[A] = 0
+    assert found(world.survey()) == ["undeleted"]
+
+
+def test_consumer_that_is_given_deleted_records_is_a_finding_unless_it_had_them_in_its_buffer():
+    for late, expected in ((True, ["undeleted"]), (False, [])):
+        world = World(A)
+        producer, consumer = world.producer(), world.consumer()
+        for _ in range(5):
+            producer.send(A)
+        if not late:
+            consumer.assign(A)
+        world.delete(A, 3)
+        if late:
+            consumer.assign(A)
+        world.starts[A] = 0
+        consumer.poll()
+        world.starts[A] = 3
+        assert found(world.survey()) == expected
+
+
+def test_high_watermark_that_goes_back_is_a_finding():
+    world = World(A)
+    world.producer().send(A, answered=False)
+    world.look(A)
+    drop(world.survey(), A, "p:1")
+    world.shown(A)["end"] = 0
+    world.shown(A, "read_committed")["end"] = 0
+    assert found(world) == ["truncated"]
+
+
+def test_acknowledged_record_of_a_topic_that_is_not_there_is_lost():
+    world = World(A, B)
+    world.producer().send(B)
+    del world.logs[B]
+    assert found(world.survey()) == ["lost-write"]
+
+
+def test_topic_that_is_deleted_and_made_again_loses_its_records_and_nothing_else():
+    world = World(A)
+    producer = world.producer()
+    world.create(OUT, "1")
+    old = producer.send(OUT)
+    world.scan(OUT)
+    world.remove(OUT)
+    producer.send(A)
+    world.create(OUT, "2")
+    new = producer.send(OUT)
+    noted = world.scan(OUT)
+    assert found(world.survey()) == []
+
+    noted["records"] = []
+    assert found(world) == ["lost-write"]
+    noted["records"] = [[0, old, "k"], [1, new, "k"]]
+    assert found(world) == ["resurrected"]
+
+
+def test_record_that_was_in_a_topic_when_it_was_deleted_must_not_be_in_the_new_one_in_the_end():
+    world = World(A)
+    producer = world.producer()
+    world.create(OUT)
+    producer.send(OUT)
+    old = world.logs[OUT]
+    world.remove(OUT)
+    world.create(OUT)
+    world.logs[OUT] = old
+    assert found(world.survey()) == ["resurrected"]
+
+
+def test_topic_that_is_made_again_with_its_old_id_is_a_finding():
+    world = World(A)
+    world.create(OUT, "1")
+    world.remove(OUT)
+    world.create(OUT, "1")
+    assert found(world.survey()) == ["resurrected"]
+
+
+def test_topic_that_nobody_deleted_must_be_there():
+    world = World(A)
+    world.create(OUT)
+    world.remove(OUT)["existed"] = False
+    world.create(OUT)
+    assert found(world.survey()) == ["lost-topic"]
+
+
+def test_topic_that_nobody_deleted_must_be_there_in_the_end():
+    for removed_again, expected in ((False, ["lost-topic"]), (True, [])):
+        world = World(A)
+        for _ in range(2):
+            world.create(OUT)
+            world.remove(OUT)
+        if not removed_again:
+            world.histories["recycle"][-2:] = []
+        assert found(world.survey()) == expected
+
+
+def test_deletion_of_unknown_outcome_may_have_had_its_effect_until_another_has_succeeded():
+    for settled, expected in ((False, []), (True, ["lost-write"])):
+        world = World(A)
+        producer = world.producer()
+        world.create(OUT)
+        world.remove(OUT)["ok"] = False
+        if settled:
+            world.create(OUT)
+            world.remove(OUT)
+        world.create(OUT)
+        lost = producer.send(OUT)
+        drop(world.survey(), OUT, lost)
+        assert found(world) == expected
+
+
+def test_tombstone_may_be_gone_and_what_it_deleted_may_be():
+    world = World(A, compacted=("a",))
+    producer = world.producer()
+    old, tombstone = producer.send(A, "k"), producer.send(A, "k", tombstone=True)
+    drop(world.survey(), A, old)
+    assert found(world) == []
+    drop(world, A, tombstone)
+    assert found(world) == []
+
+
+def test_value_that_is_there_without_the_tombstone_behind_it_is_a_finding():
+    world = World(A, compacted=("a",))
+    producer = world.producer()
+    producer.send(A, "k")
+    tombstone = producer.send(A, "k", tombstone=True)
+    drop(world.survey(), A, tombstone)
+    assert found(world) == ["resurrected"]
+
+
+def test_tombstone_deletes_nothing_behind_it():
+    world = World(A, compacted=("a",))
+    producer = world.producer()
+    producer.send(A, "k", tombstone=True)
+    value = producer.send(A, "k")
+    drop(world.survey(), A, value)
+    assert found(world) == ["lost-write"]
+
+
+@pytest.mark.parametrize("tombstone", [False, True])
+def test_what_was_aborted_takes_no_value_of_its_key(tombstone):
+    world = World(A, compacted=("a",))
+    kept = world.producer().send(A, "k")
+    other = world.producer("t", transactional_id="t")
+    other.begin()
+    other.send(A, "k", tombstone=tombstone)
+    other.end(commit=False)
+    drop(world.survey(), A, kept)
+    assert found(world) == ["lost-write"]
+
+
 # --- clean histories
 
-KINDS_OF_STEPS = ["send", "open", "write", "end", "poll", "commit", "move", "rewind", "expire"]
+KINDS_OF_STEPS = [
+    "send",
+    "open",
+    "write",
+    "end",
+    "poll",
+    "commit",
+    "move",
+    "rewind",
+    "expire",
+    "delete",
+    "look",
+]
 STEPS = st.lists(st.tuples(st.sampled_from(KINDS_OF_STEPS), st.integers(0, 7)), max_size=60)
 
 
@@ -497,6 +733,10 @@ def test_clean_histories_have_no_findings(steps):
             reader.rewind()
         elif step == "expire":
             world.expire(place, number)
+        elif step == "delete":
+            world.delete(place, min(number, len(world.logs[place])), answered=bool(number % 3))
+        elif step == "look":
+            world.look(place)
     for writer, still_open in zip(writers, is_open, strict=True):
         if still_open:
             writer.end(commit=False)

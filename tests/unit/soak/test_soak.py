@@ -6,9 +6,11 @@ import json
 
 import pytest
 from soak.checker import check, sift
+from soak.disk import LimitedDisk, NoDiskError
 from soak.history import Recorder, read
-from soak.nemesis import BROKER, ZOMBIE, schedule
+from soak.nemesis import BROKER, FILL, FILL_AND_KILL, ZOMBIE, schedule
 from soak.plan import slots
+from soak.roles.common import Draft, identity
 from tests.unit.soak.world import World
 
 SLOTS = list(slots(has_java=True, has_consumer_protocol=True))
@@ -27,6 +29,38 @@ def test_faults_are_over_in_time_and_those_of_the_broker_do_not_overlap():
         if fault.target == BROKER:
             assert fault.at >= ends
             ends = fault.at + fault.seconds
+
+
+def test_without_a_disk_to_fill_the_other_faults_are_the_same():
+    faults = schedule(7, 3600, SLOTS, 6)
+    filled = [fault for fault in faults if fault.kind in (FILL, FILL_AND_KILL)]
+    assert {fault.kind for fault in filled} == {FILL, FILL_AND_KILL}
+    assert schedule(7, 3600, SLOTS, 6, has_disk=False) == [f for f in faults if f not in filled]
+
+
+def test_disk_that_is_filled_has_no_room_until_it_is_freed_and_leaves_what_it_held(tmp_path):
+    folder = tmp_path / "disk"
+    try:
+        disk = LimitedDisk(folder, size=1 << 20)
+    except NoDiskError as reason:
+        pytest.skip(f"no file system can be mounted here: {reason}")
+    try:
+        disk.fill(left=8192)
+        with pytest.raises(OSError, match="No space"):
+            (folder / "large").write_bytes(bytes(20_000))
+        disk.free()
+        (folder / "small").write_bytes(b"small")
+    finally:
+        disk.close()
+    assert not folder.is_mount()
+    assert (folder / "small").read_bytes() == b"small"
+    assert {path.name for path in folder.iterdir()} == {"small", "large"}
+
+
+def test_record_is_known_by_its_value_and_a_tombstone_by_its_header():
+    for tombstone in (False, True):
+        draft = Draft("p:1", A, "k", tombstone)
+        assert identity(draft.value, draft.headers) == "p:1"
 
 
 def test_only_clients_with_a_transactional_id_become_zombies():

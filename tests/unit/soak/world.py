@@ -19,6 +19,9 @@ class World:
         self.starts: dict[Place, int] = dict.fromkeys(places, 0)
         self.committed: dict[tuple[str, Place], int] = {}
         self._compacted = compacted
+        #: what a topic may lose: retention_ms, retention_bytes
+        self.retention: dict[str, dict[str, int]] = {}
+        self._deletes = itertools.count(1)
         self.note("soak", "process", name="soak")
 
     def note(self, process: str, what: str, **fields: Any) -> dict[str, Any]:
@@ -50,16 +53,58 @@ class World:
 
     def expire(self, place: Place, offset: int) -> None:
         """Retention takes what lies before `offset`, as far as it is stable."""
+        self.retention[place[0]] = {"retention_bytes": 0}
         self.starts[place] = max(self.starts[place], min(offset, self._stable(place)))
 
     def _stable(self, place: Place) -> int:
         log = self.logs[place]
         return next((o for o, (_, _, t) in enumerate(log) if t and t["state"] == "open"), len(log))
 
+    def delete(self, place: Place, offset: int, *, answered: bool = True) -> None:
+        """An administrator deletes the records before `offset`."""
+        number = next(self._deletes)
+        self.note("keep", "delete", number=number, offsets=[[*place, offset]])
+        self.starts[place] = max(self.starts[place], min(offset, len(self.logs[place])))
+        if answered:
+            self.note("keep", "deleted", number=number, ok=True, error=None)
+
+    def look(self, place: Place) -> dict[str, Any]:
+        """An administrator asks where the log begins and ends; what is noted, to be spoilt."""
+        self.now += SECOND
+        bounds = [*place, self.starts[place], len(self.logs[place])]
+        return self.note("keep", "bounds", asked=self.now, bounds=[bounds])
+
+    def create(self, place: Place, topic_id: str | None = None) -> dict[str, Any]:
+        """A topic of one partition is made; what is noted, to be spoilt."""
+        self.note("recycle", "create", topic=place[0])
+        self.logs[place] = []
+        self.starts[place] = 0
+        return self.note("recycle", "created", topic=place[0], ok=True, topic_id=topic_id, existed=False)
+
+    def remove(self, place: Place) -> dict[str, Any]:
+        """A topic is deleted; what is noted, to be spoilt."""
+        self.note("recycle", "remove", topic=place[0])
+        del self.logs[place]
+        return self.note("recycle", "removed", topic=place[0], ok=True, existed=True)
+
+    def scan(self, place: Place) -> dict[str, Any]:
+        """A reader reads all there is; what is noted, to be spoilt."""
+        self.now += SECOND
+        records = [list(record) for record in self.visible(place, "read_uncommitted")]
+        return self.note(
+            "recycle", "scan", asked=self.now, topic=place[0], partition=place[1], records=records
+        )
+
     def survey(self) -> World:
         """The end: what the soak itself writes down."""
         for topic in {topic for topic, _ in self.logs}:
-            self.note("soak", "topic", name=topic, compacted=topic in self._compacted)
+            self.note(
+                "soak",
+                "topic",
+                name=topic,
+                compacted=topic in self._compacted,
+                **self.retention.get(topic, {}),
+            )
         for place, log in self.logs.items():
             for isolation in ("read_uncommitted", "read_committed"):
                 end = len(log) if isolation == "read_uncommitted" else self._stable(place)
@@ -102,12 +147,21 @@ class Producer:
             world.note(name, "init")
             world.note(name, "inited")
 
-    def send(self, place: Place, key: str = "k", *, source: Any = None, answered: bool = True) -> str:
+    def send(
+        self,
+        place: Place,
+        key: str = "k",
+        *,
+        source: Any = None,
+        answered: bool = True,
+        tombstone: bool = False,
+    ) -> str:
         """The record's id; `answered=False` leaves its outcome unknown."""
         world = self._world
         identity = f"{self.name}:{next(self._numbers)}"
         txn = self._open["number"] if self._open else None
-        world.note(self.name, "send", id=identity, to=list(place), key=key, txn=txn, source=source)
+        about = {"id": identity, "to": list(place), "key": key, "txn": txn, "source": source}
+        world.note(self.name, "send", **about, tombstone=tombstone)
         world.logs[place].append((identity, key, self._open))
         if self._open is not None:
             self._open["places"].add(place)
