@@ -127,7 +127,10 @@ def _os_error(error: OSError) -> str:
             "barnabas.cli.transactions:transactions",
             "Transactions: list, describe, find hanging ones and abort them.",
         ),
-        "configs": ("barnabas.cli.configs:configs", "Show and change settings of topics and brokers."),
+        "configs": (
+            "barnabas.cli.configs:configs",
+            "Show and change settings of topics, groups and brokers.",
+        ),
         "registry": ("barnabas.cli.registry:registry", "Run a schema registry."),
         "log": ("barnabas.cli.log:log", "Look into segment files without a broker."),
         "ship": ("barnabas.cli.ship:ship", "Follow log files into a topic, each record once."),

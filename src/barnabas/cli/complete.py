@@ -43,8 +43,13 @@ def broker_settings(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 
 def settings_of_resource(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """`name=` of each setting of what --topic or --broker names."""
-    names = broker_settings if ctx.params.get("broker") else topic_settings
+    """`name=` of each setting of what --topic, --group, --broker or --broker-defaults names."""
+    if ctx.params.get("group"):
+        from barnabas.config import GroupConfig
+
+        return [f"{name}=" for name in GroupConfig.declared if name.startswith(incomplete)]
+    brokers = ctx.params.get("broker") is not None or ctx.params.get("broker_defaults")
+    names = broker_settings if brokers else topic_settings
     return names(ctx, param, incomplete)
 
 

@@ -1,34 +1,67 @@
-"""`barnabas configs`: the settings of topics and brokers."""
+"""`barnabas configs`: the settings of topics, groups and brokers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+import difflib
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from barnabas.cli.complete import settings_of_resource, topic_names
-from barnabas.cli.options import bootstrap_option, connect, example, json_option, parse_assignments
+from barnabas.cli.complete import group_names, settings_of_resource, topic_names
+from barnabas.cli.options import (
+    NAME,
+    bootstrap_option,
+    connect,
+    example,
+    json_option,
+    parse_assignments,
+    require_unique,
+)
 from barnabas.cli.output import print_json, print_table
+from barnabas.cli.streams import report
+from barnabas.errors import BarnabasError
+
+if TYPE_CHECKING:
+    from barnabas.client import Admin
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_BROKER_ID = click.IntRange(0, 2**31 - 1)
+
+
+class UnknownSetting(BarnabasError):
+    """There is no setting of that name."""
+
+
+class _Resource(NamedTuple):
+    """What has the settings: its kind and its name, and both in words."""
+
+    kind: str
+    name: str
+    words: str
+
 
 def _resource_options(command: F) -> F:
-    command = click.option(
-        "--broker",
-        type=click.IntRange(0, 2**31 - 1),
-        metavar="ID",
-        help="The broker whose settings are meant.",
-    )(command)
-    return click.option(
-        "--topic", metavar="NAME", shell_complete=topic_names, help="The topic whose settings are meant."
-    )(command)
+    for option in reversed(
+        [
+            click.option(
+                "--topic", type=NAME, metavar="NAME", shell_complete=topic_names, help="A topic's settings."
+            ),
+            click.option("--group", type=NAME, metavar="NAME", shell_complete=group_names, help="A group's."),
+            click.option("--broker", type=_BROKER_ID, metavar="ID", help="A broker's."),
+            click.option(
+                "--broker-defaults", is_flag=True, help="What all brokers of the cluster have in common."
+            ),
+        ]
+    ):
+        command = option(command)
+    return command
 
 
 @click.group()
 def configs() -> None:
-    """Show and change settings of topics and brokers."""
+    """Show and change settings of topics, groups and brokers."""
 
 
 @configs.command(
@@ -36,11 +69,13 @@ def configs() -> None:
         """
         barnabas configs describe --topic orders
         barnabas configs describe --topic orders --changed
+        barnabas configs describe --group billing
         barnabas configs describe --broker 1 --json
+        barnabas configs describe --broker-defaults
         """,
-        "SOURCE says where a value comes from: the topic's own setting, the broker's (static: its "
-        "configuration "
-        "file; dynamic: changed while it ran), or the default.",
+        "SOURCE says where a value comes from: topic or group (its own setting), dynamic broker (the "
+        "broker's, changed while it ran), dynamic default broker (--broker-defaults), static broker (the "
+        "broker's configuration file or command line), default. --broker-defaults lists only what is set.",
     )
 )
 @_resource_options
@@ -48,10 +83,16 @@ def configs() -> None:
 @json_option
 @bootstrap_option
 def describe(
-    topic: str | None, broker: int | None, changed: bool, as_json: bool, bootstrap_server: str
+    topic: str | None,
+    group: str | None,
+    broker: int | None,
+    broker_defaults: bool,
+    changed: bool,
+    as_json: bool,
+    bootstrap_server: str,
 ) -> None:
-    """Show the settings of a topic or a broker, with where each value comes from."""
-    kind, name = _resource(topic, broker)
+    """Show settings with their values, and where each value comes from."""
+    kind, name, _ = _resource(topic, group, broker, broker_defaults)
     values = connect(bootstrap_server).configs(kind, name)
     values = [value for value in values if not (changed and value.source == "default")]
     if as_json:
@@ -63,16 +104,18 @@ def describe(
                     "source": value.source,
                     "read_only": value.read_only,
                     "sensitive": value.sensitive,
-                    "synonyms": dict(value.synonyms),
+                    "synonyms": [{"name": synonym, "value": other} for synonym, other in value.synonyms],
                 }
                 for value in values
             ]
         )
-        return
-    print_table(
-        ["NAME", "VALUE", "SOURCE"],
-        [(value.name, "(hidden)" if value.sensitive else value.value, value.source) for value in values],
-    )
+    elif not values:
+        click.echo("nothing is set: every value is a default", err=True)
+    else:
+        print_table(
+            ["NAME", "VALUE", "SOURCE"],
+            [(value.name, "(hidden)" if value.sensitive else value.value, value.source) for value in values],
+        )
 
 
 @configs.command(
@@ -81,11 +124,12 @@ def describe(
         barnabas configs alter --topic orders --set retention.ms=3600000
         barnabas configs alter --topic orders --append cleanup.policy=compact
         barnabas configs alter --topic orders --delete retention.ms
+        barnabas configs alter --group billing --set consumer.session.timeout.ms=30000
         barnabas configs alter --broker 1 --set log.retention.ms=86400000
+        barnabas configs alter --broker-defaults --set log.retention.ms=86400000
         """,
-        "A broker setting that can change while the broker runs takes effect at once; any other is "
-        "refused: set "
-        "it at `barnabas start`.",
+        "A broker setting that can change while the broker runs takes effect at once. Any other is refused: "
+        "set it at `barnabas start`. A broker's own value overrides the one in --broker-defaults.",
     )
 )
 @_resource_options
@@ -97,35 +141,65 @@ def describe(
     shell_complete=settings_of_resource,
     help="Give a setting a value.",
 )
-@click.option("--delete", metavar="NAME", multiple=True, help="Put a setting back to its default.")
+@click.option("--delete", type=NAME, metavar="NAME", multiple=True, help="Put a setting back to its default.")
 @click.option("--append", metavar="NAME=VALUE", multiple=True, help="Add to a list.")
 @click.option("--subtract", metavar="NAME=VALUE", multiple=True, help="Take from a list.")
 @bootstrap_option
 def alter(
     topic: str | None,
+    group: str | None,
     broker: int | None,
+    broker_defaults: bool,
     to_set: tuple[str, ...],
     delete: tuple[str, ...],
     append: tuple[str, ...],
     subtract: tuple[str, ...],
     bootstrap_server: str,
 ) -> None:
-    """Change settings of a topic or a broker, leaving the others as they are."""
-    kind, name = _resource(topic, broker)
+    """Change some settings and leave the others as they are."""
+    kind, name, words = _resource(topic, group, broker, broker_defaults)
     if not (to_set or delete or append or subtract):
         raise click.UsageError("nothing to alter: give --set, --delete, --append or --subtract")
-    connect(bootstrap_server).alter_configs(
-        kind,
-        name,
-        set=parse_assignments(to_set, "--set"),
-        delete=delete,
-        append=parse_assignments(append, "--append"),
-        subtract=parse_assignments(subtract, "--subtract"),
-    )
-    click.echo(f"altered {kind} {name}")
+    values = {
+        "set": parse_assignments(to_set, "--set"),
+        "append": parse_assignments(append, "--append"),
+        "subtract": parse_assignments(subtract, "--subtract"),
+    }
+    require_unique([*delete, *(each for group in values.values() for each in group)], "the command changes")
+    admin = connect(bootstrap_server)
+    require_known(admin, kind, name, delete)
+    admin.alter_configs(kind, name, delete=delete, **values)
+    report(f"altered {words}")
 
 
-def _resource(topic: str | None, broker: int | None) -> tuple[str, str]:
-    if (topic is None) == (broker is None):
-        raise click.UsageError("name one: --topic NAME or --broker ID")
-    return ("topic", topic) if topic is not None else ("broker", str(broker))
+def require_known(admin: Admin, kind: str, name: str, settings: Sequence[str]) -> None:
+    """Brokers ignore that a setting which they do not know is put back to its default.
+
+    Raises:
+        UnknownSetting: there is no such setting.
+    """
+    if not settings:
+        return
+    if kind == "broker" and not name:
+        name = str(admin.cluster().nodes[0].id)
+    known = [value.name for value in admin.configs(kind, name)]
+    for setting in settings:
+        if setting not in known:
+            near = difflib.get_close_matches(setting, known, 1)
+            hint = f": did you mean {near[0]}?" if near else ""
+            raise UnknownSetting(f"a {kind} has no setting {setting}{hint}")
+
+
+def _resource(topic: str | None, group: str | None, broker: int | None, broker_defaults: bool) -> _Resource:
+    given = []
+    if topic is not None:
+        given.append(_Resource("topic", topic, f"topic {topic}"))
+    if group is not None:
+        given.append(_Resource("group", group, f"group {group}"))
+    if broker is not None:
+        given.append(_Resource("broker", str(broker), f"broker {broker}"))
+    if broker_defaults:
+        given.append(_Resource("broker", "", "the defaults of all brokers"))
+    if len(given) != 1:
+        raise click.UsageError("name one: --topic NAME, --group NAME, --broker ID or --broker-defaults")
+    return given[0]

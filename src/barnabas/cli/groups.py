@@ -7,13 +7,35 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from barnabas.cli.complete import group_names, topic_names
-from barnabas.cli.options import bootstrap_option, connect, example, json_option
+from barnabas.cli.options import (
+    NAME,
+    OFFSET,
+    AnyCase,
+    bootstrap_option,
+    connect,
+    example,
+    json_option,
+    require_unique,
+    unique_names,
+)
 from barnabas.cli.output import print_json, print_table
+from barnabas.cli.streams import report
 
 if TYPE_CHECKING:
     from barnabas.client import Admin
     from barnabas.client.admin_types import GroupDescription, GroupMember
     from barnabas.types import TopicPartition
+
+
+_STATES = (
+    "Stable",
+    "Empty",
+    "PreparingRebalance",
+    "CompletingRebalance",
+    "Assigning",
+    "Reconciling",
+    "Dead",
+)
 
 
 @click.group()
@@ -24,9 +46,17 @@ def groups() -> None:
 @groups.command(
     "list", epilog=example("barnabas groups list\nbarnabas groups list --state Empty --type consumer --json")
 )
-@click.option("--state", metavar="STATE", help="Only groups in this state: Stable, Empty ...")
 @click.option(
-    "--type", "kind", type=click.Choice(["classic", "consumer"]), help="Only groups of this protocol."
+    "--state",
+    type=AnyCase(_STATES),
+    metavar="STATE",
+    help=f"Only groups in this state: {', '.join(_STATES)}.",
+)
+@click.option(
+    "--type",
+    "kind",
+    type=click.Choice(["classic", "consumer"], case_sensitive=False),
+    help="Only groups of this protocol.",
 )
 @json_option
 @bootstrap_option
@@ -56,7 +86,7 @@ def list_groups(state: str | None, kind: str | None, as_json: bool, bootstrap_se
         "LAG is how many records the group has not read yet: END minus CURRENT.",
     )
 )
-@click.argument("group", shell_complete=group_names)
+@click.argument("group", type=NAME, shell_complete=group_names)
 @click.option("--members", is_flag=True, help="Show the members instead of the offsets.")
 @json_option
 @bootstrap_option
@@ -112,27 +142,32 @@ def describe(group: str, members: bool, as_json: bool, bootstrap_server: str) ->
         barnabas groups reset-offsets billing --topic orders:0,2 --to-offset 42 --execute
         barnabas groups reset-offsets billing --all-topics --shift-by -100 --execute
         """,
-        "Without --execute the new offsets are only shown. The group's consumers must be stopped.",
+        "Without --execute the new offsets are only shown. The group's consumers must be stopped. An offset "
+        "before a partition's first record or beyond its end is replaced by the nearest one, which stderr "
+        "tells.",
     ),
 )
-@click.argument("group", shell_complete=group_names)
+@click.argument("group", type=NAME, shell_complete=group_names)
 @click.option(
     "--topic",
     "topics",
     metavar="NAME[:P,P...]",
+    type=NAME,
     multiple=True,
     shell_complete=topic_names,
     help="A topic, or some of its partitions; may be repeated.",
 )
 @click.option("--all-topics", is_flag=True, help="Every partition the group has offsets for.")
-@click.option("--to-earliest", is_flag=True, help="To the first record there is.")
-@click.option("--to-latest", is_flag=True, help="Behind the last record.")
-@click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="To this offset.")
-@click.option("--shift-by", type=int, metavar="N", help="Forward by N, or back by -N.")
+@click.option("--to-earliest", is_flag=True, help="To the first record.")
+@click.option("--to-latest", is_flag=True, help="To the end, behind the last record.")
+@click.option("--to-offset", type=OFFSET, metavar="N", help="To this offset.")
+@click.option(
+    "--shift-by", type=click.IntRange(-(2**63), 2**63 - 1), metavar="N", help="Forward by N, or back by -N."
+)
 @click.option("--to-datetime", metavar="WHEN", help="To the first record at or after an ISO 8601 time.")
 @click.option("--by-duration", metavar="TIME", help="To the first record of the last 90s, 10m, 2h, 1d ...")
 @click.option("--dry-run", is_flag=True, help="Only show what would change, as without --execute.")
-@click.option("--execute", is_flag=True, help="Do it.")
+@click.option("--execute", is_flag=True, help="Change the offsets.")
 @json_option
 @bootstrap_option
 def reset_offsets(
@@ -179,14 +214,28 @@ def reset_offsets(
 
 
 @groups.command(epilog=example("barnabas groups delete billing"))
-@click.argument("names", metavar="GROUP...", nargs=-1, required=True, shell_complete=group_names)
+@click.argument(
+    "names",
+    metavar="GROUP...",
+    nargs=-1,
+    required=True,
+    type=NAME,
+    callback=unique_names,
+    shell_complete=group_names,
+)
 @bootstrap_option
 def delete(names: tuple[str, ...], bootstrap_server: str) -> None:
     """Delete groups with their offsets. Their consumers must be stopped."""
+    from barnabas.errors import KafkaError
+
     admin = connect(bootstrap_server)
-    for name in names:
-        admin.delete_group(name)
-        click.echo(f"deleted group {name}")
+    for position, name in enumerate(names):
+        try:
+            admin.delete_group(name)
+        except KafkaError as error:
+            rest = ", ".join(names[position + 1 :])
+            raise KafkaError(error.code, error.message + (f" (not tried: {rest})" if rest else "")) from None
+        report(f"deleted group {name}")
 
 
 def _print_members(description: GroupDescription) -> None:
@@ -244,15 +293,24 @@ def _partitions(admin: Admin, topics: tuple[str, ...]) -> list[TopicPartition]:
     chosen = []
     for text in topics:
         name, colon, numbers = text.partition(":")
-        if colon:
-            try:
-                chosen += [TopicPartition(name, int(number)) for number in numbers.split(",")]
-            except ValueError:
-                raise click.UsageError(f"--topic {text}: write NAME or NAME:0,1,2") from None
-        else:
-            [topic] = admin.describe_topics([name])
-            chosen += [TopicPartition(name, partition.partition) for partition in topic.partitions]
+        wanted = _numbers(text, numbers) if colon else None
+        [topic] = admin.describe_topics([name])
+        there = [partition.partition for partition in topic.partitions]
+        absent = [number for number in wanted or () if number not in there]
+        if absent:
+            raise click.UsageError(
+                f"--topic {text}: there is no partition {absent[0]}, the last one is {max(there)}"
+            )
+        chosen += [TopicPartition(name, number) for number in wanted or there]
+    require_unique(map(str, chosen), "--topic names")
     return chosen
+
+
+def _numbers(text: str, numbers: str) -> list[int]:
+    try:
+        return [int(number) for number in numbers.split(",")]
+    except ValueError:
+        raise click.UsageError(f"--topic {text}: write NAME or NAME:0,1,2") from None
 
 
 def _member(member: GroupMember) -> dict[str, Any]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
-from barnabas.cli.options import example
+from barnabas.cli.options import OFFSET, example
+from barnabas.cli.output import print_json_line, snake_case
 from barnabas.errors import BarnabasError
 
 
@@ -39,11 +39,9 @@ def log() -> None:
 )
 @click.option("--records", is_flag=True, help="Print every record, not only the batches' headers.")
 @click.option(
-    "--from-offset", type=click.IntRange(min=0), default=0, help="Leave out batches before this offset."
+    "--from-offset", metavar="N", type=OFFSET, default=0, help="Leave out batches before this offset."
 )
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print a JSON object a line: one for a batch or an entry."
-)
+@click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each batch or entry.")
 def dump(paths: tuple[Path, ...], records: bool, from_offset: int, as_json: bool) -> None:
     """Print the batches of .log files, the entries of indexes, snapshots and checkpoints.
 
@@ -52,13 +50,22 @@ def dump(paths: tuple[Path, ...], records: bool, from_offset: int, as_json: bool
     """
     from barnabas.cli.log_files import dump_file, files_of
 
+    files: list[Path] = []
+    for given in paths:
+        found = files_of(given)
+        if not found:
+            raise click.UsageError(f"{given} holds no file of a log: name the folder of a partition")
+        files += found
     damaged: dict[Path, str] = {}
-    for path in (file for given in paths for file in files_of(given)):
+    for path in files:
         if not as_json:
             click.echo(f"Dumping {path}")
         for entry in dump_file(path, records=records, from_offset=from_offset):
             if entry.damage is not None:
                 damaged.setdefault(path, entry.damage)
-            click.echo(json.dumps({"file": str(path), **entry.fields}) if as_json else entry.text)
+            if as_json:
+                print_json_line(snake_case({"file": str(path), **entry.fields}))
+            else:
+                click.echo(entry.text)
     if damaged:
         raise DamagedLog("; ".join(f"{path}: {damage}" for path, damage in damaged.items()))

@@ -1,5 +1,4 @@
-"""Every kind of file in a partition's directory, read into entries that print as Kafka's DumpLogSegments "
-"does."""
+"""Every kind of file in a partition's directory, read into entries that print as DumpLogSegments does."""
 
 from __future__ import annotations
 
@@ -47,7 +46,8 @@ def dump_file(path: Path, *, records: bool, from_offset: int) -> Iterator[Entry]
         yield Entry(
             "",
             {},
-            "not a file of a log: .log, .index, .timeindex, .txnindex, .snapshot or leader-epoch-checkpoint",
+            "not a file of a log: an offset with .log, .index, .timeindex, .txnindex or .snapshot, or "
+            "leader-epoch-checkpoint",
         )
     elif dumper is _dump_log:
         yield from _dump_log(path, decoder_for(path.absolute().parent.name) if records else None, from_offset)
@@ -56,7 +56,10 @@ def dump_file(path: Path, *, records: bool, from_offset: int) -> Iterator[Entry]
 
 
 def _dumper(path: Path) -> Callable[..., Iterator[Entry]] | None:
-    return _BY_NAME.get(path.name) or _BY_SUFFIX.get(path.suffix)
+    if path.name in _BY_NAME:
+        return _BY_NAME[path.name]
+    # The name is the offset at which the file begins.
+    return _BY_SUFFIX.get(path.suffix) if path.stem.isascii() and path.stem.isdecimal() else None
 
 
 def _dump_log(path: Path, decoder: Decoder | None, from_offset: int) -> Iterator[Entry]:

@@ -90,8 +90,10 @@ class Target:
     def offsets(
         self, admin: Admin, partitions: Sequence[TopicPartition], committed: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """The new offset of each partition, kept between its first record and its end as Kafka's tool "
-        "does."""
+        """The new offset of each partition, kept between its first record and its end as Kafka's tool does.
+
+        Where that is not what was asked for, stderr says so.
+        """
         earliest = admin.offsets(partitions, "earliest")
         latest = admin.offsets(partitions, "latest")
         if self.kind == "time":
@@ -109,4 +111,13 @@ class Target:
             wanted = dict.fromkeys(partitions, self.value)
         else:
             wanted = earliest if self.kind == "earliest" else latest
-        return {place: min(max(wanted[place], earliest[place]), latest[place]) for place in partitions}
+        offsets = {}
+        for place in partitions:
+            offsets[place] = min(max(wanted[place], earliest[place]), latest[place])
+            if offsets[place] != wanted[place]:
+                click.echo(
+                    f"{place} has offsets {earliest[place]} to {latest[place]}: {offsets[place]} instead of "
+                    f"{wanted[place]}",
+                    err=True,
+                )
+        return offsets

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -37,6 +37,16 @@ class _Servers(_TextType):
         except ClientError as error:
             self.fail(str(error), param, ctx)
         return str(value)
+
+
+class AnyCase(click.Choice):  # type: ignore[type-arg]  # generic from click 8.2 on
+    """One of some names, in upper or lower case; messages spell them as they are."""
+
+    def __init__(self, choices: Sequence[str]) -> None:
+        super().__init__(choices, case_sensitive=False)
+
+    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
+        return f"{value!r} is not one of {', '.join(self.choices)}"
 
 
 class _Name(_TextType):

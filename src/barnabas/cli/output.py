@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -10,13 +11,21 @@ import click
 
 
 def print_json(value: Any) -> None:
-    """One JSON document, indented."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    """One JSON document, indented; in UTF-8, whatever the locale."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False).encode("utf-8", "backslashreplace"))
+
+
+def print_json_line(value: Any) -> None:
+    """One JSON document in one line; in UTF-8, whatever the locale."""
+    click.echo(json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace"))
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Columns as wide as what is in them; numbers to the right, None as a dash."""
-    body = [["-" if cell is None else str(cell) for cell in row] for row in rows]
+    """Columns as wide as what is in them, whatever the terminal; numbers to the right, None as a dash.
+
+    A cell takes one line: line ends and other control characters in it are printed as escapes.
+    """
+    body = [["-" if cell is None else _printable(str(cell)) for cell in row] for row in rows]
     columns = list(zip(headings, *body, strict=True))
     widths = [max(map(len, column)) for column in columns]
     numeric = [bool(body) and all(_is_number(cell) for cell in column[1:]) for column in columns]
@@ -29,9 +38,30 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> No
         click.echo(click.style(line, bold=True) if index == 0 else line)
 
 
+def snake_case(value: Any) -> Any:
+    """The value with all keys of its objects in snake case, which is the style of all our JSON."""
+    if isinstance(value, dict):
+        return {_snake(name): snake_case(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [snake_case(item) for item in value]
+    return value
+
+
+def _snake(name: str) -> str:
+    return _IRREGULAR.get(name) or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+#: names of Kafka's DumpLogSegments
+_IRREGULAR = {"compresscodec": "compression", "isvalid": "is_valid"}
+
+
 def numbers(values: Iterable[int]) -> str:
     """Broker ids as Kafka's tools write them: 1,2,3."""
     return ",".join(map(str, values))
+
+
+def _printable(text: str) -> str:
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def _is_number(cell: str) -> bool:

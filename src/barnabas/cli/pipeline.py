@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.options import example, json_option, parse_assignments
+from barnabas.cli.options import NAME, SERVERS, example, json_option, parse_assignments
 from barnabas.cli.output import print_json
+from barnabas.cli.streams import is_terminal
 
 if TYPE_CHECKING:
     from barnabas.pipelines.folder import Folder
@@ -54,25 +55,28 @@ _folder = click.option(
         barnabas pipeline run shop.py --master spark://host:7077 --conf spark.executor.memory=2g
         """,
         "Ctrl-C or SIGTERM stops it when the batches under way are done; the next run goes on from there. A "
-        "query that fails is started again, at first after a second, at most after a minute.",
+        "query that fails is started again, first after a second, later after up to a minute.",
     )
 )
 @_file
 @click.option("--once", is_flag=True, help="Process what is there now, then end.")
-@click.option("--master", default="local[*]", show_default=True, help="Where Spark runs, as Spark names it.")
+@click.option(
+    "--master", type=NAME, default="local[*]", show_default=True, help="Where Spark runs, as Spark names it."
+)
 @click.option(
     "--bootstrap-server",
     "-b",
+    type=SERVERS,
     metavar="HOST:PORT",
     envvar="BARNABAS_BOOTSTRAP_SERVER",
-    help="A broker of the cluster; goes before the file's.  [default: the file's, or 127.0.0.1:9092]",
+    help="A broker of the cluster; overrides the file's.  [default: the file's, or 127.0.0.1:9092]",
 )
 @click.option(
     "--conf",
     "settings",
     metavar="NAME=VALUE",
     multiple=True,
-    help="A setting of Spark; goes before the file's; may be repeated.",
+    help="A setting of Spark; overrides the file's; may be repeated.",
 )
 @_parameters
 @_folder
@@ -97,7 +101,7 @@ def run(
         parse_assignments(settings, "--conf"),
         parse_assignments(parameters, "--set"),
     )
-    if sys.stderr.isatty():
+    if is_terminal(sys.stderr):
         from barnabas.cli.pipeline_table import LiveTable
 
         with LiveTable(stderr=True) as table:
@@ -136,7 +140,7 @@ def status(file: Path, parameters: tuple[str, ...], folder: Path | None, as_json
     from barnabas.cli.pipeline_table import LiveTable, print_status
 
     found = _status_of(place)
-    if not (sys.stdout.isatty() and place.in_use):
+    if not (is_terminal(sys.stdout) and place.in_use):
         print_status(found)
         return
     with LiveTable(stderr=False) as table:

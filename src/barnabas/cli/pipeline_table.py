@@ -6,12 +6,14 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
 
+import click
 from rich.console import Console, Group
 from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from barnabas.cli.output import print_table
 from barnabas.cli.progress import human_bytes
 from barnabas.pipelines.status import PipelineStatus, QueryStatus
 
@@ -43,34 +45,52 @@ class LiveTable:
         self._live.stop()
 
 
+_HEADINGS = ("QUERY", "STATE", "ROWS", "IN/S", "DONE/S", "BATCH", "TOOK", "LAG", "KEPT", "SIZE", "RESTARTS")
+
+
 def print_status(status: PipelineStatus) -> None:
-    Console(highlight=False).print(render(status))
+    """The status as text, in lines as long as they need to be."""
+    click.echo(_head(status) + status.state + _age(status))
+    print_table(_HEADINGS, map(_row, status.queries))
+    for query in status.queries:
+        for line in _details(query):
+            click.echo(line.plain)
 
 
 def render(status: PipelineStatus) -> Group:
     """The queries as a table, their partitions and their last errors below it."""
-    age = (datetime.now(UTC) - datetime.fromisoformat(status.updated)).total_seconds()
-    head = Text.from_markup(
-        f"{escape(status.pipeline)} on {escape(status.master)}: {_coloured(status.state)}, "
-        f"process {status.pid}, as of {max(0, age):.0f} s ago"
-    )
+    head = Text.from_markup(f"{escape(_head(status))}{_coloured(status.state)}{_age(status)}")
     table = Table(box=None, pad_edge=False)
-    for name in ("QUERY", "STATE"):
-        table.add_column(name)
-    for name in ("ROWS", "IN/S", "DONE/S", "BATCH", "TOOK", "LAG", "KEPT", "SIZE", "RESTARTS"):
+    for name in _HEADINGS[:2]:
+        table.add_column(name, overflow="fold")
+    for name in _HEADINGS[2:]:
         table.add_column(name, justify="right", no_wrap=True)
     for query in status.queries:
-        table.add_row(
-            escape(query.query),
-            _coloured(query.state),
-            *map(_number, (query.rows, query.input_rows_per_second, query.processed_rows_per_second)),
-            _number(query.batch),
-            "-" if query.batch_ms is None else f"{query.batch_ms / 1000:.1f} s",
-            *map(_number, (query.lag, query.state_rows)),
-            "-" if query.state_bytes is None else human_bytes(query.state_bytes),
-            _number(query.restarts),
-        )
+        name, state, *numbers = _row(query)
+        table.add_row(escape(name), _coloured(state), *numbers)
     return Group(head, table, *(line for query in status.queries for line in _details(query)))
+
+
+def _head(status: PipelineStatus) -> str:
+    return f"{status.pipeline} on {status.master}: "
+
+
+def _age(status: PipelineStatus) -> str:
+    age = (datetime.now(UTC) - datetime.fromisoformat(status.updated)).total_seconds()
+    return f", process {status.pid}, as of {max(0, age):.0f} s ago"
+
+
+def _row(query: QueryStatus) -> tuple[str, ...]:
+    return (
+        query.query,
+        query.state,
+        *map(_number, (query.rows, query.input_rows_per_second, query.processed_rows_per_second)),
+        _number(query.batch),
+        "-" if query.batch_ms is None else f"{query.batch_ms / 1000:.1f} s",
+        *map(_number, (query.lag, query.state_rows)),
+        "-" if query.state_bytes is None else human_bytes(query.state_bytes),
+        _number(query.restarts),
+    )
 
 
 def _details(query: QueryStatus) -> list[Text]:
@@ -85,7 +105,7 @@ def _details(query: QueryStatus) -> list[Text]:
         lines.append(Text(f"  and behind in {len(behind) - _PARTITIONS_SHOWN} more partitions"))
     if query.last_error:
         words = f"  {query.query} failed at {query.last_error_at}: {query.last_error}"
-        lines.append(Text(words, style="red", no_wrap=True))
+        lines.append(Text(words, style="red"))
     return lines
 
 

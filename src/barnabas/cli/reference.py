@@ -14,8 +14,18 @@ def cli_reference() -> str:
     parts = [
         "# The command line",
         "",
-        "Every command says this itself with `--help`. Failures are one line on stderr. Exit codes: 0 done, "
-        "1 failed, 2 wrong usage, 130 interrupted.",
+        "Every command says this itself with `--help`.",
+        "",
+        "- Exit codes: 0 done, 1 failed, 2 called wrongly, 130 interrupted. A failure is one line on stderr.",
+        "- `| head` is no failure: a command that prints results ends with 0, without a word, when the "
+        "reader of its stdout has gone. A command that changes something finishes its work.",
+        "- Tables are for people: columns are as wide as what is in them, in a pipe too. `--json` is for "
+        "programs: keys are in snake case (`base_offset`), names end with their unit where they have one "
+        "(`size_bytes`, `started_ms`), what is not known is null, text is UTF-8. Records keep the field "
+        "names of Kafka: their `timestamp` is in milliseconds since 1970.",
+        "- A client that reaches no broker says why within seconds: the name does not resolve, the "
+        "connection is refused, nobody answers, what answers is not a Kafka broker, or the broker "
+        "advertises an address that cannot be reached.",
         "",
     ]
     for path, command in _walk(app, click.Context(app, info_name="barnabas", **app.context_settings)):

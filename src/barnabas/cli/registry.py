@@ -7,7 +7,15 @@ from importlib.util import find_spec
 
 import click
 
-from barnabas.cli.options import bootstrap_option, example, log_level_option, log_to_stderr
+from barnabas.cli.address import parse_address
+from barnabas.cli.options import (
+    INT16,
+    NAME,
+    bootstrap_option,
+    example,
+    log_level_option,
+    log_to_stderr,
+)
 from barnabas.errors import ConfigError
 
 _LEVELS = (
@@ -45,23 +53,24 @@ _LEVELS = (
 )
 @click.option(
     "--topic",
+    type=NAME,
     metavar="NAME",
     default="_schemas",
     show_default=True,
-    help="Where the schemas are kept; made, with one partition, when it is not there.",
+    help="The topic that keeps the schemas; created, with one partition, when it does not exist.",
 )
 @click.option(
     "--replication-factor",
-    metavar="NUMBER",
-    type=click.IntRange(min=1),
-    help="Of the topic, when it is made; the broker's default otherwise.",
+    metavar="N",
+    type=INT16,
+    help="How many brokers keep the topic when it is created.  [default: the broker's]",
 )
 @click.option(
     "--compatibility",
     type=click.Choice(_LEVELS, case_sensitive=False),
     default="backward",
     show_default=True,
-    help="What holds for subjects until PUT /config says otherwise.",
+    help="The compatibility level of all subjects until PUT /config changes it.",
 )
 @log_level_option
 @bootstrap_option
@@ -74,6 +83,7 @@ def registry(
     bootstrap_server: str,
 ) -> None:
     """Run a schema registry (Avro, JSON Schema, Protobuf) with Confluent's REST API, until SIGTERM."""
+    parse_address(listen, "--listen", "127.0.0.1:8081", default_host="127.0.0.1")
     require_registry()
     from barnabas.registry.server import RegistrySettings, run
 

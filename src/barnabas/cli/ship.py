@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import click
 
 from barnabas.cli.complete import topic_names
-from barnabas.cli.options import bootstrap_option, example
+from barnabas.cli.options import NAME, bootstrap_option, example, require_unique
 from barnabas.cli.output import print_json
 from barnabas.cli.progress import human_bytes
+from barnabas.cli.streams import is_terminal
 
 if TYPE_CHECKING:
     from barnabas.cli.ship_progress import ProgressBar
@@ -27,23 +28,30 @@ if TYPE_CHECKING:
         barnabas ship app.log.2 app.log.1 app.log --topic appLogs --source app
         barnabas consume logs --from-beginning | jq 'select(.level == "ERROR")'
         """,
-        "A record is JSON: source, level, message, timestamp and whatever else the line holds; stack "
-        "traces stay "
-        "whole. Its key is the source, so that a file's records keep their order. Rotation, by rename or "
-        "by copy "
-        "and truncate, is followed; after a stop or a crash shipping goes on behind the last record that the "
-        "topic holds, so nothing is lost and nothing comes twice.",
+        "A record is JSON: source, level, message, timestamp and whatever else the line holds. A stack trace "
+        "is one record. The key is the source, so that a file's records keep their order. Rotation is "
+        "followed, by rename or by copy and truncate. After a stop or a crash, shipping goes on behind the "
+        "last record that the topic holds: nothing is lost and nothing comes twice.",
     )
 )
 @click.argument(
     "files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path, dir_okay=False)
 )
-@click.option("--topic", "-t", required=True, metavar="NAME", shell_complete=topic_names, help="Where to.")
+@click.option(
+    "--topic",
+    "-t",
+    required=True,
+    type=NAME,
+    metavar="NAME",
+    shell_complete=topic_names,
+    help="The topic that gets the records.",
+)
 @click.option("--once", is_flag=True, help="End at the end of the files instead of following them.")
 @click.option(
     "--source",
+    type=NAME,
     metavar="NAME",
-    help="Name the source (for one file and its rotations); else it is the file's path.",
+    help="What the records call their source: one file with its rotations.  [default: the file's path]",
 )
 @click.option(
     "--state",
@@ -51,7 +59,7 @@ if TYPE_CHECKING:
     type=click.Path(file_okay=False, path_type=Path),
     help="Where positions are remembered.  [default: ~/.local/state/barnabas/ship]",
 )
-@click.option("--json", "as_json", is_flag=True, help="At the end print the totals as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the totals as JSON at the end.")
 @bootstrap_option
 def ship(
     files: tuple[Path, ...],
@@ -66,6 +74,7 @@ def ship(
     from barnabas.client.reach import require_broker
     from barnabas.client.ship import Shipper
 
+    require_unique(map(str, files), "the command names")
     if source is not None:
         _require_one_family(files)
     require_broker(bootstrap_server)
@@ -110,7 +119,7 @@ def _require_one_family(files: tuple[Path, ...]) -> None:
 
 
 def _progress_bar() -> ProgressBar | None:
-    if not sys.stderr.isatty():
+    if not is_terminal(sys.stderr):
         return None
     from barnabas.cli.ship_progress import ProgressBar
 

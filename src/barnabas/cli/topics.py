@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from barnabas.cli.complete import topic_names, topic_settings
-from barnabas.cli.options import bootstrap_option, connect, example, json_option, parse_assignments
+from barnabas.cli.configs import require_known
+from barnabas.cli.options import (
+    INT16,
+    INT32,
+    NAME,
+    bootstrap_option,
+    connect,
+    example,
+    json_option,
+    parse_assignments,
+    require_unique,
+    unique_names,
+)
 from barnabas.cli.output import numbers, print_json, print_table
+from barnabas.cli.streams import report
+from barnabas.types import TopicPartition
 
 if TYPE_CHECKING:
     from barnabas.client import Admin
-    from barnabas.client.admin_types import TopicDescription
+    from barnabas.client.admin_types import PartitionDescription, TopicDescription
 
 
 @click.group()
@@ -32,10 +46,18 @@ def topics() -> None:
         "within a partition. `barnabas configs describe --topic NAME` shows every setting a topic has.",
     )
 )
-@click.argument("name")
-@click.option("--partitions", type=click.IntRange(min=1), metavar="N", help="[default: the broker's, 1]")
+@click.argument("name", type=NAME)
 @click.option(
-    "--replication-factor", type=click.IntRange(min=1), metavar="N", help="[default: the broker's, 1]"
+    "--partitions",
+    type=INT32,
+    metavar="N",
+    help="How many partitions.  [default: num.partitions of the broker, usually 1]",
+)
+@click.option(
+    "--replication-factor",
+    type=INT16,
+    metavar="N",
+    help="How many brokers keep each record.  [default: default.replication.factor of the broker, usually 1]",
 )
 @click.option(
     "--replica-assignment",
@@ -51,8 +73,8 @@ def topics() -> None:
     shell_complete=topic_settings,
     help="A topic setting; may be repeated.",
 )
-@click.option("--if-not-exists", is_flag=True, help="Be content when the topic is there.")
-@click.option("--validate-only", is_flag=True, help="Say what would happen, and create nothing.")
+@click.option("--if-not-exists", is_flag=True, help="Succeed when the topic exists already.")
+@click.option("--validate-only", is_flag=True, help="Only check whether the topic could be created.")
 @bootstrap_option
 def create(
     name: str,
@@ -86,9 +108,9 @@ def create(
     except KafkaError as error:
         if not (if_not_exists and error.code == ErrorCode.TOPIC_ALREADY_EXISTS):
             raise
-        click.echo(f"topic {name} is there already")
+        report(f"topic {name} exists already")
         return
-    click.echo(f"topic {name} could be created" if validate_only else f"created topic {name}")
+    report(f"topic {name} could be created" if validate_only else f"created topic {name}")
 
 
 @topics.command(
@@ -117,37 +139,52 @@ def list_topics(internal: bool, as_json: bool, bootstrap_server: str) -> None:
         """
         barnabas topics describe orders
         barnabas topics describe --under-replicated
+        barnabas topics describe orders --json | jq '.[].partitions[].latest_offset'
         """,
-        "Without names, all topics. Leader, Replicas and Isr are broker ids; a healthy partition has all its "
-        "replicas in sync (Isr).",
+        "Without names, all topics, internal ones too. Leader, Replicas and Isr are broker ids; a healthy "
+        "partition has all its replicas in sync (Isr). Earliest is the offset of the first record, Latest "
+        "the offset that the next record will have, Size the bytes on the leader's disk; - stands for "
+        "what the leader does not tell.",
     )
 )
-@click.argument("names", nargs=-1, shell_complete=topic_names)
+@click.argument(
+    "names",
+    metavar="[NAME]...",
+    nargs=-1,
+    type=NAME,
+    callback=unique_names,
+    shell_complete=topic_names,
+)
 @click.option("--under-replicated", is_flag=True, help="Only partitions whose replicas are not all in sync.")
 @json_option
 @bootstrap_option
 def describe(names: tuple[str, ...], under_replicated: bool, as_json: bool, bootstrap_server: str) -> None:
-    """Show partitions with leader, replicas and in-sync replicas, as Kafka's own tool does."""
+    """Show the partitions of topics: leader, replicas, offsets and size."""
     admin = connect(bootstrap_server)
     described = admin.describe_topics(names or admin.topics(internal=True))
+    if under_replicated:
+        described = [topic for topic in described if any(map(_is_under_replicated, topic.partitions))]
     configs = {topic.name: _changed_configs(admin, topic.name) for topic in described}
+    extents = _extents(admin, described)
     if as_json:
-        print_json([_details(topic, configs[topic.name]) for topic in described])
+        print_json([_details(topic, configs[topic.name], extents, under_replicated) for topic in described])
         return
     for topic in described:
-        partitions = [p for p in topic.partitions if not under_replicated or len(p.isr) < len(p.replicas)]
-        if under_replicated and not partitions:
-            continue
         settings = ",".join(f"{name}={value}" for name, value in configs[topic.name].items())
         click.echo(
             f"Topic: {topic.name}\tTopicId: {topic.topic_id}\tPartitionCount: {len(topic.partitions)}\t"
             f"ReplicationFactor: {_replication(topic)}\tConfigs: {settings}"
         )
-        for partition in partitions:
+        for partition in topic.partitions:
+            if under_replicated and not _is_under_replicated(partition):
+                continue
             leader = "none" if partition.leader is None else partition.leader
+            extent = extents[TopicPartition(topic.name, partition.partition)]
             click.echo(
                 f"\tTopic: {topic.name}\tPartition: {partition.partition}\tLeader: {leader}\t"
-                f"Replicas: {numbers(partition.replicas)}\tIsr: {numbers(partition.isr)}"
+                f"Replicas: {numbers(partition.replicas)}\tIsr: {numbers(partition.isr)}\t"
+                f"Earliest: {_shown(extent.earliest)}\tLatest: {_shown(extent.latest)}\t"
+                f"Size: {_shown(extent.size)}"
             )
 
 
@@ -163,8 +200,8 @@ def describe(names: tuple[str, ...], under_replicated: bool, as_json: bool, boot
         "may go to another partition than its old ones.",
     )
 )
-@click.argument("name", shell_complete=topic_names)
-@click.option("--partitions", type=click.IntRange(min=1), metavar="N", help="Raise the number to N.")
+@click.argument("name", type=NAME, shell_complete=topic_names)
+@click.option("--partitions", type=INT32, metavar="N", help="Raise the number of partitions to N.")
 @click.option(
     "--config",
     "-c",
@@ -176,6 +213,7 @@ def describe(names: tuple[str, ...], under_replicated: bool, as_json: bool, boot
 )
 @click.option(
     "--delete-config",
+    type=NAME,
     metavar="NAME",
     multiple=True,
     help="Put a setting back to its default; may be repeated.",
@@ -190,21 +228,31 @@ def alter(
 ) -> None:
     """Add partitions to the topic NAME, or change its settings."""
     values = parse_assignments(configs, "--config")
+    require_unique([*values, *delete_config], "the command changes")
     if partitions is None and not values and not delete_config:
         raise click.UsageError("nothing to alter: give --partitions, --config or --delete-config")
     admin = connect(bootstrap_server)
+    require_known(admin, "topic", name, delete_config)
     if values or delete_config:
         admin.alter_configs("topic", name, set=values, delete=delete_config)
     if partitions is not None:
         admin.add_partitions(name, partitions)
-    click.echo(f"altered topic {name}")
+    report(f"altered topic {name}")
 
 
 @topics.command(
     epilog=example("barnabas topics delete orders\nbarnabas topics delete old-1 old-2 --if-exists"),
 )
-@click.argument("names", nargs=-1, required=True, shell_complete=topic_names)
-@click.option("--if-exists", is_flag=True, help="Be content when a topic is not there.")
+@click.argument(
+    "names",
+    metavar="NAME...",
+    nargs=-1,
+    required=True,
+    type=NAME,
+    callback=unique_names,
+    shell_complete=topic_names,
+)
+@click.option("--if-exists", is_flag=True, help="Succeed when a topic does not exist.")
 @bootstrap_option
 def delete(names: tuple[str, ...], if_exists: bool, bootstrap_server: str) -> None:
     """Delete topics with all their records. There is no way back."""
@@ -221,20 +269,23 @@ def delete(names: tuple[str, ...], if_exists: bool, bootstrap_server: str) -> No
                 raise KafkaError(
                     error.code, f"there is no topic {name}: nothing after it was deleted"
                 ) from None
-            click.echo(f"there is no topic {name}")
+            report(f"there is no topic {name}")
         else:
-            click.echo(f"deleted topic {name}")
+            report(f"deleted topic {name}")
 
 
 def _parse_assignment(text: str | None) -> list[list[int]] | None:
     if text is None:
         return None
     try:
-        return [[int(broker) for broker in replicas.split(":")] for replicas in text.split(",")]
+        assignment = [[int(broker) for broker in replicas.split(":")] for replicas in text.split(",")]
     except ValueError:
+        assignment = []
+    if not all(0 <= broker < 2**31 for replicas in assignment for broker in replicas) or not assignment:
         raise click.UsageError(
             f"--replica-assignment {text}: write broker ids as 1:2,2:3 (two partitions of two replicas)"
-        ) from None
+        )
+    return assignment
 
 
 def _replication(topic: TopicDescription) -> int:
@@ -255,14 +306,56 @@ def _summary(topic: TopicDescription) -> dict[str, Any]:
     }
 
 
-def _details(topic: TopicDescription, configs: dict[str, str | None]) -> dict[str, Any]:
+class _Extent(NamedTuple):
+    """What a partition holds; None where its leader does not tell."""
+
+    earliest: int | None
+    latest: int | None
+    size: int | None
+
+
+def _extents(admin: Admin, topics: Sequence[TopicDescription]) -> dict[TopicPartition, _Extent]:
+    places = [
+        TopicPartition(topic.name, partition.partition) for topic in topics for partition in topic.partitions
+    ]
+    led = [
+        TopicPartition(topic.name, partition.partition)
+        for topic in topics
+        for partition in topic.partitions
+        if partition.leader is not None
+    ]
+    earliest = admin.offsets(led, "earliest", skip_failed=True)
+    latest = admin.offsets(led, "latest", skip_failed=True)
+    sizes = admin.sizes(topics)
+    return {place: _Extent(earliest.get(place), latest.get(place), sizes.get(place)) for place in places}
+
+
+def _is_under_replicated(partition: PartitionDescription) -> bool:
+    return len(partition.isr) < len(partition.replicas)
+
+
+def _shown(number: int | None) -> str:
+    return "-" if number is None else str(number)
+
+
+def _details(
+    topic: TopicDescription,
+    configs: dict[str, str | None],
+    extents: dict[TopicPartition, _Extent],
+    under_replicated: bool,
+) -> dict[str, Any]:
     partitions: Sequence[dict[str, Any]] = [
         {
             "partition": partition.partition,
             "leader": partition.leader,
             "replicas": list(partition.replicas),
             "isr": list(partition.isr),
+            "earliest_offset": extent.earliest,
+            "latest_offset": extent.latest,
+            "size_bytes": extent.size,
         }
         for partition in topic.partitions
+        for extent in [extents[TopicPartition(topic.name, partition.partition)]]
+        if not under_replicated or _is_under_replicated(partition)
     ]
     return {**_summary(topic), "configs": configs, "partitions": partitions}

@@ -9,8 +9,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from barnabas.cli.complete import topic_names
-from barnabas.cli.options import bootstrap_option, example, json_option
+from barnabas.cli.options import (
+    DURATION,
+    NAME,
+    OFFSET,
+    PARTITION,
+    AnyCase,
+    bootstrap_option,
+    example,
+    json_option,
+)
 from barnabas.cli.output import print_json, print_table
+from barnabas.cli.streams import report
+from barnabas.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from barnabas.client.transactions import ProducerDescription, Transactions
@@ -21,6 +32,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 _MINUTE_MS = 60_000
 #: what a producer may ask for at most where nobody has set transaction.max.timeout.ms
 _DEFAULT_MINUTES = 15
+
+
+_STATES = (
+    "Empty",
+    "Ongoing",
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+    "Dead",
+    "PrepareEpochFence",
+)
 
 
 @click.group()
@@ -38,10 +61,28 @@ def transactions() -> None:
         """
     ),
 )
-@click.option("--state", "states", metavar="STATE", multiple=True, help="Ongoing, CompleteCommit ...")
-@click.option("--producer-id", "producer_ids", type=int, multiple=True, help="Only of this producer.")
-@click.option("--longer-than", metavar="SECONDS", type=float, help="Only those open for longer than this.")
-@click.option("--pattern", metavar="REGEX", help="Only transactional ids that match as a whole.")
+@click.option(
+    "--state",
+    "states",
+    type=AnyCase(_STATES),
+    metavar="STATE",
+    multiple=True,
+    help="Only in this state; may be repeated: " + ", ".join(_STATES) + ".",
+)
+@click.option(
+    "--producer-id",
+    "producer_ids",
+    metavar="ID",
+    type=OFFSET,
+    multiple=True,
+    help="Only of this producer; may be repeated.",
+)
+@click.option(
+    "--longer-than", metavar="SECONDS", type=DURATION, help="Only those that have been open for longer."
+)
+@click.option(
+    "--pattern", metavar="REGEX", help="Only transactional ids that match this from beginning to end."
+)
 @json_option
 @bootstrap_option
 def list_transactions(
@@ -82,7 +123,7 @@ def list_transactions(
 
 
 @transactions.command(epilog=example("barnabas transactions describe billing-1"))
-@click.argument("transactional_id")
+@click.argument("transactional_id", type=NAME)
 @json_option
 @bootstrap_option
 def describe(transactional_id: str, as_json: bool, bootstrap_server: str) -> None:
@@ -102,7 +143,9 @@ def describe(transactional_id: str, as_json: bool, bootstrap_server: str) -> Non
                 "timeout_ms": found.timeout_ms,
                 "started_ms": found.started_ms,
                 "open_for_ms": age if is_open else None,
-                "partitions": [str(partition) for partition in found.partitions],
+                "partitions": [
+                    {"topic": place.topic, "partition": place.partition} for place in found.partitions
+                ],
             }
         )
         return
@@ -126,10 +169,14 @@ def describe(transactional_id: str, as_json: bool, bootstrap_server: str) -> Non
 
 def _partition_options(command: F) -> F:
     command = click.option(
-        "--partition", metavar="NUMBER", type=click.IntRange(min=0), help="Only this partition of the topic."
+        "--partition", metavar="N", type=PARTITION, help="Only this partition of the topic."
     )(command)
     return click.option(
-        "--topic", metavar="NAME", shell_complete=topic_names, help="Only this topic; every topic otherwise."
+        "--topic",
+        metavar="NAME",
+        type=NAME,
+        shell_complete=topic_names,
+        help="Only this topic.  [default: all]",
     )(command)
 
 
@@ -138,10 +185,10 @@ def _minutes_option(command: F) -> F:
         "--max-transaction-timeout",
         "minutes",
         metavar="MINUTES",
-        type=click.FloatRange(min=0),
+        type=DURATION,
         default=_DEFAULT_MINUTES,
         show_default=True,
-        help="What the brokers have as transaction.max.timeout.ms.",
+        help="transaction.max.timeout.ms of the brokers: an older transaction hangs.",
     )(command)
 
 
@@ -153,7 +200,7 @@ def _minutes_option(command: F) -> F:
         barnabas transactions find-hanging --topic orders --json
         """,
         "A transaction hangs when it is open in a partition and no coordinator will end it: it has been "
-        "silent for longer than any transaction may take, and the coordinator knows nothing of it there. "
+        "silent for longer than any transaction may take, and its coordinator does not know it there. "
         "Readers of committed records wait at it for ever.",
     ),
 )
@@ -204,12 +251,21 @@ def find_hanging(
         "to them, and is aborted with --force alone.",
     )
 )
-@click.option("--topic", metavar="NAME", required=True, shell_complete=topic_names, help="Where it hangs.")
 @click.option(
-    "--partition", metavar="NUMBER", type=click.IntRange(min=0), required=True, help="Of the topic."
+    "--topic",
+    metavar="NAME",
+    type=NAME,
+    required=True,
+    shell_complete=topic_names,
+    help="The topic in which it hangs.",
 )
+@click.option("--partition", metavar="N", type=PARTITION, required=True, help="The partition of the topic.")
 @click.option(
-    "--start-offset", metavar="OFFSET", type=int, required=True, help="Where the transaction begins."
+    "--start-offset",
+    metavar="OFFSET",
+    type=OFFSET,
+    required=True,
+    help="Where the transaction begins, as find-hanging shows it.",
 )
 @click.option("--force", is_flag=True, help="Abort it although it may not hang.")
 @_minutes_option
@@ -233,7 +289,7 @@ def abort(
                 "(--force aborts it all the same)"
             )
         cluster.abort(found[0])
-    click.echo(f"aborted the transaction of producer {found[0].producer_id} at {start_offset} in {where}")
+    report(f"aborted the transaction of producer {found[0].producer_id} at {start_offset} in {where}")
 
 
 def _connect(bootstrap_server: str) -> Transactions:
@@ -246,7 +302,11 @@ def _partitions(cluster: Transactions, topic: str | None, partition: int | None)
     if topic is None and partition is not None:
         raise click.UsageError("--partition needs --topic")
     found = cluster.partitions([topic] if topic is not None else [])
-    return [p for p in found if partition is None or p.partition == partition]
+    chosen = [p for p in found if partition is None or p.partition == partition]
+    if topic is not None and not chosen:
+        missing = f"topic {topic}" if not found else f"partition {partition} of topic {topic}"
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {missing}")
+    return chosen
 
 
 def _as_json(producer: ProducerDescription) -> dict[str, Any]:

@@ -19,6 +19,11 @@ from barnabas.client.admin_types import (
     PartitionDescription,
     TopicDescription,
 )
+from barnabas.client.broker_calls import (
+    alter_broker_defaults,
+    describe_broker_defaults,
+    replica_sizes,
+)
 from barnabas.client.consumer_groups import describe_consumer_group
 from barnabas.client.errors import ClientError, translate
 from barnabas.client.reach import explain_silence
@@ -31,6 +36,7 @@ T = TypeVar("T")
 _RESOURCES = {
     "topic": confluent_admin.ResourceType.TOPIC,
     "broker": confluent_admin.ResourceType.BROKER,
+    "group": confluent_admin.ResourceType.GROUP,
 }
 _SOURCES = {
     1: "topic",
@@ -39,6 +45,16 @@ _SOURCES = {
     4: "static broker",
     5: "default",
     6: "dynamic broker logger",
+    7: "client metrics",
+    8: "group",
+}
+
+
+_OPERATIONS = {
+    "set": confluent_admin.AlterConfigOpType.SET,
+    "delete": confluent_admin.AlterConfigOpType.DELETE,
+    "append": confluent_admin.AlterConfigOpType.APPEND,
+    "subtract": confluent_admin.AlterConfigOpType.SUBTRACT,
 }
 
 
@@ -158,10 +174,25 @@ class Admin:
             for place, future in futures.items()
         }
 
-    def offsets(self, partitions: Iterable[TopicPartition], spec: str | int) -> dict[TopicPartition, int]:
+    def sizes(self, topics: Iterable[TopicDescription]) -> dict[TopicPartition, int]:
+        """The bytes on disk of each partition at its leader; without those whose leader does not tell."""
+        leaders = {
+            TopicPartition(topic.name, partition.partition): partition.leader
+            for topic in topics
+            for partition in topic.partitions
+            if partition.leader is not None
+        }
+        nodes = [node for node in self.cluster().nodes if node.id in {*leaders.values()}]
+        sizes = replica_sizes(nodes, leaders, self._timeout)
+        return {place: sizes[leader, place] for place, leader in leaders.items() if (leader, place) in sizes}
+
+    def offsets(
+        self, partitions: Iterable[TopicPartition], spec: str | int, *, skip_failed: bool = False
+    ) -> dict[TopicPartition, int]:
         """Offsets by "earliest", "latest" (the high watermark) or the first record at a time (ms since 1970).
 
-        A partition without a record at or after the time has offset -1.
+        A partition without a record at or after the time has offset -1. With `skip_failed` a partition whose
+        broker does not tell is left out.
         """
         if isinstance(spec, int):
             chosen = confluent_admin.OffsetSpec.for_timestamp(spec)
@@ -173,15 +204,36 @@ class Admin:
         if not asked:
             return {}
         futures = self._admin.list_offsets(asked, request_timeout=self._timeout)
-        return {
-            TopicPartition(place.topic, place.partition): self._wait(future).offset
-            for place, future in futures.items()
-        }
+        offsets = {}
+        for place, future in futures.items():
+            if skip_failed and future.exception() is not None:
+                continue
+            offsets[TopicPartition(place.topic, place.partition)] = self._wait(future).offset
+        return offsets
 
     # -- settings
 
     def configs(self, kind: str, name: str) -> list[ConfigValue]:
-        """Every setting of a "topic" or "broker" with its value and where that comes from."""
+        """Every setting of a "topic", "broker" or "group" with its value and where that comes from.
+
+        A broker without a name stands for all: only the settings that have a cluster-wide default (KIP-226).
+        """
+        if kind == "broker" and not name:
+            return sorted(
+                (
+                    ConfigValue(
+                        entry.name,
+                        entry.value,
+                        _SOURCES.get(entry.config_source, "unknown"),
+                        False,
+                        entry.read_only,
+                        entry.is_sensitive,
+                        tuple((synonym.name, synonym.value) for synonym in entry.synonyms),
+                    )
+                    for entry in describe_broker_defaults(self._servers, self._timeout)
+                ),
+                key=lambda value: value.name,
+            )
         if kind == "broker":
             self._require_node(name)
         resource = confluent_admin.ConfigResource(_RESOURCES[kind], name)
@@ -213,22 +265,27 @@ class Admin:
         append: Mapping[str, str] | None = None,
         subtract: Mapping[str, str] | None = None,
     ) -> None:
-        """Change some settings: set, put back to the default, or add to and take from a list."""
-        operation = confluent_admin.AlterConfigOpType
-        changes = [
-            *((key, value, operation.SET) for key, value in (set or {}).items()),
-            *((key, None, operation.DELETE) for key in delete),
-            *((key, value, operation.APPEND) for key, value in (append or {}).items()),
-            *((key, value, operation.SUBTRACT) for key, value in (subtract or {}).items()),
+        """Change some settings: set, put back to the default, or add to and take from a list.
+
+        A broker without a name stands for all: the cluster-wide default is changed.
+        """
+        changes: list[tuple[str, str, str | None]] = [
+            *(("set", key, value) for key, value in (set or {}).items()),
+            *(("delete", key, None) for key in delete),
+            *(("append", key, value) for key, value in (append or {}).items()),
+            *(("subtract", key, value) for key, value in (subtract or {}).items()),
         ]
+        if kind == "broker" and not name:
+            alter_broker_defaults(self._servers, self._timeout, changes)
+            return
         if kind == "broker":
             self._require_node(name)
         resource = confluent_admin.ConfigResource(
             _RESOURCES[kind],
             name,
             incremental_configs=[
-                confluent_admin.ConfigEntry(key, value, incremental_operation=change)
-                for key, value, change in changes
+                confluent_admin.ConfigEntry(key, value, incremental_operation=_OPERATIONS[operation])
+                for operation, key, value in changes
             ],
         )
         futures = self._admin.incremental_alter_configs([resource], request_timeout=self._timeout)

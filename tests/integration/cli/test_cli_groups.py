@@ -105,6 +105,43 @@ def test_a_reset_is_shown_and_changes_nothing_until_it_is_executed(
     assert barnabas("groups", "describe", group, "--json").json()["partitions"][0]["current"] == new
 
 
+@pytest.mark.parametrize("target", [["--to-offset", "99"], ["--shift-by", "94"]])
+def test_an_offset_that_a_partition_does_not_have_is_replaced_and_said(
+    barnabas, barnabas_topic, group, target
+):
+    outcome = barnabas("groups", "reset-offsets", group, "--all-topics", *target, "--json")
+    assert new_offsets(outcome) == [10]
+    assert f"{barnabas_topic}-0 has offsets 0 to 10: 10 instead of 99\n" in outcome.err
+
+
+def test_a_partition_that_is_not_there_is_not_reset(barnabas, barnabas_topic, group):
+    command = ["groups", "reset-offsets", group, "--topic", f"{barnabas_topic}:0,7", "--to-earliest"]
+    assert "there is no partition 7, the last one is 0" in barnabas(*command, code=2).err
+
+
+def test_groups_that_were_not_tried_are_named(barnabas, group):
+    err = barnabas("groups", "delete", "absent-group", group, code=1).err
+    assert "absent-group" in err
+    assert f"(not tried: {group})" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["list", "--state", "Foo"], "'Foo' is not one of Stable, Empty, "),
+        (["list", "--type", "share"], "'share' is not one of"),
+        (["describe", ""], "a name must not be empty"),
+        (["delete", "g", "g"], "names g twice"),
+        (["reset-offsets", "g", "--all-topics", "--to-offset", "-1"], "--to-offset"),
+        (["reset-offsets", "g", "--all-topics", "--to-offset", str(2**63)], "--to-offset"),
+        (["reset-offsets", "g", "--all-topics", "--shift-by", str(2**63)], "--shift-by"),
+        (["reset-offsets", "g", "--topic", "", "--to-latest"], "a name must not be empty"),
+    ],
+)
+def test_what_no_group_has_is_wrong_usage(barnabas, arguments, words):
+    assert words in barnabas("groups", *arguments, code=2).err
+
+
 def test_a_dry_run_says_that_it_is_one(barnabas, group):
     outcome = barnabas("groups", "reset-offsets", group, "--all-topics", "--to-earliest", "--dry-run")
     assert "add --execute" in outcome.err

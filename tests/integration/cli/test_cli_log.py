@@ -65,7 +65,7 @@ def test_json_has_every_record(barnabas, data):
 def test_batches_before_an_offset_are_left_out(barnabas, data):
     path = data / "t-0" / "00000000000000000000.log"
     batches = objects(barnabas("log", "dump", path, "--from-offset", 12, "--json"))
-    assert [batch["baseOffset"] for batch in batches] == [10, 15, 20]
+    assert [batch["base_offset"] for batch in batches] == [10, 15, 20]
 
 
 def test_a_directory_stands_for_all_its_files(barnabas, data):
@@ -76,8 +76,8 @@ def test_a_directory_stands_for_all_its_files(barnabas, data):
     assert set(by_kind) == {"log", "index", "timeindex", "snapshot", "leader-epoch-checkpoint"}
     positions = {batch["position"] for batch in by_kind["log"]}
     assert all(entry["position"] in positions for entry in by_kind["index"])
-    assert [entry["lastSequence"] for entry in by_kind["snapshot"]] == [4] * 5
-    assert by_kind["leader-epoch-checkpoint"][0]["startOffset"] == 0
+    assert [entry["last_sequence"] for entry in by_kind["snapshot"]] == [4] * 5
+    assert by_kind["leader-epoch-checkpoint"][0]["start_offset"] == 0
 
 
 def test_records_of_consumer_offsets_are_decoded(barnabas, data):
@@ -89,7 +89,7 @@ def test_records_of_consumer_offsets_are_decoded(barnabas, data):
     [group] = [r for r in records if r["key"]["type"] == "2" and r["value"] and r["value"]["data"]["members"]]
     member = group["value"]["data"]["members"][0]
     assert member["subscription"]["topics"] == ["t"]
-    assert member["assignment"]["assignedPartitions"] == [{"topic": "t", "partitions": [0]}]
+    assert member["assignment"]["assigned_partitions"] == [{"topic": "t", "partitions": [0]}]
     assert (
         '{"type":"1","data":{"group":"readers"'
         in barnabas("log", "dump", data / "__consumer_offsets-0", "--records").out
@@ -116,10 +116,10 @@ def test_records_of_transaction_state_are_decoded(barnabas, transactional_data):
     path = transactional_data / "__transaction_state-0"
     batches = objects(barnabas("log", "dump", path, "--records", "--json"))
     records = [record for batch in batches for record in batch.get("records", [])]
-    assert all(record["key"] == {"type": "0", "data": {"transactionalId": "x"}} for record in records)
+    assert all(record["key"] == {"type": "0", "data": {"transactional_id": "x"}} for record in records)
     values = [record["value"]["data"] for record in records]
-    assert [value["transactionStatus"] for value in values] == [0, 1, 2, 4, 1, 3, 5]
-    assert values[1]["transactionPartitions"] == [{"topic": "t", "partitionIds": [0]}]
+    assert [value["transaction_status"] for value in values] == [0, 1, 2, 4, 1, 3, 5]
+    assert values[1]["transaction_partitions"] == [{"topic": "t", "partition_ids": [0]}]
 
 
 def test_markers_and_aborted_transactions_are_shown(barnabas, transactional_data):

@@ -2,6 +2,8 @@
 
 import pytest
 
+from barnabas.types import TopicPartition
+
 
 def test_a_topic_is_created_listed_described_altered_and_deleted(barnabas):
     assert barnabas("topics", "create", "life", "--partitions", 3).out == "created topic life\n"
@@ -25,17 +27,30 @@ def test_describe_prints_what_kafkas_tool_prints(barnabas):
     assert topic_id.startswith("TopicId: ")
     assert configs == "Configs: retention.ms=1000"
     assert partitions == [
-        f"\tTopic: like-kafka\tPartition: {number}\tLeader: 1\tReplicas: 1\tIsr: 1" for number in (0, 1)
+        f"\tTopic: like-kafka\tPartition: {number}\tLeader: 1\tReplicas: 1\tIsr: 1\t"
+        "Earliest: 0\tLatest: 0\tSize: 0"
+        for number in (0, 1)
     ]
+
+
+def test_describe_shows_offsets_and_size(barnabas, barnabas_broker, barnabas_topic):
+    barnabas("produce", barnabas_topic, stdin="a\nb\nc\n")
+    barnabas_broker.admin().delete_records({TopicPartition(barnabas_topic, 0): 1})
+    [partition] = barnabas("topics", "describe", barnabas_topic, "--json").json()[0]["partitions"]
+    assert (partition["earliest_offset"], partition["latest_offset"]) == (1, 3)
+    assert partition["size_bytes"] > 61
+    line = barnabas("topics", "describe", barnabas_topic).lines[1]
+    assert line.endswith(f"\tEarliest: 1\tLatest: 3\tSize: {partition['size_bytes']}")
 
 
 def test_healthy_partitions_are_not_under_replicated(barnabas, barnabas_topic):
     assert barnabas("topics", "describe", "--under-replicated").out == ""
+    assert barnabas("topics", "describe", "--under-replicated", "--json").json() == []
 
 
 def test_a_topic_that_is_there_is_an_error_unless_that_is_fine(barnabas, barnabas_topic):
     assert "TOPIC_ALREADY_EXISTS" in barnabas("topics", "create", barnabas_topic, code=1).err
-    assert "is there already" in barnabas("topics", "create", barnabas_topic, "--if-not-exists").out
+    assert "exists already" in barnabas("topics", "create", barnabas_topic, "--if-not-exists").out
 
 
 def test_a_topic_that_is_not_there_is_an_error_unless_that_is_fine(barnabas):
@@ -79,8 +94,25 @@ def test_what_the_broker_refuses_is_one_line_and_exit_code_1(barnabas, arguments
         (["topics", "create", "t", "--replica-assignment", "1", "--partitions", "1"], "leave out"),
         (["topics", "alter", "t"], "nothing to alter"),
         (["topics", "delete"], "Missing argument"),
-        (["configs", "describe"], "--topic NAME or --broker ID"),
+        (["configs", "describe"], "--topic NAME, --group NAME, --broker ID or --broker-defaults"),
         (["configs", "alter", "--topic", "t"], "nothing to alter"),
+        (["configs", "describe", "--topic", "t", "--broker-defaults"], "name one"),
+        (["configs", "describe", "--broker", ""], "is not a valid integer"),
+        (["configs", "describe", "--broker", "-1"], "--broker"),
+        (["configs", "describe", "--topic", ""], "a name must not be empty"),
+        (["configs", "alter", "--topic", "t", "--set", "a=1", "--delete", "a"], "changes a twice"),
+        (["configs", "alter", "--topic", "t", "--set", "a=1", "--append", "a=2"], "changes a twice"),
+        (["topics", "alter", "t", "-c", "a=1", "--delete-config", "a"], "changes a twice"),
+        (["topics", "create", "t", "-c", "a=1", "-c", "a=2"], "--config sets a twice"),
+        (["topics", "create", ""], "a name must not be empty"),
+        (["topics", "create", "t", "--partitions", str(2**31)], "--partitions"),
+        (["topics", "create", "t", "--replication-factor", str(2**15)], "--replication-factor"),
+        (["topics", "create", "t", "--replica-assignment", "-1"], "write broker ids"),
+        (["topics", "create", "t", "--replica-assignment", str(2**31)], "write broker ids"),
+        (["topics", "delete", "t", "t"], "names t twice"),
+        (["topics", "describe", "t", "t"], "names t twice"),
+        (["ship", "a.log", "a.log", "--topic", "t"], "names a.log twice"),
+        (["registry", "--listen", "nonsense"], "write HOST:PORT"),
         (["nonsense"], "No such command"),
     ],
 )
@@ -139,6 +171,55 @@ def test_a_brokers_settings_change_while_it_runs(barnabas):
     assert "dynamic broker" in changed
     assert "123456" in changed
     barnabas("configs", "alter", "--broker", 1, "--delete", "log.retention.ms")
+
+
+def test_every_brokers_default_is_shown_and_changed(barnabas):
+    assert "nothing is set" in barnabas("configs", "describe", "--broker-defaults").err
+    barnabas("configs", "alter", "--broker-defaults", "--set", "log.retention.ms=123456")
+    assert barnabas("configs", "describe", "--broker-defaults").lines[1].split() == [
+        "log.retention.ms",
+        "123456",
+        "dynamic",
+        "default",
+        "broker",
+    ]
+    values = barnabas("configs", "describe", "--broker", 1, "--changed", "--json").json()
+    assert [v["source"] for v in values if v["name"] == "log.retention.ms"] == ["dynamic default broker"]
+    err = barnabas("configs", "alter", "--broker-defaults", "--set", "no.such=1", code=1).err
+    assert "no.such is not a Barnabas setting" in err
+    barnabas("configs", "alter", "--broker-defaults", "--delete", "log.retention.ms")
+    assert barnabas("configs", "describe", "--broker-defaults", "--json").json() == []
+
+
+def test_a_groups_settings_are_shown_and_changed(barnabas):
+    def session_timeout():
+        values = barnabas("configs", "describe", "--group", "g", "--json").json()
+        [value] = [value for value in values if value["name"] == "consumer.session.timeout.ms"]
+        return value["value"], value["source"]
+
+    before = session_timeout()
+    outcome = barnabas("configs", "alter", "--group", "g", "--set", "consumer.session.timeout.ms=46000")
+    assert outcome.out == "altered group g\n"
+    assert session_timeout() == ("46000", "group")
+    barnabas("configs", "alter", "--group", "g", "--delete", "consumer.session.timeout.ms")
+    assert session_timeout() == before != ("46000", "group")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["topics", "alter", "{topic}", "--delete-config", "retention.mss"],
+        ["configs", "alter", "--topic", "{topic}", "--delete", "retention.mss"],
+    ],
+)
+def test_a_setting_that_does_not_exist_cannot_be_put_back(barnabas, barnabas_topic, arguments):
+    err = barnabas(*(word.format(topic=barnabas_topic) for word in arguments), code=1).err
+    assert err == "Error: a topic has no setting retention.mss: did you mean retention.ms?\n"
+
+
+@pytest.mark.parametrize("whose", [["--broker", 1], ["--broker-defaults"], ["--group", "g"]])
+def test_a_setting_of_others_that_does_not_exist_cannot_be_put_back(barnabas, whose):
+    assert "has no setting nosuch" in barnabas("configs", "alter", *whose, "--delete", "nosuch", code=1).err
 
 
 def test_a_setting_that_needs_a_restart_is_refused(barnabas):

@@ -35,7 +35,7 @@ def test_transaction_is_listed_and_described(barnabas, barnabas_topic, producer)
     assert name not in barnabas("transactions", "list", "--state", "Empty").out
     assert name not in barnabas("transactions", "list", "--longer-than", "3600").out
     described = barnabas("transactions", "describe", name, "--json").json()
-    assert described["partitions"] == [f"{barnabas_topic}-0"]
+    assert described["partitions"] == [{"topic": barnabas_topic, "partition": 0}]
     assert described["open_for_ms"] >= 0
     assert f"transactional id {name} is Ongoing" in barnabas("transactions", "describe", name).out
     producer.commit_transaction(SECONDS)
@@ -49,7 +49,35 @@ def test_unknown_transactional_id_is_said_in_one_line(barnabas):
 
 
 def test_unknown_state_is_said_in_one_line(barnabas):
-    assert "nonsense" in barnabas("transactions", "list", "--state", "nonsense", code=1).err
+    err = barnabas("transactions", "list", "--state", "nonsense", code=2).err
+    assert "'nonsense' is not one of Empty, Ongoing, " in err
+
+
+def test_unknown_partition_is_not_said_to_be_without_hanging_transactions(barnabas, barnabas_topic):
+    command = ["transactions", "find-hanging", "--topic"]
+    assert "there is no topic absent" in barnabas(*command, "absent", code=1).err
+    err = barnabas(*command, barnabas_topic, "--partition", 9, code=1).err
+    assert f"there is no partition 9 of topic {barnabas_topic}" in err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["list", "--longer-than", "inf"],
+        ["list", "--longer-than", "-1"],
+        ["list", "--producer-id", "-1"],
+        ["find-hanging", "--max-transaction-timeout", "nan"],
+        ["find-hanging", "--partition", "0"],
+        ["abort", "--topic", "t", "--partition", "0", "--start-offset", "-1"],
+        ["describe", ""],
+    ],
+)
+def test_absurd_values_are_wrong_usage(barnabas, arguments):
+    assert len(barnabas("transactions", *arguments, code=2).err.splitlines()) == 1
+
+
+def test_pattern_that_is_none_is_refused(barnabas):
+    assert "INVALID_REGULAR_EXPRESSION" in barnabas("transactions", "list", "--pattern", "(", code=1).err
 
 
 def test_running_transaction_does_not_hang(barnabas, barnabas_topic, producer):

@@ -7,7 +7,7 @@ import pytest
 
 from barnabas.cli.offset_targets import Target, parse_duration, parse_time
 from barnabas.cli.options import parse_assignments
-from barnabas.cli.output import print_table
+from barnabas.cli.output import print_table, snake_case
 from barnabas.cli.progress import Counter, human_bytes, is_file
 from barnabas.types import TopicPartition
 
@@ -82,6 +82,22 @@ def test_times_may_name_a_zone():
 def test_tables_line_up(capsys):
     print_table(["NAME", "N"], [("a", 1), ("long", 100), (None, None)])
     assert capsys.readouterr().out == "NAME    N\na       1\nlong  100\n-       -\n"
+
+
+def test_a_cell_takes_one_line_and_is_never_cut(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "20")
+    print_table(["NAME", "VALUE"], [("a\nb\x1b[31m", "x" * 500)])
+    assert capsys.readouterr().out.splitlines()[1] == "a\\nb\\x1b[31m  " + "x" * 500
+
+
+def test_json_has_one_style_of_keys():
+    kafkas = {"baseOffset": 1, "isvalid": True, "records": [{"deleteHorizonMs": None}], "leader_epoch": 2}
+    assert snake_case(kafkas) == {
+        "base_offset": 1,
+        "is_valid": True,
+        "records": [{"delete_horizon_ms": None}],
+        "leader_epoch": 2,
+    }
 
 
 def test_an_empty_table_has_its_headings(capsys):

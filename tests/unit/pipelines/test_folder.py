@@ -102,3 +102,16 @@ def test_the_table_is_kept_up_to_date_and_words_stay_above_it(capsys: pytest.Cap
     shown = capsys.readouterr().out
     assert "out failed, [trying] again in 1 s" in shown
     assert shown.rindex("stopped, process 1") > shown.index("out failed")
+
+
+def test_without_a_terminal_nothing_is_cut(
+    file: Path, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    found = status("failed")
+    found.queries[0].query = "query_" + "x" * 200
+    found.queries[0].last_error = "error " + "y" * 2000
+    found.write(folder.status)
+    _, out, _ = ask(file)
+    assert f"\n{found.queries[0].query}  failed  " in out
+    assert out.rstrip().endswith("y" * 2000)

@@ -1,0 +1,113 @@
+"""What librdkafka cannot ask of brokers: the cluster-wide default of their settings, and sizes on disk."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from barnabas.client.addresses import parse_servers
+from barnabas.client.admin_types import Node
+from barnabas.client.connection import Connection
+from barnabas.client.errors import ClientError, error_code
+from barnabas.errors import KafkaError
+from barnabas.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+)
+from barnabas.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from barnabas.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from barnabas.protocol.schema import Request
+from barnabas.types import BrokerId, TopicPartition
+
+_BROKER = 4
+#: The name of the resource whose settings every broker has (KIP-226).
+_EVERY_BROKER = ""
+#: By what is to be done with a setting: its number in IncrementalAlterConfigs.
+_OPERATIONS = {"set": 0, "delete": 1, "append": 2, "subtract": 3}
+
+
+def describe_broker_defaults(servers: str, timeout: float) -> Sequence[DescribeConfigsResourceResult]:
+    """The settings that have a cluster-wide default, as the protocol gives them.
+
+    Raises:
+        KafkaError: the broker refused.
+        ClientError: none answers.
+    """
+    resource = DescribeConfigsResource(
+        resource_type=_BROKER, resource_name=_EVERY_BROKER, configuration_keys=None
+    )
+    (result,) = _ask_any(
+        servers, timeout, DescribeConfigsRequest(resources=[resource], include_synonyms=True)
+    ).results
+    _check(result)
+    configs: Sequence[DescribeConfigsResourceResult] = result.configs
+    return configs
+
+
+def alter_broker_defaults(
+    servers: str, timeout: float, changes: Iterable[tuple[str, str, str | None]]
+) -> None:
+    """Change cluster-wide defaults.
+
+    Args:
+        changes: for each setting "set", "delete", "append" or "subtract", its name, and the value.
+
+    Raises:
+        KafkaError: the broker refused.
+        ClientError: none answers.
+    """
+    resource = AlterConfigsResource(
+        resource_type=_BROKER,
+        resource_name=_EVERY_BROKER,
+        configs=[
+            AlterableConfig(name=name, config_operation=_OPERATIONS[operation], value=value)
+            for operation, name, value in changes
+        ],
+    )
+    (result,) = _ask_any(servers, timeout, IncrementalAlterConfigsRequest(resources=[resource])).responses
+    _check(result)
+
+
+def replica_sizes(
+    nodes: Iterable[Node], partitions: Iterable[TopicPartition], timeout: float
+) -> dict[tuple[BrokerId, TopicPartition], int]:
+    """The bytes on disk of each replica, by broker and partition, of the brokers that tell."""
+    topics: dict[str, list[int]] = {}
+    for partition in partitions:
+        topics.setdefault(partition.topic, []).append(partition.partition)
+    request = DescribeLogDirsRequest(
+        topics=[DescribableLogDirTopic(topic=name, partitions=numbers) for name, numbers in topics.items()]
+    )
+    sizes = {}
+    for node in nodes:
+        with contextlib.suppress(ClientError), Connection(node.host, node.port, timeout) as connection:
+            for directory in connection.ask(request).results:
+                for topic in directory.topics:
+                    for replica in topic.partitions:
+                        if not replica.is_future_key:
+                            place = TopicPartition(topic.name, replica.partition_index)
+                            sizes[node.id, place] = replica.partition_size
+    return sizes
+
+
+def _ask_any(servers: str, timeout: float, request: Request) -> Any:
+    failure: ClientError | None = None
+    for address in parse_servers(servers):
+        try:
+            with Connection(*address, timeout) as connection:
+                return connection.ask(request)
+        except ClientError as error:
+            failure = error
+    assert failure is not None
+    raise failure
+
+
+def _check(result: Any) -> None:
+    if result.error_code:
+        raise KafkaError(error_code(result.error_code), result.error_message)
