@@ -177,5 +177,9 @@ class ProtocolError(BarnabasError):
     """Bytes that are not what the protocol says: the connection they came by is closed."""
 
 
+class TooManyElements(ProtocolError):
+    """A message has more elements in its arrays than the reader allows."""
+
+
 class ConfigError(BarnabasError):
     """A setting that is unknown or has a value not allowed; the text names setting, value and cure."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from barnabas.errors import ErrorCode, KafkaError
+from barnabas.text import shown
 from barnabas.types import BrokerId
 
 
@@ -19,13 +20,13 @@ def check_assignment(
     if not replicas:
         raise refuse("an assignment names no broker")
     if len(set(replicas)) < len(replicas):
-        raise refuse(f"the assignment {list(replicas)} names a broker twice")
+        raise refuse(f"the assignment {shown(replicas)} names a broker twice")
     for broker in replicas:
         if broker not in alive:
-            raise refuse(f"the assignment {list(replicas)} names broker {broker}, which is not there")
+            raise refuse(f"the assignment {shown(replicas)} names broker {broker}, which is not there")
     if replication_factor is not None and len(replicas) != replication_factor:
         raise refuse(
-            f"the assignment {list(replicas)} has {len(replicas)} replicas, "
+            f"the assignment {shown(replicas)} has {len(replicas)} replicas, "
             f"the topic's other partitions have {replication_factor}"
         )
     return tuple(replicas)
@@ -43,7 +44,7 @@ def check_assignments(
     if len(by_number) < len(assignments):
         raise refuse("a partition is assigned twice")
     if sorted(by_number) != list(range(len(by_number))):
-        raise refuse(f"partitions {sorted(by_number)} are assigned: number them 0, 1, 2 without gaps")
+        raise refuse(f"partitions {shown(sorted(by_number))} are assigned: number them 0, 1, 2 without gaps")
     factor = len(by_number[0])
     return [check_assignment(by_number[number], alive, factor) for number in range(len(by_number))]
 

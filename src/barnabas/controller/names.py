@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from barnabas.errors import ErrorCode, KafkaError
+from barnabas.text import shown
 
 MAX_LENGTH = 249
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
@@ -23,7 +24,7 @@ def check_topic_name(name: str) -> None:
         cure = "use only ASCII letters and digits, '.', '_' and '-'"
     else:
         return
-    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"'{name}' is no name for a topic: {cure}")
+    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"'{shown(name)}' is no name for a topic: {cure}")
 
 
 def collision_key(name: str) -> str:
@@ -31,14 +32,24 @@ def collision_key(name: str) -> str:
     return name.replace(".", "_")
 
 
-def check_collision(name: str, existing: Iterable[str]) -> None:
-    """Raises KafkaError INVALID_TOPIC_EXCEPTION when `name` collides with another of `existing`."""
-    if "." not in name and "_" not in name:
-        return
-    key = collision_key(name)
-    for other in existing:
-        if other != name and collision_key(other) == key:
+class Collisions:
+    """The names that new topics must not collide with.
+
+    Made once for many new topics: to compare each of them with every other takes seconds for thousands.
+    """
+
+    def __init__(self, existing: Iterable[str]) -> None:
+        self._by_key = {collision_key(name): name for name in existing}
+
+    def check(self, name: str) -> None:
+        """Raises KafkaError INVALID_TOPIC_EXCEPTION when `name` collides with another."""
+        other = self._by_key.get(collision_key(name), name)
+        if other != name:
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
                 f"'{name}' collides with the topic '{other}': '.' and '_' count as one in names of metrics",
             )
+
+    def add(self, name: str) -> None:
+        """Count `name` among the names there are."""
+        self._by_key[collision_key(name)] = name

@@ -12,7 +12,7 @@ from barnabas.config import BrokerConfig
 from barnabas.controller.assignment import check_assignment, check_assignments, refuse
 from barnabas.controller.configs import check_topic_config
 from barnabas.controller.fencing import ControllerSeat
-from barnabas.controller.names import check_collision, check_topic_name
+from barnabas.controller.names import Collisions, check_topic_name
 from barnabas.controller.placement import place_replicas
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.metadata import znodes
@@ -86,13 +86,15 @@ class TopicControl:
             image = await self._loader.settled()
             defaults = self._configs.broker_config(image)
             results: dict[str, TopicImage | KafkaError] = {}
+            collisions = Collisions(image.topics)
             for topic in topics:
                 try:
-                    results[topic.name] = self._plan(topic, image, defaults, results)
+                    results[topic.name] = self._plan(topic, image, defaults, collisions)
+                    collisions.add(topic.name)
                 except KafkaError as error:
                     results[topic.name] = error
             planned = {name: topic for name, topic in results.items() if isinstance(topic, TopicImage)}
-            _check_partition_count(sum(len(topic.partitions) for topic in planned.values()))
+            check_partition_count(sum(len(topic.partitions) for topic in planned.values()))
             if not validate_only:
                 configs = {topic.name: dict(topic.configs) for topic in topics}
                 creations = {name: self._creation(topic, configs[name]) for name, topic in planned.items()}
@@ -135,7 +137,7 @@ class TopicControl:
                     grown[request.topic] = self._grow(request, image)
                 except KafkaError as error:
                     errors[request.topic] = error
-            _check_partition_count(sum(len(topic.partitions) - old for topic, old in grown.values()))
+            check_partition_count(sum(len(topic.partitions) - old for topic, old in grown.values()))
             if not validate_only:
                 growths = {name: self._growth(topic, old) for name, (topic, old) in grown.items()}
                 errors |= await self._write_each(growths)
@@ -167,13 +169,12 @@ class TopicControl:
         topic: NewTopic,
         image: ClusterImage,
         defaults: BrokerConfig,
-        planned: Mapping[str, TopicImage | KafkaError],
+        collisions: Collisions,
     ) -> TopicImage:
         check_topic_name(topic.name)
         if topic.name in image.topics:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
-        check_collision(topic.name, image.topics)
-        check_collision(topic.name, [n for n, plan in planned.items() if isinstance(plan, TopicImage)])
+        collisions.check(topic.name)
         check_topic_config(topic.configs)
         if topic.assignments:
             if topic.partitions != DEFAULT or topic.replication_factor != DEFAULT:
@@ -198,7 +199,7 @@ class TopicControl:
             raise KafkaError(
                 ErrorCode.INVALID_PARTITIONS, f"{count} partitions: ask for at least 1, or -1 for the default"
             )
-        _check_partition_count(count)
+        check_partition_count(count)
         if factor < 1:
             raise KafkaError(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -220,7 +221,7 @@ class TopicControl:
             )
         factor = len(topic.partitions[0].replicas)
         if request.assignments is None:
-            _check_partition_count(added)
+            check_partition_count(added)
             replicas = place_replicas(image.brokers.values(), added, factor, self._random)
         elif len(request.assignments) != added:
             raise refuse(f"{added} partitions are to be added, and {len(request.assignments)} assigned")
@@ -276,7 +277,8 @@ def _deletion(topic: TopicImage, has_config: bool) -> list[Operation]:
     return operations
 
 
-def _check_partition_count(count: int) -> None:
+def check_partition_count(count: int) -> None:
+    """Raises KafkaError POLICY_VIOLATION for more new partitions than one request may ask for."""
     if count > MAX_PARTITIONS_PER_REQUEST:
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION,

@@ -8,7 +8,7 @@ import struct
 from typing import TypeVar
 
 from barnabas.errors import ProtocolError
-from barnabas.protocol.decoder import Decoder, compile_decoder
+from barnabas.protocol.decoder import CountingDecoder, Decoder, compile_counting_decoder, compile_decoder
 from barnabas.protocol.encoder import Encoder, compile_encoder
 from barnabas.protocol.schema import Message
 from barnabas.types import Buffer, Chunk
@@ -16,6 +16,7 @@ from barnabas.types import Buffer, Chunk
 M = TypeVar("M", bound=Message)
 
 _decoders: dict[tuple[type[Message], int], Decoder] = {}
+_counting_decoders: dict[tuple[type[Message], int], CountingDecoder] = {}
 _encoders: dict[tuple[type[Message], int], Encoder] = {}
 
 
@@ -40,6 +41,18 @@ def decoder(cls: type[Message], version: int) -> Decoder:
     It raises `struct.error` or IndexError where the buffer ends too soon, else as `decode`.
     """
     return _decoders.get((cls, version)) or _decoder(cls, version)
+
+
+def counting_decoder(cls: type[Message], version: int) -> CountingDecoder:
+    """What decodes a message that may be large: ``counting_decoder(cls, version)(buffer, position, most)``.
+
+    It raises as `decoder`, and TooManyElements where the message has more than `most` elements.
+    """
+    known = _counting_decoders.get((cls, version))
+    if known is None:
+        _check_version(cls, version)
+        known = _counting_decoders[cls, version] = compile_counting_decoder(cls, version)
+    return known
 
 
 def encoder(cls: type[Message], version: int) -> Encoder:

@@ -16,12 +16,15 @@ from barnabas.protocol.codegen import FunctionBuilder
 from barnabas.protocol.schema import Field, Message, Primitive, Struct
 
 Decoder = Callable[[wire.Readable, int], Any]
+#: takes, besides, how many elements the message may have; returns the message and how many it has
+CountingDecoder = Callable[[wire.Readable, int, int], tuple[Any, int]]
 
 _INT_READERS = {code: wire.int_readers(code) for code in "iq"}
 _NAMES = {
     **{function.__name__: function for function in (
         wire.read_uvarint, wire.read_string, wire.read_bytes, wire.read_array_length, wire.check_array_length,
-        wire.read_ints, wire.read_tag_count, wire.skip_tags, wire.unexpected_null,
+        wire.read_ints, wire.read_tag_count, wire.skip_tags, wire.unexpected_null, wire.skip_counted_tags,
+        wire.too_many_elements,
     )},
     **{f"read_{code}": readers for code, readers in _INT_READERS.items()},
     "ProtocolError": ProtocolError,
@@ -31,19 +34,42 @@ _NAMES = {
 
 def compile_decoder(message: type[Message], version: int) -> Decoder:
     """``decode(buffer, position)``, which reads to the buffer's end and returns an instance of `message`."""
-    compiler = _Compiler(message, version, dict(_NAMES))
+    decoder: Decoder = _compile(_Compiler(message, version, dict(_NAMES)))
+    return decoder
+
+
+def compile_counting_decoder(message: type[Message], version: int) -> CountingDecoder:
+    """``decode(buffer, position, most)``: as `compile_decoder`, for what may be large.
+
+    It returns the message and the number of its elements (see `wire.MAX_ELEMENTS`). It raises TooManyElements
+    as soon as there are more than `most`.
+    """
+    decoder: CountingDecoder = _compile(_CountingCompiler(message, version, dict(_NAMES)))
+    return decoder
+
+
+def _compile(compiler: "_Compiler") -> Any:
+    message, version = compiler.message, compiler.version
     compiler.struct(message, "message")
     compiler.flush()
     head = ["view = memoryview(buffer)"] if compiler.has_records else []
     beyond = f"not pos <= len(buffer) <= pos + {message.slack}" if message.slack else "pos != len(buffer)"
     error = f"ProtocolError(f'{message.__name__} v{version} ended at byte {{pos}} of {{len(buffer)}}')"
-    tail = [f"if {beyond}: raise {error}", "return message"]
-    decoder: Decoder = compiler.function("decode", "buffer, pos", head, tail)
-    return decoder
+    tail = [f"if {beyond}: raise {error}", f"return {compiler.result}"]
+    return compiler.function("decode", compiler.parameters, head, tail)
 
 
 class _Compiler(FunctionBuilder):
+    parameters = "buffer, pos"
+    result = "message"
     has_records = False
+
+    def count(self, n: str) -> None:
+        """Count the elements of an array, or tagged fields, whose number is held by `n`."""
+
+    def skip_tags(self) -> str:
+        """The statement that passes over tagged fields none of which is known."""
+        return "pos = skip_tags(buffer, pos)"
 
     def read(self, code: str, target: str) -> None:
         """Leave a fixed-size value to the next flush."""
@@ -174,6 +200,7 @@ class _Compiler(FunctionBuilder):
     def elements(self, field: Field, target: str, n: str) -> None:
         """As many elements as `n` says."""
         kind = field.type
+        self.count(n)
         if isinstance(kind, Primitive) and kind.code in _INT_READERS:
             self.emit(
                 f"if {n} <= {wire.SHORT_ARRAY}: {target} = [*read_{kind.code}[{n}](buffer, pos)]",
@@ -209,17 +236,18 @@ class _Compiler(FunctionBuilder):
 
     def tagged_section(self, cls: type[Struct], target: str, known: list[Field]) -> None:
         if not known and not self.run:
-            self.emit("pos = skip_tags(buffer, pos) if buffer[pos] else pos + 1")
+            self.emit(f"if buffer[pos]: {self.skip_tags()}", "else: pos += 1")
             return
         count = self.peek()
         if not known:
-            self.emit(f"pos = skip_tags(buffer, pos) if {count} else pos + 1")
+            self.emit(f"if {count}: {self.skip_tags()}", "else: pos += 1")
             return
         tag, stop = self.name("tag"), self.name("stop")
         wrong_size = f"ProtocolError(f'tag {{{tag}}} of {cls.__name__} has a wrong size')"
         self.emit(f"if not {count}: pos += 1")
         with self.block("else:"):
             self.emit(f"{count}, pos = read_tag_count(buffer, pos)")
+            self.count(count)
             with self.block(f"for _ in range({count}):"):
                 self.emit(
                     f"{tag}, pos = read_uvarint(buffer, pos)",
@@ -231,3 +259,18 @@ class _Compiler(FunctionBuilder):
                         self.field(field, f"{target}.{field.name}")
                         self.flush()
                 self.emit(f"else: pos = {stop}", f"if pos != {stop}: raise {wrong_size}")
+
+
+class _CountingCompiler(_Compiler):
+    parameters = "buffer, pos, most"
+    result = "message, most - left"
+
+    def __init__(self, message: type[Message], version: int, names: dict[str, Any]) -> None:
+        super().__init__(message, version, names)
+        self.emit("left = most")
+
+    def count(self, n: str) -> None:
+        self.emit(f"left -= {n}", "if left < 0: too_many_elements()")
+
+    def skip_tags(self) -> str:
+        return "pos, left = skip_counted_tags(buffer, pos, left)"

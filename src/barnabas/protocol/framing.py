@@ -8,13 +8,13 @@ always has 0.
 from struct import Struct, error
 from typing import NamedTuple, TypeVar
 
-from barnabas.errors import ProtocolError
+from barnabas.errors import ProtocolError, TooManyElements
 from barnabas.protocol import codec
 from barnabas.protocol.decoder import Decoder
 from barnabas.protocol.encoder import Encoder
 from barnabas.protocol.registry import ApiKey, request_class, response_class
 from barnabas.protocol.schema import Request, Response
-from barnabas.protocol.wire import Readable, skip_tags
+from barnabas.protocol.wire import MAX_ELEMENTS, Readable, skip_tags
 from barnabas.types import Chunk
 
 R = TypeVar("R", bound=Response)
@@ -94,10 +94,21 @@ class FrameDecoder:
         return size
 
 
-def parse_request(frame: Readable) -> tuple[RequestHeader, Request]:
-    """The header and the message of a request frame.
+SMALL_FRAME = 2048
+"""Up to this size, in bytes, a request has few elements, however small each is: they are not counted."""
 
-    Raises ProtocolError for anything that is not exactly one request of a known API and version.
+
+def parse_request(frame: Readable) -> tuple[RequestHeader, Request]:
+    """The header and the message of a request frame; raises as `parse_counted`."""
+    header, message, _ = parse_counted(frame, MAX_ELEMENTS)
+    return header, message
+
+
+def parse_counted(frame: Readable, most: int) -> tuple[RequestHeader, Request, int]:
+    """The header and the message of a request frame, and the number of the message's elements.
+
+    That of a small frame is not counted: 0. Raises ProtocolError for anything that is not exactly one request
+    of a known API and version, TooManyElements for one with more than `most` elements.
     """
     try:
         api_key, version, correlation_id, length = _REQUEST_HEADER.unpack_from(frame)
@@ -112,10 +123,16 @@ def parse_request(frame: Readable) -> tuple[RequestHeader, Request]:
     except (error, IndexError):
         raise ProtocolError(f"a request of {len(frame)} bytes has no whole header") from None
     try:
-        message = decode(frame, position)
+        if len(frame) <= SMALL_FRAME:
+            return RequestHeader(api_key, version, correlation_id, client_id), decode(frame, position), 0
+        decode_counted = codec.counting_decoder(request_class(api_key), version)
+        message, count = decode_counted(frame, position, most)
+    except TooManyElements:
+        name = ApiKey(api_key).title
+        raise TooManyElements(f"{name} v{version} has more than {most} elements in its arrays") from None
     except (error, IndexError):
         raise codec.cut_short(request_class(api_key), version, frame) from None
-    return RequestHeader(api_key, version, correlation_id, client_id), message
+    return RequestHeader(api_key, version, correlation_id, client_id), message, count
 
 
 _readers: dict[tuple[int, int], tuple[Decoder, bool]] = {}

@@ -151,7 +151,7 @@ class Struct(metaclass=StructType):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        """Only what differs from the defaults, and long buffers by their length: readable in a log."""
+        """Only what differs from the defaults, and what is long by its length: readable in a log."""
         values = ((f.name, getattr(self, f.name), f.default) for f in self.__fields__)
         shown = ", ".join(f"{name}={_show(value)}" for name, value, default in values if value != default)
         return f"{type(self).__name__}({shown})"
@@ -231,4 +231,8 @@ def _shared(default: Struct) -> Struct:
 def _show(value: Any) -> str:
     if isinstance(value, (bytes, bytearray, memoryview)) and len(value) > 32:
         return f"<{len(value)} bytes>"
+    if isinstance(value, list) and len(value) > 8:
+        return f"<{len(value)} elements>"
+    if isinstance(value, str) and len(value) > 100:
+        return f"<{len(value)} characters: {value[:20]!r}...>"
     return repr(value)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from struct import Struct, pack, unpack_from
 from typing import Any, NoReturn
 
-from barnabas.errors import ProtocolError
+from barnabas.errors import ProtocolError, TooManyElements
 from barnabas.types import Chunk
 
 Readable = bytes | bytearray
@@ -17,6 +17,12 @@ Readable = bytes | bytearray
 MAX_STRING_LENGTH = 0x7FFF
 MAX_ARRAY_LENGTH = 1_000_000
 MAX_TAGGED_FIELDS = 10_000
+
+MAX_ELEMENTS = 50_000
+"""How many elements one message may hold: those of all its arrays, however deep, and its tagged fields.
+
+Apache Kafka bounds each array by itself. A request decodes to a hundred times its size, its answer to more.
+"""
 
 _SMALL = 4096
 """Records shorter than this are copied, which costs less than one chunk more to send."""
@@ -149,6 +155,18 @@ def skip_tags(buffer: Readable, pos: int) -> int:
         size, pos = read_uvarint(buffer, pos)
         pos += size
     return pos
+
+
+def skip_counted_tags(buffer: Readable, pos: int, left: int) -> tuple[int, int]:
+    """As `skip_tags`, and how many elements the message may have beyond these tagged fields."""
+    count, _ = read_uvarint(buffer, pos)
+    if count > left:
+        too_many_elements()
+    return skip_tags(buffer, pos), left - count
+
+
+def too_many_elements() -> NoReturn:
+    raise TooManyElements("a message has more elements than it may")
 
 
 def put_records(records: Any, compact: bool, chunks: list[Chunk], out: bytearray) -> bytearray:

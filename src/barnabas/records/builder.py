@@ -127,7 +127,10 @@ def recompress(batch: Buffer, codec: Compression) -> bytes:
     header = parse_header(batch)
     if header.size != len(batch):
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{len(batch)} bytes are not one batch of {header.size}")
+    return recompressed(header, batch_payload(header, batch), codec)
+
+
+def recompressed(header: BatchHeader, payload: bytes, codec: Compression) -> bytes:
+    """The batch of a header and its decompressed records, with those compressed by `codec`."""
     attributes = header.attributes & ~0x07 | codec
-    return assemble_batch(
-        header._replace(attributes=attributes), compress(codec, batch_payload(header, batch))
-    )
+    return assemble_batch(header._replace(attributes=attributes), compress(codec, payload))

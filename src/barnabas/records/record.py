@@ -188,6 +188,43 @@ def keys_and_values(data: bytes, position: int, count: int) -> list[tuple[bytes 
     return found
 
 
+def records_without_key(payload: bytes, count: int, most: int) -> list[int]:
+    """Which records of an uncompressed batch payload have no key, up to `most`; values are not looked at.
+
+    Raises:
+        KafkaError: CORRUPT_MESSAGE, the bytes are not `count` records.
+    """
+    found: list[int] = []
+    position = 0
+    size = len(payload)
+    try:
+        for index in range(count):
+            length = payload[position]
+            if length < 0x80:
+                length, position = (length >> 1) ^ -(length & 1), position + 1
+            else:
+                length, position = _read_varint(payload, position)
+            end = position + length
+            position += 1  # the attributes
+            while payload[position] > 0x7F:  # the timestamp's delta
+                position += 1
+            position += 1
+            while payload[position] > 0x7F:  # the offset's
+                position += 1
+            if payload[position + 1] == _NULL:
+                found.append(index)
+                if len(found) == most:
+                    return found
+            if length < 0 or position >= end:
+                raise _corrupt("a record is shorter than its fields")
+            position = end
+    except IndexError as error:
+        raise _corrupt(f"a record cannot be read: {error}") from error
+    if position != size:
+        raise _corrupt(f"the {count} records of a batch take {position} bytes, not {size}")
+    return found
+
+
 def record_spans(payload: bytes, count: int) -> list[RecordSpan]:
     """Where each record of an uncompressed batch payload lies; values and headers are not looked at.
 

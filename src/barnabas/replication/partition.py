@@ -14,7 +14,7 @@ from barnabas.replication.delayed import Delayed
 from barnabas.types import NO_LEADER_EPOCH, BrokerId, Buffer, LeaderEpoch, Offset, TopicPartition
 
 if TYPE_CHECKING:
-    from barnabas.storage import AppendInfo, Origin, PartitionLog
+    from barnabas.storage import AppendInfo, Origin, PartitionLog, ValidBatch
 
 log = logging.getLogger(__name__)
 
@@ -109,10 +109,13 @@ class Partition:
 
     # --- writing ---
 
-    def append(self, records: Buffer, acks: int, origin: Origin) -> AppendInfo:
+    def append(
+        self, records: Buffer, acks: int, origin: Origin, valid: ValidBatch | None = None
+    ) -> AppendInfo:
         """Append batches to the leader's log.
 
         Raises:
+            LongValidation: as `PartitionLog.append_as_leader`.
             KafkaError: as `check_leader`; NOT_ENOUGH_REPLICAS when acks=all cannot be met; whatever the log
                 finds wrong with the batches.
         """
@@ -121,7 +124,7 @@ class Partition:
         state = self.state
         if acks == ACKS_ALL and len(state.isr) < log.config.min_insync_replicas:
             self._check_in_sync()
-        info = log.append_as_leader(records, state.leader_epoch, origin=origin)
+        info = log.append_as_leader(records, state.leader_epoch, origin=origin, valid=valid)
         if not info.duplicate:
             self._uncommitted_bytes += len(records)
             self._schedule_flush()

@@ -29,6 +29,7 @@ from barnabas.server.handlers import load
 from barnabas.server.internal_log import ReplicatedLog
 from barnabas.server.jobs import stop_all, upkeep
 from barnabas.server.listener import Connections, Listener
+from barnabas.server.long_work import LongWork
 from barnabas.server.markers import MarkerSender
 from barnabas.server.producer_ids import ProducerIds
 from barnabas.server.topic_answers import TopicAnswers
@@ -76,6 +77,7 @@ class Broker:
         self.node_id = config.node_id
         self.configs = ConfigResolver(config, config.node_id)
         self.topic_answers = TopicAnswers()
+        self.long_work = LongWork()
         self.connections = Connections(
             lambda: self.config, most=files_for_connections(), busy_polling=busy_polling
         )
@@ -154,7 +156,8 @@ class Broker:
         """Take the addresses first: a second broker is told before it has touched anything."""
         endpoints = bound_endpoints(self.config)
         advertised_endpoints(self.config, endpoints)  # refuses what is wrong before anything is bound
-        dispatcher = Dispatcher(self, load())
+        self._undo.append(self.long_work.stop)
+        dispatcher = Dispatcher(self, load(), self.long_work)
         listeners = [Listener(endpoint, dispatcher, self.connections) for endpoint in endpoints]
         for listener in listeners:
             self._undo.append(listener.unbind)

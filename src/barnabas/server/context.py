@@ -27,7 +27,12 @@ class Connection(Protocol):
 class RequestContext:
     """What one request's header says, and its connection."""
 
-    __slots__ = ("api_version", "client_id", "connection")
+    __slots__ = ("__dict__", "api_version", "client_id", "connection")
+
+    #: set by a handler that must not be overtaken by later requests of the connection while it waits
+    exclusive = False
+    #: how many errors of single records the answer has
+    reported_errors = 0
 
     def __init__(self, header: RequestHeader, connection: Connection) -> None:
         self.api_version = header.api_version

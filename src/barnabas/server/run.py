@@ -18,6 +18,7 @@ from barnabas.config import BrokerConfig
 from barnabas.server.broker import Broker
 from barnabas.server.busy_polling import BusyPolling
 from barnabas.server.endpoint import Endpoint
+from barnabas.server.garbage import keep_collections_short
 from barnabas.storage import FileSystem
 
 #: what is asked for where the system sets no bound
@@ -54,6 +55,7 @@ async def serve(
     broker = Broker(config, busy_polling=BusyPolling(loop.call_soon))
     try:
         await broker.start()
+        keep_collections_short()
         if on_ready is not None:
             on_ready(broker)
         with ExitStack() as companion:

@@ -62,6 +62,8 @@ class Session(asyncio.Protocol):
         self._outbox: Outbox = None  # type: ignore[assignment]
         self._backlog: deque[Readable] = deque()
         self._unanswered: deque[Unanswered] = deque()
+        #: the request that nothing is served beside
+        self._exclusive: Unanswered | None = None
         self._held = 0
         self._write_paused = False
         self._closing = False
@@ -139,15 +141,22 @@ class Session(asyncio.Protocol):
         future: asyncio.Future[Any],
         finish: Callable[[asyncio.Future[Any]], Chunks | None],
         cancel: bool,
+        *,
+        exclusive: bool = False,
     ) -> None:
         """Keep the place of a request that `future` will answer; `finish` makes its reply.
 
-        With `cancel`, the future is cancelled when the connection ends before it.
+        With `cancel`, the future is cancelled when the connection ends before it. With `exclusive`, no other
+        request of this connection is served meanwhile.
         """
         waiting = Unanswered(future.cancel if cancel else None)
         self._unanswered.append(waiting)
+        if exclusive:
+            self._exclusive = waiting
 
         def settled(done: asyncio.Future[Any]) -> None:
+            if self._exclusive is waiting:
+                self._exclusive = None
             if done.cancelled():
                 if not self._closing:
                     self.close("a request was cancelled")
@@ -155,6 +164,8 @@ class Session(asyncio.Protocol):
             chunks = finish(done)
             if not self._closing:
                 self._settle(waiting, chunks)
+                if exclusive:
+                    self._continue()
 
         future.add_done_callback(settled)
 
@@ -187,6 +198,7 @@ class Session(asyncio.Protocol):
     def _is_full(self) -> bool:
         return bool(
             self._write_paused
+            or self._exclusive is not None
             or self._outbox.waiting
             or len(self._unanswered) >= MAX_UNANSWERED
             or self._held > MAX_HELD_BYTES

@@ -11,7 +11,13 @@ from barnabas.storage.tasks import Flush, Removal, Replacement, TreeRemoval
 from barnabas.storage.throttle import Throttle
 from barnabas.storage.timestamps import OffsetAtTimestamp
 from barnabas.storage.transaction_index import AbortedTransaction
-from barnabas.storage.validation import InvalidRecords, RecordError
+from barnabas.storage.validation import (
+    InvalidRecords,
+    LongValidation,
+    RecordError,
+    ValidBatch,
+    validate_batch,
+)
 
 __all__ = [
     "AbortedTransaction",
@@ -25,6 +31,7 @@ __all__ = [
     "Flush",
     "InvalidRecords",
     "LogDirectory",
+    "LongValidation",
     "OffsetAtTimestamp",
     "OpenFiles",
     "Origin",
@@ -36,5 +43,7 @@ __all__ = [
     "Replacement",
     "Throttle",
     "TreeRemoval",
+    "ValidBatch",
     "dirtiness",
+    "validate_batch",
 ]

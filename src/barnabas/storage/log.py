@@ -19,7 +19,7 @@ from barnabas.storage.segment import MAX_RELATIVE_OFFSET, LogSegment
 from barnabas.storage.timestamps import OffsetAtTimestamp
 from barnabas.storage.transaction_index import AbortedTransaction
 from barnabas.storage.upkeep import LogUpkeep
-from barnabas.storage.validation import validate_batch
+from barnabas.storage.validation import ValidBatch, validate_batch
 from barnabas.types import NO_PRODUCER_ID, Buffer, Chunk, Offset
 
 #: the larger of the two indexes' entries: its file is full first
@@ -70,17 +70,27 @@ class PartitionLog(LogUpkeep):
         return max(min(unstable, self.high_watermark), self.log_start_offset)
 
     def append_as_leader(
-        self, records: Buffer, leader_epoch: int, *, origin: Origin = Origin.CLIENT
+        self,
+        records: Buffer,
+        leader_epoch: int,
+        *,
+        origin: Origin = Origin.CLIENT,
+        valid: ValidBatch | None = None,
     ) -> AppendInfo:
         """Appends the one batch in `records` at the log's end.
 
+        `valid` is what `validate_batch` has already made of it.
+
         Raises:
+            LongValidation: a client's batch would hold the event loop, and nothing has changed.
             KafkaError: as `validate_batch` and `Producers.check` say, and nothing has changed;
                 KAFKA_STORAGE_ERROR, the log directory is offline.
         """
         self._check_usable()
         config = self.config
-        header, data, log_append_time = validate_batch(records, config, origin, self._env.clock.now_ms())
+        header, data, log_append_time = valid or validate_batch(
+            records, config, origin, self._env.clock.now_ms()
+        )
         max_timestamp = header.max_timestamp
         if header.producer_id != NO_PRODUCER_ID:
             repeated = self.producers.check(header, origin)

@@ -6,6 +6,7 @@ another compression, and to say which of them has a timestamp that is refused.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import NamedTuple
 
 from barnabas.config import TopicConfig
@@ -26,10 +27,29 @@ from barnabas.records.batch import (
     with_timestamp_type,
     wrong_crc,
 )
-from barnabas.records.builder import batch_records, recompress
+from barnabas.records.builder import batch_payload, recompressed
 from barnabas.records.compression import Compression
+from barnabas.records.record import decode_records, records_without_key
 from barnabas.storage.producers import Origin
 from barnabas.types import NO_PRODUCER_ID, Buffer
+
+#: what of a batch is decoded at once, that is on the event loop: more takes milliseconds
+AT_ONCE_RECORDS = 500
+AT_ONCE_BYTES = 64 * 1024
+#: what of a batch is decoded at all; far above any honest batch
+MOST_RECORDS = 500_000
+MOST_BYTES = 24 * 1024 * 1024
+#: the same as a multiple of ``max.message.bytes``, where that is more
+MOST_TIMES = 10
+#: how many records of a batch an error names
+MAX_RECORD_ERRORS = 100
+
+
+class LongValidation(Exception):
+    """To validate the batch takes too long for the event loop: call `validate_batch` in a thread.
+
+    Nothing has changed.
+    """
 
 
 class RecordError(NamedTuple):
@@ -49,14 +69,20 @@ class InvalidRecords(KafkaError):
         self.record_errors = record_errors
 
 
-def validate_batch(
-    records: Buffer, config: TopicConfig, origin: Origin, now_ms: int
-) -> tuple[BatchHeader, Buffer, int]:
-    """The one batch in `records`, checked and changed as the topic asks: (header, batch, log append time).
+#: a batch's header, the batch, and its log append time, -1 where records keep the producer's time
+ValidBatch = tuple[BatchHeader, Buffer, int]
 
-    The last is -1 where records keep the producer's time.
+
+def validate_batch(
+    records: Buffer, config: TopicConfig, origin: Origin, now_ms: int, *, at_once: bool = True
+) -> ValidBatch:
+    """The one batch in `records`, checked and changed as the topic asks.
+
+    With `at_once` a client's batch never takes more than some milliseconds. Without, it may run in a thread,
+    since it uses nothing but its arguments.
 
     Raises:
+        LongValidation: it would not be done `at_once`.
         KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
             INVALID_TIMESTAMP or UNSUPPORTED_COMPRESSION_TYPE.
     """
@@ -74,8 +100,8 @@ def validate_batch(
     _check_header(header, origin)
     attributes = header.attributes
     is_control = attributes & CONTROL_FLAG
-    if config.is_compacted and not is_control:
-        _check_keys(header, records)
+    if config.is_compacted and not is_control and origin is Origin.CLIENT:
+        _check_keys(header, records, config, at_once)
     log_append_time = -1
     if config.message_timestamp_type == "LogAppendTime":
         log_append_time = now_ms
@@ -85,11 +111,12 @@ def validate_batch(
         if attributes & LOG_APPEND_TIME_FLAG:  # the topic's type holds, not what the producer set
             records = with_timestamp_type(header, records, None)
             header = parse_header(records)
-        _check_timestamps(header, records, config, now_ms)
+        _check_timestamps(header, records, config, now_ms, at_once and origin is Origin.CLIENT)
     if config.compression_type != "producer" and not is_control:
         codec = Compression.named(config.compression_type)
         if codec != header.compression:
-            records = recompress(records, codec)
+            payload = _payload(header, records, config, at_once and origin is Origin.CLIENT)
+            records = recompressed(header, payload, codec)
             header = parse_header(records)
             size = len(records)
             if size > config.max_message_bytes:
@@ -124,17 +151,19 @@ def _check_header(header: BatchHeader, origin: Origin) -> None:
         raise _invalid(f"a batch of producer {producer_id} has epoch {epoch} and sequence {sequence}")
 
 
-def _check_keys(header: BatchHeader, records: Buffer) -> None:
+def _check_keys(header: BatchHeader, records: Buffer, config: TopicConfig, at_once: bool) -> None:
+    payload = _payload(header, records, config, at_once)
     errors = [
         RecordError(index, "a compacted topic takes no record without a key")
-        for index, record in enumerate(batch_records(header, records))
-        if record.key is None
+        for index in records_without_key(payload, header.record_count, MAX_RECORD_ERRORS)
     ]
     if errors:
         raise InvalidRecords("a compacted topic takes no record without a key", errors)
 
 
-def _check_timestamps(header: BatchHeader, records: Buffer, config: TopicConfig, now_ms: int) -> None:
+def _check_timestamps(
+    header: BatchHeader, records: Buffer, config: TopicConfig, now_ms: int, at_once: bool
+) -> None:
     latest = header.max_timestamp
     earliest = header.base_timestamp
     if latest == NO_TIMESTAMP:
@@ -142,17 +171,38 @@ def _check_timestamps(header: BatchHeader, records: Buffer, config: TopicConfig,
     oldest = now_ms - config.message_timestamp_before_max_ms
     newest = now_ms + config.message_timestamp_after_max_ms
     if latest > newest or earliest < oldest:
-        errors = [
-            RecordError(index, f"the record's timestamp is {record.timestamp}")
-            for index, record in enumerate(batch_records(header, records))
-            if not oldest <= record.timestamp <= newest
-        ]
+        payload = _payload(header, records, config, at_once)
+        timestamps = (
+            (index, record.timestamp)
+            for index, record in enumerate(decode_records(payload, header.record_count, 0, earliest))
+        )
+        refused = ((index, time) for index, time in timestamps if not oldest <= time <= newest)
         raise InvalidRecords(
             f"the records' timestamps {earliest} to {latest} are not within {oldest} and {newest}, which "
             "message.timestamp.before.max.ms and message.timestamp.after.max.ms allow",
-            errors,
+            [
+                RecordError(index, f"the record's timestamp is {time}")
+                for index, time in islice(refused, MAX_RECORD_ERRORS)
+            ],
             ErrorCode.INVALID_TIMESTAMP,
         )
+
+
+def _payload(header: BatchHeader, records: Buffer, config: TopicConfig, at_once: bool) -> bytes:
+    """The records of a batch, decompressed; raises as `validate_batch`."""
+    if not at_once:
+        if header.record_count > MOST_RECORDS:
+            raise _invalid(
+                f"the batch has {header.record_count} records: this topic's settings require that they are "
+                f"decoded, and at most {MOST_RECORDS} of a batch are"
+            )
+        return batch_payload(header, records, max(MOST_BYTES, MOST_TIMES * config.max_message_bytes))
+    if header.record_count > AT_ONCE_RECORDS or len(records) > AT_ONCE_BYTES:
+        raise LongValidation
+    try:
+        return batch_payload(header, records, AT_ONCE_BYTES)
+    except KafkaError as error:  # too long, or damaged: we are not told which
+        raise LongValidation from error
 
 
 def _not_a_batch(records: Buffer) -> KafkaError:

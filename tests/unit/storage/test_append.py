@@ -17,7 +17,7 @@ from barnabas.records import (
     parse_header,
 )
 from barnabas.records.builder import assemble_batch
-from barnabas.storage import InvalidRecords, Origin
+from barnabas.storage import InvalidRecords, LongValidation, Origin, validate_batch
 
 NOW = 1_700_000_000_000
 RECORDS = [Record(b"k%d" % number, b"value", NOW + number) for number in range(3)]
@@ -189,8 +189,49 @@ def test_a_topic_that_asks_for_a_compression_gets_it(bench, sent, wanted):
 def test_a_damaged_payload_is_corrupt_when_it_must_be_decompressed(bench, refused):
     bench.configure(compression_type="gzip")
     header = parse_header(encode_batch(RECORDS))._replace(attributes=Compression.ZSTD)
+    damaged = assemble_batch(header, b"not zstd")
+    with pytest.raises(LongValidation):  # the codec does not tell damage from too little room
+        bench.log.append_as_leader(damaged, 0)
     with refused(ErrorCode.CORRUPT_MESSAGE):
-        bench.log.append_as_leader(assemble_batch(header, b"not zstd"), 0)
+        validate_batch(damaged, bench.log.config, Origin.CLIENT, NOW, at_once=False)
+
+
+@pytest.mark.parametrize("compression", [c for c in Compression if c])
+def test_a_bomb_of_records_is_validated_in_a_thread_and_within_bounds(bench, compression):
+    bench.configure(cleanup_policy=("compact",))
+    bomb = encode_batch([Record(b"k", b"v", NOW)] * 20_000, compression=compression)
+    with pytest.raises(LongValidation):
+        bench.log.append_as_leader(bomb, 0)
+    valid = validate_batch(bomb, bench.log.config, Origin.CLIENT, NOW, at_once=False)
+    assert bench.log.append_as_leader(bomb, 0, valid=valid).last_offset == 19_999
+    header = parse_header(bomb)._replace(record_count=30_000_000, last_offset_delta=29_999_999)
+    larger = assemble_batch(header, bomb[61:])
+    with pytest.raises(KafkaError, match="30000000 records"):
+        validate_batch(larger, bench.log.config, Origin.CLIENT, NOW, at_once=False)
+
+
+def test_a_batch_that_decompresses_to_too_much_is_refused(bench):
+    bench.configure(cleanup_policy=("compact",))
+    bomb = encode_batch([Record(b"k", bytes(30_000_000), NOW)], compression=Compression.ZSTD)
+    with pytest.raises(LongValidation):
+        bench.log.append_as_leader(bomb, 0)
+    with pytest.raises(KafkaError, match="larger than"):
+        validate_batch(bomb, bench.log.config, Origin.CLIENT, NOW, at_once=False)
+
+
+def test_an_error_names_a_hundred_records_at_most(bench):
+    far = [Record(b"k", b"v", NOW + 10**10)] * 20_000
+    batch = encode_batch(far, compression=Compression.GZIP)
+    with pytest.raises(LongValidation):
+        bench.log.append_as_leader(batch, 0)
+    with pytest.raises(InvalidRecords) as refusal:
+        validate_batch(batch, bench.log.config, Origin.CLIENT, NOW, at_once=False)
+    assert [error.batch_index for error in refusal.value.record_errors] == list(range(100))
+    keyless = encode_batch([Record(None, b"v", NOW)] * 20_000)
+    bench.configure(cleanup_policy=("compact",))
+    with pytest.raises(InvalidRecords) as refusal:
+        validate_batch(keyless, bench.log.config, Origin.CLIENT, NOW, at_once=False)
+    assert len(refusal.value.record_errors) == 100
 
 
 def test_the_log_rolls_before_a_segment_grows_too_large(bench):

@@ -17,11 +17,12 @@ import functools
 import importlib
 import pkgutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from barnabas.errors import KafkaError
+from barnabas.server.pieces import Pieces
 
 #: (broker, context, request) -> a response, an awaitable of one, or None for no reply
 Handler: TypeAlias = Callable[[Any, Any, Any], Any]
@@ -29,6 +30,9 @@ Handler: TypeAlias = Callable[[Any, Any, Any], Any]
 ErrorReply: TypeAlias = Callable[[Any, KafkaError], Any]
 
 H = TypeVar("H", bound=Handler)
+
+#: a request with more elements than this is not served in one turn of the event loop
+DIRECT_ELEMENTS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,12 @@ class Api:
     on_error: ErrorReply
     #: whether a parked request is given up when its connection ends (one that only waits to read)
     cancel_on_disconnect: bool
+    #: how a request about many things is divided, by the arrays it may ask with
+    pieces: tuple[Pieces, ...] = ()
+    #: a request with more elements than this may have to be divided; those of a small frame count as none
+    large_from: int = DIRECT_ELEMENTS
+    #: the path of arrays in a response that may be long whatever the request
+    listing: tuple[str, ...] = ()
 
 
 _registry: dict[int, Api] = {}
@@ -58,6 +68,9 @@ def handles(
     advertised_from: int | None = None,
     on_error: ErrorReply | None = None,
     cancel_on_disconnect: bool = False,
+    pieces: Sequence[Pieces] = (),
+    is_heavy: bool = False,
+    listing: str = "",
 ) -> Callable[[H], H]:
     """Register the decorated function as the handler of `request`.
 
@@ -68,6 +81,9 @@ def handles(
             response has an `error_code` at its top; for the others an escaped error closes the connection.
         cancel_on_disconnect: cancel the awaitable of a request whose connection ends; not for what has begun
             to change something.
+        pieces: the arrays by which a request about many things is divided, where each is answered by itself.
+        is_heavy: whether to count the things even of a small frame, since each takes long.
+        listing: the path of arrays in the response that may be long however small the request is.
     """
     name = request.__name__.removesuffix("Request")
     response = getattr(sys.modules[request.__module__], name + "Response")
@@ -87,6 +103,9 @@ def handles(
             handle=handler,
             on_error=on_error or _top_level_error(response),
             cancel_on_disconnect=cancel_on_disconnect,
+            pieces=tuple(pieces),
+            large_from=-1 if is_heavy else min((DIRECT_ELEMENTS, *(p.size for p in pieces))),
+            listing=tuple(listing.split(".")) if listing else (),
         )
         return handler
 

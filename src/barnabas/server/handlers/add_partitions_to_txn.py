@@ -22,6 +22,7 @@ from barnabas.protocol.messages.add_partitions_to_txn import (
 from barnabas.server.context import RequestContext
 from barnabas.server.fencing import fenced_since
 from barnabas.server.handlers import handles
+from barnabas.server.pieces import Pieces
 from barnabas.types import ProducerIdentity, TopicPartition
 
 if TYPE_CHECKING:
@@ -42,7 +43,11 @@ def _failed(request: AddPartitionsToTxnRequest, error: KafkaError) -> AddPartiti
     return AddPartitionsToTxnResponse(error_code=error.code, results_by_topic_v3_and_below=results)
 
 
-@handles(AddPartitionsToTxnRequest, on_error=_failed)
+@handles(
+    AddPartitionsToTxnRequest,
+    on_error=_failed,
+    pieces=[Pieces("transactions", "results_by_transaction", size=16)],
+)
 async def add_partitions_to_txn(
     broker: Broker, context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:

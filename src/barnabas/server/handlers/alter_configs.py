@@ -18,6 +18,7 @@ from barnabas.protocol.messages.alter_configs import (
 from barnabas.server.config_changes import resources_once
 from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
+from barnabas.server.pieces import Pieces
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
@@ -27,7 +28,12 @@ def _failed(request: AlterConfigsRequest, error: KafkaError) -> AlterConfigsResp
     return AlterConfigsResponse(responses=[_result(resource, error) for resource in request.resources])
 
 
-@handles(AlterConfigsRequest, on_error=_failed)
+@handles(
+    AlterConfigsRequest,
+    on_error=_failed,
+    pieces=[Pieces("resources", "responses", size=16, unique=True)],
+    is_heavy=True,
+)
 async def alter_configs(
     broker: Broker, context: RequestContext, request: AlterConfigsRequest
 ) -> AlterConfigsResponse:

@@ -22,6 +22,7 @@ from barnabas.protocol.messages.consumer_group_describe import Member as Describ
 from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
 from barnabas.server.operations import GROUP_OPERATIONS, NOT_ASKED
+from barnabas.server.pieces import Pieces
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
@@ -33,7 +34,13 @@ def _failed(request: ConsumerGroupDescribeRequest, error: KafkaError) -> Consume
     return ConsumerGroupDescribeResponse(groups=[_failure(group_id, error) for group_id in request.group_ids])
 
 
-@handles(ConsumerGroupDescribeRequest, on_error=_failed)
+@handles(
+    ConsumerGroupDescribeRequest,
+    on_error=_failed,
+    pieces=[Pieces("group_ids", "groups", size=64, unique=True)],
+    is_heavy=True,
+    listing="groups.members",
+)
 def consumer_group_describe(
     broker: Broker, _context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:

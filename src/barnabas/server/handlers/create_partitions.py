@@ -18,6 +18,7 @@ from barnabas.protocol.messages.create_partitions import (
 )
 from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
+from barnabas.server.pieces import Pieces
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
@@ -28,7 +29,12 @@ def _failed(request: CreatePartitionsRequest, error: KafkaError) -> CreatePartit
     return CreatePartitionsResponse(results=[_result(name, error) for name in names])
 
 
-@handles(CreatePartitionsRequest, on_error=_failed)
+@handles(
+    CreatePartitionsRequest,
+    on_error=_failed,
+    pieces=[Pieces("topics", "results", size=64, unique=True)],
+    is_heavy=True,
+)
 async def create_partitions(
     broker: Broker, context: RequestContext, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:

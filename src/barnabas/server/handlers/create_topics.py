@@ -11,6 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from barnabas.controller import NewTopic
+from barnabas.controller.topics import check_partition_count
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.metadata.image import TopicImage
 from barnabas.protocol.messages.create_topics import (
@@ -23,6 +24,7 @@ from barnabas.protocol.messages.create_topics import (
 from barnabas.server.config_listing import new_topic_settings
 from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
+from barnabas.server.pieces import Pieces
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
@@ -33,7 +35,19 @@ def _failed(request: CreateTopicsRequest, error: KafkaError) -> CreateTopicsResp
     return CreateTopicsResponse(topics=[_refused(name, error) for name in names])
 
 
-@handles(CreateTopicsRequest, on_error=_failed)
+def _check(request: CreateTopicsRequest) -> None:
+    """The bound of a request as a whole, which its pieces do not show."""
+    check_partition_count(
+        sum(len(topic.assignments) or max(1, topic.num_partitions) for topic in request.topics)
+    )
+
+
+@handles(
+    CreateTopicsRequest,
+    on_error=_failed,
+    pieces=[Pieces("topics", size=64, unique=True, check=_check)],
+    is_heavy=True,
+)
 async def create_topics(
     broker: Broker, context: RequestContext, request: CreateTopicsRequest
 ) -> CreateTopicsResponse:

@@ -14,6 +14,7 @@ from barnabas.protocol.messages.delete_groups import (
 )
 from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
+from barnabas.server.pieces import Pieces
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
@@ -28,7 +29,12 @@ def _failed(request: DeleteGroupsRequest, error: KafkaError) -> DeleteGroupsResp
     )
 
 
-@handles(DeleteGroupsRequest, on_error=_failed)
+@handles(
+    DeleteGroupsRequest,
+    on_error=_failed,
+    pieces=[Pieces("groups_names", "results", size=64, unique=True)],
+    is_heavy=True,
+)
 async def delete_groups(
     broker: Broker, _context: RequestContext, request: DeleteGroupsRequest
 ) -> DeleteGroupsResponse:

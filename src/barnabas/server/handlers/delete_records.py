@@ -16,6 +16,7 @@ from barnabas.protocol.messages.delete_records import (
 )
 from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
+from barnabas.server.pieces import Pieces
 from barnabas.types import INTERNAL_TOPICS, Offset
 
 if TYPE_CHECKING:
@@ -39,7 +40,9 @@ def _failed(request: DeleteRecordsRequest, error: KafkaError) -> DeleteRecordsRe
     return response
 
 
-@handles(DeleteRecordsRequest, on_error=_failed)
+@handles(
+    DeleteRecordsRequest, on_error=_failed, pieces=[Pieces("topics.partitions", size=128)], is_heavy=True
+)
 async def delete_records(
     broker: Broker, context: RequestContext, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:

@@ -19,6 +19,7 @@ from barnabas.protocol.messages.delete_topics import (
 )
 from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
+from barnabas.server.pieces import Pieces
 from barnabas.types import ZERO_TOPIC_ID, TopicId
 
 if TYPE_CHECKING:
@@ -32,7 +33,15 @@ def _failed(request: DeleteTopicsRequest, error: KafkaError) -> DeleteTopicsResp
     return DeleteTopicsResponse(responses=[_refused(wanted, error) for wanted in _wanted(request)])
 
 
-@handles(DeleteTopicsRequest, on_error=_failed)
+@handles(
+    DeleteTopicsRequest,
+    on_error=_failed,
+    pieces=[
+        Pieces("topics", "responses", size=128, unique=True),
+        Pieces("topic_names", "responses", size=128, unique=True),
+    ],
+    is_heavy=True,
+)
 async def delete_topics(
     broker: Broker, context: RequestContext, request: DeleteTopicsRequest
 ) -> DeleteTopicsResponse:

@@ -29,6 +29,7 @@ from barnabas.server.config_listing import (
 )
 from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
+from barnabas.server.pieces import Pieces
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
@@ -38,7 +39,12 @@ def _failed(request: DescribeConfigsRequest, error: KafkaError) -> DescribeConfi
     return DescribeConfigsResponse(results=[_refused(resource, error) for resource in request.resources])
 
 
-@handles(DescribeConfigsRequest, on_error=_failed)
+@handles(
+    DescribeConfigsRequest,
+    on_error=_failed,
+    pieces=[Pieces("resources", "results", size=16, unique=True)],
+    is_heavy=True,
+)
 def describe_configs(
     broker: Broker, context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:

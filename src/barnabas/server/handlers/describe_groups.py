@@ -19,6 +19,7 @@ from barnabas.protocol.messages.describe_groups import (
 from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
 from barnabas.server.operations import GROUP_OPERATIONS, NOT_ASKED
+from barnabas.server.pieces import Pieces
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
@@ -30,7 +31,13 @@ def _failed(request: DescribeGroupsRequest, error: KafkaError) -> DescribeGroups
     return DescribeGroupsResponse(groups=[_failure(group_id, error) for group_id in request.groups])
 
 
-@handles(DescribeGroupsRequest, on_error=_failed)
+@handles(
+    DescribeGroupsRequest,
+    on_error=_failed,
+    pieces=[Pieces("groups", size=64, unique=True)],
+    is_heavy=True,
+    listing="groups.members",
+)
 def describe_groups(
     broker: Broker, context: RequestContext, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse:

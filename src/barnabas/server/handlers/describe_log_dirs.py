@@ -33,7 +33,7 @@ def _failed(request: DescribeLogDirsRequest, error: KafkaError) -> DescribeLogDi
     return DescribeLogDirsResponse(error_code=error.code, results=[nowhere])
 
 
-@handles(DescribeLogDirsRequest, on_error=_failed)
+@handles(DescribeLogDirsRequest, on_error=_failed, listing="results.topics.partitions")
 def describe_log_dirs(
     broker: Broker, context: RequestContext, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:

@@ -14,6 +14,7 @@ from barnabas.protocol.messages.describe_producers import (
 )
 from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
+from barnabas.server.pieces import Pieces
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
@@ -30,7 +31,13 @@ def _failed(request: DescribeProducersRequest, error: KafkaError) -> DescribePro
     return response
 
 
-@handles(DescribeProducersRequest, on_error=_failed)
+@handles(
+    DescribeProducersRequest,
+    on_error=_failed,
+    pieces=[Pieces("topics.partition_indexes", "topics.partitions", size=32, unique=True)],
+    is_heavy=True,
+    listing="topics.partitions.active_producers",
+)
 def describe_producers(
     broker: Broker, context: RequestContext, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:

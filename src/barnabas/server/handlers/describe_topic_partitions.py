@@ -36,7 +36,7 @@ def _failed(request: DescribeTopicPartitionsRequest, error: KafkaError) -> Descr
     return DescribeTopicPartitionsResponse(topics=topics)
 
 
-@handles(DescribeTopicPartitionsRequest, on_error=_failed)
+@handles(DescribeTopicPartitionsRequest, on_error=_failed, listing="topics.partitions")
 def describe_topic_partitions(
     broker: Broker, context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:

@@ -14,6 +14,7 @@ from barnabas.protocol.messages.describe_transactions import (
 )
 from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
+from barnabas.server.pieces import Pieces
 from barnabas.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -29,7 +30,13 @@ def _failed(request: DescribeTransactionsRequest, error: KafkaError) -> Describe
     )
 
 
-@handles(DescribeTransactionsRequest, on_error=_failed)
+@handles(
+    DescribeTransactionsRequest,
+    on_error=_failed,
+    pieces=[Pieces("transactional_ids", "transaction_states", size=64, unique=True)],
+    is_heavy=True,
+    listing="transaction_states.topics.partitions",
+)
 def describe_transactions(
     broker: Broker, context: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:

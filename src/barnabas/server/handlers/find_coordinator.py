@@ -20,6 +20,7 @@ from barnabas.protocol.messages.find_coordinator import (
 from barnabas.server.auto_create import create_missing_topics
 from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
+from barnabas.server.pieces import Pieces
 from barnabas.types import GROUP_METADATA_TOPIC, NO_BROKER, TRANSACTION_STATE_TOPIC, TopicPartition
 
 if TYPE_CHECKING:
@@ -41,7 +42,9 @@ def _failed(request: FindCoordinatorRequest, error: KafkaError) -> FindCoordinat
     )
 
 
-@handles(FindCoordinatorRequest, on_error=_failed)
+@handles(
+    FindCoordinatorRequest, on_error=_failed, pieces=[Pieces("coordinator_keys", "coordinators", size=512)]
+)
 def find_coordinator(
     broker: Broker, context: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:

@@ -17,6 +17,7 @@ from barnabas.protocol.messages.incremental_alter_configs import (
 from barnabas.server.config_changes import resources_once
 from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
+from barnabas.server.pieces import Pieces
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
@@ -26,7 +27,12 @@ def _failed(request: IncrementalAlterConfigsRequest, error: KafkaError) -> Incre
     return IncrementalAlterConfigsResponse(responses=[_result(r, error) for r in request.resources])
 
 
-@handles(IncrementalAlterConfigsRequest, on_error=_failed)
+@handles(
+    IncrementalAlterConfigsRequest,
+    on_error=_failed,
+    pieces=[Pieces("resources", "responses", size=16, unique=True)],
+    is_heavy=True,
+)
 async def incremental_alter_configs(
     broker: Broker, context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from barnabas.server.broker import Broker
 
 
-@handles(ListGroupsRequest)
+@handles(ListGroupsRequest, listing="groups")
 def list_groups(broker: Broker, _context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
     states = {state.lower() for state in request.states_filter}
     types = {name.lower() for name in request.types_filter}

@@ -21,6 +21,7 @@ from barnabas.protocol.messages.list_offsets import (
 from barnabas.replication.partition import Partition
 from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
+from barnabas.server.pieces import Pieces
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
@@ -57,7 +58,12 @@ def _failed(request: ListOffsetsRequest, error: KafkaError) -> ListOffsetsRespon
     return response
 
 
-@handles(ListOffsetsRequest, on_error=_failed)
+@handles(
+    ListOffsetsRequest,
+    on_error=_failed,
+    pieces=[Pieces("topics.partitions", size=128, unique=True)],
+    is_heavy=True,
+)
 def list_offsets(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     named = Counter((topic.name, p.partition_index) for topic in request.topics for p in topic.partitions)
     response = ListOffsetsResponse()

@@ -1,15 +1,15 @@
 """ListTransactions v0-2: the transactional ids that this broker coordinates (KIP-664).
 
 Filtered by state, by producer id, by how long they have run (v1, KIP-994), by a pattern of the id (v2,
-KIP-1152). Kafka reads the pattern as RE2 does, this broker as Python does.
+KIP-1152), which is read as RE2 does: its time grows with the text's length and no faster.
 """
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator import Transaction
+from barnabas.coordinator import Transaction, patterns
 from barnabas.coordinator import TransactionState as State
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.list_transactions import (
@@ -19,6 +19,7 @@ from barnabas.protocol.messages.list_transactions import (
 )
 from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
+from barnabas.text import shown
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
@@ -27,11 +28,11 @@ if TYPE_CHECKING:
 _NEVER_SEEN = {"Dead", "PrepareEpochFence"}
 
 
-@handles(ListTransactionsRequest)
+@handles(ListTransactionsRequest, listing="transaction_states")
 def list_transactions(
     broker: Broker, context: RequestContext, request: ListTransactionsRequest
 ) -> ListTransactionsResponse:
-    pattern = _compiled(request.transactional_id_pattern)
+    matches = _compiled(request.transactional_id_pattern)
     known = _NEVER_SEEN.union(state.label for state in State)
     now = broker.clock.now_ms()
     return ListTransactionsResponse(
@@ -43,7 +44,7 @@ def list_transactions(
                 transaction_state=transaction.state.label,
             )
             for name, transaction in broker.transactions.transactions()
-            if _passes(request, transaction, now) and (pattern is None or pattern.fullmatch(name))
+            if _passes(request, transaction, now) and (matches is None or matches(name))
         ],
     )
 
@@ -56,10 +57,11 @@ def _passes(request: ListTransactionsRequest, transaction: Transaction, now_ms: 
     return request.duration_filter < 0 or now_ms - transaction.started_ms > request.duration_filter
 
 
-def _compiled(pattern: str | None) -> re.Pattern[str] | None:
+def _compiled(pattern: str | None) -> Callable[[str], object] | None:
     if not pattern:
         return None
     try:
-        return re.compile(pattern)
-    except re.error as error:
-        raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, f"{pattern}: {error}") from error
+        matches: Callable[[str], object] = patterns.compiled(pattern).fullmatch
+    except ValueError as error:
+        raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, f"{shown(pattern)}: {error}") from error
+    return matches

@@ -23,6 +23,7 @@ from barnabas.server.auto_create import create_missing_topics
 from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
 from barnabas.server.operations import CLUSTER_OPERATIONS, NOT_ASKED
+from barnabas.server.pieces import Pieces
 from barnabas.types import ZERO_TOPIC_ID, TopicId
 
 if TYPE_CHECKING:
@@ -37,7 +38,12 @@ def _failed(request: MetadataRequest, error: KafkaError) -> MetadataResponse:
     return MetadataResponse(topics=topics, error_code=error.code)
 
 
-@handles(MetadataRequest, on_error=_failed)
+@handles(
+    MetadataRequest,
+    on_error=_failed,
+    pieces=[Pieces("topics", size=256, unique=True)],
+    listing="topics.partitions",
+)
 def metadata(
     broker: Broker, context: RequestContext, request: MetadataRequest
 ) -> MetadataResponse | Awaitable[MetadataResponse]:

@@ -20,6 +20,7 @@ from barnabas.protocol.messages.offset_commit import (
 )
 from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
+from barnabas.server.pieces import Pieces
 
 if TYPE_CHECKING:
     from barnabas.metadata.image import ClusterImage, TopicImage
@@ -32,7 +33,7 @@ def _failed(request: OffsetCommitRequest, error: KafkaError) -> OffsetCommitResp
     return OffsetCommitResponse(topics=[_refusal(topic, error.code) for topic in request.topics])
 
 
-@handles(OffsetCommitRequest, on_error=_failed)
+@handles(OffsetCommitRequest, on_error=_failed, pieces=[Pieces("topics.partitions", size=512)])
 def offset_commit(
     broker: Broker, context: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:

@@ -17,13 +17,14 @@ from barnabas.protocol.messages.offset_delete import (
 from barnabas.server.answers import mapped
 from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
+from barnabas.server.pieces import Pieces
 from barnabas.types import TopicPartition
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
 
 
-@handles(OffsetDeleteRequest)
+@handles(OffsetDeleteRequest, pieces=[Pieces("topics.partitions", size=512)])
 def offset_delete(
     broker: Broker, _context: RequestContext, request: OffsetDeleteRequest
 ) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:

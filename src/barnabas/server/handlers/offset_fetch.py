@@ -27,6 +27,7 @@ from barnabas.protocol.messages.offset_fetch import (
 )
 from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
+from barnabas.server.pieces import Pieces
 from barnabas.types import NO_LEADER_EPOCH, UNKNOWN_OFFSET, ZERO_TOPIC_ID, TopicId
 
 if TYPE_CHECKING:
@@ -62,7 +63,15 @@ def _failed(request: OffsetFetchRequest, error: KafkaError) -> OffsetFetchRespon
     )
 
 
-@handles(OffsetFetchRequest, on_error=_failed)
+@handles(
+    OffsetFetchRequest,
+    on_error=_failed,
+    pieces=[
+        Pieces("groups.topics.partition_indexes", "groups.topics.partitions", size=512, unique=True),
+        Pieces("topics.partition_indexes", "topics.partitions", size=512, unique=True),
+    ],
+    listing="groups.topics.partitions",
+)
 def offset_fetch(broker: Broker, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
     if context.api_version >= _BATCHED_FROM:
         by_id = context.api_version >= _TOPIC_IDS_FROM

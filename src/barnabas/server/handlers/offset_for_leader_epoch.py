@@ -16,6 +16,7 @@ from barnabas.protocol.messages.offset_for_leader_epoch import (
 )
 from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
+from barnabas.server.pieces import Pieces
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
@@ -31,7 +32,7 @@ def _failed(request: OffsetForLeaderEpochRequest, error: KafkaError) -> OffsetFo
     return response
 
 
-@handles(OffsetForLeaderEpochRequest, on_error=_failed)
+@handles(OffsetForLeaderEpochRequest, on_error=_failed, pieces=[Pieces("topics.partitions", size=512)])
 def offset_for_leader_epoch(
     broker: Broker, context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.produce import (
@@ -27,8 +28,9 @@ from barnabas.replication.partition import ACKS_ALL, Partition
 from barnabas.replication.produce import Acknowledgement, Appended
 from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
+from barnabas.server.pieces import Pieces
 from barnabas.server.transactional_produce import Refusals, refusals
-from barnabas.storage import InvalidRecords, Origin
+from barnabas.storage import InvalidRecords, LongValidation, Origin, validate_batch
 from barnabas.types import INTERNAL_TOPICS, Buffer
 
 if TYPE_CHECKING:
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 ADMIN_CLIENT_ID = "__admin_client"
 #: the first version in which a producer may send zstd (KIP-110)
 ZSTD_SINCE = 7
+#: how many records an answer names as refused; a batch is refused as a whole
+MAX_RECORD_ERRORS = 1000
 _ACKS = (0, 1, ACKS_ALL)
 _NO_REFUSALS: Refusals = {}
 
@@ -56,7 +60,12 @@ def _failed(request: ProduceRequest, error: KafkaError) -> ProduceResponse:
     return response
 
 
-@handles(ProduceRequest, advertised_from=0, on_error=_failed)
+@handles(
+    ProduceRequest,
+    advertised_from=0,
+    on_error=_failed,
+    pieces=[Pieces("topic_data.partition_data", "responses.partition_responses", size=64)],
+)
 def produce(
     broker: Broker, context: RequestContext, request: ProduceRequest
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
@@ -65,6 +74,7 @@ def produce(
     refused = refusals(broker, request, context.api_version)
     if isinstance(refused, dict):
         return _produce(broker, context, request, refused)
+    context.exclusive = True  # what is waited for may be long to validate
     return _produce_later(broker, context, request, refused)
 
 
@@ -72,14 +82,13 @@ async def _produce_later(
     broker: Broker, context: RequestContext, request: ProduceRequest, refused: Awaitable[Refusals]
 ) -> ProduceResponse | None:
     answer = _produce(broker, context, request, await refused)
-    return await answer if isinstance(answer, asyncio.Future) else answer
+    return await answer if isinstance(answer, Awaitable) else answer
 
 
 def _produce(
     broker: Broker, context: RequestContext, request: ProduceRequest, refused: Refusals
-) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
-    acks = request.acks
-    waiting: list[Appended] = []
+) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+    waiting: list[Appended | _Unvalidated] = []
     topics = []
     for topic in request.topic_data:
         results = [
@@ -89,12 +98,67 @@ def _produce(
             TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=results)
         )
     response = ProduceResponse(responses=topics)
+    if not waiting and request.acks:
+        return response
+    appended = [item for item in waiting if isinstance(item, Appended)]
+    if len(appended) == len(waiting):
+        return _answer(context, request, response, appended)
+    context.exclusive = True
+    unvalidated = [item for item in waiting if isinstance(item, _Unvalidated)]
+    return _validate_and_append(broker, context, request, response, unvalidated, appended)
+
+
+def _answer(
+    context: RequestContext, request: ProduceRequest, response: ProduceResponse, waiting: list[Appended]
+) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
+    """The response, when what was appended is as safe as the request's acks ask."""
+    acks = request.acks
     if acks == 0:
         _close_on_error(context, response)
         return None
     if waiting:
         return Acknowledgement(waiting, acks, response).wait(request.timeout_ms).future
     return response
+
+
+class _Unvalidated(NamedTuple):
+    """A batch that is long to validate."""
+
+    partition: Partition
+    records: Buffer
+    #: the place of the answer
+    result: PartitionProduceResponse
+
+
+async def _validate_and_append(
+    broker: Broker,
+    context: RequestContext,
+    request: ProduceRequest,
+    response: ProduceResponse,
+    unvalidated: list[_Unvalidated],
+    waiting: list[Appended],
+) -> ProduceResponse | None:
+    for partition, records, result in unvalidated:
+        try:
+            valid = await broker.long_work.run(
+                validate_batch,
+                records,
+                partition.log.config,
+                Origin.CLIENT,
+                broker.clock.now_ms(),
+                at_once=False,
+            )
+            appended = partition.append(records, request.acks, Origin.CLIENT, valid)
+        except KafkaError as error:
+            _fail(result, error, context)
+            continue
+        result.base_offset = appended.base_offset
+        result.log_append_time_ms = appended.log_append_time_ms
+        result.log_start_offset = appended.log_start_offset
+        if not partition.is_acknowledged(appended.last_offset, request.acks):
+            waiting.append(Appended(partition, appended.last_offset, partial(_fail, result)))
+    answer = _answer(context, request, response, waiting)
+    return await answer if isinstance(answer, Awaitable) else answer
 
 
 def _append(
@@ -104,9 +168,9 @@ def _append(
     topic: TopicProduceData,
     data: PartitionProduceData,
     refused: Refusals,
-    waiting: list[Appended],
+    waiting: list[Appended | _Unvalidated],
 ) -> PartitionProduceResponse:
-    """What became of one partition's records; those not yet acknowledged are left in `waiting`."""
+    """What became of one partition's records; what is not done yet is left in `waiting`."""
     acks = request.acks
     name = topic.name or topic.topic_id
     try:
@@ -119,8 +183,12 @@ def _append(
         )
     except KafkaError as error:
         failed = PartitionProduceResponse(index=data.index)
-        _fail(failed, error)
+        _fail(failed, error, context)
         return failed
+    except LongValidation:
+        later = PartitionProduceResponse(index=data.index)
+        waiting.append(_Unvalidated(partition, records, later))
+        return later
     result = PartitionProduceResponse(
         index=data.index,
         base_offset=base_offset,
@@ -156,16 +224,18 @@ def _checked(
     return records
 
 
-def _fail(result: PartitionProduceResponse, error: KafkaError) -> None:
+def _fail(result: PartitionProduceResponse, error: KafkaError, context: RequestContext | None = None) -> None:
     result.error_code = error.code
     result.error_message = error.message
     result.base_offset = result.log_append_time_ms = result.log_start_offset = -1
-    if isinstance(error, InvalidRecords):
+    if isinstance(error, InvalidRecords) and context is not None:
+        named = error.record_errors[: max(0, MAX_RECORD_ERRORS - context.reported_errors)]
+        context.reported_errors += len(named)
         result.record_errors = [
             BatchIndexAndErrorMessage(
                 batch_index=record.batch_index, batch_index_error_message=record.message
             )
-            for record in error.record_errors
+            for record in named
         ]
 
 

@@ -19,6 +19,7 @@ from barnabas.protocol.messages.txn_offset_commit import (
 )
 from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
+from barnabas.server.pieces import Pieces
 from barnabas.server.transaction_guard import TransactionalWrite
 from barnabas.types import GROUP_METADATA_TOPIC, ProducerIdentity, TopicPartition
 
@@ -40,7 +41,7 @@ def _failed(request: TxnOffsetCommitRequest, error: KafkaError) -> TxnOffsetComm
     return TxnOffsetCommitResponse(topics=[_refusal(topic, error.code) for topic in request.topics])
 
 
-@handles(TxnOffsetCommitRequest, on_error=_failed)
+@handles(TxnOffsetCommitRequest, on_error=_failed, pieces=[Pieces("topics.partitions", size=512)])
 async def txn_offset_commit(
     broker: Broker, context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse:

@@ -20,6 +20,7 @@ from barnabas.protocol.messages.write_txn_markers import (
 from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
 from barnabas.server.markers import write_markers
+from barnabas.server.pieces import Pieces
 from barnabas.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -34,7 +35,12 @@ def _failed(request: WriteTxnMarkersRequest, error: KafkaError) -> WriteTxnMarke
     )
 
 
-@handles(WriteTxnMarkersRequest, on_error=_failed)
+@handles(
+    WriteTxnMarkersRequest,
+    on_error=_failed,
+    pieces=[Pieces("markers.topics.partition_indexes", "markers.topics.partitions", size=128)],
+    is_heavy=True,
+)
 async def write_txn_markers(
     broker: Broker, context: RequestContext, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:

@@ -1,0 +1,49 @@
+"""Work that would hold the event loop for too long: done in a thread, or in slices."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from time import perf_counter
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+#: how long one slice may last, in seconds; a step of the work begun within it is finished
+SLICE = 0.005
+
+
+class LongWork:
+    """One broker's long work. There is one thread for it, since threads share the interpreter with the loop.
+
+    What runs in the thread must own its data: nothing of the broker's state belongs to it.
+    """
+
+    def __init__(self) -> None:
+        self._executor = ThreadPoolExecutor(1, "long work")
+        self._turn = asyncio.Lock()
+
+    async def run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call `function` in the thread. Raises what it raises."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._executor, lambda: function(*args, **kwargs))
+
+    async def slices(self, items: Iterable[T]) -> AsyncIterator[T]:
+        """The items one after another; the event loop serves others whenever a slice is over.
+
+        However much long work there is, a turn of the loop has one slice of it.
+        """
+        end = perf_counter() + SLICE
+        for item in items:
+            yield item
+            if perf_counter() >= end:
+                async with self._turn:
+                    await asyncio.sleep(0)
+                end = perf_counter() + SLICE
+
+    def stop(self) -> None:
+        """Let what runs come to its end, and begin nothing more."""
+        self._executor.shutdown(wait=False, cancel_futures=True)

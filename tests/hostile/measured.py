@@ -1,0 +1,172 @@
+"""A broker whose event loop tells how long its turns take, in CPU time, and what memory requests cost."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import gc
+import socket
+import struct
+import threading
+import time
+from asyncio import events
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from barnabas.config import BrokerConfig
+from barnabas.server.broker import Broker
+from barnabas.server.garbage import keep_collections_short
+
+
+class Turn(NamedTuple):
+    """One turn of the event loop: a handle that ran."""
+
+    seconds: float
+    what: str
+
+
+class MeasuredBroker:
+    """A broker on asyncio's own loop, in a thread, whose handles are timed by the thread's CPU clock."""
+
+    def __init__(self, directory: Path, **settings: Any) -> None:
+        self._config = BrokerConfig(
+            log_dirs=(str(directory),),
+            listeners=("PLAINTEXT://127.0.0.1:0",),
+            group_initial_rebalance_delay_ms=0,
+            **settings,
+        )
+        self._thread = threading.Thread(target=self._run, name="measured broker", daemon=True)
+        self._started = threading.Event()
+        self.longest = Turn(0, "nothing")
+        self.worked = 0.0
+
+    def __enter__(self) -> MeasuredBroker:
+        self._thread.start()
+        assert self._started.wait(60)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.loop.call_soon_threadsafe(self._stopping.set)
+        self._thread.join(60)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        host, _, port = self.broker.address.rpartition(":")
+        return host, int(port)
+
+    def _run(self) -> None:
+        self._ident = threading.get_ident()
+        with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+            runner.run(self._serve())
+
+    async def _serve(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        self.broker = Broker(self._config)
+        original = events.Handle._run
+        try:
+            await self.broker.start()
+            keep_collections_short()
+            events.Handle._run = self._timed(original)  # type: ignore[method-assign]
+            self._started.set()
+            await self._stopping.wait()
+        finally:
+            events.Handle._run = original  # type: ignore[method-assign]
+            await self.broker.stop()
+
+    def _timed(self, original: Any) -> Any:
+        def run(handle: Any) -> None:
+            if threading.get_ident() != self._ident:
+                return original(handle)
+            start = time.thread_time()
+            original(handle)
+            seconds = time.thread_time() - start
+            self.worked += seconds
+            if seconds > self.longest.seconds:
+                self.longest = Turn(seconds, repr(handle)[:300])
+            return None
+
+        return run
+
+    def reset(self) -> None:
+        self.longest = Turn(0, "nothing")
+
+
+class Cost(NamedTuple):
+    """What one request did to the broker."""
+
+    turn: Turn
+    peak_mb: float
+    held_mb: float
+    answered: int  # bytes; -1 when the connection was closed
+
+
+_libc = ctypes.CDLL(None)
+
+
+def _trim() -> None:
+    gc.collect()
+    if hasattr(_libc, "malloc_trim"):
+        _libc.malloc_trim(0)
+
+
+def _status(name: str) -> float:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(name):
+            return int(line.split()[1]) / 1024
+    raise KeyError(name)
+
+
+def cost(broker: MeasuredBroker, frame: bytes, patience: float = 60.0) -> Cost:
+    """Send one request on a connection of its own, wait for the answer, and measure."""
+    _trim()
+    before = _status("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    broker.reset()
+    with socket.create_connection(broker.address) as client:
+        answered = _exchange(broker, client, frame, patience)
+        peak = _status("VmHWM") - before
+    _settle(broker)
+    _trim()
+    return Cost(broker.longest, peak, _status("VmRSS") - before, answered)
+
+
+def _exchange(broker: MeasuredBroker, client: socket.socket, frame: bytes, patience: float) -> int:
+    room = bytearray(1 << 16)
+    client.settimeout(1.0)
+    try:
+        client.sendall(frame)
+    except OSError:
+        return -1
+    left, size, head = None, 0, b""
+    end = time.monotonic() + patience
+    worked = -1.0
+    while left is None or left > 0:
+        try:
+            got = client.recv_into(room)
+        except TimeoutError:
+            if broker.worked - worked < 0.05 or time.monotonic() > end:
+                return 0  # it is parked, or has no answer
+            worked = broker.worked
+            continue
+        except OSError:
+            return -1
+        if not got:
+            return -1
+        size += got
+        if left is None:
+            head += bytes(room[:got])
+            if len(head) >= 4:
+                left = struct.unpack(">i", head[:4])[0] + 4 - len(head)
+        else:
+            left -= got
+    return size
+
+
+def _settle(broker: MeasuredBroker) -> None:
+    """Wait until the loop has nothing more to do for the request."""
+    done = threading.Event()
+    for _ in range(3):
+        done.clear()
+        broker.loop.call_soon_threadsafe(done.set)
+        done.wait(60)

@@ -1,0 +1,81 @@
+"""The worst request of up to a megabyte that each API decodes holds nobody up, and leaves nothing behind.
+
+Each is sent to a broker in which nothing exists, and to one with topics, groups and transactions. A sample
+runs with the other tests: one shape of each API's latest version. ``make hostile`` runs the others, every
+shape of every version (half an hour); with ``-rA`` the costs of each are in pytest's output.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from tests.hostile.generated import CHANGES, World, frame, shapes
+from tests.hostile.measured import Cost, MeasuredBroker, cost
+from tests.hostile.world import populate
+
+from barnabas.server.handlers import load
+
+APIS = list(load().values())
+
+#: how long a turn of the event loop may take, in seconds of CPU time
+LONGEST_TURN = 0.1
+#: what a request may make the broker hold, while it is served and afterwards
+MOST_MB = 64
+
+pytestmark = pytest.mark.timeout(3600)
+
+
+@pytest.fixture(scope="module", params=["before anything exists", "with topics, groups and transactions"])
+def target(request, tmp_path_factory):
+    """The broker, and what exists in it."""
+    with MeasuredBroker(tmp_path_factory.mktemp("hostile")) as broker:
+        yield broker, populate(broker) if "with" in request.param else World()
+
+
+CHANCE = random.Random(9)
+
+
+def cases():
+    for api in APIS:
+        latest = api.versions[1]
+        sample = CHANCE.choice(list(shapes(api.request, latest))).name
+        for version in range(api.versions[0], latest + 1):
+            for shape in shapes(api.request, version):
+                in_sample = version == latest and shape.name == sample
+                yield pytest.param(
+                    api,
+                    version,
+                    shape,
+                    id=f"{api.name}-v{version}-{shape.name}",
+                    marks=() if in_sample else pytest.mark.hostile,
+                )
+
+
+def check(what: str, spent: Cost) -> None:
+    print(
+        f"{what}: turn {spent.turn.seconds * 1000:.0f} ms, peak {spent.peak_mb:.0f} MB, "
+        f"held {spent.held_mb:.0f} MB, answer {spent.answered} bytes"
+    )
+    assert spent.turn.seconds <= LONGEST_TURN, spent
+    assert spent.peak_mb <= MOST_MB, spent
+    assert spent.held_mb <= MOST_MB, spent
+
+
+@pytest.mark.parametrize("api, version, shape", list(cases()))
+def test_no_request_of_a_megabyte_holds_up_the_broker(target, api, version, shape):
+    broker, world = target
+    request = frame(api.request, version, shape, world)
+    check(f"{api.name} v{version}, {shape.name}, {len(request)} bytes", cost(broker, request))
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("name", CHANGES)
+def test_no_request_that_changes_much_holds_up_the_broker(name, tmp_path):
+    """On a broker of its own, since what they make stays, and takes memory by right."""
+    with MeasuredBroker(tmp_path) as broker:
+        world = populate(broker)
+        for request in CHANGES[name](world):
+            spent = cost(broker, request)
+            print(f"{name}: {spent}")
+            assert spent.turn.seconds <= LONGEST_TURN, spent

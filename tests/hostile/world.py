@@ -1,0 +1,96 @@
+"""What there is in a broker that hostile requests are sent to."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+from typing import Any
+
+from tests.hostile.generated import World
+from tests.hostile.measured import MeasuredBroker
+
+from barnabas.protocol.framing import RequestHeader, encode_request, parse_response
+from barnabas.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
+from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.protocol.schema import Request
+from barnabas.records import Record, encode_batch
+
+TOPICS = 300
+PARTITIONS = 300
+
+
+class Wire:
+    """A connection for requests that are meant well."""
+
+    def __init__(self, broker: MeasuredBroker) -> None:
+        self._socket = socket.create_connection(broker.address, timeout=60)
+        self._ids = itertools.count(1)
+
+    def __call__(self, request: Request, version: int | None = None) -> Any:
+        version = request.versions[1] if version is None else version
+        header = RequestHeader(request.api_key, version, next(self._ids), "meant well")
+        self._socket.sendall(b"".join(bytes(chunk) for chunk in encode_request(header, request)))
+        return parse_response(header, self._exactly(int.from_bytes(self._exactly(4), "big")))
+
+    def _exactly(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            part = self._socket.recv(size - len(data))
+            if not part:
+                raise ConnectionError("closed by the broker")
+            data += part
+        return bytes(data)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def populate(broker: MeasuredBroker) -> World:
+    """Topics, records, groups with offsets and members, and transactional ids."""
+    wire = Wire(broker)
+    compacted = [CreatableTopicConfig(name="cleanup.policy", value="compact")]
+    topics = [
+        CreatableTopic(name="here", num_partitions=PARTITIONS, replication_factor=1),
+        CreatableTopic(name="compacted", num_partitions=1, replication_factor=1, configs=compacted),
+        *(CreatableTopic(name=f"d{n}", num_partitions=1, replication_factor=1) for n in range(1, TOPICS)),
+    ]
+    answer = wire(CreateTopicsRequest(topics=topics, timeout_ms=30_000))
+    assert not any(topic.error_code for topic in answer.topics)
+    batch = encode_batch([Record(key=b"k", value=b"v" * 100, timestamp=1_700_000_000_000)] * 50)
+    data = [PartitionProduceData(index=number, records=batch) for number in range(PARTITIONS)]
+    wire(ProduceRequest(acks=1, topic_data=[TopicProduceData(name="here", partition_data=data)]), 9)
+    wire(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]))
+    wire(FindCoordinatorRequest(key_type=1, coordinator_keys=["t"]))
+    offsets = [
+        OffsetCommitRequestPartition(partition_index=number, committed_offset=1, committed_metadata="m" * 100)
+        for number in range(PARTITIONS)
+    ]
+    for group in ("offsets only", "g"):
+        topic = OffsetCommitRequestTopic(name="here", partitions=offsets)
+        wire(OffsetCommitRequest(group_id=group, topics=[topic]), 8)
+    protocol = JoinGroupRequestProtocol(name="range", metadata=b"\0\0" + bytes(10))
+    wire(
+        JoinGroupRequest(
+            group_id="g",
+            session_timeout_ms=300_000,
+            rebalance_timeout_ms=1000,
+            protocol_type="consumer",
+            protocols=[protocol],
+        ),
+        3,
+    )
+    wire(InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=60_000))
+    for number in range(20):
+        wire(InitProducerIdRequest(transactional_id="a" * 28 + str(number), transaction_timeout_ms=60_000))
+    (found,) = wire(MetadataRequest(topics=[MetadataRequestTopic(name="here")])).topics
+    wire.close()
+    return World(topic_id=found.topic_id, records=batch)
