@@ -11,12 +11,24 @@ import confluent_kafka
 
 from barnabas.client.errors import ClientError, translate
 from barnabas.client.keep_alive import KeepAlive
+from barnabas.client.outages import OutageWarning
+from barnabas.client.reach import explain_silence
 from barnabas.client.record import Record
 from barnabas.client.settings import DEFAULT_BOOTSTRAP, create_client, librdkafka_settings
-from barnabas.errors import ErrorCode, KafkaError
+from barnabas.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.types import TopicPartition
 
 _BATCH = 1_000
+#: seconds that a broker has for an answer
+_ANSWER_S = 10.0
+_NO_ANSWER = frozenset(
+    {
+        confluent_kafka.KafkaError._TRANSPORT,
+        confluent_kafka.KafkaError._TIMED_OUT,
+        confluent_kafka.KafkaError._ALL_BROKERS_DOWN,
+        confluent_kafka.KafkaError._RESOLVE,
+    }
+)
 #: librdkafka's default of max.poll.interval.ms
 _MAX_POLL_MS = 300_000
 
@@ -50,6 +62,7 @@ class Consumer:
         start: str = "earliest",
         **settings: Any,
     ) -> None:
+        self._servers = bootstrap_servers
         self._group = group
         self._pending: list[Record] = []
         self._taken: Record | None = None
@@ -66,6 +79,7 @@ class Consumer:
                 "fetch.wait.max.ms": 100,
                 # librdkafka wants a name even where no group is joined
                 "group.id": group or "barnabas-reader",
+                "error_cb": OutageWarning(bootstrap_servers, "no records come until one does"),
             },
         )
         configured = librdkafka_settings(bootstrap_servers, settings)
@@ -98,9 +112,9 @@ class Consumer:
         found = []
         for topic in topics:
             try:
-                metadata = self._consumer.list_topics(topic, timeout=10).topics[topic]
+                metadata = self._consumer.list_topics(topic, timeout=_ANSWER_S).topics[topic]
             except confluent_kafka.KafkaException as error:
-                raise translate(error) from None
+                raise self._explained(error) from None
             if metadata.error is not None:
                 if metadata.error.code() == confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic}")
@@ -119,10 +133,10 @@ class Consumer:
         """Log start offset and high watermark, asked of the broker."""
         try:
             low, high = self._consumer.get_watermark_offsets(
-                confluent_kafka.TopicPartition(*partition), timeout=10
+                confluent_kafka.TopicPartition(*partition), timeout=_ANSWER_S
             )
         except confluent_kafka.KafkaException as error:
-            raise translate(error) from None
+            raise self._explained(error) from None
         return low, high
 
     def offsets_for_time(
@@ -131,9 +145,9 @@ class Consumer:
         """By partition, the first offset whose record is of that time or later; OFFSET_END when none is."""
         asked = [confluent_kafka.TopicPartition(*place, timestamp_ms) for place in partitions]
         try:
-            answer = self._consumer.offsets_for_times(asked, timeout=10)
+            answer = self._consumer.offsets_for_times(asked, timeout=_ANSWER_S)
         except confluent_kafka.KafkaException as error:
-            raise translate(error) from None
+            raise self._explained(error) from None
         return {TopicPartition(place.topic, place.partition): place.offset for place in answer}
 
     def poll(self, timeout: float = 1.0) -> Record | None:
@@ -258,6 +272,12 @@ class Consumer:
         record, self._taken = self._taken, None
         if record is not None and self._group is not None:
             self._keeper.put_down(record.place, record.offset + 1)
+
+    def _explained(self, error: confluent_kafka.KafkaException) -> BarnabasError:
+        """What an error means; where nobody has answered, why."""
+        if error.args[0].code() in _NO_ANSWER:
+            return explain_silence(self._servers, _ANSWER_S)
+        return translate(error)
 
     def _drop(self, partitions: Collection[TopicPartition]) -> None:
         """Forget buffered records of partitions that another member is to read."""

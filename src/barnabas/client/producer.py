@@ -12,10 +12,15 @@ from typing import Any, Self
 import confluent_kafka
 
 from barnabas.client.errors import ClientError, translate
+from barnabas.client.outages import OutageWarning
+from barnabas.client.reach import explain_silence
 from barnabas.client.record import Record
-from barnabas.client.settings import DEFAULT_BOOTSTRAP, create_client
+from barnabas.client.settings import DEFAULT_BOOTSTRAP, create_client, librdkafka_settings
 from barnabas.client.topic_check import ensure_topic
 from barnabas.errors import BarnabasError
+
+#: the Java client's default; librdkafka's is five minutes
+_DELIVERY_TIMEOUT_MS = 120_000
 
 Headers = Mapping[str, str | bytes | None] | Iterable[tuple[str, str | bytes | None]]
 
@@ -27,16 +32,26 @@ class Producer:
     partition that the Java client would choose. Further librdkafka settings by keyword, with underscores
     for dots: `Producer("127.0.0.1:9092", compression_type="lz4", linger_ms=20)`.
 
-    A record that could not be delivered raises at the next `send` or `flush`.
+    A record that could not be delivered raises at the next `send` or `flush`: among others one that no
+    broker has acknowledged within `delivery_timeout_ms` (2 minutes, as with the Java client; 0 waits for
+    ever). Until then a warning is logged while no broker answers.
     """
 
     def __init__(self, bootstrap_servers: str = DEFAULT_BOOTSTRAP, **settings: Any) -> None:
-        defaults = {"enable.idempotence": True, "partitioner": "murmur2_random"}
+        configured = librdkafka_settings(bootstrap_servers, settings)
+        timeout = configured.get("delivery.timeout.ms", configured.get("message.timeout.ms"))
+        defaults: dict[str, Any] = {"enable.idempotence": True, "partitioner": "murmur2_random"}
+        if timeout is None:
+            timeout = defaults["delivery.timeout.ms"] = _DELIVERY_TIMEOUT_MS
         if str(settings.get("acks", "all")) not in ("all", "-1"):
             del defaults["enable.idempotence"]
+        bound = "until one does" if str(timeout) == "0" else f"for up to {timeout} ms (delivery.timeout.ms)"
+        defaults["error_cb"] = OutageWarning(bootstrap_servers, f"records wait {bound}")
         self._producer = create_client(confluent_kafka.Producer, bootstrap_servers, settings, defaults)
+        self._timeout = timeout
         self._servers = bootstrap_servers
         self._failure: BarnabasError | None = None
+        self._is_late = False
 
     def ensure_topic(self, topic: str) -> int:
         """How many partitions the topic has; asking creates it where the broker allows that.
@@ -140,16 +155,22 @@ class Producer:
         about: str = "",
     ) -> None:
         if error is not None:
-            self._failure = self._failure or translate(
-                error, f"{about}, or one sent with it" if about else ""
-            )
+            if self._failure is None:
+                self._failure = translate(error, f"{about}, or one sent with it" if about else "")
+                self._is_late = error.code() == confluent_kafka.KafkaError._MSG_TIMED_OUT
         elif then is not None:
             then(Record.from_message(message))
 
     def _raise_failure(self) -> None:
         failure, self._failure = self._failure, None
-        if failure is not None:
-            raise failure
+        if failure is None:
+            return
+        if self._is_late:
+            raise ClientError(
+                f"{failure} (delivery.timeout.ms={self._timeout}):"
+                f" {explain_silence(self._servers, int(self._timeout) / 1000)}"
+            )
+        raise failure
 
 
 def _to_bytes(value: object) -> bytes | None:

@@ -35,6 +35,7 @@ from barnabas.client.consumer import Consumer
 from barnabas.client.errors import ClientError, translate
 from barnabas.client.log_lines import parse_line
 from barnabas.client.multiline import Gathered, LineGrouper
+from barnabas.client.outages import OutageWarning
 from barnabas.client.settings import create_client
 from barnabas.client.ship_files import SourceFile, find_sources
 from barnabas.client.ship_recovery import find_shipped
@@ -150,6 +151,7 @@ class Shipper:
             "enable.idempotence": True,
             "enable.gapless.guarantee": True,
             "message.timeout.ms": 0,  # a record waits for its broker for as long as it takes
+            "error_cb": OutageWarning(self._bootstrap, "what is to be shipped waits until one does"),
         }
         producer = create_client(Producer, self._bootstrap, settings)
         try:
