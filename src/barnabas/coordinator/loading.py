@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 from typing import NamedTuple, Protocol
 
-from barnabas.records import batch_keys_and_values, batches
-from barnabas.records.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.records import batch_keys_and_values, batches, check_crc
+from barnabas.records.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchHeader
 from barnabas.records.control import decode_end_transaction
 from barnabas.types import Buffer, LeaderEpoch, Offset, ProducerId
 
@@ -57,15 +58,25 @@ async def load(log: InternalLog, partition: int, shard: Replayable) -> int:
     commits every second costs as little as one that has committed once. What a transaction wrote counts from
     its commit marker on (but not over what was written after it), and not at all when it was aborted; what
     one wrote that is still open is replayed as pending.
+
+    Raises:
+        KafkaError: CORRUPT_MESSAGE, a batch is damaged: it may hold the last value of any key, so nothing of
+            the partition is served; or why the log cannot be read.
     """
     latest: dict[bytes, bytes | None] = {}
     pending: dict[ProducerId, dict[bytes, _Pending]] = {}
     count = 0
     offset, end = log.bounds(partition)
     while offset < end:
-        data = b"".join(log.read(partition, offset, CHUNK_BYTES))
         start = offset
-        for position, header in batches(data):
+        try:
+            data = b"".join(log.read(partition, offset, CHUNK_BYTES))
+            found = _checked(data, offset)
+        except KafkaError as error:
+            if error.code is ErrorCode.CORRUPT_MESSAGE:
+                raise _damaged(offset, end, error.message) from error
+            raise
+        for position, header in found:
             offset = header.base_offset + header.last_offset_delta + 1
             if header.attributes & CONTROL_FLAG:
                 marker = decode_end_transaction(header, memoryview(data)[position : position + header.size])
@@ -89,7 +100,7 @@ async def load(log: InternalLog, partition: int, shard: Replayable) -> int:
                     _supersede(pending, key, value)
             count += header.record_count
         if offset == start:
-            raise EOFError(f"nothing can be read at offset {offset}, below the high watermark {end}")
+            raise _damaged(offset, end, "no whole batch is there")
         await asyncio.sleep(0)
     _replay_pending(shard, pending, is_superseded=True)
     for number, (key, value) in enumerate(latest.items(), 1):
@@ -99,6 +110,29 @@ async def load(log: InternalLog, partition: int, shard: Replayable) -> int:
             await asyncio.sleep(0)
     _replay_pending(shard, pending, is_superseded=False)
     return count
+
+
+def _checked(data: bytes, expected: Offset) -> list[tuple[int, BatchHeader]]:
+    """Each whole batch of `data`, from the one that holds the offset `expected` on."""
+    found = []
+    for position, header in batches(data):
+        check_crc(header, data, position)
+        if header.next_offset <= expected or (found and header.base_offset < expected):
+            raise KafkaError(
+                ErrorCode.CORRUPT_MESSAGE,
+                f"offsets {header.base_offset} to {header.last_offset} lie where {expected} should",
+            )
+        found.append((position, header))
+        expected = header.next_offset
+    return found
+
+
+def _damaged(offset: Offset, end: Offset, reason: str) -> KafkaError:
+    return KafkaError(
+        ErrorCode.CORRUPT_MESSAGE,
+        f"it is damaged from offset {offset} on and ends at {end} ({reason}): stop the broker and run "
+        "`barnabas log repair` with its log.dirs to serve what is whole",
+    )
 
 
 def _supersede(pending: dict[ProducerId, dict[bytes, _Pending]], key: bytes, value: bytes | None) -> None:

@@ -321,6 +321,10 @@ class CoordinatorRuntime(Generic[S]):
         try:
             async with self._load_turn:
                 count = await load(self._log, partition, slot.shard)
+        except KafkaError as error:
+            logger.error("%s: partition %d cannot be loaded: %s", self._name, partition, error.message)
+            slot.state = _State.FAILED
+            return
         except Exception:
             logger.exception("%s: partition %d cannot be loaded", self._name, partition)
             slot.state = _State.FAILED
