@@ -8,6 +8,7 @@ import pytest
 
 from barnabas.config import BrokerConfig
 from barnabas.errors import ErrorCode
+from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from barnabas.server.run import BrokerServer
@@ -76,8 +77,8 @@ def test_what_lies_in_an_unreadable_directory_is_an_error_and_is_not_made_anew(
     assert read_values(data[1 - away]) == [b"%d" % (1 - away), b"x"]
 
 
-def test_a_folder_of_no_known_topic_is_moved_aside_and_kept(
-    paths, start, connect, make_topic, produce, batch, fetch_request, read_values
+def test_a_folder_of_no_known_topic_stays_where_it_is_until_its_name_is_taken(
+    paths, caplog, start, connect, make_topic, produce, batch, fetch_request, read_values
 ):
     broker = start()
     wire = connect(broker)
@@ -89,10 +90,16 @@ def test_a_folder_of_no_known_topic_is_moved_aside_and_kept(
     shutil.copytree(folder, paths[0] / f"{topic.name}-7")
 
     wire = connect(start())
-    assert len(list(paths[0].glob("unknown-0.*-stray/*.log"))) == 1
-    assert len(list(paths[0].glob(f"{topic.name}-7.*-stray/*.log"))) == 1
+    assert "2 folders belong to no topic of this broker and are left alone" in caplog.text
+    assert len(list(paths[0].glob("unknown-0/*.log"))) == 1
+    assert len(list(paths[0].glob(f"{topic.name}-7/*.log"))) == 1
     (data,) = wire(fetch_request(topic, {0: 0})).responses[0].partitions
     assert read_values(data) == [b"mine"]
+    created = wire(
+        CreateTopicsRequest(topics=[CreatableTopic(name="unknown", num_partitions=2, replication_factor=1)])
+    )
+    assert created.topics[0].error_code == 0
+    assert len(list(paths[0].glob("unknown-0.*-stray/*.log")) + list(paths[1].glob("unknown-0"))) == 1
 
 
 def test_a_deleted_topics_folder_goes_and_its_name_is_free(paths, start, connect, make_topic, produce, batch):

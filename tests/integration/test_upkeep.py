@@ -97,8 +97,8 @@ def test_offsets_are_written_down(broker, make_topic, produce, batch):
         if not file.exists():  # the first is written after a while
             return None
         lines = file.read_text().splitlines()[2:]
-        return {line.rpartition(" ")[0]: int(line.rpartition(" ")[2]) for line in lines}.get(
-            f"{topic.name} 0"
+        return {(name, index): int(offset) for name, index, offset in map(str.split, lines)}.get(
+            (topic.name, "0")
         )
 
     eventually(lambda: recorded("replication-offset-checkpoint"), 2)

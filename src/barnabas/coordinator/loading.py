@@ -114,7 +114,7 @@ async def load(log: InternalLog, partition: int, shard: Replayable) -> int:
 
 def _checked(data: bytes, expected: Offset) -> list[tuple[int, BatchHeader]]:
     """Each whole batch of `data`, from the one that holds the offset `expected` on."""
-    found = []
+    found: list[tuple[int, BatchHeader]] = []
     for position, header in batches(data):
         check_crc(header, data, position)
         if header.next_offset <= expected or (found and header.base_offset < expected):

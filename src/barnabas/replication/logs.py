@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import resource
-import uuid
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
@@ -16,7 +15,7 @@ from barnabas.config import BrokerConfig, TopicConfig
 from barnabas.errors import ConfigError, ErrorCode, KafkaError
 from barnabas.metadata.image import ClusterImage
 from barnabas.storage import DirectoryLocked, FileSystem, LogDirectory, OpenFiles, PartitionLog
-from barnabas.types import ZERO_TOPIC_ID, TopicId, TopicPartition
+from barnabas.types import ZERO_TOPIC_ID, TopicId, TopicPartition, topic_id_to_str
 
 log = logging.getLogger(__name__)
 
@@ -121,7 +120,8 @@ class LogManager:
         """Open every log that lies in the directories and belongs here, after a crash with recovery.
 
         A partition of a topic that `image` knows to be deleted is deleted. One that `image` does not place on
-        this broker is moved aside, never deleted: its metadata may be what was lost.
+        this broker stays where it is, with a log line: its metadata may be what was lost. One that is missing
+        though it has had records is not made anew.
         """
         hosted = self._hosted(image)
         loading: list[Awaitable[None]] = []
@@ -129,16 +129,39 @@ class LogManager:
         for directory in self._directories:
             pool = ThreadPoolExecutor(self._config.num_recovery_threads_per_data_dir, "recovery")
             pools.append(pool)
+            unknown: list[TopicPartition] = []
             for topic_partition, found_id in directory.found().items():
                 topic = image.topics.get(topic_partition.topic) if topic_partition in hosted else None
                 if found_id in image.deleted_topics:
                     self._set_aside(directory, topic_partition, "delete")
                     continue
-                if topic is None or found_id not in (topic.id, ZERO_TOPIC_ID):
-                    self._set_aside(directory, topic_partition)
+                if topic is None:
+                    unknown.append(topic_partition)
+                    continue
+                if found_id not in (topic.id, ZERO_TOPIC_ID):
+                    log.error(
+                        "%s cannot be opened: its partition.metadata names the topic id %s, the topic "
+                        "has %s; stop the broker and remove that file if the folder is the topic's, else "
+                        "the folder",
+                        topic_partition,
+                        topic_id_to_str(found_id),
+                        topic_id_to_str(topic.id),
+                    )
+                    self._unreadable[topic_partition] = directory
                     continue
                 config = config_of(topic_partition.topic)
                 loading.append(self._load(directory, pool, topic_partition, topic.id, config))
+            if unknown:
+                more = ", ..." if unknown[5:] else ""
+                log.error(
+                    "%s: %d folders belong to no topic of this broker and are left alone: %s%s; if they "
+                    "are topics of yours, the metadata was set back: stop the broker and run "
+                    "`barnabas log check`",
+                    directory.path,
+                    len(unknown),
+                    ", ".join(map(str, unknown[:5])),
+                    more,
+                )
             for task in directory.leftovers():
                 self._run(task)
         await asyncio.gather(*loading)
@@ -149,6 +172,17 @@ class LogManager:
                 await self._write_checkpoint(directory, LogDirectory.log_start_checkpoint)
         if self.unopened:
             self._unreadable.update(dict.fromkeys(hosted - self._where.keys()))
+        for topic_partition in sorted(hosted - self._where.keys() - self._unreadable.keys()):
+            for directory in self._directories:
+                if end := directory.expects(topic_partition):
+                    log.error(
+                        "%s/%s is gone with its records up to offset %d: put it back from a backup, or have "
+                        "`barnabas log repair` begin the partition anew",
+                        directory.path,
+                        topic_partition,
+                        end - 1,
+                    )
+                    self._unreadable[topic_partition] = directory
 
     def close(self) -> None:
         """Flush and close every log. What still waits for its deletion is deleted at the next start."""
@@ -310,7 +344,7 @@ class LogManager:
         try:
             loaded = await loop.run_in_executor(pool, directory.load, topic_partition, topic_id, config)
         except KafkaError as error:
-            log.error("%s cannot be opened: %s", topic_partition, error)
+            log.error("%s cannot be opened: %s", topic_partition, error.message)
             self._unreadable[topic_partition] = directory
             return
         directory.adopt(loaded)
@@ -328,10 +362,8 @@ class LogManager:
     def _set_aside(
         self, directory: LogDirectory, topic_partition: TopicPartition, suffix: str = "stray"
     ) -> None:
-        aside = f"{directory.path}/{str(topic_partition)[:200]}.{uuid.uuid4().hex}-{suffix}"
-        log.warning("%s belongs to no topic of this broker: moving it to %s", topic_partition, aside)
         try:
-            self._fs.rename(f"{directory.path}/{topic_partition}", aside)
+            directory.set_aside(topic_partition, suffix)
         except OSError as error:
             directory.env.fail(error)
 

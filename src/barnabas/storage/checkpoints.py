@@ -2,25 +2,34 @@
 
 - `recovery-point-offset-checkpoint`, `replication-offset-checkpoint` (high watermarks),
   `log-start-offset-checkpoint` and `cleaner-offset-checkpoint` (up to where logs are compacted) are text: a
-  line "0" (the version), a line with the number of entries, then a line "topic partition offset" for each.
+  line "0" (the version), a line with the number of entries, then a line "topic partition offset" for each,
+  with a checksum that Kafka does not see (`barnabas.storage.checked_lines`). So is `barnabas-segment-sizes`,
+  ours, with lines "topic partition base-offset size" of every segment as of the last clean stop.
 - `meta.properties` says whose directory it is: version=1, cluster.id, node.id, directory.id (KIP-858).
 - `.kafka_cleanshutdown` exists between a clean stop and the next start.
-- `partition.metadata`, in each partition's folder, holds the topic id (KIP-516).
+- `partition.metadata`, in each partition's folder, holds the topic id (KIP-516), and in a third line, which
+  Kafka does not read, the CRC-32C of the first two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+from barnabas.records.crc import crc32c
+from barnabas.storage import checked_lines
 from barnabas.types import Offset, TopicId, TopicPartition, topic_id_from_str, topic_id_to_str
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
 CLEANED = "cleaner-offset-checkpoint"
+SEGMENT_SIZES = "barnabas-segment-sizes"
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 PARTITION_METADATA = "partition.metadata"
+
+#: beyond this an offset is no offset
+MAX_OFFSET = 2**62
 
 #: what Kafka writes into the marker when it has no broker epoch
 CLEAN_SHUTDOWN_CONTENT = b'{"version":0,"brokerEpoch":-1}'
@@ -28,25 +37,43 @@ CLEAN_SHUTDOWN_CONTENT = b'{"version":0,"brokerEpoch":-1}'
 
 def encode_offsets(offsets: Mapping[TopicPartition, Offset]) -> bytes:
     """The content of an offset checkpoint."""
-    lines = ["0", str(len(offsets))]
-    lines += [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
-    return ("\n".join(lines) + "\n").encode()
+    return checked_lines.encode(
+        f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()
+    )
 
 
-def decode_offsets(content: bytes) -> dict[TopicPartition, Offset]:
-    """The inverse of `encode_offsets`.
-
-    Raises:
-        ValueError: the content is damaged.
-    """
-    lines = content.decode("ascii").splitlines()
-    if len(lines) < 2 or lines[0] != "0" or int(lines[1]) != len(lines) - 2:
-        raise ValueError("not an offset checkpoint of version 0")
+def decode_offsets(content: bytes) -> tuple[dict[TopicPartition, Offset], str | None]:
+    """The offsets whose lines are whole, and what is wrong with the file; None when nothing is."""
+    lines, damage = checked_lines.decode(content)
     offsets = {}
-    for line in lines[2:]:
-        topic, partition, offset = line.split()
-        offsets[TopicPartition(topic, int(partition))] = int(offset)
-    return offsets
+    for line in lines:
+        try:
+            topic, partition, offset = line.split()
+            if not 0 <= int(offset) <= MAX_OFFSET:
+                raise ValueError("no offset")
+            offsets[TopicPartition(topic, int(partition))] = int(offset)
+        except ValueError:
+            damage = damage or f"{line[:80]!r} is not a topic, a partition and an offset"
+    return offsets, damage
+
+
+def encode_sizes(sizes: Iterable[tuple[TopicPartition, Offset, int]]) -> bytes:
+    """The content of `barnabas-segment-sizes`: partition, base offset and size of segments."""
+    return checked_lines.encode(
+        f"{topic} {partition} {base_offset} {size}" for (topic, partition), base_offset, size in sizes
+    )
+
+
+def decode_sizes(content: bytes) -> dict[TopicPartition, dict[Offset, int]] | None:
+    """The size of each segment by its base offset; None when the file is not whole."""
+    lines, damage = checked_lines.decode(content)
+    if damage is not None:
+        return None
+    sizes: dict[TopicPartition, dict[Offset, int]] = {}
+    for line in lines:
+        topic, partition, base_offset, size = line.split()
+        sizes.setdefault(TopicPartition(topic, int(partition)), {})[int(base_offset)] = int(size)
+    return sizes
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
@@ -55,9 +82,17 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
 
 
 def decode_properties(content: bytes) -> dict[str, str]:
-    """The properties of a file as Kafka writes `meta.properties`; comments are left out."""
+    """The properties of a file as Kafka writes `meta.properties`; comments are left out.
+
+    Raises:
+        ValueError: the content is no text.
+    """
     properties = {}
-    for line in content.decode().splitlines():
+    try:
+        lines = content.decode().splitlines()
+    except UnicodeDecodeError:
+        raise ValueError("it is not UTF-8") from None
+    for line in lines:
         name, equals, value = line.partition("=")
         if equals and not name.startswith(("#", "!")):
             properties[name.strip()] = value.strip()
@@ -66,16 +101,23 @@ def decode_properties(content: bytes) -> dict[str, str]:
 
 def encode_partition_metadata(topic_id: TopicId) -> bytes:
     """The content of `partition.metadata`."""
-    return f"version: 0\ntopic_id: {topic_id_to_str(topic_id)}".encode()
+    content = f"version: 0\ntopic_id: {topic_id_to_str(topic_id)}"
+    return f"{content}\ncrc: {crc32c(content.encode()):08x}".encode()
 
 
 def decode_partition_metadata(content: bytes) -> TopicId:
-    """The inverse of `encode_partition_metadata`.
+    """The inverse of `encode_partition_metadata`, of a file of Kafka's too.
 
     Raises:
         ValueError: the content is damaged.
     """
-    fields = dict(line.split(": ", 1) for line in content.decode("ascii").splitlines())
+    try:
+        lines = content.decode("ascii").splitlines()
+        fields = dict(line.split(": ", 1) for line in lines)
+    except ValueError:
+        raise ValueError("not a partition.metadata") from None
     if fields.get("version") != "0" or "topic_id" not in fields:
         raise ValueError("not a partition.metadata of version 0")
+    if len(lines) > 2 and fields.get("crc") != f"{crc32c(chr(10).join(lines[:2]).encode()):08x}":
+        raise ValueError("it does not match its checksum")
     return topic_id_from_str(fields["topic_id"])

@@ -20,11 +20,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 from barnabas.clock import Clock
 from barnabas.config import TopicConfig
-from barnabas.errors import BarnabasError, ConfigError, KafkaError
+from barnabas.errors import BarnabasError, ConfigError, ErrorCode, KafkaError
 from barnabas.storage import checkpoints
 from barnabas.storage.checkpoints import CLEAN_SHUTDOWN
+from barnabas.storage.damage import ABOUT_ONE_FILE, keep_damaged, read_small_file
 from barnabas.storage.environment import LogEnvironment
-from barnabas.storage.filesystem import FileSystem, Lock, read_file, replace_file
+from barnabas.storage.filesystem import FileSystem, Lock, replace_file
 from barnabas.storage.log import PartitionLog
 from barnabas.storage.open_files import OpenFiles
 from barnabas.storage.recovery import load_log, new_log
@@ -36,6 +37,15 @@ logger = logging.getLogger(__name__)
 _PARTITION_FOLDER = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>[0-9]{1,10})")
 _FLUSH_THREADS = 16
 _DELETED_FOLDER = re.compile(r".*\.[0-9a-f]{32}-delete")
+
+
+#: what it means that a checkpoint cannot be read
+_MEANING = {
+    checkpoints.RECOVERY_POINTS: "logs that it does not name are read through",
+    checkpoints.HIGH_WATERMARKS: "high watermarks are found anew",
+    checkpoints.LOG_STARTS: "records that DeleteRecords has removed may show again",
+    checkpoints.CLEANED: "compacted logs that it does not name are cleaned from their start",
+}
 
 
 class DirectoryLocked(BarnabasError):
@@ -55,6 +65,10 @@ class LogDirectory:
         #: it must be written anew before the log grows past it, or a restart would hide the new records
         self.has_stale_offsets = False
         self._lock = lock
+        #: each segment's size as of the clean stop
+        self._sizes = self._read_sizes() if was_clean else None
+        #: whether the recovery points, or some of them, could not be read
+        self._has_lost_points = False
         self._recovery_points = self._read_offsets(checkpoints.RECOVERY_POINTS)
         self._log_starts = self._read_offsets(checkpoints.LOG_STARTS)
         #: as they were last written down
@@ -109,6 +123,10 @@ class LogDirectory:
         """The error that took the directory offline, None while it works."""
         return self.env.failure
 
+    def expects(self, topic_partition: TopicPartition) -> Offset:
+        """Up to which offset a partition's records are known to have been safe on disk here."""
+        return self._recovery_points.get(topic_partition, 0)
+
     def found(self) -> dict[TopicPartition, TopicId]:
         """The partitions that lie in the directory, with their topic's id (zero when it is not known).
 
@@ -124,7 +142,7 @@ class LogDirectory:
                     partitions[topic_partition] = self.logs[topic_partition].topic_id
                 elif self.env.fs.entries(path):
                     partitions[topic_partition] = self._read_topic_id(path)
-                else:
+                elif not self.expects(topic_partition):
                     self.env.fs.remove_tree(path)
         return partitions
 
@@ -149,8 +167,19 @@ class LogDirectory:
         try:
             log = self._load(loading, topic_partition, topic_id, config, was_clean=self.was_clean)
         except OSError as error:
+            if error.errno in ABOUT_ONE_FILE:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
             raise env.fail(error) from error
         log.move_to(env)
+        committed = self.high_watermarks.get(topic_partition, 0)
+        if log.log_end_offset < committed:
+            logger.error(
+                "%s: records of offsets %d to %d, which had been acknowledged, are gone: a power cut takes "
+                "what was not fsynced; else the log's files were damaged",
+                topic_partition,
+                log.log_end_offset,
+                committed - 1,
+            )
         return log
 
     def adopt(self, log: PartitionLog) -> PartitionLog:
@@ -171,7 +200,14 @@ class LogDirectory:
             raise env.offline()
         path = f"{env.path}/{topic_partition}"
         try:
-            if env.fs.make_directory(path):
+            if (
+                not env.fs.make_directory(path)
+                and env.fs.entries(path)
+                and self._read_topic_id(path) != topic_id
+            ):
+                self.set_aside(topic_partition)
+                env.fs.make_directory(path)
+            if not env.fs.entries(path):
                 log = new_log(env, path, topic_partition, topic_id, config)
             else:  # what a crash left of an earlier start, before anything was promised
                 log = self._load(env, topic_partition, topic_id, config, was_clean=False)
@@ -195,6 +231,21 @@ class LogDirectory:
         except OSError as error:
             raise self.env.fail(error) from error
         return TreeRemoval(self.env.fs, f"{self.path}/{name}")
+
+    def set_aside(self, topic_partition: TopicPartition, suffix: str = "stray") -> None:
+        """Renames the folder of a log that is not open; one that is not there is fine.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        aside = f"{self.path}/{str(topic_partition)[:200]}.{uuid.uuid4().hex}-{suffix}"
+        logger.warning(
+            "%s is another topic's than the one of its name: moving it to %s", topic_partition, aside
+        )
+        try:
+            self.env.fs.rename(f"{self.path}/{topic_partition}", aside)
+        except FileNotFoundError:
+            logger.info("%s has no folder", topic_partition)
 
     def forget(self, topic_partition: TopicPartition) -> None:
         """Leaves a log out of the checkpoints: a later one of its name must not be taken for it.
@@ -239,6 +290,7 @@ class LogDirectory:
                 self.recovery_point_checkpoint(),
                 self.log_start_checkpoint(),
                 self.high_watermark_checkpoint(),
+                self._size_checkpoint(),
                 Replacement(self.env.fs, f"{self.path}/{CLEAN_SHUTDOWN}", checkpoints.CLEAN_SHUTDOWN_CONTENT),
             ):
                 write.run()
@@ -268,8 +320,12 @@ class LogDirectory:
             topic_id,
             config,
             was_clean=was_clean,
-            recovery_point=self._recovery_points.get(topic_partition, 0),
+            recovery_point=self._recovery_points.get(
+                topic_partition, None if was_clean or self._has_lost_points else 0
+            ),
             log_start_offset=self._log_starts.get(topic_partition, 0),
+            sizes=None if self._sizes is None else self._sizes.get(topic_partition),
+            cleaned_to=self.cleaned_to.get(topic_partition, 0),
         )
         if not log.files.is_blank and not (was_clean and self._read_topic_id(path) == topic_id):
             log.files.write_topic_id()
@@ -300,24 +356,56 @@ class LogDirectory:
     def _checkpoint(self, name: str, offsets: Mapping[TopicPartition, Offset]) -> Replacement:
         return Replacement(self.env.fs, f"{self.path}/{name}", checkpoints.encode_offsets(offsets))
 
+    def _size_checkpoint(self) -> Replacement:
+        sizes = (
+            (tp, segment.base_offset, segment.size)
+            for tp, log in self.logs.items()
+            if not log.files.is_blank
+            for segment in log.files.segments
+        )
+        return Replacement(
+            self.env.fs, f"{self.path}/{checkpoints.SEGMENT_SIZES}", checkpoints.encode_sizes(sizes)
+        )
+
+    def _read_sizes(self) -> dict[TopicPartition, dict[Offset, int]] | None:
+        path = f"{self.path}/{checkpoints.SEGMENT_SIZES}"
+        try:
+            sizes = checkpoints.decode_sizes(read_small_file(self.env.fs, path))
+        except FileNotFoundError:
+            return None
+        except ValueError:
+            sizes = None
+        if sizes is None:
+            logger.warning("%s is damaged: the ends of segments are looked at instead", path)
+            keep_damaged(self.env.fs, path)
+        return sizes
+
     def _read_offsets(self, name: str) -> dict[TopicPartition, Offset]:
         path = f"{self.path}/{name}"
         try:
-            return checkpoints.decode_offsets(read_file(self.env.fs, path))
+            offsets, damage = checkpoints.decode_offsets(read_small_file(self.env.fs, path))
         except FileNotFoundError:
+            if self.was_clean and name != checkpoints.CLEANED:
+                logger.warning("%s is missing: %s", path, _MEANING[name])
             return {}
         except ValueError as error:
-            logger.warning("%s is passed over: %s", path, error)
-            return {}
+            offsets, damage = {}, str(error)
+        if damage is not None:
+            logger.warning("%s is damaged (%s): %s", path, damage, _MEANING[name])
+            self._has_lost_points = self._has_lost_points or name == checkpoints.RECOVERY_POINTS
+            keep_damaged(self.env.fs, path)
+        return offsets
 
     def _read_topic_id(self, folder: str) -> TopicId:
         path = f"{folder}/{checkpoints.PARTITION_METADATA}"
         try:
-            return checkpoints.decode_partition_metadata(read_file(self.env.fs, path))
+            return checkpoints.decode_partition_metadata(read_small_file(self.env.fs, path))
         except FileNotFoundError:
+            logger.warning("%s is missing: the partition is known by its folder's name", path)
             return ZERO_TOPIC_ID
         except ValueError as error:
-            logger.warning("%s is passed over: %s", path, error)
+            logger.warning("%s: %s: the partition is known by its folder's name", path, error)
+            keep_damaged(self.env.fs, path)
             return ZERO_TOPIC_ID
 
 
@@ -325,9 +413,18 @@ def _claim(fs: FileSystem, path: str, cluster_id: str, node_id: int) -> str:
     """Checks that the directory is this broker's, or makes it so; the directory's id."""
     file = f"{path}/{checkpoints.META_PROPERTIES}"
     try:
-        found = checkpoints.decode_properties(read_file(fs, file))
+        found = checkpoints.decode_properties(read_small_file(fs, file))
+        if found.get("version") not in ("0", "1") or "cluster.id" not in found:
+            raise ValueError("it does not say whose directory this is")
     except FileNotFoundError:
         found = {}
+        if any(_PARTITION_FOLDER.fullmatch(entry.name) for entry in fs.entries(path)):
+            logger.warning("%s is missing beside partitions: it is written anew", file)
+    except ValueError as error:
+        raise ConfigError(
+            f"{file} is damaged ({error}): put it back from a backup, or have `barnabas log repair` "
+            "write it anew"
+        ) from error
     for name, ours in (("cluster.id", cluster_id), ("node.id", str(node_id))):
         if found.get(name, ours) != ours:
             raise ConfigError(

@@ -1,7 +1,7 @@
 """Which leader epoch began at which offset (KIP-101), and its file.
 
 `leader-epoch-checkpoint` is text: a line "0" (the version), a line with the number of entries, then a line
-"epoch start-offset" for each, both ascending.
+"epoch start-offset" for each, both ascending, with a checksum (`barnabas.storage.checked_lines`).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import NamedTuple
 
+from barnabas.storage import checked_lines
 from barnabas.types import NO_LEADER_EPOCH, UNKNOWN_OFFSET
 
 FILE_NAME = "leader-epoch-checkpoint"
@@ -77,22 +78,22 @@ class LeaderEpochs:
 
     def encode(self) -> bytes:
         """The file's content."""
-        lines = ["0", str(len(self.entries))]
-        lines += [f"{epoch} {offset}" for epoch, offset in self.entries]
-        return ("\n".join(lines) + "\n").encode()
+        return checked_lines.encode(f"{epoch} {offset}" for epoch, offset in self.entries)
 
     @classmethod
     def decode(cls, content: bytes) -> LeaderEpochs:
-        """The inverse of `encode`.
+        """The inverse of `encode`, of a file of Kafka's too.
 
         Raises:
             ValueError: the content is damaged.
         """
-        lines = content.decode("ascii").splitlines()
-        if len(lines) < 2 or lines[0] != "0" or int(lines[1]) != len(lines) - 2:
-            raise ValueError("not a leader epoch checkpoint of version 0")
-        entries = []
-        for line in lines[2:]:
-            epoch, offset = line.split()
-            entries.append(EpochEntry(int(epoch), int(offset)))
+        lines, damage = checked_lines.decode(content)
+        if damage is not None:
+            raise ValueError(damage)
+        entries: list[EpochEntry] = []
+        for line in lines:
+            epoch, offset = map(int, line.split())
+            if epoch < 0 or offset < 0 or (entries and not (entries[-1].epoch < epoch)):
+                raise ValueError(f"epoch {epoch} from offset {offset} on cannot be")
+            entries.append(EpochEntry(epoch, offset))
         return cls(entries)

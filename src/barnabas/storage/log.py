@@ -6,6 +6,7 @@ Owned by one thread, the event loop's, and synchronous: what may take long is ha
 
 from __future__ import annotations
 
+import logging
 from itertools import chain
 from typing import NamedTuple
 
@@ -21,6 +22,8 @@ from barnabas.storage.transaction_index import AbortedTransaction
 from barnabas.storage.upkeep import LogUpkeep
 from barnabas.storage.validation import ValidBatch, validate_batch
 from barnabas.types import NO_PRODUCER_ID, Buffer, Chunk, Offset
+
+logger = logging.getLogger(__name__)
 
 #: the larger of the two indexes' entries: its file is full first
 TIME_ENTRY_SIZE = TimeIndex.ENTRY.size
@@ -242,6 +245,20 @@ class PartitionLog(LogUpkeep):
             return self._read(offset, max_bytes, max_offset, min_one)
         except OSError as error:
             raise self._failed(error) from error
+        except KafkaError as error:
+            self._report_damage(offset, error)
+            raise
+
+    def _report_damage(self, offset: Offset, error: KafkaError) -> None:
+        """Says so once: clients ask again and again."""
+        if not self.files.is_reported_damaged:
+            self.files.is_reported_damaged = True
+            logger.error(
+                "%s: offset %d cannot be read: %s; stop the broker and run `barnabas log check`",
+                self.topic_partition,
+                offset,
+                error.message,
+            )
 
     def _read(self, offset: Offset, max_bytes: int, max_offset: Offset, min_one: bool) -> FetchedRecords:
         segments = self.files.segments

@@ -43,6 +43,7 @@ class LogFiles:
         "env",
         "has_rolled",
         "is_blank",
+        "is_reported_damaged",
         "path",
         "recovery_point",
         "segments",
@@ -83,6 +84,8 @@ class LogFiles:
         self._topic_id = topic_id
         #: whether the folder has no file yet
         self.is_blank = is_blank
+        #: whether a read has met damage and the log says so
+        self.is_reported_damaged = False
         self._is_flushing = False
         self._tail = 0
         #: the cleaned segment that is being put in place

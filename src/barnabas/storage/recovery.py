@@ -1,23 +1,37 @@
 """Opens a partition's log from its folder, and puts it right after a crash.
 
-After a clean stop the files are taken at their word. After a crash every segment that may hold records beyond
-the recovery point is read through: each batch's CRC and place are checked, the indexes are built anew, and
-what follows the first damage is cut off, with a log line.
+After a clean stop the files are taken at their word if they end where they ended then. After a crash every
+segment that may hold records beyond the recovery point is read through: each batch's CRC and place are
+checked, the indexes are built anew, and what follows the first damage is cut off, with a log line; if whole
+batches are among it, it is kept in a file beside the segment.
+
+Records before the recovery point were on disk for sure. When some of them are damaged or gone, a log is not
+opened: what is left of it is for an operator to decide on (`barnabas log repair`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from barnabas.config import TopicConfig
-from barnabas.errors import KafkaError
+from barnabas.errors import ErrorCode, KafkaError
 from barnabas.records.batch import HEADER_SIZE, BatchHeader, check_crc, parse_header
 from barnabas.storage import producer_recovery
+from barnabas.storage.checkpoints import MAX_OFFSET
+from barnabas.storage.damage import (
+    check_sealed,
+    keep_cut_off,
+    keep_damaged,
+    keep_segment,
+    lost_records,
+    read_small_file,
+)
 from barnabas.storage.environment import LogEnvironment
 from barnabas.storage.epochs import FILE_NAME as EPOCH_FILE
 from barnabas.storage.epochs import LeaderEpochs
-from barnabas.storage.filesystem import Entry, read_file
+from barnabas.storage.filesystem import Entry
 from barnabas.storage.index import Index, OffsetIndex, TimeIndex
 from barnabas.storage.log import PartitionLog
 from barnabas.storage.log_files import (
@@ -70,20 +84,34 @@ def load_log(
     config: TopicConfig,
     *,
     was_clean: bool,
-    recovery_point: Offset = 0,
+    recovery_point: Offset | None = 0,
     log_start_offset: Offset = 0,
+    sizes: Mapping[Offset, int] | None = None,
+    cleaned_to: Offset = 0,
 ) -> PartitionLog:
     """The log in the folder `path`, which exists; its recovery point and start as they were written down.
 
     May take long after a crash. Safe in a thread of its own when `env` is.
 
+    Args:
+        recovery_point: None when it is not known.
+        sizes: each segment's size by its base offset as of a clean stop, when that is known.
+        cleaned_to: compaction may have left holes up to there.
+
     Raises:
         OSError: the disk failed.
-        KafkaError: CORRUPT_MESSAGE, a batch that was taken at its word is damaged.
+        KafkaError: CORRUPT_MESSAGE, records that had been safe on disk are damaged or gone.
     """
     entries = _cleared(env, path)
-    if not entries and not log_start_offset:
+    if not entries and not log_start_offset and not recovery_point:
         return new_log(env, path, topic_partition, topic_id, config)
+    if was_clean and recovery_point is None:
+        logger.warning("%s: its recovery point is not known: it is read through", topic_partition)
+        was_clean = False
+    is_known = recovery_point is not None
+    recovery_point = recovery_point or 0
+    if not any(name.endswith(LOG) for name in entries) and recovery_point > log_start_offset:
+        raise lost_records(topic_partition, log_start_offset, recovery_point, "no segment is left")
     segments = _open_segments(env, path, entries, config, log_start_offset)
     snapshots = [int(name[: -len(SNAPSHOT)]) for name in entries if name.endswith(SNAPSHOT)]
     files = LogFiles(
@@ -95,16 +123,35 @@ def load_log(
         recovery_point=recovery_point,
         is_safe=was_clean,
     )
-    epochs = _load_epochs(env, path)
-    suspect = len(segments) if was_clean else _first_suspect(segments, recovery_point)
+    epochs = _load_epochs(env, path, segments, read_through=not was_clean and not recovery_point)
+    first = segments[0].base_offset
+    known_start = max(epochs.entries[0].start_offset if epochs.entries else 0, log_start_offset)
+    if epochs.entries and known_start < first:
+        logger.warning(
+            "%s: offsets %d to %d are not there any more: retention has removed them, or segments were lost",
+            topic_partition,
+            known_start,
+            first - 1,
+        )
+    if was_clean:
+        _ensure_indexes(files, segments.active, entries, config)
+        problem = _problem_at_the_end(segments.active, recovery_point)
+        if problem is not None:
+            logger.warning("%s: %s: it is read through as after a crash", topic_partition, problem)
+            was_clean = False
+    suspect = len(segments) - 1 if was_clean else _first_suspect(segments, recovery_point)
     for place in range(suspect):
         _ensure_indexes(files, segments[place], entries, config)
+    check_sealed(topic_partition, segments, suspect, sizes, has_holes=cleaned_to > 0 or config.is_compacted)
     if was_clean:
-        end = segments.active.next_offset()
+        end = recovery_point
         segments.active.find_first_timestamp()
         producers = producer_recovery.load_producers(files, end)
     else:
-        producers = _recover(files, suspect, recovery_point, epochs, config, topic_partition)
+        holes_to = max(recovery_point, cleaned_to)
+        if config.is_compacted and not is_known:  # no checkpoint tells how far it is clean
+            holes_to = segments.active.base_offset
+        producers = _recover(files, suspect, recovery_point, holes_to, epochs, config, topic_partition)
         end = producers.end_offset
     files.recovery_point = end if was_clean else min(recovery_point, end)
     start = max(log_start_offset, files.segments[0].base_offset)
@@ -128,7 +175,7 @@ def _cleared(env: LogEnvironment, path: str) -> dict[str, Entry]:
     listed = env.fs.entries(path)
     if complete_swaps(env, path, listed):
         listed = env.fs.entries(path)
-    entries = {entry.name: entry for entry in listed}
+    entries = {entry.name: entry for entry in listed if _is_known(f"{path}/{entry.name}")}
     indexes = (INDEX, TIME_INDEX, TRANSACTION_INDEX)
     for name in list(entries):
         is_orphan = name.endswith(indexes) and name.partition(".")[0] + LOG not in entries
@@ -136,6 +183,17 @@ def _cleared(env: LogEnvironment, path: str) -> dict[str, Entry]:
             env.fs.remove(f"{path}/{name}")
             del entries[name]
     return entries
+
+
+def _is_known(path: str) -> bool:
+    """Whether a file is named as one of a log's: those of segments by an offset."""
+    stem, _, kind = path.rpartition("/")[2].partition(".")
+    if f".{kind}" not in (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT):
+        return True
+    if len(stem) == 20 and stem.isdecimal() and int(stem) <= MAX_OFFSET:
+        return True
+    logger.warning("%s is left alone: its name is no offset", path)
+    return False
 
 
 def _open_segments(
@@ -147,6 +205,8 @@ def _open_segments(
     segments = []
     for stem in sorted(name[: -len(LOG)] for name in entries if name.endswith(LOG)):
         entry = entries[stem + LOG]
+        if entry.is_directory:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path}/{entry.name} is a folder, not a segment")
         segments.append(
             LogSegment(
                 env.files,
@@ -165,15 +225,40 @@ def _open_segments(
     return Segments(segments or [new_segment(env, path, log_start_offset, config)])
 
 
-def _load_epochs(env: LogEnvironment, path: str) -> LeaderEpochs:
+def _load_epochs(env: LogEnvironment, path: str, segments: Segments, *, read_through: bool) -> LeaderEpochs:
+    """The epochs as they were written down; `read_through`: the recovery is about to find them all."""
     file = f"{path}/{EPOCH_FILE}"
     try:
-        return LeaderEpochs.decode(read_file(env.fs, file))
+        return LeaderEpochs.decode(read_small_file(env.fs, file))
     except FileNotFoundError:
-        return LeaderEpochs()
+        if read_through or (not segments.active.size and len(segments) == 1):
+            return LeaderEpochs()
+        reason = "is missing"
     except ValueError as error:
-        logger.warning("%s is dropped: %s", file, error)
-        return LeaderEpochs()
+        reason = str(error)
+        keep_damaged(env.fs, file)
+    logger.warning("%s: %s: it is made anew from the batches' headers", file, reason)
+    epochs = LeaderEpochs()
+    if read_through:
+        return epochs
+    with contextlib.suppress(KafkaError):  # the segment's own checks say what is wrong with it
+        for segment in segments:
+            for _, header in segment.headers(0):
+                if header.leader_epoch > epochs.latest:
+                    epochs.assign(header.leader_epoch, header.base_offset)
+    epochs.changed = True
+    return epochs
+
+
+def _problem_at_the_end(active: LogSegment, recovery_point: Offset) -> str | None:
+    """Why the log does not end as it did at the clean stop; None when it does."""
+    try:
+        end = active.checked_end()
+    except KafkaError as error:
+        return error.message
+    return (
+        None if end == recovery_point else f"it ends at {end}, at the clean stop it ended at {recovery_point}"
+    )
 
 
 def _ensure_indexes(
@@ -226,6 +311,7 @@ def _recover(
     files: LogFiles,
     first: int,
     recovery_point: Offset,
+    holes_to: Offset,
     epochs: LeaderEpochs,
     config: TopicConfig,
     topic_partition: TopicPartition,
@@ -239,9 +325,7 @@ def _recover(
     while place < len(segments):
         segment = segments[place]
         # What compaction has left out lies before the recovery point: only flushed segments are cleaned.
-        has_hole = (
-            place > first and max(end, recovery_point) < segment.base_offset and not config.is_compacted
-        )
+        has_hole = place > first and max(end, holes_to) < segment.base_offset
         if has_hole or end > segment.base_offset:
             logger.warning(
                 "%s: the log ends at %d and its next segment begins at %d: the rest is dropped",
@@ -254,13 +338,22 @@ def _recover(
         end = _recover_segment(segment, max(end, segment.base_offset), epochs, producers, config)
         place += 1
         if segment.size < size:
+            if end < recovery_point:
+                raise lost_records(topic_partition, end, recovery_point, f"{segment.log.path} is damaged")
+            kept = keep_cut_off(files, segment, size, end)
+            segment.log.truncate(segment.size)
             logger.warning(
-                "%s: %d bytes after offset %d are damaged and cut off",
+                "%s: %d bytes after offset %d are damaged and cut off%s",
                 topic_partition,
                 size - segment.size,
                 end - 1,
+                kept,
             )
             break
+    if end < recovery_point:
+        raise lost_records(topic_partition, end, recovery_point, "the log ends before")
+    for segment in segments.from_place(place):
+        keep_segment(files, segment)
     files.drop_segments_from(place)
     files.drop_snapshots_after(end)
     files.seal_again(first)
@@ -287,8 +380,6 @@ def _recover_segment(
             aborted = producer_recovery.note_producer(producers, header, data, header.base_offset)
             if aborted is not None:
                 segment.aborted.append(aborted)
-    if segment.size < size:
-        segment.log.truncate(segment.size)
     return end
 
 

@@ -29,6 +29,8 @@ _SPAN = struct.Struct(">qi11xi")
 #: how many of the latest batches' positions are remembered: where consumers at the tail will read on
 _RECENT = 64
 _SCAN_BYTES = 8192
+#: how many entries of an index are tried that do not belong to the segment
+_INDEX_TRIES = 8
 #: how many batches a read that ends inside one looks at to find the last whole one
 _LARGE_BATCHES = 16
 #: from here on the bytes of a read stay in the file until they are sent
@@ -184,10 +186,9 @@ class LogSegment:
         position = self._recent.get(offset)
         if position is not None:
             return position
-        entry = self.offsets.floor(offset - self.base_offset)
-        position = entry[1] if entry else 0
-        block_at = 0
-        block = b""
+        block_at, block = self._indexed_block(offset)
+        position = block_at
+        expected = self.base_offset
         while position < self.size:
             if position + _SPAN.size > block_at + len(block):
                 block_at = position
@@ -195,12 +196,45 @@ class LogSegment:
                 if len(block) < _SPAN.size:
                     raise self._cut_off(position)
             base_offset, length, last_delta = _SPAN.unpack_from(block, position - block_at)
+            # the CRC does not cover where a batch says that it lies: no reader would find out
+            if base_offset < expected or not 0 <= last_delta <= MAX_RELATIVE_OFFSET - (
+                base_offset - self.base_offset
+            ):
+                raise self._cut_off(position)
             if base_offset + last_delta >= offset:
                 return position
             if length < HEADER_SIZE - LOG_OVERHEAD:
                 raise self._cut_off(position)
+            expected = base_offset + last_delta + 1
             position += LOG_OVERHEAD + length
         return self.size
+
+    def _indexed_block(self, offset: int) -> tuple[int, bytes]:
+        """Where to look for `offset` from, as the index has it, and the bytes there.
+
+        An entry counts when the batch there does not begin behind what the entry says. Else the one before is
+        taken, and so on for a few, since damage is rarely alone.
+        """
+        relative = offset - self.base_offset
+        for _ in range(_INDEX_TRIES):
+            entry = self.offsets.floor(relative)
+            if entry is None:
+                return 0, b""
+            position = entry[1]
+            block = self.log.read_at(min(_SCAN_BYTES, max(self.size - position, 0)), position)
+            if len(block) >= _SPAN.size:
+                base_offset, length, last_delta = _SPAN.unpack_from(block)
+                if (
+                    self.base_offset <= base_offset <= self.base_offset + entry[0]
+                    and last_delta >= 0
+                    and HEADER_SIZE - LOG_OVERHEAD <= length <= self.size - position
+                ):
+                    return position, block
+            relative = entry[0] - 1
+        raise KafkaError(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"{self.offsets.file.path} does not belong to its segment: remove it and start the broker again",
+        )
 
     def read(self, position: int, max_bytes: int, end: int, min_one: bool) -> Chunk:
         """The batches from `position`, where one begins, to `end` at most.
@@ -227,7 +261,12 @@ class LogSegment:
         return max_bytes
 
     def headers(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Each batch from `position` on as (position, header), without its records."""
+        """Each batch from `position` on as (position, header), without its records.
+
+        Raises:
+            KafkaError: CORRUPT_MESSAGE, a header cannot be one, or none of this segment in this place.
+        """
+        expected = self.base_offset
         block_at = 0
         block = b""
         while position < self.size:
@@ -239,6 +278,9 @@ class LogSegment:
             header = parse_header(block, position - block_at)
             if header.size < HEADER_SIZE:
                 raise self._cut_off(position)
+            if header.base_offset < expected or not 0 <= header.last_offset_delta <= MAX_RELATIVE_OFFSET:
+                raise self._cut_off(position)
+            expected = header.next_offset
             yield position, header
             position += header.size
 
@@ -275,6 +317,28 @@ class LogSegment:
         for _, header in self.headers(last[1] if last else 0):
             offset = header.next_offset
         return offset
+
+    def checked_end(self) -> int:
+        """The offset after the last batch; the batches behind the last index entry are checked.
+
+        Raises:
+            KafkaError: CORRUPT_MESSAGE, one of them is damaged, or bytes are left behind them.
+        """
+        last = self.offsets.last()
+        position = last[1] if last else 0
+        end = self.base_offset
+        limit = self.base_offset + MAX_RELATIVE_OFFSET
+        while position < self.size:
+            data = self.log.read_at(HEADER_SIZE, position)
+            header = parse_header(data)
+            if not HEADER_SIZE <= header.size <= self.size - position:
+                raise self._cut_off(position)
+            if not end <= header.base_offset <= header.last_offset <= limit:
+                raise self._cut_off(position)
+            check_crc(header, self.log.read_at(header.size, position))
+            end = header.next_offset
+            position += header.size
+        return end
 
     def find_first_timestamp(self) -> None:
         """Reads from a segment that was there before what its first batch tells of its age."""

@@ -431,7 +431,7 @@ def test_how_far_a_log_is_clean_is_written_down_as_kafka_does(bench, log):
     log.roll()
     bench.clean()
     file = bench.disk.open("/data/cleaner-offset-checkpoint")
-    assert file.read_at(100, 0) == b"0\n1\nlogs 0 1\n"
+    assert file.read_at(100, 0).split() == [b"0", b"1", b"logs", b"0", b"1"]
     file.close()
     bench.restart()
     assert bench.directory.cleaned_to == {bench.log.topic_partition: 1}
