@@ -52,6 +52,8 @@ def _of_broker(random: Random, seconds: float, gap: float) -> list[Fault]:
         kind = random.choices((KILL, PAUSE, RESTART, FILL, FILL_AND_KILL), (10, 4, 4, 2, 1))[0]
         # Mostly short; sometimes longer than clients wait, or than sessions and transactions last.
         lasts = random.choice((0, random.uniform(0, 2), random.uniform(0, 4), random.uniform(4, 12)))
+        if kind in (FILL, FILL_AND_KILL):
+            lasts = random.uniform(0.5, 8)
         # Sometimes some records still find room, so that other things fail first.
         left = random.choice((0, random.randrange(10_000), random.randrange(300_000)))
         if at + lasts > seconds:

@@ -104,7 +104,7 @@ def slots(*, has_java: bool, has_consumer_protocol: bool) -> Iterator[Slot]:
     yield Slot("recycle", "recycle", "confluent", _of(RECYCLED), {"configs": TOPICS[RECYCLED]})
     yield Slot("produce-recycled", "produce", "confluent", _of(RECYCLED), {"pause": 0.03})
     watched = _of("events", "ledger", "latest", "keys") | shrinking
-    yield Slot("keep", "keep", "confluent", watched, {"outputs": _of("pruned"), "pause": 0.3})
+    yield Slot("keep", "keep", "confluent", watched, {"outputs": _of("pruned"), "pause": 0.2})
     for number in (1, 2):
         name = f"transact-confluent-{number}"
         own = values | {"transactional_id": name, "pause": 0.2}

@@ -12,10 +12,10 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from barnabas.client.settings import KEEP_BROKERS
 from soak.roles.common import SECONDS, Place, Stop, Task, identity
 
-REQUEST_SECONDS = 5.0
+REQUEST_SECONDS = 2.0
 POLL_SECONDS = 0.2
 #: how often an administrator who looks after logs deletes records, too
-DELETES = 0.4
+DELETES = 0.5
 
 
 def recycle(task: Task, stop: Stop) -> None:
