@@ -17,6 +17,8 @@ Offsets: TypeAlias = dict[Place, int]
 
 #: how many of the records to a topic with tombstones are tombstones
 TOMBSTONES = 0.1
+#: after so many records the oldest key is written no more, and a new one is: what an old key has last must stay
+DRIFT = 40
 #: the header with a record's id, where it has no value
 ID = "id"
 #: how long a client waits for an answer before it calls the outcome unknown
@@ -47,7 +49,7 @@ class Task:
     pause: float = 0.01
     """Seconds between two records, or two transactions."""
     keys: int = 40
-    """How many different ones the records have."""
+    """How many different ones the records have at a time."""
     tombstones: list[str] = field(default_factory=list)
     """The topics that are given tombstones, too."""
     batch: int = 0
@@ -125,7 +127,7 @@ class Writer:
         """Notes that a record is about to be sent."""
         self._sent += 1
         topic = self.random.choice(list(topics))
-        number = self.random.randrange(self._task.keys)
+        number = self._sent // DRIFT + self.random.randrange(self._task.keys)
         tombstone = topic in self._task.tombstones and self.random.random() < TOMBSTONES
         place = (topic, number % topics[topic])
         draft = Draft(f"{self._task.name}:{self._sent}", place, f"k{number}", tombstone)
