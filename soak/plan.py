@@ -13,7 +13,7 @@ RECYCLED = "recycled"
 TOPICS: dict[str, dict[str, str]] = {
     "events": _SMALL,
     "ledger": _SMALL,
-    "brief": {"segment.bytes": "16384", "retention.bytes": "65536", "file.delete.delay.ms": "1000"},
+    "brief": {"segment.bytes": "8192", "retention.bytes": "32768", "file.delete.delay.ms": "1000"},
     "latest": {
         "cleanup.policy": "compact",
         "segment.bytes": "16384",

@@ -122,7 +122,7 @@ def _is_large(retention: Retention, bounds: Bounds, sends: list[Send]) -> bool:
     if retention.bytes is None:
         return False
     left = sum(
-        OVERHEAD + 2 * len(send.id) + len(send.key)
+        OVERHEAD + len(send.id) + len(send.key)
         for send in sends
         if send.at < bounds.noted and not 0 <= send.offset < bounds.start
     )

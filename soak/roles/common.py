@@ -17,7 +17,7 @@ Offsets: TypeAlias = dict[Place, int]
 
 #: how many of the records to a topic with tombstones are tombstones
 TOMBSTONES = 0.1
-#: after so many records the oldest key is written no more, and a new one is: what an old key has last must stay
+#: after so many records the oldest key goes out of use, and a new one comes: its last value must stay
 DRIFT = 40
 #: the header with a record's id, where it has no value
 ID = "id"
