@@ -15,6 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 from barnabas.spark.admission import Admission
 from barnabas.spark.open_ranges import DataLossError
 from barnabas.spark.options import ReadOptions
+from barnabas.spark.plan import Plan
 from barnabas.spark.position import Position, PositionJson
 from barnabas.spark.ranges import to_json
 from barnabas.spark.stream_reader import TopicStreamReader
@@ -223,7 +224,8 @@ def test_records_that_are_gone_are_named_all_at_once(
     deleted = [ClientPartition(topic, 0, 7), ClientPartition(topic, 1, 10)]
     for future in admin.delete_records(deleted).values():
         future.result(30)
-    start, end = {topic: {"0": 2, "1": 3}}, {topic: {"0": 10, "1": 8}}
+    start = {topic: {"0": 2, "1": 3}}
+    end = Position(Position.from_json({topic: {"0": 10, "1": 8}}).offsets, plan=Plan(2)).to_json()
     cause = (
         f"{topic}-0: offsets 2 to 6 are gone; {topic}-1: offsets 3 to 7 are gone; to go on with what is left"
     )
@@ -425,3 +427,37 @@ def test_a_partition_that_is_gone_is_data_loss(make_topic: MakeTopic, feed: Feed
     with pytest.raises(DataLossError, match=f"{topic}-1: the partition is gone"):
         open_reader(subscribe=topic).partitions(start, end)
     assert batch(open_reader(subscribe=topic, failOnDataLoss="false"), start, end) == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("limit", [ReadAllAvailable(), ReadMaxRows(10)])
+def test_a_log_that_was_cut_is_read_on_from_its_end(
+    make_topic: MakeTopic, feed: Feed, open_reader: Open, limit: ReadAllAvailable | ReadMaxRows
+) -> None:
+    """As after an unclean election: the topic is the same, and its end lies before the query's position."""
+    topic = make_topic()
+    feed(topic, range(900))
+    earliest = {"subscribe": topic, "startingOffsets": "earliest"}
+    strict, lenient = open_reader(**earliest), open_reader(**earliest, failOnDataLoss="false")
+    start = {topic: {**strict.initialOffset()[topic], "0": 1000}}
+    end = lenient.latestOffset(start, limit)
+    assert numbers(end) == {topic: {"0": 900}}
+    lost = f"{topic}-0: the log was cut, and offsets 900 to 999 are gone"
+    with pytest.raises(DataLossError, match=lost):
+        strict.partitions(start, end)
+    assert batch(lenient, start, end) == []
+    feed(topic, "ab")
+    later = lenient.latestOffset(end, limit)
+    assert batch(lenient, end, later) == [b"a", b"b"]
+
+
+def test_what_was_appended_to_a_log_after_it_was_cut_is_read_from_the_cut_that_is_seen(
+    make_topic: MakeTopic, feed: Feed, open_reader: Open
+) -> None:
+    topic = make_topic()
+    feed(topic, range(900))
+    lenient = open_reader(subscribe=topic, startingOffsets="earliest", failOnDataLoss="false")
+    start = {topic: {**lenient.initialOffset()[topic], "0": 1000}}
+    end = lenient.latestOffset(start, ReadAllAvailable())
+    feed(topic, range(50))
+    assert batch(lenient, start, end) == []
+    assert len(batch(lenient, end, lenient.latestOffset(end, ReadAllAvailable()))) == 50

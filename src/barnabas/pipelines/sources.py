@@ -62,7 +62,10 @@ def open_source(spark: SparkSession, source: Source, client: dict[str, str], reg
 
 def _read_topic(spark: SparkSession, source: Source, client: dict[str, str]) -> DataFrame:
     options = source.options
+    cluster = {"parallelism": str(spark.sparkContext.defaultParallelism)}
+    named = {name.lower() for name in options.options}
     given = {"startingOffsets": "earliest", **client, **options.options, "subscribe": options.topic}
+    given |= {name: value for name, value in cluster.items() if name not in named}
     if options.dead_letter:
         given["includeHeaders"] = "true"  # they go along with a dead letter
     if not options.static:

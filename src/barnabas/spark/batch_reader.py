@@ -15,8 +15,9 @@ from barnabas.spark.lookup import OffsetLookup
 from barnabas.spark.open_ranges import gone, report_data_loss
 from barnabas.spark.option_values import refuse
 from barnabas.spark.options import ReadOptions
+from barnabas.spark.plan import Plan
 from barnabas.spark.pushdown import Wanted, wanted_by
-from barnabas.spark.ranges import OffsetRange, Offsets, Task, plan_tasks
+from barnabas.spark.ranges import OffsetRange, Offsets, Task
 
 
 class TopicReader(DataSourceReader):
@@ -79,8 +80,8 @@ class FilteredTopicReader(TopicReader):
 
 
 def plan_for(options: ReadOptions, ranges: list[OffsetRange]) -> list[Task]:
-    """The tasks of a batch or of a micro-batch."""
-    return plan_tasks(ranges, options.min_partitions, options.max_records_per_partition)
+    """The tasks of a batch."""
+    return Plan.of(options, {}).tasks(ranges)
 
 
 def read_task(options: ReadOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -197,7 +197,7 @@ def _check_replay(what: WriteId, written: _Written | None, now: TaskContent, opt
     )
     if options.fail_on_changed_replay:
         raise ReplayError(
-            f"{changed}; run it as it was (code, cores, minPartitions), or keep what was written with the "
+            f"{changed}; run it as it was, or keep what was written with the "
             "option barnabas.failOnChangedReplay=false"
         )
     _logger.warning("%s; keeping what was written, since barnabas.failOnChangedReplay=false", changed)

@@ -56,6 +56,8 @@ READ_OPTIONS = {
     "maxTriggerDelay": "How long it waits at most for minOffsetsPerTrigger: 15m (default), 30s, 500ms, 1h.",
     "minPartitions": "At least how many Spark partitions to read with; large topic partitions are split.",
     "maxRecordsPerPartition": "At most how many records a Spark partition reads; larger ones are split.",
+    "parallelism": "Into at least how many tasks small partitions are put together. On a cluster set it to "
+    "spark.sparkContext.defaultParallelism, which a data source cannot see; by default the driver's cores.",
     "failOnDataLoss": "true (default) or false: whether to fail when records are gone before they were read.",
     "includeHeaders": "true or false (default): whether to add the column headers.",
     "kafkaConsumer.pollTimeoutMs": "How long a task waits for the brokers, in milliseconds (120000).",
@@ -138,6 +140,7 @@ class ReadOptions:
     max_trigger_delay_s: float = 15 * 60
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
+    parallelism: int | None = None
     fail_on_data_loss: bool = True
     columns: tuple[str, ...] = column_names(include_headers=False)
     poll_timeout_s: float = 120.0
@@ -177,6 +180,7 @@ class ReadOptions:
             max_trigger_delay_s=given.take("maxTriggerDelay", seconds, default=15 * 60),
             min_partitions=given.take("minPartitions", positive, default=None),
             max_records_per_partition=given.take("maxRecordsPerPartition", positive, default=None),
+            parallelism=given.take("parallelism", positive, default=None),
             fail_on_data_loss=given.take("failOnDataLoss", boolean, default=True),
             columns=column_names(given.take("includeHeaders", boolean, default=False)),
             poll_timeout_s=given.take("kafkaConsumer.pollTimeoutMs", positive, default=120_000) / 1000,

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
+from barnabas.spark.plan import Plan
 from barnabas.spark.ranges import Offsets, from_json, to_json
 
-PositionJson: TypeAlias = dict[str, dict[str, int | str]]
+PositionJson: TypeAlias = dict[str, dict[str, Any]]
 
 #: Stands beside a topic's partitions, which are numbers.
 _ID = "id"
+
+#: Stands beside the topics, and is no name of one.
+_PLAN = "#plan"
 
 
 @dataclass(frozen=True)
@@ -21,21 +25,25 @@ class Position:
     As JSON it is what Spark's own Kafka connector writes, ``{"orders": {"0": 23, "1": 7}}``, with the id that
     the topic was made with beside its partitions, as ``"id": "Zm9v..."``: a topic that was deleted and made
     anew since is another one, however long its log is. An id that is not known is left out, as in checkpoints
-    of before and where brokers give none.
+    of before and where brokers give none. How the micro-batch that ends here was planned stands beside the
+    topics, as ``"#plan"``.
     """
 
     offsets: Offsets
     topic_ids: Mapping[str, str] = field(default_factory=dict)
+    #: of the micro-batch that ends here; None where none does, and in checkpoints of before
+    plan: Plan | None = None
 
     @classmethod
-    def from_json(cls, nested: Mapping[str, Mapping[str, int | str]]) -> Self:
+    def from_json(cls, nested: Mapping[str, Mapping[str, Any]]) -> Self:
         """The inverse of `to_json`; raises ValueError when it is no position."""
-        ids = {topic: str(parts[_ID]) for topic, parts in nested.items() if _ID in parts}
+        topics = {topic: parts for topic, parts in nested.items() if topic != _PLAN}
+        ids = {topic: str(parts[_ID]) for topic, parts in topics.items() if _ID in parts}
         numbers = {
             topic: {name: int(offset) for name, offset in parts.items() if name != _ID}
-            for topic, parts in nested.items()
+            for topic, parts in topics.items()
         }
-        return cls(from_json(numbers), ids)
+        return cls(from_json(numbers), ids, Plan.from_json(nested[_PLAN]) if _PLAN in nested else None)
 
     def to_json(self) -> PositionJson:
         """The form for the checkpoint, in a stable order."""
@@ -43,9 +51,16 @@ class Position:
         for topic, parts in nested.items():
             if topic in self.topic_ids:
                 parts[_ID] = self.topic_ids[topic]
+        if self.plan is not None:
+            nested[_PLAN] = self.plan.to_json()
         return nested
 
     def is_made_anew(self, topic: str, ids_now: Mapping[str, str]) -> bool:
         """Whether the offsets are of a former topic of this name."""
         known = self.topic_ids.get(topic)
         return known is not None and ids_now.get(topic, known) != known
+
+    def is_the_same(self, topic: str, ids_now: Mapping[str, str]) -> bool:
+        """Whether the offsets are known to be of the topic that has this name now."""
+        known = self.topic_ids.get(topic)
+        return known is not None and ids_now.get(topic) == known

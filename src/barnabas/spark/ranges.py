@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
@@ -61,6 +60,10 @@ class OffsetRange(NamedTuple):
         """At most this many records: compaction and transaction markers leave gaps."""
         return self.end - self.start
 
+    def within(self, start: Offset, end: Offset) -> OffsetRange:
+        """What of it lies from `start` up to, not including, `end`; it may be empty."""
+        return self._replace(start=max(self.start, start), end=min(self.end, end))
+
 
 @dataclass
 class Task(InputPartition):
@@ -84,11 +87,14 @@ def limit_to(max_offsets: int, start: Offsets, available: Offsets) -> Offsets:
 
 
 def plan_tasks(
-    ranges: list[OffsetRange], min_partitions: int | None = None, max_records: int | None = None
+    ranges: list[OffsetRange],
+    parallelism: int,
+    min_partitions: int | None = None,
+    max_records: int | None = None,
 ) -> list[Task]:
-    """The tasks that read `ranges`, empty ones left out.
+    """The tasks that read `ranges`, empty ones left out. The same arguments give the same tasks, always.
 
-    Small partitions share a task, down to one task a core; large ones keep one of their own. With more
+    Small partitions share a task, down to `parallelism` tasks; large ones keep one of their own. With more
     `min_partitions` than ranges, the large are split in proportion to their size; rounding can make it one
     or two tasks less or more. No task has more than `max_records`.
     """
@@ -100,7 +106,7 @@ def plan_tasks(
     if max_records is not None:
         return [Task([each]) for each in ranges]
     total = sum(each.size for each in ranges)
-    tasks = max(min_partitions or 0, os.cpu_count() or 1, -(-total // RECORDS_WORTH_A_TASK))
+    tasks = max(min_partitions or 0, parallelism, -(-total // RECORDS_WORTH_A_TASK))
     return _pack(ranges, min(tasks, len(ranges)))
 
 

@@ -30,7 +30,8 @@ Reading less: Spark does not tell Python data sources which columns a query uses
 `failOnDataLoss` names the offsets that are gone, partition by partition. That a topic was deleted and made
 anew is noticed by its id, which the checkpoint holds beside the offsets (`{"orders":{"0":23,"id":"..."}}`);
 on brokers that give topics none, when its log ends before the offset to go on from. It is then read from its
-start. How far a query is behind stands in its progress, as `latestOffset` beside `endOffset`;
+start. A topic of the same id whose log ends before that offset was cut, as by an unclean election: it is read
+on from its end. How far a query is behind stands in its progress, as `latestOffset` beside `endOffset`;
 `barnabas.spark.progress.lag` takes it out of there.
 """
 
@@ -59,10 +60,14 @@ again, such as in `foreachBatch`:
 What to know:
 
 - The rows of a batch become visible task by task, not all at once.
-- A batch that is run again must put the same rows into the same tasks. A restarted query does, as long as its
-  code, `minPartitions`, `spark.sql.shuffle.partitions` and number of cores stay as they were, and its rows do
-  not depend on chance. A task that comes to another number of rows than it has written, or to rows with other
-  keys, fails, unless `barnabas.failOnChangedReplay` is false; other changes it cannot see.
+- A batch that is run again must put the same rows into the same tasks. The checkpoint holds how the tasks of
+  a micro-batch of topics were planned, beside their offsets (`"#plan"`), so a restarted query has the same
+  ones on any machine, with any `parallelism`, `minPartitions` and `maxRecordsPerPartition`, as long as its
+  code stays as it was and its rows do not depend on chance. Where a checkpoint of an older Barnabas does not
+  say it and there is more than one way, the query fails. A batch write with `barnabas.batchId` has no
+  checkpoint: give what it reads `endingOffsets` and `parallelism`. A task that comes to another number of
+  rows than it has written, or to rows with other keys, fails, unless `barnabas.failOnChangedReplay` is false;
+  other changes it cannot see.
 - The numbers are kept as offsets of the groups `barnabas-spark-QUERYID-TASK`, which are also the
   transactional ids: allow both by that prefix where there are ACLs. Brokers forget them after
   `offsets.retention.minutes` (7 days): restart a query that was killed before.
@@ -115,7 +120,8 @@ _LIMITS = """
 - An option that is not in the tables above is refused, not ignored. Of Spark's connector there are not:
   `groupIdPrefix` and `fetchOffset.*`, for which there is no need here.
 - `subscribePattern` is a Python regular expression.
-- Small partitions share a Spark task, down to one a core; `minPartitions` keeps them apart.
+- Small partitions share a Spark task, down to `parallelism` tasks, by default the driver's cores; Spark tells
+  a Python data source nothing of the cluster's. A pipeline sets it. `minPartitions` keeps them apart.
 - Writing is at least once by default, as with Spark's own connector, which cannot do more.
 - The headers of a record that has none are NULL. Arrow writers and Python functions take NULL arrays slowly;
   `spark.sql.execution.arrow.maxBytesPerBatch=2147483647` cures it.

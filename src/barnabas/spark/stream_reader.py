@@ -7,6 +7,7 @@ One reader lives in the query's planner process from start to stop; its pickled 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -20,12 +21,14 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from barnabas.spark.admission import Admission
-from barnabas.spark.batch_reader import plan_for, read_task
+from barnabas.spark.batch_reader import read_task
 from barnabas.spark.lookup import OffsetLookup
 from barnabas.spark.open_ranges import gone, report_data_loss
 from barnabas.spark.options import ReadOptions
+from barnabas.spark.plan import Plan, unknown_plan
 from barnabas.spark.position import Position, PositionJson
-from barnabas.spark.ranges import OffsetRange, Offsets, OffsetsJson, to_json
+from barnabas.spark.ranges import OffsetRange, Offsets, OffsetsJson, Task, to_json
+from barnabas.types import Offset, TopicPartition
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -86,14 +89,40 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # an id that cannot be asked for just now is as it was
         ids = {**processed.topic_ids, **self._topic_ids(latest)}
         if isinstance(limit, ReadAllAvailable):
-            return Position(latest, ids).to_json()
+            return self._next(start, processed, Position(latest, ids))
         begin = self._readable_start(processed, latest, ids)
         # with a frozen end nothing more comes: to wait would be to wait for ever
         if self._target is None and self._admission.waits(begin, latest):
             return start
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         end = self._admission.end(begin, latest, most, lambda: self._lookup.sample(begin, latest))
-        return Position(end, ids).to_json()
+        return self._next(start, processed, Position(end, ids))
+
+    def _next(self, start: PositionJson, processed: Position, end: Position) -> PositionJson:
+        """`end` with the plan of the micro-batch that leads there; `start` itself when none does.
+
+        Spark compares positions as they are written: any other one would be a micro-batch to run.
+        """
+        if replace(processed, plan=None).to_json() == end.to_json():
+            return start
+        unknown = [tp for tp in end.offsets if not self._goes_on(processed, end, tp)]
+        starts = self._lookup.earliest(unknown) if unknown else {}
+        for tp in unknown:
+            if self._was_cut(processed, end, tp):
+                starts[tp] = end.offsets[tp]
+        return replace(end, plan=Plan.of(self._options, starts)).to_json()
+
+    @staticmethod
+    def _goes_on(start: Position, end: Position, tp: TopicPartition) -> bool:
+        """Whether the records of `tp` up to `end` begin at the offset that `start` has."""
+        return start.offsets.get(tp, end.offsets[tp] + 1) <= end.offsets[tp] and not start.is_made_anew(
+            tp.topic, end.topic_ids
+        )
+
+    @staticmethod
+    def _was_cut(start: Position, end: Position, tp: TopicPartition) -> bool:
+        """Whether the log of `tp` is the same, and has lost its end, as after an unclean election."""
+        return start.offsets.get(tp, 0) > end.offsets[tp] and start.is_the_same(tp.topic, end.topic_ids)
 
     def reportLatestOffset(self) -> OffsetsJson:
         """What the brokers held at the last look, for the query's progress report."""
@@ -106,25 +135,38 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._only_notes_start(start):  # a replay, since only `latestOffset` makes a batch
             return []
         begin, stop = Position.from_json(start), Position.from_json(end)
-        ids = self._topic_ids(stop.offsets)
+        # an id that cannot be asked for just now is what it was when the batch was planned
+        ids = {**stop.topic_ids, **self._topic_ids(stop.offsets)}
         there = self._lookup.still_there(stop.offsets)
         ends = {tp: offset for tp, offset in stop.offsets.items() if tp in there}
         readable = self._readable_start(begin, ends, ids)
         losses = [f"{tp}: the partition is gone" for tp in sorted({*begin.offsets, *stop.offsets} - there)]
-        ranges = []
+        left: dict[TopicPartition, tuple[Offset, Offset]] = {}
         for tp, last in sorted(ends.items()):
             first = readable[tp]
             was = begin.offsets.get(tp, 0)  # a new partition has nothing before it
             if stop.is_made_anew(tp.topic, ids):  # the new topic is for the next micro-batch
                 first = last
-            if was > last or begin.is_made_anew(tp.topic, ids) or stop.is_made_anew(tp.topic, ids):
+            if self._was_cut(begin, Position(ends, ids), tp):
+                losses.append(f"{tp}: the log was cut, and offsets {last} to {was - 1} are gone")
+            elif was > last or begin.is_made_anew(tp.topic, ids) or stop.is_made_anew(tp.topic, ids):
                 losses.append(f"{tp}: the topic was made anew, and what it had from offset {was} on is gone")
             elif was < min(first, last):
                 losses.append(gone(tp, was, min(first, last)))
-            ranges.append(OffsetRange(tp.topic, tp.partition, first, last))
+            left[tp] = first, last
         if losses:
             report_data_loss("; ".join(losses), fail=self._options.fail_on_data_loss)
-        return list(plan_for(self._options, ranges))
+        tasks = [_what_is_left(task, left) for task in self._planned(begin, stop)]
+        return list(tasks) if any(task.ranges for task in tasks) else []
+
+    def _planned(self, begin: Position, stop: Position) -> list[Task]:
+        """The tasks as they were planned first, whatever the logs have lost since."""
+        known = {} if stop.plan is None else stop.plan.starts
+        ranges = [
+            OffsetRange(tp.topic, tp.partition, known.get(tp, begin.offsets.get(tp, 0)), end)
+            for tp, end in sorted(stop.offsets.items())
+        ]
+        return unknown_plan(self._options, ranges) if stop.plan is None else stop.plan.tasks(ranges)
 
     def _only_notes_start(self, start: PositionJson) -> bool:
         """Whether this is the first batch of a query that starts at the end of the logs, which moves.
@@ -140,6 +182,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         readable = {}
         for tp, stop in end.items():
             begin = start.offsets.get(tp, earliest[tp])
+            if begin > stop and start.is_the_same(tp.topic, ids_now):  # its end was cut off
+                readable[tp] = stop
+                continue
             # a log that ends before the start is another log, too
             anew = begin > stop or start.is_made_anew(tp.topic, ids_now)
             readable[tp] = earliest[tp] if begin < earliest[tp] or anew else begin
@@ -165,3 +210,12 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _topic_ids(self, offsets: Offsets) -> dict[str, str]:
         return self._lookup.topic_ids(sorted({tp.topic for tp in offsets}))
+
+
+def _what_is_left(task: Task, left: Mapping[TopicPartition, tuple[Offset, Offset]]) -> Task:
+    """The task without what cannot be read any more: it may have nothing to do, and keeps its number."""
+    nothing = (0, 0)
+    ranges = [
+        each.within(*left.get(TopicPartition(each.topic, each.partition), nothing)) for each in task.ranges
+    ]
+    return Task([each for each in ranges if each.size > 0])

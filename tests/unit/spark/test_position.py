@@ -8,15 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from barnabas.spark.plan import Plan
 from barnabas.spark.position import Position
 from barnabas.types import TopicPartition
 
 topics = st.sampled_from(["a", "b", "id", "0"])
 partitions = st.builds(TopicPartition, topics, st.integers(0, 20))
+offsets = st.dictionaries(partitions, st.integers(0, 10**12), max_size=8)
+plans = st.builds(
+    Plan, st.integers(1, 99), st.none() | st.integers(1, 99), st.none() | st.integers(1, 99), offsets
+)
 positions = st.builds(
-    lambda offsets, ids: Position(offsets, {name: ids[name] for name in ids if name in topics_of(offsets)}),
-    st.dictionaries(partitions, st.integers(0, 10**12), max_size=8),
+    lambda offsets, ids, plan: Position(
+        offsets, {name: ids[name] for name in ids if name in topics_of(offsets)}, plan
+    ),
+    offsets,
     st.dictionaries(topics, st.sampled_from(["Zm9v", "YmFy"])),
+    st.none() | plans,
 )
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.spark import ranges
 from barnabas.spark.ranges import OffsetRange, Task, from_json, limit_to, plan_tasks, to_json
 from barnabas.types import TopicPartition
 
@@ -26,10 +24,6 @@ def lags(draw: st.DrawFn) -> tuple[dict[TopicPartition, int], dict[TopicPartitio
 def some_ranges(draw: st.DrawFn) -> list[OffsetRange]:
     start, end = draw(lags())
     return [OffsetRange(tp.topic, tp.partition, start[tp], end[tp]) for tp in start]
-
-
-def cores(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    monkeypatch.setattr(ranges.os, "cpu_count", lambda: count)
 
 
 def sizes(tasks: list[Task]) -> list[int]:
@@ -69,37 +63,36 @@ def test_a_limited_batch_stays_in_bounds_and_always_gets_on(
     assert sum(end.values()) - sum(start.values()) <= limit + len(end)
 
 
-def test_small_partitions_share_a_task_on_each_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    cores(monkeypatch, 2)
-    tasks = plan_tasks([OffsetRange("a", number, 0, 100) for number in range(9)])
+def test_small_partitions_share_a_task_on_each_core() -> None:
+    tasks = plan_tasks([OffsetRange("a", number, 0, 100) for number in range(9)], 2)
     assert sorted(sizes(tasks)) == [400, 500]
 
 
-def test_large_partitions_have_a_task_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    cores(monkeypatch, 2)
-    tasks = plan_tasks([OffsetRange("a", number, 0, 1_000_000) for number in range(5)])
+def test_large_partitions_have_a_task_each() -> None:
+    tasks = plan_tasks([OffsetRange("a", number, 0, 1_000_000) for number in range(5)], 2)
     assert sizes(tasks) == [1_000_000] * 5
 
 
 def test_empty_ranges_make_no_task() -> None:
-    assert plan_tasks([OffsetRange("a", 0, 5, 5)]) == []
-    assert plan_tasks([OffsetRange("a", 0, 5, 5)], min_partitions=4) == []
+    assert plan_tasks([OffsetRange("a", 0, 5, 5)], 2) == []
+    assert plan_tasks([OffsetRange("a", 0, 5, 5)], 2, min_partitions=4) == []
 
 
-def test_min_partitions_keeps_small_partitions_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    cores(monkeypatch, 1)
-    assert len(plan_tasks([OffsetRange("a", number, 0, 10) for number in range(6)], min_partitions=5)) == 5
+def test_min_partitions_keeps_small_partitions_apart() -> None:
+    assert len(plan_tasks([OffsetRange("a", number, 0, 10) for number in range(6)], 1, min_partitions=5)) == 5
 
 
 def test_min_partitions_splits_the_large_in_proportion() -> None:
-    tasks = plan_tasks([OffsetRange("a", 0, 10, 100), OffsetRange("a", 1, 0, 10)], min_partitions=10)
+    tasks = plan_tasks([OffsetRange("a", 0, 10, 100), OffsetRange("a", 1, 0, 10)], 2, min_partitions=10)
     assert sizes(tasks) == [10] * 10
     assert tasks[0].ranges == [OffsetRange("a", 0, 10, 20)]
 
 
-@given(some_ranges(), st.none() | st.integers(1, 40))
-def test_tasks_cover_every_offset_once(planned: list[OffsetRange], min_partitions: int | None) -> None:
-    tasks = plan_tasks(planned, min_partitions)
+@given(some_ranges(), st.integers(1, 8), st.none() | st.integers(1, 40))
+def test_tasks_cover_every_offset_once(
+    planned: list[OffsetRange], parallelism: int, min_partitions: int | None
+) -> None:
+    tasks = plan_tasks(planned, parallelism, min_partitions)
     parts = sorted(part for task in tasks for part in task.ranges)
     assert all(part.size > 0 for part in parts)
     assert all(task.ranges for task in tasks)
