@@ -18,6 +18,7 @@ from barnabas.protocol.messages.alter_configs import AlterConfigsRequest
 from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
+from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest
 from barnabas.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.protocol.schema import Field, Primitive, Request, Struct
@@ -352,18 +353,26 @@ def largest_batch(codec: int, record: bytes, timestamp: int, size: int, most: in
 # --- requests that change much ---
 
 
-def _of(request: type[Request], version: int, path: str, distinct: bool = True, **likely: Any) -> Any:
-    shape = Shape("", tuple(path.split(".")), distinct=distinct, likely=likely)
-    return lambda world: [frame(request, version, shape, world)]
+def _of(
+    request: type[Request], version: int, path: str, most: int = MAX_ELEMENTS - 10, **likely: Any
+) -> Callable[[World], bytes]:
+    shape = Shape("", tuple(path.split(".")), distinct=True, most_elements=most, likely=likely)
+    return lambda world: frame(request, version, shape, world)
 
 
-CHANGES: dict[str, Callable[[World], list[bytes]]] = {
-    "Metadata of unknown names that makes topics": _of(
-        MetadataRequest, 8, "topics", allow_auto_topic_creation=True
-    ),
-    "CreateTopics": _of(CreateTopicsRequest, 7, "topics", validate_only=False),
-    "DeleteTopics": _of(DeleteTopicsRequest, 5, "topic_names"),
-    "CreatePartitions": _of(CreatePartitionsRequest, 3, "topics", validate_only=False),
-    "IncrementalAlterConfigs": _of(IncrementalAlterConfigsRequest, 1, "resources", validate_only=False),
-    "AlterConfigs": _of(AlterConfigsRequest, 2, "resources", validate_only=False),
+CHANGES: dict[str, list[Callable[[World], bytes]]] = {
+    "Metadata of unknown names that makes topics": [
+        _of(MetadataRequest, 8, "topics", allow_auto_topic_creation=True)
+    ],
+    "CreateTopics": [_of(CreateTopicsRequest, 7, "topics", validate_only=False)],
+    "DeleteTopics": [_of(DeleteTopicsRequest, 5, "topic_names")],
+    "CreatePartitions": [_of(CreatePartitionsRequest, 3, "topics", validate_only=False)],
+    "IncrementalAlterConfigs": [_of(IncrementalAlterConfigsRequest, 1, "resources", validate_only=False)],
+    "AlterConfigs": [_of(AlterConfigsRequest, 2, "resources", validate_only=False)],
+    "ten thousand topics made, asked for and deleted, as an administrator may": [
+        _of(CreateTopicsRequest, 7, "topics", 9_900, validate_only=False),
+        _of(MetadataRequest, 8, "topics", 9_900),
+        _of(DescribeConfigsRequest, 4, "resources", 2_000),
+        _of(DeleteTopicsRequest, 5, "topic_names", 9_900),
+    ],
 }

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from barnabas.config import BrokerConfig
 from barnabas.server.broker import Broker
-from barnabas.server.garbage import keep_collections_short
+from barnabas.server.garbage import short_collections
 
 
 class Turn(NamedTuple):
@@ -66,10 +66,10 @@ class MeasuredBroker:
         original = events.Handle._run
         try:
             await self.broker.start()
-            keep_collections_short()
             events.Handle._run = self._timed(original)  # type: ignore[method-assign]
-            self._started.set()
-            await self._stopping.wait()
+            with short_collections():
+                self._started.set()
+                await self._stopping.wait()
         finally:
             events.Handle._run = original  # type: ignore[method-assign]
             await self.broker.stop()
@@ -105,7 +105,7 @@ _libc = ctypes.CDLL(None)
 
 
 def _trim() -> None:
-    gc.collect()
+    gc.collect(1)
     if hasattr(_libc, "malloc_trim"):
         _libc.malloc_trim(0)
 

@@ -75,7 +75,7 @@ def test_no_request_that_changes_much_holds_up_the_broker(name, tmp_path):
     """On a broker of its own, since what they make stays, and takes memory by right."""
     with MeasuredBroker(tmp_path) as broker:
         world = populate(broker)
-        for request in CHANGES[name](world):
-            spent = cost(broker, request)
+        for request in CHANGES[name]:
+            spent = cost(broker, request(world))
             print(f"{name}: {spent}")
             assert spent.turn.seconds <= LONGEST_TURN, spent

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from barnabas.errors import ErrorCode, KafkaError
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from barnabas.replication.manager import ReplicaManager
 
 
+#: how many targets `Fetch.steps` reads at once
+_TARGETS_A_STEP = 64
+
+
 class Fetch:
     """A fetch in progress; `attempt` is tried at once and, while it answers None, again when there is more.
 
@@ -36,9 +40,13 @@ class Fetch:
 
     __slots__ = (
         "_committed",
+        "_failed",
+        "_left",
         "_max_bytes",
         "_min_bytes",
+        "_read_bytes",
         "_replicas",
+        "_results",
         "_seen",
         "_session",
         "_size",
@@ -73,19 +81,50 @@ class Fetch:
         """The response; None while there is too little to send, unless this attempt is `final`."""
         if self.partitions and not final and not self._is_worth_reading():
             return None
+        self._begin()
+        self._read_all(self._targets)
+        return self._conclude(final)
+
+    def steps(self) -> Iterator[None]:
+        """As `attempt`, in steps of some targets each, for many of them; `outcome` is what comes of it."""
+        self._begin()
+        targets = list(self._targets)
+        for start in range(0, len(targets), _TARGETS_A_STEP):
+            self._read_all(targets[start : start + _TARGETS_A_STEP])
+            yield
+        self.partitions = list(dict.fromkeys(self.partitions))
+
+    def outcome(self, final: bool) -> FetchResponse | None:
+        """What `attempt` returns, after the last of the `steps`."""
+        return self._conclude(final)
+
+    def is_due(self, final: bool) -> bool | None:
+        """Whether the steps are worth taking again; None for not yet."""
+        return final or self._is_worth_reading() or None
+
+    def _begin(self) -> None:
         self.partitions = []
-        left, size, failed = self._max_bytes, 0, False
-        results: list[tuple[FetchTarget, PartitionData]] = []
-        for target in self._targets:
+        self._left, self._read_bytes, self._failed = self._max_bytes, 0, False
+        self._results: list[tuple[FetchTarget, PartitionData]] = []
+
+    def _read_all(self, targets: Collection[FetchTarget]) -> None:
+        left, size = self._left, self._read_bytes
+        results = self._results
+        for target in targets:
             data = self._read(target, min(left, target.max_bytes), size == 0)
             if data.error_code or data.diverging_epoch.epoch >= 0:
-                failed = True
+                self._failed = True
             elif data.records:
                 read = sum(map(len, data.records))
                 size += read
                 left = max(0, left - read)
             results.append((target, data))
-        if size >= self._min_bytes or failed or final or not results:
+        self._left, self._read_bytes = left, size
+
+    def _conclude(self, final: bool) -> FetchResponse | None:
+        results, self._results = self._results, []
+        size = self._read_bytes
+        if size >= self._min_bytes or self._failed or final or not results:
             return self._respond(results)
         self._size = size
         self._states = [partition.state for partition in self.partitions]

@@ -1,6 +1,7 @@
 """Fetch sessions (KIP-227): the broker remembers which partitions a client fetches, the client sends changes.
 
-The number of sessions is bounded. When all are taken, one that has been silent for two minutes makes room;
+The number of sessions is bounded, and that of their partitions. When all are taken, one that has been silent
+for two minutes makes room;
 when none has, the client is told by session id 0 to go on without.
 """
 
@@ -23,6 +24,9 @@ _LAST_EPOCH = 2**31 - 1
 
 #: How long a session must have been silent before another may take its place, in milliseconds.
 MIN_EVICTION_MS = 120_000
+
+#: How many partitions the sessions have at most, together: each takes about 350 bytes.
+MAX_PARTITIONS = 400_000
 
 #: a topic's name, or its id from Fetch v13 on
 TopicKey: TypeAlias = str | TopicId
@@ -120,6 +124,8 @@ class FetchSessions:
         self._clock = clock
         self._rng = rng
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+        #: how many partitions they have, together
+        self.partitions = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -131,7 +137,7 @@ class FetchSessions:
             KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
         """
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._sessions.pop(request.session_id, None)
+            self._drop(request.session_id)
             if request.session_epoch == FINAL_EPOCH or not request.topics:
                 return None
             return self._open(request, uses_topic_ids)
@@ -142,15 +148,25 @@ class FetchSessions:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if uses_topic_ids != session.uses_topic_ids:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        before = len(session.targets)
         session.advance(request)
+        self.partitions += len(session.targets) - before
+        if self.partitions > MAX_PARTITIONS:
+            self._drop(session.session_id)  # the client begins anew, and goes on without a session
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         self._touch(session)
         return session
 
     def _open(self, request: FetchRequest, uses_topic_ids: bool) -> FetchSession | None:
         if len(self._sessions) >= self._slots and not self._evict():
             return None
+        asked = sum(len(topic.partitions) for topic in request.topics)
+        while self.partitions + asked > MAX_PARTITIONS:
+            if not self._evict():
+                return None
         session = FetchSession(self._new_id(), request, uses_topic_ids)
         self._sessions[session.session_id] = session
+        self.partitions += len(session.targets)
         self._touch(session)
         return session
 
@@ -160,8 +176,13 @@ class FetchSessions:
         oldest = next(iter(self._sessions.values()))
         if self._clock.now_ms() - oldest.used_at_ms <= MIN_EVICTION_MS:
             return False
-        del self._sessions[oldest.session_id]
+        self._drop(oldest.session_id)
         return True
+
+    def _drop(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self.partitions -= len(session.targets)
 
     def _touch(self, session: FetchSession) -> None:
         session.used_at_ms = self._clock.now_ms()

@@ -33,6 +33,8 @@ class RequestContext:
     exclusive = False
     #: how many errors of single records the answer has
     reported_errors = 0
+    #: how many missing topics were made for the request
+    made_topics = 0
 
     def __init__(self, header: RequestHeader, connection: Connection) -> None:
         self.api_version = header.api_version

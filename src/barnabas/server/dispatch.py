@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -87,7 +87,7 @@ class Dispatcher:
         context = RequestContext(header, session)
         if count > api.large_from and _pieces(api, request) is not None:
             task = asyncio.ensure_future(self._answer_large(api, header, context, request, count))
-            self._park_large(api, header, session, task)
+            self._park_large(api, session, task)
             return
         try:
             answer = api.handle(self._broker, context, request)
@@ -96,15 +96,17 @@ class Dispatcher:
         if type(answer) is api.response:
             if api.listing and count_along(answer, api.listing) > DIRECT_ELEMENTS:
                 task = asyncio.ensure_future(self._long_work.run(encode_response, header, answer))
-                self._park_large(api, header, session, task)
+                self._park_large(api, session, task)
             else:
                 session.reply(encode_response(header, answer))
+        elif context.exclusive:
+            task = asyncio.ensure_future(self._answer_later(api, header, request, answer))
+            self._park_large(api, session, task)
         elif answer is not None:
             session.park(
                 asyncio.ensure_future(answer),
                 partial(self._finish, api, header, request, session),
                 api.cancel_on_disconnect,
-                exclusive=context.exclusive,
             )
 
     def _finish(
@@ -130,9 +132,7 @@ class Dispatcher:
             task, partial(self._finish_large, api, session), api.cancel_on_disconnect, exclusive=True
         )
 
-    def _park_large(
-        self, api: Api, header: RequestHeader, session: Session, task: asyncio.Future[Any]
-    ) -> None:
+    def _park_large(self, api: Api, session: Session, task: asyncio.Future[Any]) -> None:
         session.park(
             task, partial(self._finish_large, api, session), api.cancel_on_disconnect, exclusive=True
         )
@@ -148,7 +148,7 @@ class Dispatcher:
         pieces = await self._long_work.run(_pieces, api, request)
         if pieces is not None:
             response = await self._in_pieces(api, context, request, pieces)
-        elif count > MAX_ITEM_ELEMENTS:
+        elif count > api.most_elements:
             response = await self._long_work.run(self._refusal, api, request)
         else:
             response = await self._answer(api, context, request)
@@ -170,6 +170,15 @@ class Dispatcher:
             elif part is not None:
                 pieces.join(whole, part, piece.continued)
         return whole
+
+    async def _answer_later(
+        self, api: Api, header: RequestHeader, request: Any, answer: Awaitable[Any]
+    ) -> Chunks | None:
+        try:
+            response = await answer
+        except Exception as error:
+            response = self._failure(api, request, error)
+        return None if response is None else await self._long_work.run(encode_response, header, response)
 
     def _refusal(self, api: Api, request: Any) -> Any:
         error = KafkaError(

@@ -18,7 +18,7 @@ from barnabas.config import BrokerConfig
 from barnabas.server.broker import Broker
 from barnabas.server.busy_polling import BusyPolling
 from barnabas.server.endpoint import Endpoint
-from barnabas.server.garbage import keep_collections_short
+from barnabas.server.garbage import short_collections
 from barnabas.storage import FileSystem
 
 #: what is asked for where the system sets no bound
@@ -55,10 +55,9 @@ async def serve(
     broker = Broker(config, busy_polling=BusyPolling(loop.call_soon))
     try:
         await broker.start()
-        keep_collections_short()
         if on_ready is not None:
             on_ready(broker)
-        with ExitStack() as companion:
+        with short_collections(), ExitStack() as companion:
             if beside is not None:
                 companion.enter_context(beside(broker))
             await stopping.wait()

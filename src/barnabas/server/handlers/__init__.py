@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from barnabas.errors import KafkaError
-from barnabas.server.pieces import Pieces
+from barnabas.server.pieces import MAX_ITEM_ELEMENTS, Pieces
 
 #: (broker, context, request) -> a response, an awaitable of one, or None for no reply
 Handler: TypeAlias = Callable[[Any, Any, Any], Any]
@@ -55,6 +55,8 @@ class Api:
     pieces: tuple[Pieces, ...] = ()
     #: a request with more elements than this may have to be divided; those of a small frame count as none
     large_from: int = DIRECT_ELEMENTS
+    #: how many elements a request may have that is not divided
+    most_elements: int = MAX_ITEM_ELEMENTS
     #: the path of arrays in a response that may be long whatever the request
     listing: tuple[str, ...] = ()
 
@@ -70,6 +72,7 @@ def handles(
     cancel_on_disconnect: bool = False,
     pieces: Sequence[Pieces] = (),
     is_heavy: bool = False,
+    most_elements: int = MAX_ITEM_ELEMENTS,
     listing: str = "",
 ) -> Callable[[H], H]:
     """Register the decorated function as the handler of `request`.
@@ -83,6 +86,7 @@ def handles(
             to change something.
         pieces: the arrays by which a request about many things is divided, where each is answered by itself.
         is_heavy: whether to count the things even of a small frame, since each takes long.
+        most_elements: how many elements a request may have that is not divided.
         listing: the path of arrays in the response that may be long however small the request is.
     """
     name = request.__name__.removesuffix("Request")
@@ -105,6 +109,7 @@ def handles(
             cancel_on_disconnect=cancel_on_disconnect,
             pieces=tuple(pieces),
             large_from=-1 if is_heavy else min((DIRECT_ELEMENTS, *(p.size for p in pieces))),
+            most_elements=most_elements,
             listing=tuple(listing.split(".")) if listing else (),
         )
         return handler

@@ -8,6 +8,7 @@ request with a replica id is answered with NOT_LEADER_OR_FOLLOWER.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from barnabas.errors import ErrorCode, KafkaError
@@ -17,11 +18,12 @@ from barnabas.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
+from barnabas.protocol.wire import MAX_ELEMENTS
 from barnabas.replication.delayed import Delayed
 from barnabas.replication.fetch import Fetch
 from barnabas.replication.fetch_session import requested
 from barnabas.server.context import RequestContext
-from barnabas.server.handlers import handles
+from barnabas.server.handlers import DIRECT_ELEMENTS, handles
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
@@ -49,25 +51,43 @@ def _failed(request: FetchRequest, error: KafkaError, whole: ErrorCode | None = 
     return FetchResponse(error_code=error.code if whole is None else whole, responses=topics)
 
 
-@handles(FetchRequest, cancel_on_disconnect=True, on_error=_failed)
+@handles(FetchRequest, cancel_on_disconnect=True, on_error=_failed, most_elements=MAX_ELEMENTS)
 def fetch(
     broker: Broker, context: RequestContext, request: FetchRequest
-) -> FetchResponse | asyncio.Future[FetchResponse]:
+) -> FetchResponse | Awaitable[FetchResponse]:
     if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
         return _failed(request, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER), ErrorCode.NONE)
     try:
         session = broker.fetch_sessions.resolve(request, context.api_version >= TOPIC_ID_VERSION)
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
+    targets = list(session.targets.values() if session else requested(request))
     operation = Fetch(
         broker.replicas,
-        list(session.targets.values() if session else requested(request)),
+        targets,
         session,
         min_bytes=request.min_bytes,
         max_bytes=max(0, min(request.max_bytes, broker.config.fetch_max_bytes)),
         committed=request.isolation_level == READ_COMMITTED,
     )
+    if len(targets) > DIRECT_ELEMENTS:
+        context.exclusive = True
+        return _fetch_many(broker, operation, request.max_wait_ms)
     response = operation.attempt(request.max_wait_ms <= 0)
     if response is not None:
         return response
     return Delayed(operation.partitions, request.max_wait_ms, operation.attempt).future
+
+
+async def _fetch_many(broker: Broker, operation: Fetch, max_wait_ms: int) -> FetchResponse:
+    """A fetch of so many partitions that it is made in steps between which others are served."""
+    clock = asyncio.get_running_loop().time
+    end = clock() + max_wait_ms / 1000
+    while True:
+        async for _ in broker.long_work.slices(operation.steps()):
+            pass
+        left_ms = round(1000 * (end - clock()))
+        response = operation.outcome(left_ms <= 0)
+        if response is not None:
+            return response
+        await Delayed(operation.partitions, left_ms, operation.is_due).future

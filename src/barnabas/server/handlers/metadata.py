@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from barnabas.server.broker import Broker
 
 
+#: how many missing topics one request makes; clients ask again for the others
+MOST_CREATED = 100
+
+
 def _failed(request: MetadataRequest, error: KafkaError) -> MetadataResponse:
     topics = [
         MetadataResponseTopic(name=topic.name or "", topic_id=topic.topic_id, error_code=error.code)
@@ -60,6 +64,8 @@ def metadata(
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic is named neither by its name nor by its id")
     if request.allow_auto_topic_creation and broker.config.auto_create_topics_enable:
         missing = [name for name in names if name not in answer.image.topics]
+        missing = missing[: max(0, MOST_CREATED - context.made_topics)]
+        context.made_topics += len(missing)
         if missing:
             return answer.make_after_creation(names, missing)
     return answer.make(names)
