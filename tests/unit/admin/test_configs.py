@@ -190,3 +190,36 @@ def test_alter_configs_replaces_all_and_refuses_a_resource_named_twice(play: Pla
         assert broker.image.topic_config("u") == {}
 
     play(scenario)
+
+
+def test_alter_configs_replaces_what_is_set_for_all_brokers_and_a_broker_of_its_own_takes_precedence(
+    play: Play,
+) -> None:
+    async def replace(broker: AdminBroker, **texts: str) -> None:
+        configs = [alter_configs.AlterableConfig(name=n.replace("_", "."), value=v) for n, v in texts.items()]
+        resource = alter_configs.AlterConfigsResource(resource_type=BROKER, resource_name="", configs=configs)
+        (result,) = (await broker.ask(alter_configs.AlterConfigsRequest(resources=[resource]))).responses
+        assert result.error_code == 0, result.error_message
+
+    async def scenario(broker: AdminBroker) -> None:
+        await replace(broker, message_max_bytes="5000", log_retention_ms="7")
+        await replace(broker, message_max_bytes="6000")
+        (shown,) = (await describe(broker, BROKER, "", include_synonyms=True)).configs
+        assert (shown.name, shown.value, shown.config_source) == ("message.max.bytes", "6000", 3)
+        assert [(s.value, s.source) for s in shown.synonyms] == [("6000", 3)]
+        await alter(broker, BROKER, "1", ("message.max.bytes", SET, "8000"))
+        (of_one,) = (
+            await describe(broker, BROKER, "1", ["message.max.bytes"], include_synonyms=True)
+        ).configs
+        assert (of_one.value, of_one.config_source) == ("8000", 2)
+        assert [(s.value, s.source) for s in of_one.synonyms] == [
+            ("8000", 2),
+            ("6000", 3),
+            ("1048588", 5),
+        ]
+        await replace(broker)
+        assert (await describe(broker, BROKER, "")).configs == []
+        refused = await alter(broker, BROKER, "", ("node.id", SET, "3"))
+        assert refused.error_code == ErrorCode.INVALID_REQUEST
+
+    play(scenario)

@@ -1,0 +1,57 @@
+"""ListConfigResources v0-1: topics, brokers, and the groups that have settings of their own (KIP-1142).
+
+Every topic and broker has settings, a group only those that it was given. Client metrics, which are all that
+v0 lists, and broker loggers have no settings here, so none are listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from barnabas.controller.configs import ResourceType
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.protocol.messages.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+from barnabas.server.context import RequestContext
+from barnabas.server.handlers import handles
+
+if TYPE_CHECKING:
+    from barnabas.server.broker import Broker
+
+#: from this version a request says which types it is about
+_TYPES_FROM = 1
+
+
+@handles(ListConfigResourcesRequest, listing="config_resources")
+def list_config_resources(
+    broker: Broker, context: RequestContext, request: ListConfigResourcesRequest
+) -> ListConfigResourcesResponse:
+    types = (
+        set(request.resource_types) if context.api_version >= _TYPES_FROM else {ResourceType.CLIENT_METRICS}
+    )
+    unknown = types.difference(ResourceType)
+    if unknown:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"there is no resource type {min(unknown)}")
+    return ListConfigResourcesResponse(
+        config_resources=[
+            ConfigResource(resource_name=name, resource_type=kind)
+            for kind in ResourceType
+            if not types or kind in types
+            for name in _names(broker, kind)
+        ]
+    )
+
+
+def _names(broker: Broker, kind: ResourceType) -> Iterable[str]:
+    image = broker.image
+    if kind is ResourceType.TOPIC:
+        return image.topics
+    if kind is ResourceType.BROKER:
+        return map(str, image.brokers)
+    if kind is ResourceType.GROUP:
+        return image.group_configs
+    return ()
