@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,10 +13,15 @@ import click
 from barnabas.cli.address import parse_address
 from barnabas.cli.complete import broker_settings
 from barnabas.cli.options import example, log_level_option, log_to_stderr, parse_assignments
+from barnabas.cli.streams import report
 from barnabas.config import BrokerConfig
+from barnabas.config.setting import shown
+from barnabas.errors import BarnabasError
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
+
+log = logging.getLogger(__name__)
 
 
 @click.command(
@@ -92,15 +98,31 @@ def start(
     def announce(broker: Broker) -> None:
         click.echo(_summary(broker, broker_config), err=True)
         bound, told = broker.bound[0].address, broker.advertised[0].address
-        click.echo(f"ready {bound}" if bound == told else f"ready {bound} advertised {told}")
-        sys.stdout.flush()
+        with suppress(OSError):  # nobody reads it: the broker serves all the same
+            report(f"ready {bound}" if bound == told else f"ready {bound} advertised {told}")
 
-    if registry is None:
-        run(broker_config, announce)
-        return
-    from barnabas.cli.start_registry import beside_broker
+    companion = None
+    if registry is not None:
+        from barnabas.cli.start_registry import beside_broker
 
-    run(broker_config, announce, beside=beside_broker(registry))
+        companion = beside_broker(registry)
+    with _told_in_one_line():
+        run(broker_config, announce, companion)
+
+
+@contextmanager
+def _told_in_one_line() -> Iterator[None]:
+    """What else goes wrong is a bug: it ends the command in one line, and --log-level debug shows where."""
+    try:
+        yield
+    except (BarnabasError, OSError, click.ClickException, click.exceptions.Exit):
+        raise
+    except Exception as error:
+        log.debug("the broker ends", exc_info=True)
+        raise click.ClickException(
+            f"the broker ends because of a bug: {type(error).__name__}: {shown(str(error))}; "
+            "--log-level debug shows where, please report it"
+        ) from error
 
 
 def _summary(broker: Broker, config: BrokerConfig) -> str:

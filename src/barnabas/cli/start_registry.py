@@ -5,13 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-
-import click
+from contextlib import contextmanager, suppress
 
 from barnabas.cli.registry import require_registry
+from barnabas.cli.streams import report
 from barnabas.registry.server import RegistryServer, RegistrySettings, claim
 from barnabas.server.broker import Broker
 from barnabas.server.run import Companion
@@ -42,8 +40,8 @@ def beside_broker(listen: str) -> Companion:
 
 
 def _announce(url: str) -> None:
-    click.echo(f"registry {url}")
-    sys.stdout.flush()
+    with suppress(OSError):  # nobody reads it: the registry serves all the same
+        report(f"registry {url}")
 
 
 def _give_up(error: BaseException) -> None:

@@ -130,7 +130,12 @@ class LogManager:
             pool = ThreadPoolExecutor(self._config.num_recovery_threads_per_data_dir, "recovery")
             pools.append(pool)
             unknown: list[TopicPartition] = []
-            for topic_partition, found_id in directory.found().items():
+            try:
+                found, leftovers = directory.found(), directory.leftovers()
+            except OSError as error:
+                directory.env.fail(error)
+                continue
+            for topic_partition, found_id in found.items():
                 topic = image.topics.get(topic_partition.topic) if topic_partition in hosted else None
                 if found_id in image.deleted_topics:
                     self._set_aside(directory, topic_partition, "delete")
@@ -162,15 +167,19 @@ class LogManager:
                     ", ".join(map(str, unknown[:5])),
                     more,
                 )
-            for task in directory.leftovers():
+            for task in leftovers:
                 self._run(task)
         await asyncio.gather(*loading)
         for pool in pools:
             pool.shutdown()
+        broken = set(self._unreadable.values())
+        for directory in self._directories:
+            if directory not in broken and directory.failure is None:
+                directory.is_recovered = True
         for directory in self._directories:
             if directory.has_stale_offsets:
                 await self._write_checkpoint(directory, LogDirectory.log_start_checkpoint)
-        if self.unopened:
+        if self.unopened or any(directory.failure is not None for directory in self._directories):
             self._unreadable.update(dict.fromkeys(hosted - self._where.keys()))
         for topic_partition in sorted(hosted - self._where.keys() - self._unreadable.keys()):
             for directory in self._directories:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import os
 import random
+import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from barnabas import __version__
 from barnabas.clock import Clock, SystemClock
 from barnabas.config import BrokerConfig
 from barnabas.config.group import check_groups
@@ -29,6 +33,7 @@ from barnabas.server.handlers import load
 from barnabas.server.internal_log import ReplicatedLog
 from barnabas.server.jobs import stop_all, upkeep
 from barnabas.server.listener import Connections, Listener
+from barnabas.server.log_dirs import check_folders, check_paths
 from barnabas.server.long_work import LongWork
 from barnabas.server.markers import MarkerSender
 from barnabas.server.producer_ids import ProducerIds
@@ -123,12 +128,21 @@ class Broker:
                 pending = self._undo.pop()()
                 if pending is not None:
                     await pending
-            except Exception:
-                log.exception("a part of the broker could not be stopped")
+            except Exception as error:
+                log.error(
+                    "a part of the broker could not be stopped: %s: %s",
+                    type(error).__name__,
+                    error,
+                    exc_info=log.isEnabledFor(logging.DEBUG),
+                )
 
     async def _start(self) -> None:
         check_groups(self.config)
+        check_paths(self.config)
         listeners = self._bind()
+        if isinstance(self._fs, OsFileSystem):
+            await asyncio.to_thread(check_folders, self.config)
+        log.info("barnabas %s starts as broker %d, process %d", __version__, self.node_id, os.getpid())
         store = await open_store(self.config)
         self._undo.append(store.close)
         self._loader = MetadataLoader(store)
@@ -150,7 +164,8 @@ class Broker:
         for listener in listeners:
             self._undo.append(listener.unbind)  # no one may come in while the open connections are closed
             await listener.start()
-        log.info("broker %d serves on %s", self.node_id, self.address)
+        for bound, told in zip(self.bound, self.advertised, strict=True):
+            log.info("listening on %s, advertised as %s", bound, told.address)
 
     def _bind(self) -> list[Listener]:
         """Take the addresses first: a second broker is told before it has touched anything."""
@@ -179,12 +194,38 @@ class Broker:
             self._fs,
             self.clock,
             self._executor,
-            lambda log_dir: self.replicas.take_offline(log_dir),
+            self._take_offline,
         )
-        self._undo.append(self.logs.close)
+        self._undo.append(self._close_logs)
+        began = time.monotonic()
         self.logs.open(self.cluster_id)
         image = self.image
         await self.logs.load(image, lambda topic: self.configs.topic_config(image, topic))
+        for directory in self.logs.directories:
+            log.info(
+                "%s: opened %d partitions after %s stop",
+                directory.path,
+                len(directory.logs),
+                "a clean" if directory.was_clean else "no clean",
+            )
+        log.info("opened all logs in %.2f s", time.monotonic() - began)
+
+    def _close_logs(self) -> None:
+        began = time.monotonic()
+        self.logs.close()
+        for directory in self.logs.directories:
+            log.info(
+                "%s: flushed and closed %d partitions; the stop is %s",
+                directory.path,
+                len(directory.logs),
+                "marked as clean" if directory.closed_cleanly else "not clean: the next start recovers them",
+            )
+        log.info("closed all logs in %.2f s", time.monotonic() - began)
+
+    def _take_offline(self, log_dir: str) -> None:
+        # Before partitions are hosted nobody waits for a write, and `_host_partitions` sees to the rest.
+        if hasattr(self, "replicas"):
+            self.replicas.take_offline(log_dir)
 
     def _host_partitions(self) -> None:
         self._group_commit = GroupCommit(self._executor)
@@ -222,6 +263,9 @@ class Broker:
         self.transaction_guard = TransactionGuard(self)
         image = self.image
         self._follow(ImageDelta(ClusterImage(), image, topics=frozenset(image.topics), broker_configs=True))
+        for directory in self.logs.directories:
+            if directory.failure is not None:
+                self.replicas.take_offline(directory.path)
         self._loader.subscribe(self._follow)
         self.groups.start()
         self.transactions.start()

@@ -132,7 +132,7 @@ class Listener:
             for family, kind, proto, _, address in dict.fromkeys(found):
                 self._sockets.append(_bind(family, kind, proto, address, port, both=host == "::"))
                 port = self._sockets[0].getsockname()[1]
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             self.unbind()
             raise ConfigError(_explain(self.endpoint, error)) from error
         self.endpoint = Endpoint(self.endpoint.name, host, port)
@@ -178,9 +178,9 @@ def _bind(
     return sock
 
 
-def _explain(endpoint: Endpoint, error: OSError) -> str:
+def _explain(endpoint: Endpoint, error: OSError | UnicodeError) -> str:
     where = f"listeners={endpoint} cannot be used"
-    if isinstance(error, socket.gaierror):
+    if isinstance(error, socket.gaierror | UnicodeError):  # idna cannot encode every text
         return f"{where}: {endpoint.host} is not known as a host name here; {_ANY_ADDRESS}"
     if error.errno == errno.EADDRNOTAVAIL:
         return f"{where}: {endpoint.host} is not an address of this machine; {_ANY_ADDRESS}"

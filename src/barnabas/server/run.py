@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import resource
-import signal
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -19,11 +19,15 @@ from barnabas.server.broker import Broker
 from barnabas.server.busy_polling import BusyPolling
 from barnabas.server.endpoint import Endpoint
 from barnabas.server.garbage import short_collections
+from barnabas.server.signals import StopSignals
 from barnabas.storage import FileSystem
 
 #: what is asked for where the system sets no bound
 ENOUGH_FILES = 65_536
+#: with fewer, a few hundred partitions and clients come to the limit
+FEW_FILES = 4096
 
+log = logging.getLogger(__name__)
 
 #: What runs beside a broker for as long as it serves, and is a client of it. Its end may take a while.
 Companion = Callable[[Broker], AbstractContextManager[object]]
@@ -48,11 +52,8 @@ async def serve(
         ConfigError: a setting cannot be met (an address or a data folder in use, for one).
     """
     _raise_file_limit()
-    loop = asyncio.get_running_loop()
-    stopping = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
-    broker = Broker(config, busy_polling=BusyPolling(loop.call_soon))
+    signals = StopSignals()
+    broker = Broker(config, busy_polling=BusyPolling(asyncio.get_running_loop().call_soon))
     try:
         await broker.start()
         if on_ready is not None:
@@ -60,7 +61,7 @@ async def serve(
         with short_collections(), ExitStack() as companion:
             if beside is not None:
                 companion.enter_context(beside(broker))
-            await stopping.wait()
+            await signals.wait()
             await asyncio.to_thread(companion.close)
     finally:
         await broker.stop()
@@ -79,8 +80,21 @@ def _raise_file_limit() -> None:
     """Allow this process as many open files as it may have: connections and segments take one each."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = ENOUGH_FILES if hard == resource.RLIM_INFINITY else hard
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    if soft == resource.RLIM_INFINITY:
+        return
+    if soft < wanted:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            soft = wanted
+        except (OSError, ValueError) as error:  # macOS has a bound of its own below the hard limit
+            log.debug("the limit of open files stays at %d: %s", soft, error)
+    if soft < FEW_FILES:
+        log.warning(
+            "this process may open only %d files, and each connection and each segment takes one: "
+            "raise the limit (ulimit -Hn) to %d or more",
+            soft,
+            FEW_FILES,
+        )
 
 
 class BrokerServer:

@@ -60,6 +60,10 @@ class LogDirectory:
         self.directory_id = directory_id
         #: whether the last stop was clean, so that logs need no recovery
         self.was_clean = was_clean
+        #: whether the logs found here have been recovered: only then may a stop be marked as clean
+        self.is_recovered = was_clean or not _has_partitions(env.fs, env.path)
+        #: whether `close` marked the stop as clean
+        self.closed_cleanly = False
         self.logs: dict[TopicPartition, PartitionLog] = {}
         #: whether a log start offset that was written down lies beyond the end to which its log has shrunk:
         #: it must be written anew before the log grows past it, or a restart would hide the new records
@@ -167,9 +171,13 @@ class LogDirectory:
         try:
             log = self._load(loading, topic_partition, topic_id, config, was_clean=self.was_clean)
         except OSError as error:
+            loading.files.let_go_idle()
             if error.errno in ABOUT_ONE_FILE:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
             raise env.fail(error) from error
+        except KafkaError:
+            loading.files.let_go_idle()
+            raise
         log.move_to(env)
         committed = self.high_watermarks.get(topic_partition, 0)
         if log.log_end_offset < committed:
@@ -291,9 +299,14 @@ class LogDirectory:
                 self.log_start_checkpoint(),
                 self.high_watermark_checkpoint(),
                 self._size_checkpoint(),
-                Replacement(self.env.fs, f"{self.path}/{CLEAN_SHUTDOWN}", checkpoints.CLEAN_SHUTDOWN_CONTENT),
             ):
                 write.run()
+            if self.is_recovered:
+                marker = f"{self.path}/{CLEAN_SHUTDOWN}"
+                Replacement(self.env.fs, marker, checkpoints.CLEAN_SHUTDOWN_CONTENT).run()
+                self.closed_cleanly = True
+            else:
+                logger.warning("%s is not marked as cleanly closed: not every log was recovered", self.path)
         except OSError as error:
             self.env.fail(error)
         except KafkaError as error:
@@ -407,6 +420,10 @@ class LogDirectory:
             logger.warning("%s: %s: the partition is known by its folder's name", path, error)
             keep_damaged(self.env.fs, path)
             return ZERO_TOPIC_ID
+
+
+def _has_partitions(fs: FileSystem, path: str) -> bool:
+    return any(entry.is_directory and _PARTITION_FOLDER.fullmatch(entry.name) for entry in fs.entries(path))
 
 
 def _claim(fs: FileSystem, path: str, cluster_id: str, node_id: int) -> str:

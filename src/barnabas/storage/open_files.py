@@ -41,6 +41,13 @@ class OpenFiles:
             else:
                 oldest.let_go()
 
+    def let_go_idle(self) -> bool:
+        """Closes every file that may be closed; whether there was one. For when the process has too many."""
+        idle, self._idle = self._idle, {}
+        for file in idle:
+            file.let_go()
+        return bool(idle)
+
     def discard(self, file: LogFile) -> None:
         """The file is closed, or must not be."""
         self._idle.pop(file, None)

@@ -11,6 +11,7 @@ import time
 import pytest
 
 from barnabas.cli.start import start as start_command
+from barnabas.client import Admin
 from barnabas.server.machine import machine_name
 
 BARNABAS = [sys.executable, "-m", "barnabas.cli"]
@@ -74,6 +75,8 @@ def test_it_says_ready_with_its_address_and_ends_cleanly_at_a_signal(start, tmp_
     assert f"keeps data  {tmp_path / 'here'}" in err
     assert "Traceback" not in err
     assert (tmp_path / "here" / "meta.properties").is_file()
+    assert f"INFO barnabas.server.signals: {number.name}: stopping" in err
+    assert f"{tmp_path / 'here'}: flushed and closed 0 partitions; the stop is marked as clean" in err
 
 
 def _reach(address):
@@ -217,6 +220,39 @@ def test_what_cannot_be_is_refused_with_the_cure(tmp_path, arguments, code, word
     assert "Traceback" not in outcome[2]
 
 
+@pytest.mark.parametrize("redirect", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-", "| true", "2>&1 | true"])
+def test_it_serves_whoever_listens_to_what_it_says(tmp_path, redirect):
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    command = f"{sys.executable} -m barnabas.cli start --listen 127.0.0.1:{port} --data here {redirect}"
+    process = subprocess.Popen(
+        ["sh", "-c", f"{{ {command}; }}"],
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                _reach(f"127.0.0.1:{port}")
+                break
+            except ConnectionRefusedError:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+        Admin(f"127.0.0.1:{port}").create_topic("served", 1)
+        _reach(f"127.0.0.1:{port}")
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait(30)
+    deadline = time.monotonic() + 30
+    while not (tmp_path / "here" / ".kafka_cleanshutdown").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 def test_data_outlives_the_process(start, barnabas):
     broker = start("--listen", "127.0.0.1:0", "--data", "here")
     barnabas("topics", "create", "kept", "-b", broker.address)
@@ -231,7 +267,7 @@ def test_it_loads_neither_rich_nor_a_kafka_client(tmp_path):
         "import sys, threading, os, signal\n"
         "import barnabas.server.run as run\n"
         "real = run.run\n"
-        "def serve(config, ready):\n"
+        "def serve(config, ready, beside):\n"
         "    real(config, lambda broker: (ready(broker), os.kill(os.getpid(), signal.SIGTERM)))\n"
         "run.run = serve\n"
         "sys.argv = ['barnabas', 'start', '--data', 'here', '--listen', '127.0.0.1:0']\n"

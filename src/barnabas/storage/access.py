@@ -1,0 +1,105 @@
+"""Whether a broker may use a folder for its data, and if not, why: asked before anything is opened there."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import getpass
+import os
+import re
+import struct
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from barnabas.storage.filesystem import OsFileSystem
+
+_LOCK = ".lock"
+
+#: what a broker keeps beside the folders of partitions
+_OWN_FILES = re.compile(r"\.lock|\.kafka_cleanshutdown|meta\.properties|metadata.*|.*-checkpoint")
+
+#: struct flock on 64-bit Linux: type, whence, start, length, pid
+_FLOCK = struct.Struct("hhqqi4x")
+
+
+class Problem(NamedTuple):
+    """Why a folder cannot be used, with the cure."""
+
+    text: str
+    in_use: bool = False
+
+
+def folder_problem(folder: str) -> Problem | None:
+    """What keeps this process from storing data in a folder; None if nothing does.
+
+    The folder is created with its parents if it is missing, and must not be in use by another broker.
+    """
+    fs = OsFileSystem()
+    path = Path(folder)
+    try:
+        if not fs.make_directory(folder) and not path.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, "")
+        denied = _denied_part(path)
+        if denied is not None:
+            return Problem(explain(denied, PermissionError(errno.EACCES, "")))
+        fs.lock(f"{folder}/{_LOCK}").release()
+    except BlockingIOError:
+        owner = lock_owner(path / _LOCK)
+        who = "another broker" if owner is None else f"another broker (process {owner})"
+        return Problem(f"{path} is in use by {who}: stop it, or choose another folder", in_use=True)
+    except OSError as error:
+        return Problem(explain(path, error))
+    return None
+
+
+def explain(path: Path, error: OSError) -> str:
+    """One line on an error met when a folder was opened: what is wrong with it, and the cure."""
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return (
+            f"{_nearest(path)}: permission denied for user {_user()}: "
+            "give this user the right to read and write there, or choose another folder"
+        )
+    if error.errno == errno.EROFS:
+        return f"{path} is on a read-only file system: choose another folder"
+    if error.errno in (errno.EEXIST, errno.ENOTDIR):
+        return f"{_nearest(path)} is a file, not a folder: choose another folder"
+    if error.errno == errno.ENOSPC:
+        return f"{path} is on a full disk: free some space, or choose another folder"
+    return f"{path} cannot be used: {error.strerror or error}"
+
+
+def lock_owner(path: Path) -> int | None:
+    """The process that holds the lock on a file; None where that cannot be found out."""
+    if not sys.platform.startswith("linux") or sys.maxsize < 2**32:
+        return None
+    try:
+        with path.open("r+b") as file:
+            asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(file, fcntl.F_GETLK, asked))
+    except OSError:
+        return None
+    return int(pid) if kind != fcntl.F_UNLCK and pid > 0 else None
+
+
+def _denied_part(folder: Path) -> Path | None:
+    """The folder, or the file directly in it, that this process may not read and write."""
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        if os.statvfs(folder).f_flag & os.ST_RDONLY:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        return folder
+    with os.scandir(folder) as entries:
+        own = [Path(entry.path) for entry in entries if _OWN_FILES.fullmatch(entry.name)]
+    return next((path for path in sorted(own) if not os.access(path, os.R_OK | os.W_OK)), None)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):  # a user id that has no name
+        return str(os.geteuid())
+
+
+def _nearest(path: Path) -> Path:
+    """`path`, or the nearest of its parents that exists as far as can be seen."""
+    return next((each for each in (path, *path.parents) if os.path.lexists(each)), path)
