@@ -13,7 +13,7 @@ RECYCLED = "recycled"
 TOPICS: dict[str, dict[str, str]] = {
     "events": _SMALL,
     "ledger": _SMALL,
-    "brief": {"segment.bytes": "8192", "retention.bytes": "32768", "file.delete.delay.ms": "1000"},
+    "brief": {"segment.bytes": "4096", "retention.bytes": "24576", "file.delete.delay.ms": "1000"},
     "latest": {
         "cleanup.policy": "compact",
         "segment.bytes": "16384",
@@ -95,8 +95,10 @@ def slots(*, has_java: bool, has_consumer_protocol: bool) -> Iterator[Slot]:
     yield Slot(
         "produce-confluent-1", "produce", "confluent", _of("events", "latest"), values | {"pause": 0.02}
     )
-    yield Slot("produce-confluent-2", "produce", "confluent", _of("events") | shrinking, {"pause": 0.015})
-    yield Slot("produce-aiokafka", "produce", "aiokafka", _of("events") | shrinking, {"pause": 0.02})
+    # batches of one record: so the checker knows how many bytes a topic with retention by size has at most
+    single = {"batch": 1, "pause": 0.01}
+    yield Slot("produce-confluent-2", "produce", "confluent", _of("events") | shrinking, single)
+    yield Slot("produce-aiokafka", "produce", "aiokafka", _of("events", "aged", "pruned"), {"pause": 0.02})
     yield Slot("produce-kafka_python", "produce", "kafka_python", _of("events", "latest"), {"pause": 0.03})
     many = {"keys": 3000, "batch": 1, "pause": 0.005}
     yield Slot("produce-keys", "produce", "confluent", _of("keys"), values | many)

@@ -12,7 +12,7 @@ MS = 1_000_000
 #: how far the time of a send and its record's timestamp may lie apart, in nanoseconds
 SLACK = 1_000 * MS
 #: bytes that a record has at most beside its key and value: a batch of its own, a header with its id
-OVERHEAD = 61 + 30
+OVERHEAD = 61 + 14
 
 
 def check(history: History) -> Iterator[Finding]:
