@@ -177,6 +177,8 @@ class Keeper:
             starts = self._list(OffsetSpec.earliest())
             ends = self._list(OffsetSpec.latest())
         except KafkaException:
+            # librdkafka goes on asking with the leader epochs that it knows, which a restart has made old
+            self._admin = _admin(self._task)
             return {}
         bounds = {place: (starts[place], ends[place]) for place in starts}
         if min(map(min, bounds.values())) < 0:
