@@ -143,7 +143,7 @@ def test_a_burst_raises_an_alert_and_a_day_replayed_from_archive_and_topic_is_th
 
     archive = tmp_path / "archive"
     monitor.start("--set", f"archive={archive}", "--set", "archive_every=1 second", "--conf", QUICK)
-    monitor.await_queries(rows=shipped)
+    monitor.await_queries(rows_read=shipped)
     # from here on: bursts in what had been shipped before have raised their alerts
     with Consumer(servers, "alerts", start="latest") as on_call:
         append(shop, "ERROR", [datetime.now(UTC)] * 40)
@@ -159,7 +159,7 @@ def test_a_burst_raises_an_alert_and_a_day_replayed_from_archive_and_topic_is_th
     assert 0 < said["usual"] <= 1
     print(f"alerted {took:.1f} s after the burst was written")
 
-    monitor.await_queries(rows=shipped)
+    monitor.await_queries(rows_read=shipped)
     monitor.stop()
     assert monitor.wait() == 0, monitor.said
     rates = read_all(servers, "errorRates")

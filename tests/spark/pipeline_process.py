@@ -69,7 +69,7 @@ class PipelineProcess:
         return status
 
     def await_query(self, **at_least: int) -> dict[str, Any]:
-        """The first query of the status file once it has come so far, such as ``rows=1000``."""
+        """The first query of the status file once it has come so far, such as ``rows_read=1000``."""
         return self.await_queries(1, **at_least)[0]
 
     def await_queries(self, count: int | None = None, **at_least: int) -> list[dict[str, Any]]:
@@ -78,7 +78,7 @@ class PipelineProcess:
             with contextlib.suppress(FileNotFoundError):
                 status = json.loads((self.folder / "status.json").read_text())
                 queries: list[dict[str, Any]] = status["queries"][:count]
-                reached = all(query[name] >= n for query in queries for name, n in at_least.items())
+                reached = all((query[name] or 0) >= n for query in queries for name, n in at_least.items())
                 if status["pid"] == self.pid and reached:
                     return queries
             assert not self.ended, self.said

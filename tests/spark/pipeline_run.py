@@ -48,7 +48,6 @@ class PipelineRunner:
 def supervise(query: Query) -> Supervisor:
     """Run a query to its end; when Spark gives up on a slow Python process it is run again."""
     supervisor = Supervisor([query], 10, time.monotonic, print)
-    supervisor.start()
     while not supervisor.finished:
         time.sleep(0.1)
         supervisor.look()

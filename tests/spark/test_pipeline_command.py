@@ -52,18 +52,18 @@ def test_a_pipeline_goes_on_after_kills_and_finishes_its_batch_when_stopped(
     feed(source, range(ROWS))
 
     copying.start()
-    copying.await_query(rows=1000)
+    copying.await_query(rows_read=1000)
     while copying.await_query()["restarts"] == 0:
         for worker in workers_of(copying.pid, TASKS):
             kill(worker)
         time.sleep(0.5)
     assert "copy failed, trying again in 1 s: " in copying.said
-    assert copying.await_query(rows=3000)["last_error"]
+    assert copying.await_query(rows_read=3000)["last_error"]
     copying.kill()
     assert copying.status()["state"] == "killed"
 
     copying.start()
-    copying.await_query(rows=1000)
+    copying.await_query(rows_read=1000)
     status = copying.status()
     assert (status["state"], status["queries"][0]["state"]) == ("running", "running")
     copying.stop()

@@ -168,7 +168,7 @@ FROM orders GROUP BY window(at, '1 minute');
     feed(orders, ['{"id": 4, "customer": 1, "at": "2026-03-01T12:10:00Z"}'])
     feed(payments, ["9,2026-03-01T12:10:00Z"])
     (status,) = supervise(pipeline.queries(text, "sql")["paid"]).statuses
-    assert (status.state, status.rows, status.lag) == ("done", 2, 0)
+    assert (status.state, status.rows_read, status.rows_written, status.lag) == ("done", 2, 1, 0)
     assert status.watermark == "2026-03-01T12:09:00.000Z"
     assert status.state_rows and status.state_bytes, "the last order and the last payment may find others yet"
     assert [each.value() for each in records(paid, 3)][2:] == [b"3,Ada,false"]
@@ -440,7 +440,7 @@ def kept(lines):
     return lines.select(slow("value"))
 """
     supervisor = Supervisor(list(pipeline.queries(text).values()), 10, time.monotonic, print)
-    supervisor.start()
+    supervisor.look()
     jobs = spark.sparkContext.statusTracker()
     while begun and not jobs.getActiveStageIds():
         time.sleep(0.05)

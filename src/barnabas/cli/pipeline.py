@@ -109,7 +109,8 @@ def run(
         return
     status = run_pipeline(file, choices, Observer(lambda words: click.echo(words, err=True)))
     for query in status.queries:
-        click.echo(f"{query.query} {query.state}: {query.rows:,} rows", err=True)
+        read = "" if query.rows_read is None else f"{query.rows_read:,} rows read, "
+        click.echo(f"{query.query} {query.state}: {read}{query.rows_written:,} rows written", err=True)
 
 
 @pipeline.command(

@@ -17,7 +17,14 @@ from barnabas.cli.output import print_table
 from barnabas.cli.progress import human_bytes
 from barnabas.pipelines.status import PipelineStatus, QueryStatus
 
-_COLOURS = {"running": "green", "done": "green", "waiting": "yellow", "failed": "red", "killed": "red"}
+_COLOURS = {
+    "starting": "yellow",
+    "running": "green",
+    "done": "green",
+    "waiting": "yellow",
+    "failed": "red",
+    "killed": "red",
+}
 
 #: Partitions of a query that are shown one by one; those with the most lag.
 _PARTITIONS_SHOWN = 8
@@ -45,7 +52,20 @@ class LiveTable:
         self._live.stop()
 
 
-_HEADINGS = ("QUERY", "STATE", "ROWS", "IN/S", "DONE/S", "BATCH", "TOOK", "LAG", "KEPT", "SIZE", "RESTARTS")
+_HEADINGS = (
+    "QUERY",
+    "STATE",
+    "READ",
+    "WRITTEN",
+    "IN/S",
+    "DONE/S",
+    "BATCH",
+    "TOOK",
+    "LAG",
+    "KEPT",
+    "SIZE",
+    "RESTARTS",
+)
 
 
 def print_status(status: PipelineStatus) -> None:
@@ -84,7 +104,8 @@ def _row(query: QueryStatus) -> tuple[str, ...]:
     return (
         query.query,
         query.state,
-        *map(_number, (query.rows, query.input_rows_per_second, query.processed_rows_per_second)),
+        *map(_number, (query.rows_read, query.rows_written)),
+        *map(_number, (query.input_rows_per_second, query.processed_rows_per_second)),
         _number(query.batch),
         "-" if query.batch_ms is None else f"{query.batch_ms / 1000:.1f} s",
         *map(_number, (query.lag, query.state_rows)),
@@ -104,8 +125,9 @@ def _details(query: QueryStatus) -> list[Text]:
     if len(behind) > _PARTITIONS_SHOWN:
         lines.append(Text(f"  and behind in {len(behind) - _PARTITIONS_SHOWN} more partitions"))
     if query.last_error:
-        words = f"  {query.query} failed at {query.last_error_at}: {query.last_error}"
-        lines.append(Text(words, style="red"))
+        since = f", recovered at {query.recovered_at}" if query.recovered_at else ""
+        words = f"  {query.query} failed at {query.last_error_at}{since}: {query.last_error}"
+        lines.append(Text(words, style="dim" if since else "red"))
     return lines
 
 

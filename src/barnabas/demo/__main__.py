@@ -129,7 +129,7 @@ def _process(
     with step(console, "Pipeline") as this:
 
         def show(status: PipelineStatus) -> None:
-            this.at(sum(query.rows for query in status.queries), total * len(status.queries))
+            this.at(sum(query.rows_read or 0 for query in status.queries), total * len(status.queries))
 
         status = run_pipeline(PIPELINE, choices, Observer(lambda words: None, show))
         if status.state != "done":  # by Ctrl-C

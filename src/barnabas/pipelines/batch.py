@@ -14,7 +14,8 @@ from pyspark import InheritableThread
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-_ROWS = "rows"
+from barnabas.pipelines.status import ROWS_WRITTEN
+
 _CANCEL_AGAIN_S = 0.1
 
 
@@ -29,7 +30,7 @@ class BatchRun:
     def __init__(self, rows: DataFrame, prepare: Callable[[DataFrame], Callable[[], None]]) -> None:
         self._spark = rows.sparkSession
         self._counted = Observation()
-        self._write = prepare(rows.observe(self._counted, F.count(F.lit(1)).alias(_ROWS)))
+        self._write = prepare(rows.observe(self._counted, F.count(F.lit(1)).alias(ROWS_WRITTEN)))
         self._error: Exception | None = None
         self._group = f"barnabas-{uuid4()}"  # by which Spark finds its jobs
         self.lastProgress: _Progress | None = None
@@ -70,7 +71,7 @@ class BatchRun:
         progress = {
             "timestamp": started.isoformat(timespec="milliseconds"),
             "batchId": 0,
-            "numInputRows": self._counted.get[_ROWS],
+            "observedMetrics": {ROWS_WRITTEN: self._counted.get},
             "durationMs": {"triggerExecution": took},
             "sources": [],
         }

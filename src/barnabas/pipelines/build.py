@@ -20,6 +20,8 @@ from barnabas.pipelines.options import SinkOptions
 from barnabas.pipelines.session import SPARK_FAILS, answers
 from barnabas.pipelines.sinks import static_writer, writer_to
 from barnabas.pipelines.sources import open_source
+from barnabas.pipelines.status import counted
+from barnabas.spark.fetch_settings import has_effect
 
 T = TypeVar("T")
 
@@ -56,9 +58,14 @@ class _Builder:
         self._pipeline = pipeline
         self._run = run
         self._frames: dict[str, DataFrame] = {}
-        settings = {f"kafka.{name}": value for name, value in pipeline.options.kafka.items()}
+        settings = pipeline.options.kafka
         self._registry = pipeline.options.registry
-        self._client = {"kafka.bootstrap.servers": run.bootstrap, **settings}
+        servers = {"kafka.bootstrap.servers": run.bootstrap}
+        self._client = servers | {f"kafka.{name}": value for name, value in settings.items()}
+        #: without those for writing, which a source refuses: a pipeline states its settings once for both
+        self._reader = servers | {
+            f"kafka.{name}": value for name, value in settings.items() if has_effect(name)
+        }
 
     def queries(self) -> list[Query]:
         made = [query for source in self._pipeline.sources for query in self._open(source)]
@@ -70,7 +77,7 @@ class _Builder:
         """Open a source; its query for dead letters, if it has one."""
         what = f"source {source.name}"
         opened = self._attempt(
-            source.place, what, lambda: open_source(self._spark, source, self._client, self._registry)
+            source.place, what, lambda: open_source(self._spark, source, self._reader, self._registry)
         )
         rows = opened.rows
         if source.shape is not None:
@@ -118,7 +125,7 @@ class _Builder:
         checkpoint = f"{self._run.checkpoints}/{name}"
 
         def start() -> StreamingQuery:
-            writer = writer_to(rows, options, self._client, self._registry)
+            writer = writer_to(counted(rows), options, self._client, self._registry)
             writer = writer.queryName(name).option("checkpointLocation", checkpoint)
             if self._run.once:
                 writer = writer.trigger(availableNow=True)

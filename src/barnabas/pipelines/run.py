@@ -107,7 +107,6 @@ def _run(pipeline: Pipeline, folder: Folder, choices: Choices) -> Run:
 def _supervise(
     supervisor: Supervisor, status: PipelineStatus, folder: Folder, observer: Observer, stop: _Signals
 ) -> None:
-    supervisor.start()
     shown = 0.0
     while not supervisor.finished:
         if stop.count == 1 and status.state == _RUNNING:

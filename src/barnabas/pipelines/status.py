@@ -12,9 +12,15 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from barnabas.spark.position import Position
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+#: Under this name Spark counts the rows that reach a sink, in the metrics it observes.
+ROWS_WRITTEN = "rows_written"
 
 
 @dataclass
@@ -34,7 +40,8 @@ class QueryStatus:
 
     query: str
     state: str
-    rows: int = 0  # read so far; of a batch that ends, written
+    rows_read: int | None = None  # since the pipeline started; None where Spark does not count them
+    rows_written: int = 0  # rows given to the sink since the pipeline started
     batch: int | None = None
     batch_ms: int | None = None
     input_rows_per_second: float | None = None
@@ -48,6 +55,13 @@ class QueryStatus:
     restarts: int = 0
     last_error: str | None = None
     last_error_at: str | None = None
+    recovered_at: str | None = None  # when the first batch after the last error ended
+
+    def count(self, progress: Mapping[str, Any]) -> None:
+        """Add the rows of a batch, once for each batch that Spark reports."""
+        if "numInputRows" in progress:
+            self.rows_read = (self.rows_read or 0) + progress["numInputRows"]
+        self.rows_written += progress.get("observedMetrics", {}).get(ROWS_WRITTEN, {}).get(ROWS_WRITTEN, 0)
 
     def take(self, progress: Mapping[str, Any]) -> None:
         """Take over what Spark reports of a batch."""
@@ -96,7 +110,15 @@ class PipelineStatus:
         queries = found.pop("queries")
         for query in queries:
             query["partitions"] = [PartitionLag(**each) for each in query["partitions"]]
+            query.pop("rows", None)  # of a status that an older Barnabas has left
         return cls(**found, queries=[QueryStatus(**each) for each in queries])
+
+
+def counted(rows: DataFrame) -> DataFrame:
+    """`rows`, which Spark counts in each batch; it reports the number under `ROWS_WRITTEN`."""
+    from pyspark.sql import functions as F
+
+    return rows.observe(ROWS_WRITTEN, F.count(F.lit(1)).alias(ROWS_WRITTEN))
 
 
 def _lags(source: Mapping[str, Any]) -> list[PartitionLag]:

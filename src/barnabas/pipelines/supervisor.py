@@ -1,4 +1,4 @@
-"""Keeps a pipeline's queries running: starts them, starts again what fails, stops between two batches."""
+"""Keeps a pipeline's queries running: starts them in turn, restarts what fails, stops between batches."""
 
 from __future__ import annotations
 
@@ -8,20 +8,37 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from barnabas.errors import ConfigError
 from barnabas.pipelines.build import Query
 from barnabas.pipelines.errors import PipelineError, explain
 from barnabas.pipelines.status import QueryStatus
+from barnabas.spark.exactly_once import ReplayError
+from barnabas.spark.open_ranges import DataLossError
 
 #: How long a failed query waits before it is started again, in seconds: twice as long each time, up to ...
 FIRST_WAIT_S = 1.0
 #: ... this.
 LONGEST_WAIT_S = 60.0
 
-#: What will fail again however often it is tried: a wrong option, a record that does not parse, other rows
-#: than were written.
-_LASTING = ("errors.ConfigError: ", "[USER_RAISED_EXCEPTION]", "exactly_once.ReplayError: ")
+#: How long the start of one query keeps the next one waiting at most, in seconds.
+LONGEST_START_S = 60.0
 
-RUNNING, WAITING, DONE, STOPPED, FAILED = "running", "waiting", "done", "stopped", "failed"
+#: Errors that no restart cures: a wrong option, a record that does not parse, a batch whose rows have changed
+#: since it was written, records that are gone. Spark repeats the full name of a Python error in its own.
+_LASTING = (
+    *(f"{error.__module__}.{error.__qualname__}: " for error in (ConfigError, ReplayError, DataLossError)),
+    "[USER_RAISED_EXCEPTION]",
+)
+
+#: Spark waits ten seconds for a Python process that it has started. On a busy machine that is too short,
+#: which says nothing about the query: such a failure does not count towards the limit of restarts.
+_STARVED = (
+    "Python worker failed to connect back",
+    "Timed out while waiting for the Python worker to connect",
+)
+
+STARTING, RUNNING, WAITING = "starting", "running", "waiting"
+DONE, STOPPED, FAILED = "done", "stopped", "failed"
 
 
 @dataclass
@@ -29,7 +46,9 @@ class _Watched:
     query: Query
     status: QueryStatus
     handle: Any = None  # a StreamingQuery
-    failures: int = 0
+    started_at: float = 0.0
+    failures: int = 0  # in a row, which the wait grows with
+    counted: int = 0  # those of them that count towards the limit of restarts
     retry_at: float = 0.0
     seen: str = ""
 
@@ -58,19 +77,6 @@ class Supervisor:
     def failed(self) -> QueryStatus | None:
         return next((each.status for each in self._watched if each.status.state == FAILED), None)
 
-    def start(self) -> None:
-        """Start every query.
-
-        Raises:
-            PipelineError: Spark refuses one; those already running are stopped.
-        """
-        try:
-            for each in self._watched:
-                self._start(each)
-        except PipelineError:
-            self.stop_now()
-            raise
-
     def stop(self) -> None:
         """Stop each query once the batch it is at is done; `look` does it."""
         self._stopping = True
@@ -78,21 +84,31 @@ class Supervisor:
     def stop_now(self) -> None:
         """Stop every query, a batch under way too: it is done again when the pipeline is run again."""
         for each in self._watched:
-            if each.status.state == RUNNING:
+            if each.status.state in (STARTING, RUNNING):
                 each.handle.stop()
-            if each.status.state in (RUNNING, WAITING):
+            if each.status.state in (STARTING, RUNNING, WAITING):
                 each.status.state = STOPPED
 
     def look(self) -> None:
-        """See how each query is, and do what is due."""
+        """See how each query is, and do what is due.
+
+        One query starts at a time: each starts a Python process that plans its batches, which takes some two
+        seconds of CPU time, and Spark gives up on a process that is not there in time.
+
+        Raises:
+            PipelineError: Spark refuses a query at its first start; those already running are stopped.
+        """
         for each in self._watched:
-            if each.status.state == RUNNING:
+            if each.status.state in (STARTING, RUNNING):
                 self._look_at(each)
-            elif each.status.state == WAITING:
-                if self._stopping:
-                    each.status.state = STOPPED
-                elif self._clock() >= each.retry_at:
-                    self._try_again(each)
+        for each in self._watched:
+            if each.status.state == WAITING and self._stopping:
+                each.status.state = STOPPED
+            elif each.status.state == WAITING and self._clock() >= each.retry_at and not self._one_starts():
+                self._start(each)
+
+    def _one_starts(self) -> bool:
+        return any(each.status.state == STARTING for each in self._watched)
 
     def _look_at(self, each: _Watched) -> None:
         # asked before its progress: what ends in between is then seen whole at the next look
@@ -108,6 +124,8 @@ class Supervisor:
             each.handle.stop()
             self._take_progress(each)  # of a batch that ended since it was asked
             each.status.state = STOPPED
+        elif _has_started(each.handle) or self._clock() - each.started_at >= LONGEST_START_S:
+            each.status.state = RUNNING
 
     def _take_progress(self, each: _Watched) -> None:
         """Take over what is reported since the last look; Spark's recent reports only when one was missed."""
@@ -116,19 +134,24 @@ class Supervisor:
             return
         next_in_line = each.status.batch is not None and found["batchId"] <= each.status.batch + 1
         reports = [found] if next_in_line else [json.loads(one.json) for one in each.handle.recentProgress]
-        each.status.rows += sum(one["numInputRows"] for one in reports if one["timestamp"] > each.seen)
+        for one in reports:
+            if one["timestamp"] > each.seen:
+                each.status.count(one)
         each.seen = found["timestamp"]
         each.status.take(found)
-        each.failures = 0
+        each.failures = each.counted = 0
+        if each.status.last_error is not None and each.status.recovered_at is None:
+            each.status.recovered_at = _now()
 
     def _on_failure(self, each: _Watched, text: str, why: str) -> None:
         status = each.status
         status.last_error = why
-        status.last_error_at = datetime.now(UTC).isoformat(timespec="seconds")
+        status.last_error_at, status.recovered_at = _now(), None
         each.failures += 1
+        each.counted += not any(mark in text for mark in _STARVED)
         if self._stopping:
             status.state = STOPPED
-        elif each.failures > self._restarts or any(mark in text for mark in _LASTING):
+        elif each.counted > self._restarts or any(mark in text for mark in _LASTING):
             status.state = FAILED
             self._say(f"{status.query} failed: {why}")
             self.stop()
@@ -138,19 +161,33 @@ class Supervisor:
             status.state = WAITING
             self._say(f"{status.query} failed, trying again in {wait:.0f} s: {why}")
 
-    def _try_again(self, each: _Watched) -> None:
-        each.status.restarts += 1
-        try:
-            self._start(each)
-        except PipelineError as error:
-            self._on_failure(each, "", str(error))
-
     def _start(self, each: _Watched) -> None:
-        each.handle = each.query.start()
-        each.status.state = RUNNING
+        first = each.handle is None
+        each.status.restarts += not first
+        try:
+            each.handle = each.query.start()
+        except PipelineError as error:
+            if first and not each.failures:
+                self.stop_now()
+                raise
+            self._on_failure(each, "", str(error))
+        else:
+            each.started_at = self._clock()
+            each.status.state = RUNNING if _has_started(each.handle) else STARTING
+
+
+def _has_started(handle: Any) -> bool:
+    """Whether the query is past its set-up: it has ended a batch, writes one, or waits."""
+    status = handle.status
+    waits = str(status.get("message", "")).startswith("Waiting")
+    return bool(handle.lastProgress is not None or status["isDataAvailable"] or waits)
 
 
 def _in_batch(handle: Any) -> bool:
     """Whether the query writes just now; while it only looks for rows it can be stopped."""
     status = handle.status
     return bool(status["isTriggerActive"] and status["isDataAvailable"])
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -27,8 +27,60 @@ HEEDED = {
     "retry.backoff.ms": "100",
     "socket.timeout.ms": "30000",
 }
-#: librdkafka's other names for these.
-_ALSO_NAMED = {"fetch.message.max.bytes": "max.partition.fetch.bytes"}
+#: Other names for these: librdkafka's, and those of the Java consumer, which Spark's own connector takes.
+OTHER_NAMES = {
+    "fetch.message.max.bytes": "max.partition.fetch.bytes",
+    "fetch.max.wait.ms": "fetch.wait.max.ms",
+    "request.timeout.ms": "socket.timeout.ms",
+}
+
+#: What else librdkafka uses where it looks up partitions and offsets and commits for a stream.
+_OF_LOOKUP = frozenset(
+    {
+        "group.id",
+        "metadata.broker.list",
+        "client.dns.lookup",
+        "connections.max.idle.ms",
+        "retry.backoff.max.ms",
+        "debug",
+        "log_level",
+        "allow.auto.create.topics",
+    }
+)
+_OF_LOOKUP_BY_PREFIX = (
+    "api.version.",
+    "broker.",
+    "enable.sasl.",
+    "enable.ssl.",
+    "https.",
+    "metadata.",
+    "reconnect.",
+    "sasl.",
+    "security.",
+    "socket.",
+    "ssl.",
+    "topic.metadata.",
+)
+
+
+def has_effect(name: str) -> bool:
+    """Whether a setting (without ``kafka.``) changes anything when a query reads."""
+    return (
+        name in HEEDED or name in OTHER_NAMES or name in _OF_LOOKUP or name.startswith(_OF_LOOKUP_BY_PREFIX)
+    )
+
+
+def reading_settings(given: Mapping[str, str]) -> dict[str, str]:
+    """The settings of a read under librdkafka's names.
+
+    Raises:
+        ConfigError: one of them has no effect on reading.
+    """
+    for name, value in given.items():
+        if not has_effect(name):
+            cure = "it has no effect on reading, which fetches by bytes and joins no group; remove it"
+            raise refuse(f"kafka.{name}", value, cure)
+    return {OTHER_NAMES.get(name, name): value for name, value in given.items()}
 
 
 @dataclass(frozen=True)
@@ -55,9 +107,6 @@ class FetchSettings:
             ConfigError: an address is not HOST:PORT, or as `security_of`.
         """
         given = {name: str(value) for name, value in client.items()}
-        for other, name in _ALSO_NAMED.items():
-            if other in given:
-                given.setdefault(name, given[other])
         take = {**HEEDED, **given}
 
         def number(name: str) -> int:

@@ -7,7 +7,6 @@ level: for a reader of committed records only, the latest offset is the last sta
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections.abc import Collection, Iterable, Mapping
 
@@ -18,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 
 from barnabas.errors import BarnabasError, ConfigError
 from barnabas.spark.clients import consumer_settings, new_admin, new_consumer
-from barnabas.spark.option_values import EARLIEST, LATEST, refuse
+from barnabas.spark.option_values import EARLIEST, LATEST, refuse, topic_pattern
 from barnabas.spark.options import Bound, ReadOptions
 from barnabas.spark.ranges import Offsets, to_json
 from barnabas.types import INTERNAL_TOPICS, Offset, TopicPartition
@@ -82,7 +81,7 @@ class OffsetLookup:
         """
         wanted = self._options
         if wanted.pattern is not None:
-            pattern = re.compile(wanted.pattern)
+            pattern = topic_pattern("subscribePattern", wanted.pattern)
             counts = self._partition_counts(None)
             names = [name for name in counts if pattern.fullmatch(name) and name not in INTERNAL_TOPICS]
         else:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from typing import TYPE_CHECKING
 
 from barnabas.errors import ConfigError
 from barnabas.spark.ranges import Offsets, from_json
 from barnabas.types import TopicPartition
+
+if TYPE_CHECKING:
+    import regex
 
 EARLIEST = -2
 LATEST = -1
@@ -40,16 +44,16 @@ def assigned(name: str, value: str) -> tuple[TopicPartition, ...]:
     return tuple(sorted(partitions))
 
 
-def by_partition(name: str, value: str, minimum: int) -> Offsets:
-    """A number for each partition, from JSON such as ``{"orders":{"0":23}}``."""
-    unit = "offsets" if minimum == EARLIEST else "milliseconds"
+def by_partition(name: str, value: str) -> Offsets:
+    """A number for each partition, from JSON such as ``{"orders":{"0":23}}``; -2 is the start, -1 the end."""
+    unit = "milliseconds" if name.endswith("ByTimestamp") else "offsets"
     cure = f'write the {unit} of each partition as JSON: {{"orders":{{"0":23,"1":7}}}}'
     try:
         parsed = from_json(json.loads(value))
     except (ValueError, AttributeError, TypeError):
         words = "earliest, latest, or " if unit == "offsets" else ""
         raise refuse(name, value, cure.replace("write ", f"write {words}", 1)) from None
-    if not parsed or any(type(number) is not int or number < minimum for number in parsed.values()):
+    if not parsed or any(type(number) is not int or number < EARLIEST for number in parsed.values()):
         raise refuse(name, value, cure)
     return parsed
 
@@ -94,8 +98,8 @@ def sink_name(name: str, value: str) -> str:
 
 
 def timestamp(name: str, value: str) -> int:
-    """Milliseconds since 1970."""
-    if not value.isdecimal():
+    """Milliseconds since 1970; as in a request for offsets, -2 is the start of a log and -1 its end."""
+    if not value.isdecimal() and value not in ("-1", "-2"):
         raise refuse(name, value, "write milliseconds since 1970, such as 1700000000000")
     return int(value)
 
@@ -105,6 +109,18 @@ def strategy(name: str, value: str) -> bool:
     if value.lower() not in ("error", "latest"):
         raise refuse(name, value, "choose from error, latest")
     return value.lower() == "latest"
+
+
+def topic_pattern(name: str, value: str) -> regex.Pattern[str]:
+    r"""A regular expression as in Java: ``\p{Alpha}``, ``[a-z&&[^q]]``, possessive quantifiers."""
+    import regex  # takes longer to load than all else here, and a task needs no pattern
+
+    if not value:
+        raise refuse(name, value, "write a regular expression, such as logs\\..*")
+    try:
+        return regex.compile(value, regex.VERSION1)
+    except regex.error as error:
+        raise refuse(name, value, f"it is no regular expression: {error}") from None
 
 
 def topic_name(name: str, value: str) -> str:

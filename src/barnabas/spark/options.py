@@ -7,13 +7,13 @@ in lower case. An option that is not honoured is refused, not swallowed.
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from barnabas.errors import ConfigError
 from barnabas.spark.columns import column_names
+from barnabas.spark.fetch_settings import reading_settings
 from barnabas.spark.option_values import (
     EARLIEST,
     LATEST,
@@ -29,6 +29,7 @@ from barnabas.spark.option_values import (
     strategy,
     timestamp,
     topic_name,
+    topic_pattern,
 )
 from barnabas.spark.ranges import Offsets
 from barnabas.types import TopicPartition
@@ -38,7 +39,7 @@ _SERVERS = "kafka.bootstrap.servers"
 READ_OPTIONS = {
     _SERVERS: "The brokers to ask first, host:port by commas. Required.",
     "subscribe": "Topics to read, by commas.",
-    "subscribePattern": "A regular expression: the topics whose whole name matches are read, new ones too.",
+    "subscribePattern": "A Java regular expression: topics whose whole name matches are read, new ones too.",
     "assign": 'Partitions to read: {"orders":[0,1]}.',
     "startingOffsets": 'earliest, latest, {"orders":{"0":23,"1":-2}} (-2 earliest, -1 latest), or group: '
     "what is committed to kafka.group.id, and earliest where nothing is. "
@@ -61,6 +62,7 @@ READ_OPTIONS = {
     "failOnDataLoss": "true (default) or false: whether to fail when records are gone before they were read.",
     "includeHeaders": "true or false (default): whether to add the column headers.",
     "kafkaConsumer.pollTimeoutMs": "How long a task waits for the brokers, in milliseconds (120000).",
+    "groupIdPrefix": "The group that requests name where kafka.group.id is not set. Reading joins no group.",
     "commitOffsets": "true or false (default): whether to commit what a stream has processed to the group "
     "kafka.group.id, so that its lag can be watched. The stream itself never reads it back.",
 }
@@ -154,7 +156,7 @@ class ReadOptions:
             ConfigError: an option is unknown, missing or not allowed; the text names it and the cure.
         """
         given = _Given(options, READ_OPTIONS)
-        client = given.client_settings()
+        client = reading_settings(given.client_settings())
         commit_offsets = given.take("commitOffsets", boolean, default=False)
         if commit_offsets and "group.id" not in client:
             raise refuse("commitOffsets", "true", "set kafka.group.id to the group to commit to")
@@ -166,6 +168,8 @@ class ReadOptions:
             given.refuse_each(_LIMITS, "a batch reads all at once: remove it, or use readStream")
         if "maxTriggerDelay" in given and "minOffsetsPerTrigger" not in given:
             raise refuse("maxTriggerDelay", given["maxTriggerDelay"], "set minOffsetsPerTrigger too")
+        if "groupIdPrefix" in given:
+            client.setdefault("group.id", given["groupIdPrefix"])
         starting = _bound(given, "starting", default=LATEST if streaming else EARLIEST)
         ending = _bound(given, "ending", default=LATEST)
         _check_batch_bounds(given, starting, ending, streaming)
@@ -284,12 +288,7 @@ def _selection(given: _Given) -> dict[str, Any]:
             raise refuse(name, value, "name topics, by commas")
         return {"topics": topics}
     if name == "subscribePattern":
-        try:
-            re.compile(value)
-        except re.error as error:
-            raise refuse(name, value, f"it is no regular expression: {error}") from None
-        if not value:
-            raise refuse(name, value, "write a regular expression, such as logs\\..*")
+        topic_pattern(name, value)
         return {"pattern": value}
     return {"partitions": assigned(name, value)}
 
@@ -304,7 +303,7 @@ def _bound(given: _Given, side: str, default: int) -> Bound:
         return Bound(name, moment, is_timestamp=True, latest_when_too_late=latest_when_too_late)
     name = f"{side}OffsetsByTimestamp"
     if name in given:
-        moments = by_partition(name, given[name], minimum=0)
+        moments = by_partition(name, given[name])
         return Bound(name, by_partition=moments, is_timestamp=True, latest_when_too_late=latest_when_too_late)
     name = f"{side}Offsets"
     if name not in given:
@@ -316,7 +315,7 @@ def _bound(given: _Given, side: str, default: int) -> Bound:
         if "kafka.group.id" not in given:
             raise refuse(name, word, "set kafka.group.id to the group whose offsets to start from")
         return Bound(name, EARLIEST, is_committed=True)
-    return Bound(name, by_partition=by_partition(name, given[name], minimum=EARLIEST))
+    return Bound(name, by_partition=by_partition(name, given[name]))
 
 
 def _check_batch_bounds(given: _Given, starting: Bound, ending: Bound, streaming: bool) -> None:

@@ -89,8 +89,11 @@ Every other `kafka.NAME` is a setting `NAME` of librdkafka, which looks up offse
 _READING = """
 Records are read by a client of our own, straight into Arrow's columns. Of librdkafka's settings it heeds
 `bootstrap.servers`, those of security (`security.protocol`, `ssl.*`, `sasl.*` with PLAIN, SCRAM-SHA-256,
-SCRAM-SHA-512 and OAUTHBEARER, `https.ca.*`), and the following; the others have no effect on reading. A
-connection that a broker ends because its authentication has run out is made anew.
+SCRAM-SHA-512 and OAUTHBEARER, `https.ca.*`), and the following. The Java consumer's `fetch.max.wait.ms` and
+`request.timeout.ms` are taken for `fetch.wait.max.ms` and `socket.timeout.ms`. Settings of how
+librdkafka looks up offsets (`metadata.*`, `reconnect.*`, `socket.*` ...) are taken, too. Every other setting
+has no effect on reading and is refused there. A connection that a broker ends because its authentication has
+run out is made anew.
 
 | setting | default |
 |---|---|
@@ -117,9 +120,8 @@ _LIMITS = """
 - A batch write needs `mode("append")`: Spark asks Python data sources for it.
 - Output mode `update` is refused by Spark for Python data sources. Use `complete`, or `foreachBatch` with a
   batch write: `rows.write.format("barnabas").options(...).mode("append").save()`.
-- An option that is not in the tables above is refused, not ignored. Of Spark's connector there are not:
-  `groupIdPrefix` and `fetchOffset.*`, for which there is no need here.
-- `subscribePattern` is a Python regular expression.
+- An option that is not in the tables above is refused, not ignored. Of Spark's connector there is not
+  `fetchOffset.*`, for which there is no need here.
 - Small partitions share a Spark task, down to `parallelism` tasks, by default the driver's cores; Spark tells
   a Python data source nothing of the cluster's. A pipeline sets it. `minPartitions` keeps them apart.
 - Writing is at least once by default, as with Spark's own connector, which cannot do more.

@@ -42,7 +42,9 @@ def folder(file: Path) -> Folder:
 
 def status(state: str = "running") -> PipelineStatus:
     lag = PartitionLag("t", 0, 5, 9, 4)
-    query = QueryStatus("out", state, rows=5, lag=4, partitions=[lag], last_error="no answer")
+    query = QueryStatus(
+        "out", state, rows_read=5, rows_written=4, lag=4, partitions=[lag], last_error="no answer"
+    )
     query.last_error_at = "2026-01-01T00:00:00+00:00"
     return PipelineStatus(
         "shop", "shop.py", "local[1]", 1, state, *["2026-01-01T00:00:00+00:00"] * 2, [query]

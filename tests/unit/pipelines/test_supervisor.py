@@ -16,13 +16,18 @@ from barnabas.pipelines.supervisor import Supervisor
 UNREACHABLE = "org.apache.spark.SparkException: Job aborted\nbarnabas.spark.fetch.ReadTimeoutError: no answer"
 
 
+IDLE = {"isTriggerActive": False, "isDataAvailable": False}
+SET_UP = {**IDLE, "message": "Getting offsets from barnabas"}
+WAITS = {**IDLE, "message": "Waiting for data to arrive"}
+
+
 class Handle:
     """What a streaming query shows of itself."""
 
     def __init__(self) -> None:
         self.isActive = True
         self.failure: str | None = None
-        self.status = {"isTriggerActive": False, "isDataAvailable": False}
+        self.status = WAITS
         self.recentProgress: list[Any] = []
         self.stopped_in_batch: bool | None = None
 
@@ -36,11 +41,12 @@ class Handle:
     def fail(self, why: str = UNREACHABLE) -> None:
         self.isActive, self.failure = False, why
 
-    def batch(self, number: int, rows: int) -> None:
+    def batch(self, number: int, rows: int, written: int = 0) -> None:
         report = {
             "batchId": number,
             "timestamp": f"2026-01-01T00:00:{number:02}Z",
             "numInputRows": rows,
+            "observedMetrics": {"rows_written": {"rows_written": written}},
             "durationMs": {"triggerExecution": 250},
             "inputRowsPerSecond": 10.04,
             "processedRowsPerSecond": float("nan"),
@@ -66,7 +72,7 @@ class Scene:
         self.said: list[str] = []
         self.refusal: str | None = None
         self.supervisor = Supervisor([Query("q", self._start)], restarts, lambda: self.now, self.said.append)
-        self.supervisor.start()
+        self.supervisor.look()
 
     def _start(self) -> Any:
         if self.refusal is not None:
@@ -138,6 +144,7 @@ def test_a_query_that_fails_too_often_in_a_row_ends_the_pipeline() -> None:
         "barnabas.errors.ConfigError: option topik=t is not allowed: did you mean topic?",
         "a.SparkException: [USER_RAISED_EXCEPTION] t-0 offset 3 does not parse SQLSTATE: P0001",
         "barnabas.spark.exactly_once.ReplayError: task 0 was written with 3 rows and now has 4",
+        "barnabas.spark.open_ranges.DataLossError: t-0: offsets 3 to 4 are gone",
     ],
 )
 def test_what_would_fail_again_is_not_tried_again(scene: Scene, why: str) -> None:
@@ -147,6 +154,7 @@ def test_what_would_fail_again_is_not_tried_again(scene: Scene, why: str) -> Non
         "option topik=t is not allowed: did you mean topic?",
         "t-0 offset 3 does not parse",
         "task 0 was written with 3 rows and now has 4",
+        "t-0: offsets 3 to 4 are gone",
     )
 
 
@@ -186,13 +194,13 @@ def test_a_query_that_has_read_all_is_done(scene: Scene) -> None:
     scene.handle.batch(0, 5)
     scene.handle.isActive = False
     assert scene.look() == "done"
-    assert scene.status.rows == 5
+    assert scene.status.rows_read == 5
 
 
 def test_rows_are_counted_through_batches_that_no_look_saw_and_through_restarts(scene: Scene) -> None:
     look: Callable[[], str] = scene.look
     for number in range(3):
-        scene.handle.batch(number, 10)
+        scene.handle.batch(number, 10, written=2)
     look()
     scene.handle.batch(3, 1)
     look()
@@ -200,13 +208,13 @@ def test_rows_are_counted_through_batches_that_no_look_saw_and_through_restarts(
     scene.handle.batch(5, 1)
     look()
     look()
-    assert scene.status.rows == 33
+    assert (scene.status.rows_read, scene.status.rows_written) == (33, 6)
     scene.handle.fail()
     look()
     scene.look(after=1.0)
-    scene.handle.batch(6, 4)
+    scene.handle.batch(6, 4, written=1)
     look()
-    assert scene.status.rows == 37
+    assert (scene.status.rows_read, scene.status.rows_written) == (37, 7)
 
 
 def test_the_status_tells_of_the_last_batch(scene: Scene) -> None:
@@ -231,6 +239,89 @@ def test_a_pipeline_of_which_spark_refuses_a_query_stops_those_it_has_started() 
     queries = [Query("a", lambda: running), Query("b", refuse)]  # type: ignore[arg-type,return-value]
     supervisor = Supervisor(queries, 0, lambda: 0.0, print)
     with pytest.raises(PipelineError, match=r"p\.py:1: no"):
-        supervisor.start()
+        supervisor.look()
+        supervisor.look()
     assert not running.isActive
     assert supervisor.finished
+
+
+class Many:
+    """Queries under a supervisor, whose Spark is slow to set them up."""
+
+    def __init__(self, count: int) -> None:
+        self.now = 0.0
+        self.handles: list[Handle] = []
+        queries = [Query(f"q{number}", self._start) for number in range(count)]
+        self.supervisor = Supervisor(queries, 10, lambda: self.now, print)
+
+    def _start(self) -> Any:
+        self.handles.append(Handle())
+        self.handles[-1].status = SET_UP
+        return self.handles[-1]
+
+    def states(self) -> list[str]:
+        self.supervisor.look()
+        return [status.state for status in self.supervisor.statuses]
+
+
+def test_queries_start_one_after_the_other() -> None:
+    many = Many(3)
+    assert many.states() == ["starting", "waiting", "waiting"]
+    assert many.states() == ["starting", "waiting", "waiting"]
+    many.handles[0].status = WAITS
+    assert many.states() == ["running", "starting", "waiting"]
+    many.handles[1].batch(0, 1)
+    assert many.states() == ["running", "running", "starting"]
+    many.supervisor.stop_now()
+    assert many.states() == ["stopped"] * 3
+
+
+def test_a_query_that_fails_at_its_start_lets_the_next_one_start() -> None:
+    many = Many(2)
+    many.states()
+    many.handles[0].fail()
+    assert many.states() == ["waiting", "starting"]
+    many.now = 5.0
+    assert many.states() == ["waiting", "starting"]  # a restart waits for its turn, too
+    many.handles[1].status = WAITS
+    assert many.states() == ["starting", "running"]
+
+
+def test_a_query_that_never_gets_ready_does_not_keep_the_others_from_starting() -> None:
+    many = Many(2)
+    many.states()
+    many.now = 60.0
+    assert many.states() == ["running", "starting"]
+
+
+@pytest.mark.parametrize(
+    "why",
+    [
+        "org.apache.spark.SparkException: Python worker failed to connect back.",
+        "java.net.SocketTimeoutException: Timed out while waiting for the Python worker to connect back",
+    ],
+)
+def test_a_machine_too_busy_to_start_python_does_not_use_up_the_restarts(why: str) -> None:
+    scene = Scene(restarts=1)
+    for _ in range(5):
+        scene.handle.fail(why)
+        assert scene.look() == "waiting"
+        assert scene.look(after=60.0) == "running"
+    scene.handle.fail()
+    assert scene.look() == "waiting"
+    scene.look(after=60.0)
+    scene.handle.fail()
+    assert scene.look() == "failed"
+
+
+def test_an_error_is_cured_by_the_first_batch_after_it(scene: Scene) -> None:
+    scene.handle.fail()
+    scene.look()
+    scene.look(after=1.0)
+    assert (scene.status.last_error, scene.status.recovered_at) == ("no answer", None)
+    scene.handle.batch(1, 1)
+    scene.look()
+    assert scene.status.recovered_at is not None
+    scene.handle.fail()
+    scene.look()
+    assert scene.status.recovered_at is None

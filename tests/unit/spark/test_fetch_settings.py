@@ -29,7 +29,7 @@ def test_what_is_given_is_taken() -> None:
             **SERVERS,
             "isolation.level": "read_committed",
             "check.crcs": "False",
-            "fetch.message.max.bytes": "1000",
+            "max.partition.fetch.bytes": "1000",
             "client.id": "mine",
             "socket.timeout.ms": 1500,
             "fetch.wait.max.ms": 4000,

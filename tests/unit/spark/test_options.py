@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from barnabas.errors import ConfigError
-from barnabas.spark.option_values import EARLIEST, LATEST
+from barnabas.spark.fetch_settings import FetchSettings
+from barnabas.spark.option_values import EARLIEST, LATEST, topic_pattern
 from barnabas.spark.options import ReadOptions, WriteOptions
 from barnabas.types import TopicPartition
 
@@ -74,6 +75,30 @@ def test_kafka_settings_are_passed_on_without_their_prefix() -> None:
     }
 
 
+def test_the_java_consumers_names_are_taken_for_librdkafkas() -> None:
+    client = read(**{"kafka.fetch.max.wait.ms": "250", "kafka.request.timeout.ms": "9000"}).client
+    assert (client["fetch.wait.max.ms"], client["socket.timeout.ms"]) == ("250", "9000")
+    assert FetchSettings.parse(client).max_wait_ms == 250
+
+
+def test_the_ends_of_a_log_are_written_as_timestamps_too() -> None:
+    bound = read(startingOffsetsByTimestamp='{"orders":{"0":-2,"1":5}}', endingTimestamp="-1")
+    assert bound.starting.by_partition == {TopicPartition("orders", 0): -2, TopicPartition("orders", 1): 5}
+    assert bound.ending.everywhere == LATEST
+
+
+@pytest.mark.parametrize("pattern", [r"\p{Alpha}+-\p{Digit}++", "[a-z&&[^q]]+-7", r"(?i)LOGS-\d"])
+def test_a_pattern_is_written_as_in_java(pattern: str) -> None:
+    options = ReadOptions.parse({**SERVERS, "subscribePattern": pattern}, streaming=False)
+    assert options.pattern == pattern
+    assert topic_pattern("subscribePattern", pattern).fullmatch("logs-7")
+
+
+def test_a_group_prefix_names_the_group_where_no_group_is_named() -> None:
+    assert read(groupIdPrefix="mine").client["group.id"] == "mine"
+    assert read(groupIdPrefix="mine", **{"kafka.group.id": "g"}).client["group.id"] == "g"
+
+
 def test_sparks_own_options_are_let_through() -> None:
     options = {**SERVERS, "topic": "t", "checkpointLocation": "here", "queryName": "q"}
     assert WriteOptions.parse(options, streaming=True).topic == "t"
@@ -99,7 +124,19 @@ def test_sparks_own_options_are_let_through() -> None:
         ({**READ, "startingOffsets": '{"orders":{"x":3}}'}, "is not allowed: write earliest, latest, or"),
         ({**READ, "startingOffsets": '{"orders":{"0":true}}'}, "is not allowed: write the offsets"),
         ({**READ, "startingTimestamp": "noon"}, "option startingTimestamp=noon is not allowed: write milli"),
-        ({**READ, "endingOffsetsByTimestamp": '{"orders":{"0":-1}}'}, "write the milliseconds"),
+        ({**READ, "endingOffsetsByTimestamp": '{"orders":{"0":-3}}'}, "write the milliseconds"),
+        (
+            {**READ, "startingTimestamp": "-3"},
+            "option startingTimestamp=-3 is not allowed: write milliseconds",
+        ),
+        (
+            {**READ, "kafka.max.poll.records": "500"},
+            "option kafka.max.poll.records=500 is not allowed: it has no",
+        ),
+        (
+            {**READ, "kafka.linger.ms": "5"},
+            "option kafka.linger.ms=5 is not allowed: it has no effect on reading",
+        ),
         ({**READ, "startingOffsetsByTimestampStrategy": "guess"}, "=guess is not allowed: choose from error"),
         (
             {**READ, "maxOffsetsPerTrigger": "0"},
