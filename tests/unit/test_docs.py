@@ -9,6 +9,7 @@ import pytest
 from barnabas import docs
 from barnabas.config import BrokerConfig, TopicConfig
 from barnabas.server.handlers import load
+from barnabas.server.kafka_apis import KAFKA_APIS, WHY_ABSENT
 
 FOLDER = Path(__file__).parents[2] / "docs"
 
@@ -28,6 +29,20 @@ def test_every_api_that_is_served_is_documented() -> None:
     text = docs.render("protocol.md")
     for api in load().values():
         assert f"## {api.name}\n" in text
+
+
+def test_every_api_of_kafka_is_either_served_or_listed_with_the_reason() -> None:
+    served = load()
+    text = docs.render("protocol.md")
+    assert served.keys() <= KAFKA_APIS.keys()
+    assert WHY_ABSENT.keys() <= KAFKA_APIS.keys()
+    for key, api in KAFKA_APIS.items():
+        if key in served:
+            assert served[key].name == api.name
+            assert served[key].versions[1] <= api.latest
+        else:
+            assert f"| {key} | {api.name} | " in text
+            assert WHY_ABSENT[key] in text
 
 
 def test_check_fails_until_the_documents_are_written(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import inspect
 import sys
 
+from barnabas.metadata.features import SUPPORTED
 from barnabas.server.handlers import Api, load
+from barnabas.server.kafka_apis import KAFKA_APIS, WHY_ABSENT
 
 _HEAD = """\
 # The protocol
@@ -23,15 +25,64 @@ def protocol_reference() -> str:
     """The document, in Markdown."""
     apis = load().values()
     rows = "".join(f"| {api.key} | [{api.name}](#{api.name.lower()}) | {_versions(api)} |\n" for api in apis)
-    return _HEAD + rows + "".join(_section(api) for api in apis)
+    return _HEAD + rows + _absent() + _features() + "".join(_section(api) for api in apis)
+
+
+_ABSENT = """
+## Not served
+
+The requests and versions that a broker of Apache Kafka 4.2 serves and Barnabas does not. They are not
+advertised.
+
+| Key | API | Kafka's versions | Why |
+|---:|---|---|---|
+"""
+
+_FEATURES = """
+## Features
+
+The features of ApiVersions and UpdateFeatures. Kafka 4.2 has `metadata.version`, `kraft.version`,
+`eligible.leader.replicas.version`, `share.version` and `streams.version` besides; Barnabas answers
+INVALID_UPDATE_VERSION for them.
+
+| Feature | Levels | Level of a new cluster |
+|---|---|---:|
+"""
+
+
+def _absent() -> str:
+    """What Apache Kafka serves and this broker does not, by request and by version."""
+    served = load()
+    rows = []
+    for key, api in KAFKA_APIS.items():
+        if key not in served:
+            why = WHY_ABSENT[key]
+        elif served[key].versions[0] > api.oldest or served[key].versions[1] < api.latest:
+            why = f"served: {_versions(served[key])}"
+        else:
+            continue
+        rows.append(f"| {key} | {api.name} | {_range(api.oldest, api.latest)} | {why} |\n")
+    return _ABSENT + "".join(rows)
+
+
+def _features() -> str:
+    """The features that UpdateFeatures can change, with the bounds of their levels."""
+    return _FEATURES + "".join(
+        f"| `{name}` | {_range(feature.lowest, feature.highest)} | {feature.default} |\n"
+        for name, feature in SUPPORTED.items()
+    )
 
 
 def _versions(api: Api) -> str:
     low, high = api.versions
-    served = f"{low}-{high}" if low != high else f"{low}"
+    served = _range(low, high)
     if api.advertised_from < low:
         return f"{served} (advertised from {api.advertised_from})"
     return served
+
+
+def _range(low: int, high: int) -> str:
+    return f"{low}-{high}" if low != high else f"{low}"
 
 
 def _section(api: Api) -> str:
