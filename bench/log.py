@@ -70,7 +70,9 @@ def bench_batches(directory: LogDirectory, seconds: float) -> None:
             f"{records:>6} x {size:>4} B {append:8.2f} {write:8.2f} {append - write:8.2f}   "
             f"{read:9.2f} {pread:8.2f} {read - pread:8.2f}"
         )
-        directory.delete(log.topic_partition).run()
+        removal = directory.delete(log.topic_partition)
+        assert removal is not None
+        removal.run()
 
 
 def append_one(log: PartitionLog, batch: bytes, _: int) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 import threading
 
 import pytest
 
 from barnabas.config import BrokerConfig
-from barnabas.errors import ErrorCode
+from barnabas.errors import ConfigError, ErrorCode
 from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from barnabas.records import all_records
 from barnabas.server.run import BrokerServer
@@ -48,46 +50,142 @@ def start(tmp_path):
         broker.stop()
 
 
-def test_a_full_disk_is_an_error_for_its_partitions_and_the_others_go_on(
-    tmp_path, start, connect, make_topic, produce, batch, fetch_request
+def test_a_broken_disk_refuses_writes_and_is_still_read_and_the_others_go_on(
+    tmp_path, start, connect, make_topic, produce, batch, fetch_request, read_values
 ):
     paths = [str(tmp_path / "a"), str(tmp_path / "b")]
-    full, healthy = FaultyDisk(), FaultyDisk()
-    wire = connect(start(Mounts({paths[0]: full, paths[1]: healthy}), log_dirs=tuple(paths)))
+    broken, healthy = FaultyDisk(), FaultyDisk()
+    wire = connect(start(Mounts({paths[0]: broken, paths[1]: healthy}), log_dirs=tuple(paths)))
     topic = make_topic(2, by=wire)
     for partition in (0, 1):
         assert produce(topic, batch(b"before"), partition=partition, by=wire).error_code == 0
 
-    full.space = 10
+    broken.fail_writes = True
     codes = {p: produce(topic, batch(b"after"), partition=p, by=wire).error_code for p in (0, 1)}
     assert sorted(codes.values()) == [0, ErrorCode.KAFKA_STORAGE_ERROR]
     failed = next(p for p, code in codes.items() if code)
 
-    full.mend()  # what has failed once is trusted no more
+    broken.mend()  # what has failed once is trusted no more
     assert produce(topic, batch(b"x"), partition=failed, by=wire).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     answers = wire(fetch_request(topic, {0: 0, 1: 0})).responses[0].partitions
-    assert {a.partition_index: a.error_code for a in answers} == {
-        failed: ErrorCode.KAFKA_STORAGE_ERROR,
-        1 - failed: 0,
-    }
+    values = {a.partition_index: read_values(a) for a in answers}
+    assert values == {failed: [b"before"], 1 - failed: [b"before", b"after"]}
     dirs = {r.log_dir: r.error_code for r in wire(DescribeLogDirsRequest(topics=None)).results}
     assert dirs == {paths[0]: ErrorCode.KAFKA_STORAGE_ERROR, paths[1]: 0}
     another = make_topic(2, by=wire)
     assert [produce(another, batch(b"y"), partition=p, by=wire).error_code for p in (0, 1)] == [0, 0]
 
 
-def test_a_waiting_fetch_learns_that_the_disk_has_failed(
-    start, connect, make_topic, produce, batch, fetch_request
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE, errno.ENOMEM, errno.EINVAL, errno.EACCES])
+def test_what_is_no_fault_of_the_disk_refuses_requests_only_while_it_lasts(
+    start, connect, make_topic, produce, batch, fetch_request, read_values, number
 ):
     disk = FaultyDisk()
-    broker = start(disk)
-    wire, reader = connect(broker), connect(broker)
+    wire = connect(start(disk))
+    topic, other = make_topic(by=wire), make_topic(by=wire)
+    assert produce(topic, batch(b"before"), by=wire).error_code == 0
+
+    def ask(operation, name):
+        if operation in ("open", "write", "make_directory") and topic.name in name:
+            return OSError(number, os.strerror(number))
+        return None
+
+    disk.refuse = ask
+    for _ in range(3):
+        assert produce(topic, batch(b"lost"), by=wire).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert produce(other, batch(b"v"), by=wire).error_code == 0
+    disk.mend()
+    assert produce(topic, batch(b"after"), by=wire).base_offset == 1
+    (data,) = wire(fetch_request(topic, {0: 0})).responses[0].partitions
+    assert read_values(data) == [b"before", b"after"]
+    assert [r.error_code for r in wire(DescribeLogDirsRequest(topics=None)).results] == [0]
+
+
+def test_a_topic_made_on_a_full_disk_is_served_once_there_is_space(
+    start, connect, make_topic, produce, batch
+):
+    disk = FaultyDisk()
+    wire = connect(start(disk))
+    refused = []
+
+    def ask(operation, name):
+        if operation == "make_directory" and len(refused) < 3:
+            refused.append(name)
+            return OSError(errno.ENOSPC, "no space left")
+        return None
+
+    disk.refuse = ask
+    topic = make_topic(by=wire)  # which waits until its partition is served
+    assert len(refused) == 3
+    assert produce(topic, batch(b"x"), by=wire).error_code == 0
+
+
+def test_fsyncs_that_fail_for_want_of_files_are_tried_again_and_the_answer_waits(
+    start, connect, make_topic, produce, batch
+):
+    disk = FaultyDisk()
+    broker = start(disk, barnabas_acks_fsync=True)
+    wire = connect(broker)
     topic = make_topic(by=wire)
-    header = reader.send(fetch_request(topic, {0: 0}, max_wait_ms=15_000))
+    refused = []
+
+    def ask(operation, name):
+        if operation == "sync_directory" and len(refused) < 2:
+            refused.append(name)
+            return OSError(errno.EMFILE, "too many open files")
+        return None
+
+    disk.refuse = ask
+    assert produce(topic, batch(b"safe"), acks=-1, by=wire).error_code == 0
+    assert len(refused) == 2
+
+
+def test_a_start_on_a_full_disk_says_so_in_one_line_with_the_cure(tmp_path, caplog):
+    disk = FaultyDisk()
+    disk.space = 0
+    data = str(tmp_path / "a")
+    config = BrokerConfig(listeners=("PLAINTEXT://127.0.0.1:0",), log_dirs=(data,), metadata_store="memory")
+    with pytest.raises(ConfigError) as refused:
+        BrokerServer(config, fs=disk).start()
+    (line,) = str(refused.value).splitlines()
+    assert data in line and "full" in line and "free some space" in line
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+def test_a_directory_that_fails_before_the_broker_serves_harms_nothing_else(
+    tmp_path, start, connect, make_topic, produce, batch, caplog
+):
+    paths = [str(tmp_path / "a"), str(tmp_path / "b")]
+    disks = FaultyDisk(), FaultyDisk()
+    mounts = Mounts(dict(zip(paths, disks, strict=True)))
+    first = start(mounts, log_dirs=tuple(paths))
+    wire = connect(first)
+    topic = make_topic(2, by=wire)
+    for partition in (0, 1):
+        assert produce(topic, batch(b"v"), partition=partition, by=wire).error_code == 0
+    disks[0].fail_writes = True  # nor can the stop be marked as clean
+    first.stop()
+    wire = connect(start(mounts, log_dirs=tuple(paths)))
+    codes = [produce(topic, batch(b"w"), partition=p, by=wire).error_code for p in (0, 1)]
+    assert sorted(codes) == [0, ErrorCode.KAFKA_STORAGE_ERROR]
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+def test_a_waiting_produce_learns_that_the_disk_has_failed(start, connect, make_topic, produce, batch):
+    disk = GatedDisk()
+    broker = start(disk, barnabas_acks_fsync=True)
+    wire, writer = connect(broker), connect(broker)
+    topic, other = make_topic(by=wire), make_topic(by=wire)
+    disk.gate.clear()
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(produce(topic, batch(b"v"), by=writer)))
+    thread.start()
+    assert disk.waiting.wait(10)
     disk.fail_writes = True
-    assert produce(topic, batch(b"x"), by=wire).error_code == ErrorCode.KAFKA_STORAGE_ERROR
-    (data,) = reader.receive(header).responses[0].partitions
-    assert data.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert produce(other, batch(b"x"), by=wire).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    thread.join(10)
+    assert [answer.error_code for answer in answers] == [ErrorCode.KAFKA_STORAGE_ERROR]
+    disk.gate.set()
 
 
 def test_what_could_not_be_fsynced_is_not_acknowledged(

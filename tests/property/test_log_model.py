@@ -26,6 +26,7 @@ from barnabas.config import TopicConfig
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.records import Compression, Record, all_records, batches, encode_batch
 from barnabas.storage import Flush, LogDirectory, OpenFiles, PartitionLog
+from barnabas.storage.checkpoints import CLEAN_SHUTDOWN
 from barnabas.testing.faulty_disk import FaultyDisk
 from barnabas.types import TopicPartition
 
@@ -122,9 +123,10 @@ class LogModel(RuleBasedStateMachine):
             info = self.log.append_as_leader(data, self.epoch)
         except KafkaError as error:
             assert error.code is ErrorCode.KAFKA_STORAGE_ERROR
-            if not self.offline:
+            if not self.offline and self.log.is_offline:
                 self.maybe = batch
-            self.offline = True
+            self.offline = self.log.is_offline
+            assert self.log.log_end_offset == batch.base_offset, "what is refused changes nothing"
             return
         assert not self.offline and not info.duplicate
         assert (info.base_offset, info.last_offset) == (batch.base_offset, batch.end - 1)
@@ -229,7 +231,8 @@ class LogModel(RuleBasedStateMachine):
             self.log.complete_flush(flush)
         except KafkaError as error:
             assert error.code is ErrorCode.KAFKA_STORAGE_ERROR
-            self.offline = True
+            self.offline = self.log.is_offline
+            assert self.log.recovery_point == self.flushed
         else:
             self.flushed = max(self.flushed, self.log.recovery_point)
 
@@ -240,7 +243,8 @@ class LogModel(RuleBasedStateMachine):
         self.begin_a_flush()
         if self.flushing:
             self.end_a_flush()
-        assert self.offline or self.log.recovery_point == self.flushed == end
+        if self.disk.space is None:
+            assert self.offline or self.log.recovery_point == self.flushed == end
 
     @rule()
     def write_checkpoints(self) -> None:
@@ -249,8 +253,8 @@ class LogModel(RuleBasedStateMachine):
                 self.directory.recovery_point_checkpoint().run()
                 self.directory.log_start_checkpoint().run()
             except OSError as error:
-                self.directory.env.fail(error)
-                self.offline = True
+                self.directory.env.judge("a checkpoint", error)
+                self.offline = self.log.is_offline
 
     # --- drop ---
 
@@ -260,34 +264,39 @@ class LogModel(RuleBasedStateMachine):
 
     @rule(retention_bytes=st.sampled_from([0, 500, 2000, 10_000]))
     def retain_by_size(self, retention_bytes: int) -> None:
-        self.retain(self.config.replace(retention_bytes=retention_bytes))
-        if not self.offline:
+        if self.retain(self.config.replace(retention_bytes=retention_bytes)):
             first = self.log.files.segments[0]
             assert self.log.size - first.size < retention_bytes or len(self.log.files.segments) == 1
 
     @rule(retention_ms=st.sampled_from([0, 100, 1000]))
     def retain_by_time(self, retention_ms: int) -> None:
-        self.retain(self.config.replace(retention_ms=retention_ms))
+        retained = self.retain(self.config.replace(retention_ms=retention_ms))
         first = self.log.files.segments[0]
-        if not self.offline and first.size:
+        if retained and first.size:
             newest = max(
                 r.timestamp for b in self.batches for r in located(b) if in_segment(self.log, r.offset)
             )
             assert self.clock.now_ms() - newest <= retention_ms
 
-    def retain(self, config: TopicConfig) -> None:
+    def retain(self, config: TopicConfig) -> bool:
+        """Whether it was done, on a disk that lets it be."""
         self.log.config = config
         try:
             removal = self.log.delete_old_segments(self.clock.now_ms())
             if removal and self.chance.random() < 0.7:  # else they lie there until the next start
                 removal.run()
         except (KafkaError, OSError):
-            self.offline = True
-        self.log.config = self.config
+            self.offline = self.log.is_offline
+            return False
+        finally:
+            self.log.config = self.config
+        return not self.offline and self.disk.space is None
 
     @rule(at=st.floats(0, 1))
     def delete_records(self, at: float) -> None:
         log = self.log
+        if self.offline:
+            return
         target = log.log_start_offset + int(at * (log.high_watermark - log.log_start_offset))
         log.advance_log_start(target)
         assert log.log_start_offset == target
@@ -301,8 +310,10 @@ class LogModel(RuleBasedStateMachine):
             cut = log.truncate_to(offset)
         except KafkaError as error:
             assert error.code is ErrorCode.KAFKA_STORAGE_ERROR
+            self.offline = log.is_offline
+            if not log.closed:
+                return  # it has changed nothing
             # how far it came only a restart shows: what remains is one of the batches' ends
-            self.offline = True
             self.flushed = min(self.flushed, kept[-1].end if kept else log.files.segments[0].base_offset)
             return
         if cut:
@@ -320,7 +331,9 @@ class LogModel(RuleBasedStateMachine):
             self.end_a_flush()
         was_offline = self.offline
         self.directory.close()
-        if was_offline or self.directory.failure is not None:
+        if not any(entry.name == CLEAN_SHUTDOWN for entry in self.disk.entries(DIRECTORY)):
+            disk = self.disk
+            assert was_offline or disk.space is not None or disk.fail_writes or disk.fail_syncs
             self.restart_after_kill()
             return
         start, end = self.log.log_start_offset, self.log.log_end_offset

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from barnabas.clock import Clock
 from barnabas.config import BrokerConfig
-from barnabas.errors import ErrorCode, KafkaError
+from barnabas.errors import KafkaError
 from barnabas.replication.logs import LogManager
 from barnabas.replication.partition import Partition
 from barnabas.storage import (
@@ -25,6 +24,7 @@ from barnabas.storage import (
     Throttle,
     dirtiness,
 )
+from barnabas.storage.harm import Harm, harm_of
 from barnabas.storage.segment import LogSegment
 from barnabas.types import TopicPartition
 
@@ -34,7 +34,23 @@ T = TypeVar("T")
 
 #: the longest that is slept at once: a timer takes no more than so much, a setting may be any number
 _DAY_MS = 86_400_000
-_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+#: a log whose cleaning keeps failing is tried again at least so often: its damaged segment may have gone
+_LONGEST_WAIT_MS = 3_600_000
+
+
+class Setback(NamedTuple):
+    """A cleaning of a log that has failed: the next one waits."""
+
+    log: PartitionLog
+    error: Exception
+    #: in a row
+    failures: int
+    since_ms: int
+    wait_ms: int
+
+    def holds(self, now_ms: int) -> bool:
+        """Whether the log still waits; not when the clock was set back."""
+        return self.since_ms <= now_ms < self.since_ms + self.wait_ms
 
 
 class LogCleaner:
@@ -66,8 +82,12 @@ class LogCleaner:
         self._workers: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
         self._at_work: dict[TopicPartition, Cleaning] = {}
-        #: logs that cannot be cleaned until the next start, and why
-        self.uncleanable: dict[TopicPartition, str] = {}
+        self._setbacks: dict[TopicPartition, Setback] = {}
+
+    @property
+    def uncleanable(self) -> dict[TopicPartition, Exception]:
+        """The logs whose latest cleaning has failed, and why. Each is tried again after a while."""
+        return {name: setback.error for name, setback in self._setbacks.items()}
 
     def start(self) -> None:
         if not self._threads:
@@ -118,12 +138,13 @@ class LogCleaner:
             await self._clean(log, directory, cleaning)
         except CleaningCancelled:
             return False
-        except (KafkaError, OSError) as error:
+        except Exception as error:
             if self._is_current(log, cleaning):  # else what was read is no wonder
-                self._give_up(log, error)
+                self._put_off(log, error)
             return False
         finally:
             del self._at_work[name]
+        self._setbacks.pop(name, None)
         logger.info(
             "%s: cleaned up to offset %d, read %d bytes, wrote %d",
             name,
@@ -137,23 +158,35 @@ class LogCleaner:
         """The log with the largest dirty part among those worth it."""
         now_ms = self._clock.now_ms()
         found: list[tuple[PartitionLog, Dirtiness]] = []
+        logs: dict[TopicPartition, PartitionLog] = {}
         for partition in self._partitions:
             log = partition.log
-            if (
-                not log.config.is_compacted
-                or partition.unavailable is not None
-                or log.topic_partition in self._at_work
-                or log.topic_partition in self.uncleanable
-            ):
+            name = log.topic_partition
+            logs[name] = log
+            setback = self._setbacks.get(name)
+            if partition.unavailable is not None or log.is_offline or name in self._at_work:
+                continue
+            if setback is not None and setback.log is log and setback.holds(now_ms):
                 continue
             try:
+                self._settle_swap(log)
+                if not log.config.is_compacted:
+                    continue
                 dirt = self._look_at(partition, now_ms)
-            except (KafkaError, OSError) as error:
-                self._give_up(log, error)
+            except Exception as error:
+                self._put_off(log, error)
                 continue
             if dirt.is_worth_it(log.config.min_cleanable_dirty_ratio):
                 found.append((log, dirt))
+        self._setbacks = {name: s for name, s in self._setbacks.items() if logs.get(name) is s.log}
         return max(found, key=lambda item: item[1].ratio, default=None)
+
+    def _settle_swap(self, log: PartitionLog) -> None:
+        """Completes or undoes a swap that an error has interrupted."""
+        if log.files.swap is not None:
+            removal = log.settle_swap()
+            if removal is not None:
+                self._logs.run_later(removal, log.config.file_delete_delay_ms)
 
     def _look_at(self, partition: Partition, now_ms: int) -> Dirtiness:
         log = partition.log
@@ -193,24 +226,35 @@ class LogCleaner:
         removal = log.finish_swap()
         if removal is None:
             raise CleaningCancelled(f"{log.topic_partition} was truncated under the cleaning")
-        await self._in_thread(sync)
         self._logs.run_later(removal, log.config.file_delete_delay_ms)
+        await self._in_thread(sync)
 
     def _is_current(self, log: PartitionLog, cleaning: Cleaning) -> bool:
         """Whether the log is what it was when its cleaning began, and in use."""
-        return not log.closed and log.files.tail == cleaning.tail and log.files.env.failure is None
+        return not log.is_offline and log.files.tail == cleaning.tail
 
-    def _give_up(self, log: PartitionLog, error: KafkaError | OSError) -> None:
-        name = log.topic_partition
-        if isinstance(error, KafkaError):
-            if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
-                return  # the directory is offline, which was told
-            self.uncleanable[name] = str(error)
-            logger.error("%s is not cleaned any more until the next start: %s", name, error)
-        elif error.errno in _NO_SPACE:
-            logger.warning("%s is not cleaned now, there is no room for it: %s", name, error)
-        else:
+    def _put_off(self, log: PartitionLog, error: Exception) -> None:
+        """A cleaning has failed: its log waits, every other log goes on."""
+        if log.is_offline:
+            return  # which was told
+        if isinstance(error, OSError) and harm_of(error) is Harm.DIRECTORY:
             log.files.env.fail(error)
+            return
+        name = log.topic_partition
+        before = self._setbacks.get(name)
+        failures = before.failures + 1 if before is not None and before.log is log else 1
+        backoff_ms = max(self._config().log_cleaner_backoff_ms, 1)
+        wait_ms = min(backoff_ms * 2 ** min(failures, 20), _LONGEST_WAIT_MS)
+        self._setbacks[name] = Setback(log, error, failures, self._clock.now_ms(), wait_ms)
+        is_bug = not isinstance(error, KafkaError | OSError)
+        logger.error(
+            "%s in %s could not be cleaned, it is tried again in %d s: %s",
+            name,
+            log.files.env.path,
+            (wait_ms + 999) // 1000,
+            error if not is_bug else repr(error),
+            exc_info=error if is_bug else None,
+        )
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)

@@ -7,10 +7,13 @@ more requests wait, the more of them one fsync serves, and none waits for more t
 from __future__ import annotations
 
 import asyncio
+import logging
 from concurrent.futures import Executor
 from itertools import islice
 
 from barnabas.replication.partition import Partition
+
+logger = logging.getLogger(__name__)
 
 #: partitions flushed in one round: each holds its files open meanwhile
 _AT_ONCE = 256
@@ -41,6 +44,10 @@ class GroupCommit:
                 partitions = list(islice(self._dirty, _AT_ONCE))
                 for partition in partitions:
                     del self._dirty[partition]
-                await asyncio.gather(*(partition.flush(self._executor) for partition in partitions))
+                flushes = (partition.flush(self._executor) for partition in partitions)
+                outcomes = await asyncio.gather(*flushes, return_exceptions=True)
+                for partition, outcome in zip(partitions, outcomes, strict=True):
+                    if isinstance(outcome, Exception):  # a bug: the others are flushed nevertheless
+                        logger.error("%s could not be flushed", partition.topic_partition, exc_info=outcome)
         finally:
             self._round = None

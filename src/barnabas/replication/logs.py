@@ -15,6 +15,8 @@ from barnabas.config import BrokerConfig, TopicConfig
 from barnabas.errors import ConfigError, ErrorCode, KafkaError
 from barnabas.metadata.image import ClusterImage
 from barnabas.storage import DirectoryLocked, FileSystem, LogDirectory, OpenFiles, PartitionLog
+from barnabas.storage.checkpoints import LOG_STARTS
+from barnabas.storage.harm import cure_of
 from barnabas.types import ZERO_TOPIC_ID, TopicId, TopicPartition, topic_id_to_str
 
 log = logging.getLogger(__name__)
@@ -49,7 +51,6 @@ class LogManager:
     ) -> None:
         self._config = config
         self._files = OpenFiles(fs, _open_files())
-        self._fs = fs
         self._clock = clock
         self._executor = executor
         self._on_failure = on_failure
@@ -108,12 +109,12 @@ class LogManager:
             except DirectoryLocked as error:
                 raise ConfigError(str(error)) from error
             except OSError as error:
-                log.error("log directory %s cannot be used: %s", path, error)
+                log.error("log directory %s cannot be used: %s%s", path, error, cure_of(error))
                 self.unopened[path] = error
                 continue
             self._directories.append(directory)
         if not self._directories:
-            reasons = "; ".join(f"{path}: {error}" for path, error in self.unopened.items())
+            reasons = "; ".join(f"{path}: {error}{cure_of(error)}" for path, error in self.unopened.items())
             raise ConfigError(f"log.dirs: no directory can be used ({reasons})")
 
     async def load(self, image: ClusterImage, config_of: Callable[[str], TopicConfig]) -> None:
@@ -131,7 +132,7 @@ class LogManager:
             pools.append(pool)
             unknown: list[TopicPartition] = []
             try:
-                found, leftovers = directory.found(), directory.leftovers()
+                found = directory.found()
             except OSError as error:
                 directory.env.fail(error)
                 continue
@@ -167,6 +168,11 @@ class LogManager:
                     ", ".join(map(str, unknown[:5])),
                     more,
                 )
+            try:
+                leftovers = directory.leftovers()
+            except OSError as error:
+                directory.env.judge("what is to be deleted", error)
+                continue
             for task in leftovers:
                 self._run(task)
         await asyncio.gather(*loading)
@@ -198,7 +204,10 @@ class LogManager:
         for removal in self._removals:
             removal.cancel()
         for directory in self._directories:
-            directory.close()
+            try:
+                directory.close()
+            except Exception:
+                log.exception("log directory %s could not be closed", directory.path)
 
     # --- logs ---
 
@@ -240,10 +249,11 @@ class LogManager:
         try:
             removal = directory.delete(topic_partition)
         except KafkaError as error:
-            log.error("%s cannot be deleted: %s", topic_partition, error)
+            log.error("%s cannot be deleted, the next start does it: %s", topic_partition, error)
             return
         self._write_checkpoints_soon(directory)
-        self.run_later(removal, delay_ms)
+        if removal is not None:
+            self.run_later(removal, delay_ms)
 
     # --- upkeep ---
 
@@ -251,15 +261,19 @@ class LogManager:
         """Delete what retention and DeleteRecords have left behind."""
         now_ms = self._clock.now_ms()
         for number, partition_log in enumerate(list(self)):
+            if number % 100 == 99:
+                await asyncio.sleep(0)
+            if partition_log.is_offline:
+                continue  # which was told
             try:
                 removal = partition_log.delete_old_segments(now_ms)
             except KafkaError as error:
                 log.error("retention of %s: %s", partition_log.topic_partition, error)
-                continue
-            if removal is not None:
-                self.run_later(removal, partition_log.config.file_delete_delay_ms)
-            if number % 100 == 99:
-                await asyncio.sleep(0)
+            except Exception:
+                log.exception("retention of %s has failed", partition_log.topic_partition)
+            else:
+                if removal is not None:
+                    self.run_later(removal, partition_log.config.file_delete_delay_ms)
 
     def expire_producers(self, expiration_ms: int) -> None:
         """Forget producers that have been silent for `expiration_ms`."""
@@ -304,7 +318,7 @@ class LogManager:
             try:
                 await asyncio.get_running_loop().run_in_executor(self._executor, task.run)
             except OSError as error:
-                raise directory.env.fail(error) from error
+                raise directory.env.judge(LOG_STARTS, error) from error
 
     def run_later(self, task: Task, delay_ms: int) -> None:
         """Run in a thread what deletes files, when readers may be done with them."""
@@ -339,7 +353,9 @@ class LogManager:
         try:
             await self.checkpoint_one(directory, of)
         except OSError as error:
-            directory.env.fail(error)
+            directory.env.judge("a checkpoint", error)
+        except Exception:
+            log.exception("a checkpoint in %s could not be written", directory.path)
 
     async def _load(
         self,
@@ -352,8 +368,11 @@ class LogManager:
         loop = asyncio.get_running_loop()
         try:
             loaded = await loop.run_in_executor(pool, directory.load, topic_partition, topic_id, config)
-        except KafkaError as error:
-            log.error("%s cannot be opened: %s", topic_partition, error.message)
+        except Exception as error:
+            if isinstance(error, KafkaError):
+                log.error("%s cannot be opened: %s", topic_partition, error.message)
+            else:  # a bug, or damage that nobody has thought of: the others are opened nevertheless
+                log.exception("%s cannot be opened", topic_partition)
             self._unreadable[topic_partition] = directory
             return
         directory.adopt(loaded)
@@ -372,9 +391,14 @@ class LogManager:
         self, directory: LogDirectory, topic_partition: TopicPartition, suffix: str = "stray"
     ) -> None:
         try:
-            directory.set_aside(topic_partition, suffix)
+            aside = directory.set_aside(topic_partition, suffix)
+        except FileNotFoundError:
+            log.info("%s has no folder", topic_partition)
         except OSError as error:
-            directory.env.fail(error)
+            log.error("%s belongs to no topic of this broker and cannot be moved: %s", topic_partition, error)
+            directory.env.judge(topic_partition, error)
+        else:
+            log.warning("%s belongs to no topic of this broker: its folder is now %s", topic_partition, aside)
 
     def _run(self, task: Task) -> None:
         future = asyncio.get_running_loop().run_in_executor(self._executor, task.run)
@@ -396,4 +420,4 @@ def files_for_connections() -> int | None:
 def _report(done: asyncio.Future[None]) -> None:
     error = None if done.cancelled() else done.exception()
     if error is not None:
-        log.error("files could not be deleted: %s", error)
+        log.error("files could not be deleted, the next start does it: %s", error)

@@ -59,7 +59,7 @@ class ReplicaManager:
         """
         partition = self._partitions.get((topic, index))
         if partition is None:
-            raise self._why_missing(topic, index)
+            partition = self._open_late(topic, index)
         return partition
 
     def apply(self, delta: ImageDelta) -> None:
@@ -76,10 +76,13 @@ class ReplicaManager:
             self._configure(name)
 
     def take_offline(self, log_dir: str) -> None:
-        """The directory has failed: its partitions answer KAFKA_STORAGE_ERROR from now on."""
+        """The directory has failed: its partitions answer writes with KAFKA_STORAGE_ERROR from now on.
+
+        They are still read, where the disk lets them be.
+        """
         for partition in self:
             if self._logs.directory_of(partition.topic_partition).path == log_dir:
-                partition.take_down(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log_dir} is offline"))
+                partition.refuse_writes(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log_dir} is offline"))
 
     def _host(self, topic: TopicImage) -> None:
         for index, state in enumerate(topic.partitions):
@@ -87,20 +90,29 @@ class ReplicaManager:
                 continue
             partition = self._partitions.get((topic.id, index))
             if partition is None:
-                self._open(topic, index)
+                try:
+                    self._open(topic, index)
+                except KafkaError as error:
+                    log.error("%s-%d cannot be opened: %s", topic.name, index, error)
             else:
                 partition.update(state)
+
+    def _open_late(self, topic: TopicKey, index: int) -> Partition:
+        """A partition that could not be opened when it was made, for want of space for one."""
+        image = self._image.topics.get(topic) if isinstance(topic, str) else self._image.topic_by_id(topic)
+        if image is None or not 0 <= index < len(image.partitions):
+            raise self._why_missing(topic, index)
+        if self._node_id not in image.partitions[index].replicas:
+            raise self._why_missing(topic, index)
+        self._open(image, index)
+        return self._partitions[topic, index]
 
     def _open(self, topic: TopicImage, index: int) -> None:
         topic_partition = TopicPartition(topic.name, index)
         opened = self._logs.get(topic_partition)
         if opened is None:
             config = self._configs.topic_config(self._image, topic.name)
-            try:
-                opened = self._logs.create(topic_partition, topic.id, config)
-            except KafkaError as error:
-                log.error("%s cannot be made: %s", topic_partition, error)
-                return
+            opened = self._logs.create(topic_partition, topic.id, config)
         partition = Partition(
             opened,
             topic.partitions[index],
@@ -136,6 +148,4 @@ class ReplicaManager:
             )
         if not 0 <= index < len(image.partitions):
             return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        if self._node_id in image.partitions[index].replicas:
-            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the partition's log could not be opened")
         return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)

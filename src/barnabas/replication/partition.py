@@ -53,8 +53,10 @@ class Partition:
         self._uncommitted_bytes = 0
         #: operations to try again when the high watermark moves or leadership changes
         self.waiters: set[Delayed[object]] = set()
-        #: what every request is answered with, once the log directory has failed or the topic was deleted
+        #: what every request is answered with, once the topic was deleted
         self.unavailable: KafkaError | None = None
+        #: what whoever waits for a write is answered with, once the log or its directory is offline
+        self.unwritable: KafkaError | None = None
         self._node_id = node_id
         self._flush_every = flush_every
         self._on_flush_due = on_flush_due
@@ -103,6 +105,11 @@ class Partition:
     def take_down(self, error: KafkaError) -> None:
         """Answer every request from now on, and those that wait, with `error`."""
         self.unavailable = error
+        self.refuse_writes(error)
+
+    def refuse_writes(self, error: KafkaError) -> None:
+        """The log takes no more writes: answer those that wait for one with `error`. It is still read."""
+        self.unwritable = error
         if self._flush_timer is not None:
             self._flush_timer.cancel()
         self._wake()
@@ -182,8 +189,11 @@ class Partition:
     # --- fsync ---
 
     async def flush(self, executor: Executor) -> None:
-        """Fsync what has been appended so far, in a thread."""
-        if self.unavailable is not None:
+        """Fsync what has been appended so far, in a thread.
+
+        Never raises. If the log has gone offline, whoever waits is told; else it is tried again soon.
+        """
+        if self.unwritable is not None:
             return
         try:
             flush = self.log.prepare_flush()
@@ -191,8 +201,12 @@ class Partition:
                 await asyncio.get_running_loop().run_in_executor(executor, flush.run)
                 self.log.complete_flush(flush)
         except KafkaError as error:
-            # The log directory is offline, and whoever waits is told so by `take_down`.
-            log.error("%s could not be fsynced: %s", self.topic_partition, error)
+            if self.log.is_offline:
+                log.error("%s could not be fsynced: %s", self.topic_partition, error)
+                self.refuse_writes(error)
+            elif self._flush_timer is None:
+                loop = asyncio.get_running_loop()
+                self._flush_timer = loop.call_later(_FLUSH_AGAIN_SECONDS, self._flush_now)
             return
         self.advance_high_watermark()
 
@@ -214,5 +228,7 @@ class Partition:
         self._on_flush_due(self)
 
 
+#: what could not be fsynced for want of files or memory is tried again after so long
+_FLUSH_AGAIN_SECONDS = 0.5
 #: a flush.ms beyond this is as good as never, and more than a timer takes
 _NEVER_MS = 2**48

@@ -38,8 +38,8 @@ class Acknowledgement(Generic[T]):
         left = []
         for item in self._left:
             partition = item.partition
-            if partition.unavailable is not None:
-                item.fail(partition.unavailable)
+            if partition.unwritable is not None:
+                item.fail(partition.unwritable)
             elif not partition.is_leader:
                 item.fail(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
             elif not partition.is_acknowledged(item.last_offset, self._acks):

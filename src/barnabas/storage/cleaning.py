@@ -28,7 +28,6 @@ from barnabas.storage.producers import Producer
 from barnabas.storage.segment import MAX_RELATIVE_OFFSET, LogSegment, file_name
 from barnabas.storage.swap import CLEANED
 from barnabas.storage.throttle import Throttle
-from barnabas.storage.transaction_index import ENTRY as TRANSACTION_ENTRY
 from barnabas.storage.transaction_index import AbortedTransaction, TransactionIndex
 from barnabas.types import NO_PRODUCER_ID, UNKNOWN_OFFSET, Buffer, Offset
 
@@ -81,10 +80,10 @@ class Cleaning:
         self._sources = [segment for segment in segments if segment.base_offset < dirtiness.end]
         #: bytes of the transaction index of every segment: a marker may lie beyond what is cleaned
         self._aborted_bytes = {
-            segment.base_offset: len(segment.aborted) * TRANSACTION_ENTRY.size
-            for segment in segments
-            if len(segment.aborted)
+            segment.base_offset: segment.aborted.stored_bytes for segment in segments if len(segment.aborted)
         }
+        #: those that could not be stored yet
+        self._unstored = [aborted for segment in segments for aborted in segment.aborted.waiting]
         #: what is known of each producer: its last data offset, else the epoch of its last marker
         self._producers = {producer.producer_id: _last_batch(producer) for producer in log.producers}
         self._transactions = CleanedTransactions([])
@@ -317,7 +316,7 @@ class Cleaning:
                 if aborted.first_offset < self._dirtiness.end
             ]
             file.close()
-        return found
+        return found + [aborted for aborted in self._unstored if aborted.first_offset < self._dirtiness.end]
 
     def _source_end(self, number: int) -> Offset:
         """The offset after the range of the source at a place."""

@@ -15,15 +15,16 @@ from __future__ import annotations
 import logging
 import re
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 from barnabas.clock import Clock
 from barnabas.config import TopicConfig
-from barnabas.errors import BarnabasError, ConfigError, ErrorCode, KafkaError
+from barnabas.errors import BarnabasError, ConfigError
 from barnabas.storage import checkpoints
 from barnabas.storage.checkpoints import CLEAN_SHUTDOWN
-from barnabas.storage.damage import ABOUT_ONE_FILE, keep_damaged, read_small_file
+from barnabas.storage.damage import keep_damaged, read_small_file
 from barnabas.storage.environment import LogEnvironment
 from barnabas.storage.filesystem import FileSystem, Lock, replace_file
 from barnabas.storage.log import PartitionLog
@@ -162,7 +163,7 @@ class LogDirectory:
         """Opens a log that lies in the directory, after a crash with recovery: for `adopt`, in any thread.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, the disk failed: the directory is offline.
+            KafkaError: KAFKA_STORAGE_ERROR, its files cannot be read or written.
                 CORRUPT_MESSAGE, the log is damaged where it was thought safe.
         """
         env = self.env
@@ -172,10 +173,8 @@ class LogDirectory:
             log = self._load(loading, topic_partition, topic_id, config, was_clean=self.was_clean)
         except OSError as error:
             loading.files.let_go_idle()
-            if error.errno in ABOUT_ONE_FILE:
-                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-            raise env.fail(error) from error
-        except KafkaError:
+            raise env.judge(topic_partition, error) from error
+        except Exception:
             loading.files.let_go_idle()
             raise
         log.move_to(env)
@@ -213,47 +212,50 @@ class LogDirectory:
                 and env.fs.entries(path)
                 and self._read_topic_id(path) != topic_id
             ):
-                self.set_aside(topic_partition)
+                aside = self.set_aside(topic_partition, "stray")
+                logger.warning(
+                    "%s was another topic's than the one of its name: it is moved to %s",
+                    topic_partition,
+                    aside,
+                )
                 env.fs.make_directory(path)
             if not env.fs.entries(path):
                 log = new_log(env, path, topic_partition, topic_id, config)
             else:  # what a crash left of an earlier start, before anything was promised
                 log = self._load(env, topic_partition, topic_id, config, was_clean=False)
         except OSError as error:
-            raise env.fail(error) from error
+            raise env.judge(topic_partition, error) from error
         return self.adopt(log)
 
-    def delete(self, topic_partition: TopicPartition) -> TreeRemoval:
-        """Takes a log out: its folder is renamed, and gone for good when the result has run.
+    def set_aside(self, topic_partition: TopicPartition, suffix: str) -> str:
+        """Renames the folder of a log that is not open, to one that no start takes for a log; its new path.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
+            OSError: it could not be renamed.
+        """
+        # Kafka's form, cut so that a long topic name still fits into a file name
+        path = f"{self.path}/{str(topic_partition)[:200]}.{uuid.uuid4().hex}-{suffix}"
+        self.env.fs.rename(f"{self.path}/{topic_partition}", path)
+        return path
+
+    def delete(self, topic_partition: TopicPartition) -> TreeRemoval | None:
+        """Takes a log out: its folder is renamed, and gone for good when the result has run.
+
+        None: somebody has removed the folder before.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, its folder could not be renamed: the next start deletes it.
         """
         log = self.logs.pop(topic_partition)
         self.forget(topic_partition)
         log.abandon()
-        # Kafka's form, cut so that a long topic name still fits into a file name
-        name = f"{str(topic_partition)[:200]}.{uuid.uuid4().hex}-delete"
         try:
-            self.env.fs.rename(log.files.path, f"{self.path}/{name}")
-        except OSError as error:
-            raise self.env.fail(error) from error
-        return TreeRemoval(self.env.fs, f"{self.path}/{name}")
-
-    def set_aside(self, topic_partition: TopicPartition, suffix: str = "stray") -> None:
-        """Renames the folder of a log that is not open; one that is not there is fine.
-
-        Raises:
-            OSError: the disk failed.
-        """
-        aside = f"{self.path}/{str(topic_partition)[:200]}.{uuid.uuid4().hex}-{suffix}"
-        logger.warning(
-            "%s is another topic's than the one of its name: moving it to %s", topic_partition, aside
-        )
-        try:
-            self.env.fs.rename(f"{self.path}/{topic_partition}", aside)
+            path = self.set_aside(topic_partition, "delete")
         except FileNotFoundError:
-            logger.info("%s has no folder", topic_partition)
+            return None
+        except OSError as error:
+            raise self.env.judge(topic_partition, error) from error
+        return TreeRemoval(self.env.fs, path)
 
     def forget(self, topic_partition: TopicPartition) -> None:
         """Leaves a log out of the checkpoints: a later one of its name must not be taken for it.
@@ -293,24 +295,30 @@ class LogDirectory:
     def close(self) -> None:
         """Closes every log, and marks the stop as clean if all went well; never raises."""
         try:
-            self._flush_all()
-            for write in (
-                self.recovery_point_checkpoint(),
-                self.log_start_checkpoint(),
-                self.high_watermark_checkpoint(),
-                self._size_checkpoint(),
-            ):
-                write.run()
-            if self.is_recovered:
+            unflushed = self._flush_all()
+            self.recovery_point_checkpoint().run()
+            self.log_start_checkpoint().run()
+            self.high_watermark_checkpoint().run()
+            self._size_checkpoint().run()
+            if unflushed:
+                names = ", ".join(map(str, unflushed[:10])) + (", ..." if len(unflushed) > 10 else "")
+                logger.error(
+                    "%s is not marked as cleanly closed, the next start checks its logs: "
+                    "%d of them could not be flushed (%s)",
+                    self.path,
+                    len(unflushed),
+                    names,
+                )
+            elif self.is_recovered:
                 marker = f"{self.path}/{CLEAN_SHUTDOWN}"
                 Replacement(self.env.fs, marker, checkpoints.CLEAN_SHUTDOWN_CONTENT).run()
                 self.closed_cleanly = True
             else:
                 logger.warning("%s is not marked as cleanly closed: not every log was recovered", self.path)
-        except OSError as error:
-            self.env.fail(error)
-        except KafkaError as error:
-            logger.error("%s is not marked as cleanly closed: %s", self.path, error)
+        except Exception as error:
+            logger.error(
+                "%s is not marked as cleanly closed, the next start checks its logs: %r", self.path, error
+            )
         finally:
             for log in self.logs.values():
                 log.abandon()
@@ -344,17 +352,35 @@ class LogDirectory:
             log.files.write_topic_id()
         return log
 
-    def _flush_all(self) -> None:
+    def _flush_all(self) -> list[TopicPartition]:
+        """Flushes every log; those that could not be."""
         # Side by side, because file systems make one commit of fsyncs that come together; some at a time,
         # because each holds its files open.
         logs = list(self.logs.values())
+        failed: list[TopicPartition] = []
         with ThreadPoolExecutor(_FLUSH_THREADS) as threads:
             for start in range(0, len(logs), 4 * _FLUSH_THREADS):
-                some = logs[start : start + 4 * _FLUSH_THREADS]
-                due = [(log, flush) for log in some if (flush := log.prepare_close()) is not None]
+                due = []
+                for log in logs[start : start + 4 * _FLUSH_THREADS]:
+                    with self._noted(log, failed):
+                        flush = log.prepare_close()
+                        if flush is not None:
+                            due.append((log, flush))
                 list(threads.map(lambda item: item[1].run(), due))
                 for log, flush in due:
-                    log.complete_flush(flush)
+                    with self._noted(log, failed):
+                        log.complete_flush(flush)
+        return failed
+
+    @contextmanager
+    def _noted(self, log: PartitionLog, failed: list[TopicPartition]) -> Iterator[None]:
+        """A log that cannot be closed well keeps no other from it."""
+        try:
+            yield
+        except Exception as error:
+            if self.env.failure is None:
+                logger.error("%s in %s could not be flushed: %s", log.topic_partition, self.path, error)
+            failed.append(log.topic_partition)
 
     def _before_truncation(self, topic_partition: TopicPartition, offset: Offset) -> None:
         # were the old recovery point to outlive a crash, what is written next would go unchecked

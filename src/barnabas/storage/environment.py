@@ -10,15 +10,19 @@ from dataclasses import dataclass, field
 from barnabas.clock import Clock
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.storage.filesystem import FileSystem
+from barnabas.storage.harm import Harm, harm_of
 from barnabas.storage.open_files import OpenFiles
 from barnabas.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
+#: refused requests are told at most so often for each kind of error: clients try again at once
+_TELL_EVERY_MS = 10_000
+
 
 @dataclass(slots=True)
 class LogEnvironment:
-    """The surroundings of the logs in one log directory; an I/O error takes all of them offline."""
+    """The surroundings of the logs in one log directory; a disk that fails takes all of them offline."""
 
     path: str
     files: OpenFiles
@@ -28,6 +32,8 @@ class LogEnvironment:
     failure: OSError | None = None
     #: told once, when the directory goes offline
     on_failure: Callable[[OSError], None] | None = None
+    #: when an error was last told, and how often it has come since
+    _told: dict[int | None, tuple[int, int]] = field(default_factory=dict)
     #: told before records that may have been flushed are cut off, with the offset where the log will end
     before_truncation: Callable[[TopicPartition, int], None] | None = None
 
@@ -35,11 +41,33 @@ class LogEnvironment:
     def fs(self) -> FileSystem:
         return self.files.fs
 
+    def judge(self, what: object, error: OSError) -> KafkaError:
+        """Does to the directory what `error` asks for, met in `what`; what to raise to the caller."""
+        if harm_of(error) is Harm.DIRECTORY:
+            return self.fail(error)
+        return self.refuse(what, error)
+
+    def refuse(self, what: object, error: OSError) -> KafkaError:
+        """The error for one operation on `what` that could not be carried out; a log line now and then."""
+        now_ms = self.clock.now_ms()
+        since_ms, more = self._told.get(error.errno, (now_ms - _TELL_EVERY_MS, 0))
+        if now_ms - since_ms >= _TELL_EVERY_MS:
+            self._told[error.errno] = (now_ms, 0)
+            also = f" (and {more} more like this before)" if more else ""
+            logger.warning("%s in %s is refused: %s%s", what, self.path, error, also)
+        else:
+            self._told[error.errno] = (since_ms, more + 1)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{what}: {error}")
+
     def fail(self, error: OSError) -> KafkaError:
-        """Takes the directory offline for good; what to raise to the caller."""
+        """Takes the directory offline until the next start; what to raise to the caller."""
         if self.failure is None:
             self.failure = error
-            logger.error("log directory %s is offline: %s", self.path, error)
+            logger.error(
+                "log directory %s is offline, it takes no more writes until the next start: %s",
+                self.path,
+                error,
+            )
             if self.on_failure is not None:
                 self.on_failure(error)
         return self.offline()

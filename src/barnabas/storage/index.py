@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left, bisect_right
+from contextlib import suppress
 
 from barnabas.storage.open_files import LogFile
 
@@ -81,7 +82,10 @@ class Index:
         self._tail += self.ENTRY.pack(first, second)
         self.size += self.ENTRY.size
         if len(self._tail) >= BLOCK * self.ENTRY.size:
-            self.store()
+            # The batch is in the log already. What cannot be stored now waits for the next entry, or for the
+            # sealing, which fails with it.
+            with suppress(OSError):
+                self.store()
 
     def _keep(self, count: int) -> None:
         size = self.ENTRY.size

@@ -183,13 +183,7 @@ class PartitionLog(LogUpkeep):
         if header.producer_id != NO_PRODUCER_ID:
             aborted = note_producer(producers, header, data, base_offset)
             if aborted is not None:
-                self._note_aborted(aborted)
-
-    def _note_aborted(self, aborted: AbortedTransaction) -> None:
-        try:
-            self.files.segments.active.aborted.append(aborted)
-        except OSError as error:
-            raise self._failed(error) from error
+                self.files.segments.active.aborted.append(aborted)
 
     def _segment_for(self, size: int, last_offset: Offset, max_timestamp: int) -> LogSegment:
         """The active segment, a new one if the batch does not fit into the old one."""

@@ -12,6 +12,7 @@ from barnabas.config import TopicConfig
 from barnabas.storage.checkpoints import PARTITION_METADATA, encode_partition_metadata
 from barnabas.storage.environment import LogEnvironment
 from barnabas.storage.filesystem import write_file
+from barnabas.storage.harm import TornError
 from barnabas.storage.open_files import LogFile
 from barnabas.storage.producer_snapshot import encode_snapshot
 from barnabas.storage.producers import Producer
@@ -33,6 +34,7 @@ class LogFiles:
     """The files in one partition's folder. Owned by its log."""
 
     __slots__ = (
+        "_aside",
         "_is_flushing",
         "_is_new",
         "_names_changed",
@@ -88,6 +90,8 @@ class LogFiles:
         self.is_reported_damaged = False
         self._is_flushing = False
         self._tail = 0
+        #: set aside by an operation that was not completed: the next removal takes them along
+        self._aside: list[LogFile] = []
         #: the cleaned segment that is being put in place
         self.swap: Swap | None = None
 
@@ -123,13 +127,16 @@ class LogFiles:
         self.note_new(LogFile(self.env.files, path))
 
     def roll(self, offset: Offset, producers: Iterable[Producer], config: TopicConfig) -> LogSegment:
-        """Seals the active segment and begins a new one at `offset`, the log's end."""
+        """Seals the active segment and begins a new one at `offset`, the log's end.
+
+        On OSError the active segment stays the active one.
+        """
         old = self.segments.active
         old.seal()
-        self._unflushed[old.base_offset] = old
-        self.has_rolled = True
         self.take_snapshot(offset, producers)
         segment = new_segment(self.env, self.path, offset, config)
+        self._unflushed[old.base_offset] = old
+        self.has_rolled = True
         self.segments.add(segment)
         self._names_changed = True
         return segment
@@ -169,18 +176,19 @@ class LogFiles:
     def take_out_first(self, count: int) -> Removal:
         """Takes out the oldest segments and the snapshots before what is left.
 
-        Their files get the suffix ``.deleted``, so that a restart knows them for what they are.
+        Their files get the suffix ``.deleted``, so that a restart knows them for what they are. On OSError
+        some of the segments may be gone, the oldest first.
         """
         if self._names_changed:  # the segments that stay must not be lost where these are not
             self.env.fs.sync_directory(self.path)
-        files: list[LogFile] = []
-        for segment in self.segments.take_first(count):
+        for segment in list(self.segments)[:count]:
+            self._set_aside(segment.log)  # the .log, which decides, first
+            self._names_changed = True
+            self.segments.take_first(1)
             self._unflushed.pop(segment.base_offset, None)
-            files += segment.all_files()
-        files += self._forget_snapshots(lambda offset: offset < self.segments[0].base_offset)
-        _set_aside(files)
-        self._names_changed = True
-        return Removal(files)
+            self._set_aside(*segment.all_files()[1:])
+        self._set_aside(*self._forget_snapshots(lambda offset: offset < self.segments[0].base_offset))
+        return self._removal()
 
     def begin_swap(self, cleaned: LogSegment, replaced: Sequence[LogSegment]) -> None:
         """Has a cleaned segment count: once the folder is fsynced, a restart puts it in place, if not we."""
@@ -188,29 +196,52 @@ class LogFiles:
         for file in cleaned.all_files():
             file.move_to(self.env.files)
         self.swap = Swap(cleaned, replaced)
-        self.swap.begin()
+        try:
+            self.swap.begin()
+        except OSError:
+            self.cancel_swap()
+            raise
 
     def finish_swap(self) -> Removal | None:
-        """Puts the cleaned segment in place; the old files are to be removed. None: it was cancelled."""
-        swap, self.swap = self.swap, None
+        """Puts the cleaned segment in place; the old files are to be removed. None: it was cancelled.
+
+        On OSError it is to be called again; until then the old segments are read, whatever their names are.
+        """
+        swap = self.swap
         if swap is None:
             return None
         place = self.segments.place_of_run(swap.replaced)
         assert place is not None
-        files = [file for segment in swap.replaced for file in segment.all_files()]
-        merged = {segment.base_offset for segment in swap.replaced[1:]}
-        files += self._forget_snapshots(merged.__contains__)
-        _set_aside(files)
+        swap.is_decided = True
+        self._set_aside(*(file for segment in swap.replaced for file in segment.all_files()))
         swap.finish()
+        self.swap = None
         self.segments.replace(place, len(swap.replaced), swap.cleaned)
-        return Removal(files)
+        merged = {segment.base_offset for segment in swap.replaced[1:]}
+        self._aside += self._forget_snapshots(merged.__contains__)
+        return self._removal()
 
     def cancel_swap(self) -> None:
-        """Drops a cleaned segment that is not in place yet: the log's tail is about to change."""
-        if self.swap is not None:
+        """Drops a cleaned segment that is not in place yet: the log's tail is about to change.
+
+        One that is half in place is put there whole. On OSError it is to be called again.
+        """
+        removal = self.settle_swap()
+        if removal is not None:
+            self._aside += removal.files
+
+    def settle_swap(self) -> Removal | None:
+        """Completes a swap that is half done and cancels any other; what was replaced is to be removed."""
+        if self.swap is None:
+            return None
+        removal = None
+        if self.swap.is_decided:
+            removal = self.finish_swap()
+        else:
             self.swap.cancel()
             self.swap = None
-            self.env.fs.sync_directory(self.path)
+        self.env.fs.sync_directory(self.path)
+        return removal
 
     def start_of_batch(self, offset: Offset) -> Offset:
         """Where the batch begins that holds `offset`; `offset` itself when none does."""
@@ -267,10 +298,12 @@ class LogFiles:
             return None
         sealed = list(self._unflushed.values())
         files = [file for segment in sealed for file in segment.kept_files()]
-        files.append(self.segments.active.log)
-        files += self._unsynced
-        for file in files:
-            file.pin()
+        active = self.segments.active
+        if active.size:
+            files.append(active.log)
+        small_files = self._unsynced if active.size else [*self._unsynced, active.log]
+        small_files = _pin(files, small_files)
+        files += small_files
         directories = [self.path] if self._names_changed else []
         if self._is_new:
             directories.append(self.env.path)
@@ -279,7 +312,7 @@ class LogFiles:
             log_end_offset,
             self._tail,
             files,
-            self._unsynced,
+            small_files,
             replacements,
             directories,
             [segment.base_offset for segment in sealed],
@@ -290,13 +323,17 @@ class LogFiles:
         return flush
 
     def complete_flush(self, flush: Flush) -> None:
-        """Takes note of a flush that has run, well or not; raises its error."""
+        """Takes note of a flush that has run, well or not; raises its error, and all of it is due again."""
         self._is_flushing = False
         for file in flush.files:
             file.unpin()
         for file in flush.small_files:
             file.close()
         if flush.error is not None:
+            self._unsynced += flush.small_files
+            self._names_changed |= self.path in flush.directories
+            self._is_new |= self.env.path in flush.directories
+            self.has_rolled |= bool(flush.sealed)
             raise flush.error
         if flush.tail == self._tail:
             self.recovery_point = max(self.recovery_point, flush.offset)
@@ -330,16 +367,41 @@ class LogFiles:
         self._unflushed.pop(segment.base_offset, None)
         segment.remove()
 
+    def _set_aside(self, *files: LogFile) -> None:
+        """Gives files the suffix ``.deleted``, those apart that have it from an earlier attempt."""
+        for file in files:
+            if not file.path.endswith(DELETED):
+                file.close()
+                file.rename(file.path + DELETED)
+                self._aside.append(file)
+
+    def _removal(self) -> Removal:
+        files, self._aside = self._aside, []
+        return Removal(files)
+
     def _forget_snapshots(self, which: Callable[[Offset], bool]) -> list[LogFile]:
         gone = [offset for offset in self.snapshots if which(offset)]
         self.snapshots.difference_update(gone)
         return [LogFile(self.env.files, self.snapshot_path(offset)) for offset in sorted(gone, reverse=True)]
 
 
-def _set_aside(files: Iterable[LogFile]) -> None:
-    for file in files:
-        file.close()
-        file.rename(file.path + DELETED)
+def _pin(files: list[LogFile], others: list[LogFile]) -> list[LogFile]:
+    """Pins all of `files`, or raises and pins none, and of `others` those that exist: they are returned."""
+    pinned: list[LogFile] = []
+    try:
+        for file in [*files, *others]:
+            try:
+                file.pin()
+            except FileNotFoundError:
+                if len(pinned) < len(files):
+                    raise
+            else:
+                pinned.append(file)
+    except BaseException:
+        for file in pinned:
+            file.unpin()
+        raise
+    return pinned[len(files) :]
 
 
 def empty_segment(env: LogEnvironment, directory: str, offset: Offset, config: TopicConfig) -> LogSegment:
@@ -351,5 +413,12 @@ def empty_segment(env: LogEnvironment, directory: str, offset: Offset, config: T
 def new_segment(env: LogEnvironment, directory: str, offset: Offset, config: TopicConfig) -> LogSegment:
     """An empty segment whose file exists: its name tells where the log goes on."""
     segment = empty_segment(env, directory, offset, config)
-    segment.log.truncate(0)
+    try:
+        segment.log.truncate(0)
+    except OSError:
+        try:
+            segment.log.remove()
+        except OSError as error:  # at a restart the log would end where this file begins
+            raise TornError(f"{segment.log.path} cannot be taken away again", error) from error
+        raise
     return segment

@@ -6,6 +6,7 @@ closed (the CLOCK rule: each gets a second chance). So a thousand idle partition
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -75,18 +76,22 @@ class LogFile:
         return (self._handle or self._open()).send_to(descriptor, size, position)
 
     def write_at(self, chunks: Sequence[Buffer], position: int) -> None:
-        """Creates the file when there is none."""
+        """Makes the file when its first bytes are written; one that has gone since is FileNotFoundError."""
         self.used_lately = True
-        (self._handle or self._open(create=True)).write_at(chunks, position)
+        (self._handle or self._open(create=not position)).write_at(chunks, position)
 
     def truncate(self, size: int) -> None:
         """Creates the file when there is none."""
         (self._handle or self._open(create=True)).truncate(size)
 
+    @property
+    def is_open(self) -> bool:
+        return self._handle is not None
+
     def pin(self) -> None:
         """Opens the file and keeps it open until `unpin`, so that `sync` may run in another thread."""
         if self._handle is None:
-            self._open(create=True)
+            self._open()
         self._files.discard(self)
         self.pins += 1
 
@@ -103,10 +108,13 @@ class LogFile:
         """From any thread, when the file is pinned."""
         (self._handle or self._open()).sync()
 
-    def rename(self, path: str) -> None:
+    def rename(self, path: str, *, must_exist: bool = False) -> None:
         """Renames the file, open or not; one that was never written has no name to change."""
-        with suppress(FileNotFoundError):
+        try:
             self._files.fs.rename(self.path, path)
+        except FileNotFoundError:
+            if must_exist:
+                raise
         self.path = path
 
     def remove(self) -> None:
@@ -135,7 +143,13 @@ class LogFile:
             handle.close()
 
     def _open(self, *, create: bool = False) -> File:
-        handle = self._files.fs.open(self.path, create=create)
+        files = self._files
+        try:
+            handle = files.fs.open(self.path, create=create)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE) or not files.let_go_idle():
+                raise
+            handle = files.fs.open(self.path, create=create)
         self._handle = handle
         self._files.add(self)
         return handle

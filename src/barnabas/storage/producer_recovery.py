@@ -80,6 +80,7 @@ def rebuild_transaction_index(files: LogFiles, segment: LogSegment) -> None:
     segment.aborted.reset()
     for aborted in _noted(segment, producers, segment.base_offset, segment.next_offset()):
         segment.aborted.append(aborted)
+    segment.aborted.store()
 
 
 def _replay_segment(segment: LogSegment, producers: Producers, start: Offset, end_offset: Offset) -> None:

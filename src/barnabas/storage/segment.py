@@ -19,6 +19,7 @@ from barnabas.records.batch import (
     check_crc,
     parse_header,
 )
+from barnabas.storage.harm import TornError
 from barnabas.storage.index import OffsetIndex, TimeIndex
 from barnabas.storage.open_files import FileSlice, LogFile, OpenFiles
 from barnabas.storage.transaction_index import TransactionIndex
@@ -132,7 +133,11 @@ class LogSegment:
         """
         position = self.size
         self.write(chunks)
-        self.indexed(position, size, base_offset, last_offset, max_timestamp, index_interval)
+        try:
+            self.indexed(position, size, base_offset, last_offset, max_timestamp, index_interval)
+        except BaseException:
+            self._cut_to_size()
+            raise
         self.size = position + size
 
     def write(self, chunks: Sequence[Buffer]) -> None:
@@ -140,7 +145,8 @@ class LogSegment:
         try:
             self.log.write_at(chunks, self.size)
         except OSError:
-            self._cut_to_size()
+            if self.log.is_open:  # else nothing was written
+                self._cut_to_size()
             raise
 
     def indexed(
@@ -152,16 +158,21 @@ class LogSegment:
         max_timestamp: int,
         index_interval: int,
     ) -> None:
-        """Takes note of the batch at `position`, in the indexes when it is time for an entry."""
+        """Takes note of the batch at `position`, in the indexes when it is time for an entry.
+
+        Raises:
+            OSError: an index could not be read; nothing has changed.
+        """
         latest = self._latest
         if latest is None:
             latest = self.latest
         if max_timestamp > latest.timestamp:
-            latest = self._latest = TimestampedOffset(max_timestamp, last_offset)
+            latest = TimestampedOffset(max_timestamp, last_offset)
         if self._since_indexed > index_interval:
+            self.times.append(latest.timestamp, latest.offset - self.base_offset)  # this alone may raise
             self.offsets.append(last_offset - self.base_offset, position)
-            self.times.append(latest.timestamp, latest.offset - self.base_offset)
             self._since_indexed = 0
+        self._latest = latest
         self._since_indexed += size
         if position == 0:
             self.first_timestamp = max_timestamp
@@ -350,6 +361,7 @@ class LogSegment:
             self.times.append(self.latest.timestamp, self.latest.offset - self.base_offset)
         self.offsets.store()
         self.times.store()
+        self.aborted.store()
 
     def truncate(self, offset: int) -> int:
         """Drops the batch that holds `offset` and all later ones; where the segment ends now."""
@@ -410,10 +422,11 @@ class LogSegment:
         self._latest = best
 
     def _cut_to_size(self) -> None:
+        """Undoes a write that failed: what it has left must not be taken for records."""
         try:
             self.log.truncate(self.size)
-        except OSError:  # the error that brought us here says what is wrong
-            return
+        except OSError as error:
+            raise TornError(f"{self.log.path} cannot be cut off behind its last batch", error) from error
 
     def _cut_off(self, position: int) -> KafkaError:
         return KafkaError(

@@ -29,30 +29,38 @@ _SEGMENT_FILE = re.compile(r"(?P<offset>[0-9]+)\.(?P<kind>log|index|timeindex|tx
 class Swap:
     """A cleaned segment on its way into a log. Owned by the log's files."""
 
-    __slots__ = ("cleaned", "replaced")
+    __slots__ = ("cleaned", "is_decided", "replaced")
 
     def __init__(self, cleaned: LogSegment, replaced: Sequence[LogSegment]) -> None:
         self.cleaned = cleaned
         self.replaced = replaced
+        #: the old files are being set aside: from here on the swap can only be completed
+        self.is_decided = False
 
     def begin(self) -> None:
         """From when the new names are safe on disk, a restart completes the swap."""
         for file in reversed(self.cleaned.all_files()):  # the .log, which decides, last
-            _change_suffix(file, CLEANED, SWAP)
+            _change_suffix(file, CLEANED, SWAP, must_exist=file is self.cleaned.log)
 
     def finish(self) -> None:
-        """Gives the files their place; those of the old segments are out of the way."""
+        """Gives the files their place; those of the old segments are out of the way.
+
+        May be called again when it has failed.
+        """
         for file in self.cleaned.all_files():  # the .log first: it decides what a restart deletes
-            _change_suffix(file, SWAP, "")
+            _change_suffix(file, SWAP, "", must_exist=file is self.cleaned.log)
 
     def cancel(self) -> None:
-        """Removes the new files; the old ones stay what they are."""
-        for file in self.cleaned.all_files():
+        """Removes the new files; the old ones stay what they are. May be called again when it has failed."""
+        assert not self.is_decided
+        for file in reversed(
+            self.cleaned.all_files()
+        ):  # the .log last: while it is there, all of it is undone
             file.remove()
 
 
-def _change_suffix(file: LogFile, old: str, new: str) -> None:
-    file.rename(file.path.removesuffix(old) + new)
+def _change_suffix(file: LogFile, old: str, new: str, *, must_exist: bool) -> None:
+    file.rename(file.path.removesuffix(old) + new, must_exist=must_exist)
 
 
 def complete_swaps(env: LogEnvironment, path: str, entries: Iterable[Entry]) -> bool:

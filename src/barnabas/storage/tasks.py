@@ -43,18 +43,22 @@ class Flush:
     directories: Sequence[str]
     #: base offsets of the sealed segments covered
     sealed: Sequence[Offset]
-    error: OSError | None = None
+    error: Exception | None = None
+    #: whether it is an fsync that failed: what it should have made durable may be lost
+    is_lost: bool = False
 
     def run(self) -> None:
-        """Never raises: the outcome is in `error`."""
+        """Never raises: the outcome is in `error`, and whoever completes the flush is told."""
         try:
-            for file in self.files:
-                file.sync()
             for replacement in self.replacements:
                 replacement.run()
+            self.is_lost = True
+            for file in self.files:
+                file.sync()
             for directory in self.directories:
                 self.fs.sync_directory(directory)
-        except OSError as error:
+            self.is_lost = False
+        except Exception as error:
             self.error = error
 
 
@@ -65,9 +69,15 @@ class Removal:
     files: Sequence[LogFile]
 
     def run(self) -> None:
-        """Raises OSError."""
+        """Raises OSError for the last file that could not be removed; all others are."""
+        failure = None
         for file in self.files:
-            file.remove()
+            try:
+                file.remove()
+            except OSError as error:
+                failure = error
+        if failure is not None:
+            raise failure
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from barnabas.storage.open_files import LogFile
@@ -35,27 +36,46 @@ class AbortedTransaction(NamedTuple):
 class TransactionIndex:
     """One segment's aborted transactions, ascending by their last offsets. Owned by the segment."""
 
-    __slots__ = ("_count", "changed", "file")
+    __slots__ = ("_stored", "changed", "file", "waiting")
 
     def __init__(self, file: LogFile, size: int = 0) -> None:
         """`size` is how many bytes the file holds."""
         self.file = file
         #: whether the file was changed; set back by whoever sees to its fsync
         self.changed = False
-        self._count = size // ENTRY.size
+        #: entries that could not be stored yet, after all that are
+        self.waiting: list[AbortedTransaction] = []
+        self._stored = size // ENTRY.size
 
     def __len__(self) -> int:
-        return self._count
+        return self._stored + len(self.waiting)
+
+    @property
+    def stored_bytes(self) -> int:
+        """How much of the file holds entries."""
+        return self._stored * ENTRY.size
 
     def append(self, aborted: AbortedTransaction) -> None:
         """Adds the transaction that the segment's latest marker has aborted.
 
-        Raises:
-            OSError: the disk failed.
+        The marker is in the log already: what cannot be stored now waits for the next entry, or the sealing.
         """
-        self.file.write_at([ENTRY.pack(_VERSION, *aborted)], self._count * ENTRY.size)
-        self._count += 1
-        self.changed = True
+        self.waiting.append(aborted)
+        with suppress(OSError):
+            self.store()
+
+    def store(self) -> None:
+        """Writes what waits in memory to the file.
+
+        Raises:
+            OSError: it waits on.
+        """
+        if self.waiting:
+            entries = b"".join(ENTRY.pack(_VERSION, *aborted) for aborted in self.waiting)
+            self.file.write_at([entries], self.stored_bytes)
+            self._stored += len(self.waiting)
+            self.waiting = []
+            self.changed = True
 
     def from_offset(self, offset: Offset) -> Iterator[AbortedTransaction]:
         """Those that end at or after `offset`.
@@ -64,24 +84,27 @@ class TransactionIndex:
             OSError: the disk failed.
         """
         number = self._place_of(offset)
-        while number < self._count:
-            block = self.file.read_at(min(_BLOCK, self._count - number) * ENTRY.size, number * ENTRY.size)
+        while number < self._stored:
+            block = self.file.read_at(min(_BLOCK, self._stored - number) * ENTRY.size, number * ENTRY.size)
             for _, *fields in ENTRY.iter_unpack(block):
                 yield AbortedTransaction._make(fields)
             number += _BLOCK
+        yield from (aborted for aborted in self.waiting if aborted.last_offset >= offset)
 
     def truncate(self, offset: Offset) -> None:
         """Forgets those that end at or after `offset`: their markers are cut off."""
+        self.waiting = [aborted for aborted in self.waiting if aborted.last_offset < offset]
         self._keep(self._place_of(offset))
 
     def reset(self) -> None:
         """Forgets everything."""
+        self.waiting = []
         self._keep(0)
 
     def is_sound(self, base_offset: Offset) -> bool:
         """Whether every entry can be one, of a transaction that ended at `base_offset` or later."""
         last_offset = base_offset - 1
-        for number in range(self._count):
+        for number in range(self._stored):
             version, _, first, last, stable = ENTRY.unpack(self._read(number))
             if version != _VERSION or not last_offset < last or not 0 <= first <= last:
                 return False
@@ -91,7 +114,9 @@ class TransactionIndex:
         return True
 
     def _place_of(self, offset: Offset) -> int:
-        return bisect_left(range(self._count), offset, key=lambda number: ENTRY.unpack(self._read(number))[3])
+        return bisect_left(
+            range(self._stored), offset, key=lambda number: ENTRY.unpack(self._read(number))[3]
+        )
 
     def _read(self, number: int) -> bytes:
         return self.file.read_at(ENTRY.size, number * ENTRY.size)
@@ -100,7 +125,7 @@ class TransactionIndex:
         if not count:
             self.file.remove()
             self.changed = False
-        elif count < self._count:
+        elif count < self._stored:
             self.file.truncate(count * ENTRY.size)
             self.changed = True
-        self._count = count
+        self._stored = count

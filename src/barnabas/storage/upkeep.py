@@ -16,6 +16,7 @@ from barnabas.errors import ErrorCode, KafkaError
 from barnabas.storage.environment import LogEnvironment
 from barnabas.storage.epochs import FILE_NAME as EPOCH_FILE
 from barnabas.storage.epochs import LeaderEpochs
+from barnabas.storage.harm import Harm, TornError, harm_of
 from barnabas.storage.log_files import LogFiles
 from barnabas.storage.producer_recovery import load_producers
 from barnabas.storage.producers import Producers
@@ -35,6 +36,7 @@ class LogUpkeep:
         "closed",
         "config",
         "epochs",
+        "failure",
         "files",
         "high_watermark",
         "log_end_offset",
@@ -68,6 +70,8 @@ class LogUpkeep:
         self.epochs = epochs
         self.producers = producers
         self.closed = False
+        #: why the log takes no more writes until the next start, None while it does
+        self.failure: Exception | None = None
         self._env = files.env
 
     def __repr__(self) -> str:
@@ -77,6 +81,11 @@ class LogUpkeep:
     def size(self) -> int:
         """Bytes of all segments."""
         return sum(segment.size for segment in self.files.segments)
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether the log takes no more writes until the next start."""
+        return self.closed or self.failure is not None or self._env.failure is not None
 
     @property
     def recovery_point(self) -> Offset:
@@ -110,8 +119,10 @@ class LogUpkeep:
         """Records before `offset` are gone for readers (DeleteRecords); whether anything changed.
 
         Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE, `offset` lies beyond the high watermark.
+            KafkaError: OFFSET_OUT_OF_RANGE, `offset` lies beyond the high watermark; KAFKA_STORAGE_ERROR, the
+                log is offline.
         """
+        self._check_usable()
         if offset > self.high_watermark:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -130,11 +141,11 @@ class LogUpkeep:
         Their files are renamed to ``.deleted``; run the result when `file.delete.delay.ms` has passed.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline.
+            KafkaError: KAFKA_STORAGE_ERROR, it could not be done, or only for the oldest of them.
         """
         self._check_usable()
         if self.files.swap is not None:
-            return None  # the next look will do
+            return None  # the next look will do: the cleaner completes it
         count = expired_segments(
             self.files.segments,
             self.config,
@@ -145,21 +156,26 @@ class LogUpkeep:
         )
         if not count:
             return None
-        try:
-            if count == len(self.files.segments):
+        if count == len(self.files.segments):
+            try:
                 self.roll()
-            oldest = self.files.segments[0].base_offset
-            removal = self.files.take_out_first(count)
+            except OSError as error:
+                failed = self._failed(error)
+                if count == 1 or harm_of(error) is not Harm.REQUEST:
+                    raise failed from error
+                count -= 1  # on a full disk the others are worth the more
+        oldest = self.files.segments[0].base_offset
+        try:
+            return self.files.take_out_first(count)
         except OSError as error:
             raise self._failed(error) from error
-        start = self.files.segments[0].base_offset
-        logger.info(
-            "%s: dropping %d segments, offsets %d to %d", self.topic_partition, count, oldest, start - 1
-        )
-        if start > self.log_start_offset:
-            self.log_start_offset = start
-            self.epochs.truncate_from_start(start)
-        return removal
+        finally:
+            start = self.files.segments[0].base_offset
+            if start > oldest:
+                logger.info("%s: dropping offsets %d to %d", self.topic_partition, oldest, start - 1)
+            if start > self.log_start_offset:
+                self.log_start_offset = start
+                self.epochs.truncate_from_start(start)
 
     def roll_overdue(self, now_ms: int) -> bool:
         """Seals an active segment with records that `max.compaction.lag.ms` wants compacted; whether it did.
@@ -181,8 +197,8 @@ class LogUpkeep:
         """Has a cleaned segment count in the place of others: fsync the folder, then `finish_swap`.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline; UNKNOWN_TOPIC_OR_PARTITION, the log
-                is closed.
+            KafkaError: KAFKA_STORAGE_ERROR, it could not be done; UNKNOWN_TOPIC_OR_PARTITION, the log is
+                closed.
         """
         self._check_usable()
         try:
@@ -196,11 +212,23 @@ class LogUpkeep:
         Fsync the folder before the next swap; run the result when `file.delete.delay.ms` has passed.
 
         Raises:
-            KafkaError: as `begin_swap`.
+            KafkaError: as `begin_swap`; while the log is in use, it is to be called again.
         """
         self._check_usable()
         try:
             return self.files.finish_swap()
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def settle_swap(self) -> Removal | None:
+        """Completes or cancels a swap that an error has interrupted; what to run as after `finish_swap`.
+
+        Raises:
+            KafkaError: as `finish_swap`.
+        """
+        self._check_usable()
+        try:
+            return self.files.settle_swap()
         except OSError as error:
             raise self._failed(error) from error
 
@@ -220,6 +248,9 @@ class LogUpkeep:
         try:
             # a batch goes as a whole: what is written next begins where it began
             self._announce_truncation(self.files.start_of_batch(offset))
+        except OSError as error:
+            raise self._failed(error) from error
+        try:
             self._now_ends_at(self.files.truncate(offset))
         except OSError as error:
             raise self._half_truncated(error) from error
@@ -233,6 +264,9 @@ class LogUpkeep:
         """
         try:
             self._announce_truncation(min(offset, self.log_start_offset))
+        except OSError as error:
+            raise self._failed(error) from error
+        try:
             self.files.start_over(offset, self.config)
             self.log_start_offset = self.high_watermark = offset
             self._now_ends_at(offset)
@@ -267,23 +301,27 @@ class LogUpkeep:
         if self.epochs.changed:
             path = f"{self.files.path}/{EPOCH_FILE}"
             replacements.append(Replacement(self._env.fs, path, self.epochs.encode()))
-            self.epochs.changed = False
         try:
-            return self.files.prepare_flush(self.log_end_offset, replacements)
+            flush = self.files.prepare_flush(self.log_end_offset, replacements)
         except OSError as error:
             raise self._failed(error) from error
+        if flush is not None:
+            self.epochs.changed = False
+        return flush
 
     def complete_flush(self, flush: Flush) -> None:
         """Moves the recovery point on after a flush that has run.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, it failed: the log directory is offline, for what an fsync
-                could not write may be lost though a second fsync says nothing.
+            KafkaError: KAFKA_STORAGE_ERROR, it failed. If an fsync did, the log is offline at least, for what
+                could not be written may be lost though a second fsync says nothing; else all of it is due
+                again.
         """
         try:
             self.files.complete_flush(flush)
-        except OSError as error:
-            raise self._failed(error) from error
+        except Exception as error:
+            self.epochs.changed |= bool(flush.replacements)
+            raise self._failed(error, syncing=flush.is_lost) from error
 
     def flush(self) -> None:
         """Makes the log durable up to its end, here and now.
@@ -340,18 +378,47 @@ class LogUpkeep:
             raise self._gone()
         if self._env.failure is not None:
             raise self._env.offline()
+        if self.failure is not None:
+            raise self._offline()
 
-    def _failed(self, error: OSError) -> KafkaError:
-        return self._gone() if self.closed else self._env.fail(error)
+    def _failed(self, error: Exception, *, syncing: bool = False) -> KafkaError:
+        """Does what `error` asks for, met with one of the log's files; what to raise to the caller."""
+        if self.closed:
+            return self._gone()
+        if isinstance(error, OSError) and harm_of(error, syncing=syncing) is not Harm.LOG:
+            return self._env.judge(self.topic_partition, error)
+        return self._fail(error)
+
+    def _fail(self, error: Exception) -> KafkaError:
+        """Takes the log offline until the next start."""
+        if self.failure is None:
+            self.failure = error
+            logger.error(
+                "%s in %s is offline, it takes no more writes until the next start: %r",
+                self.topic_partition,
+                self._env.path,
+                error,
+            )
+        return self._offline()
 
     def _half_truncated(self, error: OSError) -> KafkaError:
-        failed = self._failed(error)
+        if harm_of(error) is Harm.DIRECTORY:
+            failed = self._env.fail(error)
+        else:
+            failed = self._fail(TornError("half truncated", error))
         self.abandon()  # what is on disk only the next start can tell
         return failed
+
+    def _offline(self) -> KafkaError:
+        return KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {self.topic_partition} is offline: {self.failure}"
+        )
 
     def _gone(self) -> KafkaError:
         if self._env.failure is not None:
             return self._env.offline()
+        if self.failure is not None:
+            return self._offline()
         return KafkaError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"the log of {self.topic_partition} is closed"
         )

@@ -92,6 +92,8 @@ class FaultyDisk:
             raised, by that change and every call after it; None for no end.
         space: bytes that may still be written; None for a disk without end.
         most_at_once: bytes that one write takes, which the system may choose at will; None for all.
+        refuse: asked before each operation, by its name (a `FileSystem`'s or a `File`'s method, "write" and
+            "read" for short) and the path; the error it returns is raised and nothing happens.
         fail_writes, fail_syncs, fail_reads: while true, such a call raises EIO. What an fsync could not
             write is dropped by later ones as well, as Linux does.
     """
@@ -100,6 +102,7 @@ class FaultyDisk:
         self.space: int | None = None
         self.most_at_once: int | None = None
         self.changes_left: int | None = None
+        self.refuse: Callable[[str, str], Exception | None] | None = None
         self.fail_writes = False
         self.fail_syncs = False
         self.fail_reads = False
@@ -119,12 +122,13 @@ class FaultyDisk:
 
     def mend(self) -> None:
         """Takes every fault away."""
-        self.space = self.most_at_once = self.changes_left = None
+        self.space = self.most_at_once = self.changes_left = self.refuse = None
         self.fail_writes = self.fail_syncs = self.fail_reads = False
 
     # --- FileSystem ---
 
     def open(self, path: str, *, create: bool = False) -> _OpenFile:
+        self.ask("open", path)
         folder, name = self._parent(path)
         node = folder.current.get(name)
         if node is None:
@@ -136,15 +140,17 @@ class FaultyDisk:
         if not isinstance(node, _Data):
             raise IsADirectoryError(errno.EISDIR, "is a folder", path)
         self.open_files += 1
-        return _OpenFile(self, node)
+        return _OpenFile(self, node, path)
 
     def entries(self, path: str) -> list[Entry]:
+        self.ask("entries", path)
         return [
             Entry(name, len(node.current) if isinstance(node, _Data) else 0, isinstance(node, _Folder), 0)
             for name, node in self._folder(path).current.items()
         ]
 
     def make_directory(self, path: str) -> bool:
+        self.ask("make_directory", path)
         folder = self._root
         made = False
         for name in _names(path):
@@ -159,6 +165,7 @@ class FaultyDisk:
         return made
 
     def rename(self, source: str, target: str) -> None:
+        self.ask("rename", source)
         folder, name = self._parent(source)
         to_folder, to_name = self._parent(target)
         node = folder.current.get(name)
@@ -170,6 +177,7 @@ class FaultyDisk:
         folder.change({name: None, to_name: node})
 
     def remove(self, path: str) -> None:
+        self.ask("remove", path)
         folder, name = self._parent(path)
         if not isinstance(folder.current.get(name), _Data):
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
@@ -177,6 +185,7 @@ class FaultyDisk:
         folder.change({name: None})
 
     def remove_tree(self, path: str) -> None:
+        self.ask("remove_tree", path)
         folder, name = self._parent(path)
         if name not in folder.current:
             raise FileNotFoundError(errno.ENOENT, "no such folder", path)
@@ -184,6 +193,7 @@ class FaultyDisk:
         folder.change({name: None})
 
     def sync_directory(self, path: str) -> None:
+        self.ask("sync_directory", path)
         self.check(self.fail_syncs)
         self.count_change()
         self._folder(path).sync()
@@ -195,6 +205,11 @@ class FaultyDisk:
         return _Lock(self._locked, path)
 
     # --- inside ---
+
+    def ask(self, operation: str, path: str) -> None:
+        error = None if self.refuse is None else self.refuse(operation, path)
+        if error is not None:
+            raise error
 
     def check(self, fails: bool) -> None:
         if fails:
@@ -231,20 +246,21 @@ class FaultyDisk:
 
 
 class _OpenFile(VectoredFile):
-    def __init__(self, disk: FaultyDisk, data: _Data) -> None:
+    def __init__(self, disk: FaultyDisk, data: _Data, path: str) -> None:
         self._disk = disk
+        self._path = path
         self._data = data
         self._is_open = True
 
     def read_at(self, size: int, position: int) -> bytes:
-        self._use(self._disk.fail_reads)
+        self._use("read", self._disk.fail_reads)
         return bytes(self._data.current[position : position + size])
 
     def send_to(self, descriptor: int, size: int, position: int) -> int:
         return os.write(descriptor, self.read_at(size, position))
 
     def write_some(self, chunks: Sequence[Buffer], position: int) -> int:
-        self._use(self._disk.fail_writes)
+        self._use("write", self._disk.fail_writes)
         if len(chunks) > IOV_MAX:
             raise OSError(errno.EINVAL, f"more than {IOV_MAX} chunks at once")
         self._disk.count_change()
@@ -257,14 +273,18 @@ class _OpenFile(VectoredFile):
         return fits
 
     def truncate(self, size: int) -> None:
-        self._use(self._disk.fail_writes)
+        self._use("truncate", self._disk.fail_writes)
         self._disk.count_change()
         current = self._data.current
         current.extend(bytes(max(size - len(current), 0)))
         del current[size:]
 
     def sync(self) -> None:
-        self._use(False)
+        try:
+            self._use("sync", False)
+        except BaseException:
+            self._data.doomed = self._disk.has_lost_writes = True
+            raise
         if self._disk.fail_syncs:
             self._data.doomed = self._disk.has_lost_writes = True
         self._disk.check(self._disk.fail_syncs)
@@ -277,9 +297,10 @@ class _OpenFile(VectoredFile):
             self._is_open = False
             self._disk.open_files -= 1
 
-    def _use(self, fails: bool) -> None:
+    def _use(self, operation: str, fails: bool) -> None:
         if not self._is_open:
             raise OSError(errno.EBADF, "the file is closed")
+        self._disk.ask(operation, self._path)
         self._disk.check(fails)
 
 

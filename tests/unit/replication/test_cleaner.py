@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from types import SimpleNamespace
 
 import pytest
@@ -54,7 +55,10 @@ class Bench:
         log.flush()
         return log
 
-    def clean(self, rounds=1):
+    def names(self, log):
+        return [entry.name for entry in self.disk.entries(log.files.path)]
+
+    def clean(self, rounds=1, before_each=lambda number: None):
         """Clean what is dirtiest, so many times; whether the last time anything was."""
 
         async def run():
@@ -63,7 +67,8 @@ class Bench:
                 lambda: config, self.partitions, Logs(self.directory), self.clock, self.flushed.append
             )
             try:
-                for _ in range(rounds):
+                for number in range(rounds):
+                    before_each(number)
                     outcome = await self.cleaner.clean_dirtiest()
                 return outcome
             finally:
@@ -112,7 +117,8 @@ def test_a_full_disk_ends_a_cleaning_and_nothing_else(bench):
     log = bench.make("a", 50)
     bench.disk.space = 10
     assert not bench.clean()
-    assert bench.directory.failure is None and not bench.cleaner.uncleanable
+    assert bench.directory.failure is None and log.failure is None
+    assert not [name for name in bench.names(log) if name.endswith((".cleaned", ".swap"))]
     bench.disk.mend()
     assert bench.clean()
     assert log.read(0, 1000, 50).size == log.size
@@ -149,3 +155,79 @@ def test_nothing_is_cleaned_where_the_cleaner_is_off():
         await cleaner.stop()
 
     asyncio.run(run())
+
+
+def refuse(error, *operations, path=""):
+    return lambda operation, name: error if operation in operations and path in name else None
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.EINVAL, "an argument is wrong"),
+        OSError(errno.EMFILE, "too many open files"),
+        OSError(errno.EACCES, "not allowed"),
+        OSError(errno.ENOENT, "gone"),
+        OSError(errno.EFBIG, "too large"),
+        OSError("no number at all"),
+        TypeError("a bug of ours"),
+        AssertionError("another"),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("operation", ["open", "read", "write", "sync", "sync_directory", "rename"])
+def test_a_cleaning_that_fails_harms_its_own_log_only(bench, caplog, error, operation):
+    bad, good = bench.make("bad", 9), bench.make("good", 5)
+    bench.disk.refuse = refuse(error, operation, path="bad-0")
+    bench.clean(rounds=3)
+    assert bench.directory.failure is None
+    assert bench.cleaner.uncleanable.keys() == {bad.topic_partition}
+    assert bench.directory.cleaned_to == {good.topic_partition: 5}
+    (line,) = [r for r in caplog.records if "could not be cleaned" in r.getMessage()]
+    assert "bad-0" in line.getMessage() and str(error.args[-1]) in line.getMessage()
+    bench.disk.mend()
+    bench.clock.advance(60_000)
+    assert bad.append_as_leader(encode_batch([Record(b"k", b"more", NOW)]), 0).base_offset == 9
+    assert bench.clean()
+    assert bench.directory.cleaned_to[bad.topic_partition] == 9
+    assert bad.read(0, 1 << 20, 10).size and not bench.cleaner.uncleanable
+
+
+def test_a_cleaning_that_failed_is_tried_again_later_and_later(bench):
+    log = bench.make("bad", 9)
+    bench.disk.refuse = refuse(OSError(errno.EINVAL, "wrong"), "write", path="bad-0")
+    tries = []
+    bench.clean(rounds=1)
+    config_backoff = BrokerConfig().log_cleaner_backoff_ms
+
+    def at(number):
+        tries.append(bench.cleaner._setbacks[log.topic_partition].failures if number else 0)
+        bench.clock.advance(2 * config_backoff)
+
+    bench.clean(rounds=7, before_each=at)
+    assert tries == [0, 1, 2, 2, 3, 3, 3]
+
+
+@pytest.mark.parametrize("failing", range(24))
+def test_a_swap_that_an_error_interrupts_is_completed_or_undone(bench, failing):
+    log = bench.make("a", 9)
+    calls = []
+
+    def ask(operation, name):
+        if operation in ("rename", "sync_directory") and "a-0" in name:
+            calls.append(name)
+            if len(calls) - 1 == failing:
+                return OSError(errno.ENOMEM, "no memory")
+        return None
+
+    bench.disk.refuse = ask
+    bench.clean()
+    read = log.read(0, 1 << 20, 9)
+    assert read.size, "the records are there, whatever their files are called"
+    bench.disk.mend()
+    bench.clock.advance(60_000)
+    bench.clean(rounds=2)
+    assert bench.directory.failure is None and log.failure is None and log.files.swap is None
+    assert bench.directory.cleaned_to == {log.topic_partition: 9}
+    assert not [n for n in bench.names(log) if n.endswith((".cleaned", ".swap", ".deleted"))]
+    assert log.files.segments[0].size < 100

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 
 import pytest
@@ -15,15 +17,26 @@ from barnabas.types import TopicPartition
 NOW = 1_700_000_000_000
 
 
-def fill_disk(bench) -> None:
-    bench.disk.space = 30
-
-
 def break_writes(bench) -> None:
     bench.disk.fail_writes = True
 
 
-faults = pytest.mark.parametrize("fault", [fill_disk, break_writes])
+def make_read_only(bench) -> None:
+    bench.disk.refuse = refuse(errno.EROFS, "write", "truncate", "rename", "remove", "make_directory")
+
+
+def refuse(number, *operations, path=""):
+    """What makes every one of `operations` on names that contain `path` fail."""
+
+    def ask(operation, name):
+        if operation in operations and path in name:
+            return OSError(number, os.strerror(number), name)
+        return None
+
+    return ask
+
+
+faults = pytest.mark.parametrize("fault", [break_writes, make_read_only])
 
 
 @faults

@@ -41,6 +41,7 @@ def test_a_pinned_file_stays_open_and_closes_when_it_is_unpinned():
     disk = FaultyDisk()
     files = OpenFiles(disk, capacity=1)
     pinned, other = LogFile(files, "/pinned"), LogFile(files, "/other")
+    pinned.write_at([b""], 0)
     pinned.pin()
     other.write_at([b"x"], 0)
     assert disk.open_files == 2

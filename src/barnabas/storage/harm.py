@@ -1,0 +1,84 @@
+"""What an error met with a log's files harms: the request, the log, or the log directory. Decided here alone.
+
+| what has happened | harm |
+|---|---|
+| the disk or its file system has failed (EIO, EROFS, ENODEV, EUCLEAN, EBADMSG, ...) | DIRECTORY |
+| an fsync has failed; a change stopped half-way and could not be undone; a bug of ours | LOG |
+| all else (ENOSPC, EMFILE, ENOMEM, ENOENT, EACCES, EFBIG, EINVAL, ...) | REQUEST |
+
+- REQUEST: this operation is refused and has changed nothing. The next one may succeed: there may be space
+  again, or memory, or the file may be in order that it needs.
+- LOG: what is in the log's files is not what memory says, or may not reach the disk. It takes no more writes
+  until the next start, which recovers it. It is still read where it can be.
+- DIRECTORY: no write to any of its logs can be trusted. It takes no more writes until the next start.
+
+An fsync that fails harms the log whatever the error is, since the page cache may show what the disk has lost.
+"""
+
+from __future__ import annotations
+
+import errno
+from enum import IntEnum
+
+
+class Harm(IntEnum):
+    """What an error harms, the least first."""
+
+    REQUEST = 0
+    LOG = 1
+    DIRECTORY = 2
+
+
+def _numbers(*names: str) -> frozenset[int]:
+    # not every system knows every name
+    return frozenset(getattr(errno, name) for name in names if hasattr(errno, name))
+
+
+#: the disk, its file system or the way to it is broken
+_BROKEN = _numbers(
+    "EIO", "EROFS", "ENODEV", "EUCLEAN", "EBADMSG", "EBADE",
+    "EREMOTEIO", "ENOMEDIUM", "EMEDIUMTYPE", "ENOTCONN", "ESHUTDOWN", "ENOLINK", "ETIMEDOUT", "EHWPOISON",
+)  # fmt: skip
+#: an fsync cannot fail for these: the file or folder could not even be opened for it
+_NOT_OPENED = _numbers("EMFILE", "ENFILE")
+
+_CURES = {
+    errno.ENOSPC: "free some space on its disk",
+    errno.EDQUOT: "raise the disk quota of the broker's user, or free some space",
+    errno.EACCES: "let the broker's user read and write it",
+    errno.EPERM: "let the broker's user read and write it",
+    errno.EROFS: "mount its file system for writing",
+    errno.EMFILE: "allow the broker more open files (ulimit -n)",
+    errno.ENFILE: "allow the system more open files (fs.file-max)",
+    errno.ENOTDIR: "choose a folder in log.dirs",
+    errno.EEXIST: "choose a folder in log.dirs",
+}
+
+
+class TornError(OSError):
+    """A change stopped half-way and could not be undone: what is on disk only the next start can tell."""
+
+    def __init__(self, what: str, cause: OSError) -> None:
+        super().__init__(cause.errno, f"{what}: {cause}")
+
+
+def harm_of(error: BaseException, *, syncing: bool = False) -> Harm:
+    """What `error` harms.
+
+    Args:
+        error: an OSError, or an error of our own.
+        syncing: it is an fsync of the log's own files that has failed.
+    """
+    if not isinstance(error, OSError):
+        return Harm.LOG
+    if error.errno in _BROKEN:
+        return Harm.DIRECTORY
+    if isinstance(error, TornError) or (syncing and error.errno not in _NOT_OPENED):
+        return Harm.LOG
+    return Harm.REQUEST
+
+
+def cure_of(error: OSError) -> str:
+    """What an operator can do about it, to end an error message with; empty where nothing is known."""
+    cure = _CURES.get(error.errno or 0)
+    return f": {cure}" if cure else ""
