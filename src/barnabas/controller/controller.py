@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from random import Random
 
@@ -19,9 +18,10 @@ from barnabas.metadata.configs import ConfigResolver
 from barnabas.metadata.image import BrokerImage, TopicImage
 from barnabas.metadata.loader import MetadataLoader
 from barnabas.metadata.store import MetadataStore, Operation, Set
+from barnabas.text import logger_of
 from barnabas.types import BrokerId, TopicId
 
-log = logging.getLogger(__name__)
+log = logger_of(__name__)
 
 
 class Controller:

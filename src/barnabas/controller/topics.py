@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from random import Random
 from types import MappingProxyType
@@ -20,9 +19,10 @@ from barnabas.metadata.configs import ConfigResolver
 from barnabas.metadata.image import ClusterImage, PartitionState, TopicImage
 from barnabas.metadata.loader import MetadataLoader
 from barnabas.metadata.store import Create, Delete, Operation, Set
+from barnabas.text import logger_of
 from barnabas.types import BrokerId, TopicId, new_topic_id
 
-log = logging.getLogger(__name__)
+log = logger_of(__name__)
 
 #: how many partitions one request may make, as in Apache Kafka
 MAX_PARTITIONS_PER_REQUEST = 10_000

@@ -17,7 +17,6 @@ marker is there (KIP-98), are always known before the marker is.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -34,6 +33,7 @@ from barnabas.coordinator.turns import Turns
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.records import Record, encode_batch
 from barnabas.records.control import EndTransaction, encode_end_transaction
+from barnabas.text import logger_of
 from barnabas.types import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -42,7 +42,7 @@ from barnabas.types import (
     ProducerIdentity,
 )
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 T = TypeVar("T")
 

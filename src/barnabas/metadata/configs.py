@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 
 from barnabas.config import BrokerConfig, GroupConfig, Settings, TopicConfig, Update
 from barnabas.config.layers import Layer, Source
 from barnabas.errors import ConfigError
 from barnabas.metadata.image import ALL_BROKERS, ClusterImage
+from barnabas.text import logger_of
 from barnabas.types import BrokerId
 
-log = logging.getLogger(__name__)
+log = logger_of(__name__)
 
 
 class ConfigResolver:

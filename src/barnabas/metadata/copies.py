@@ -14,7 +14,6 @@ has it.
 from __future__ import annotations
 
 import contextlib
-import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 
@@ -30,8 +29,9 @@ from barnabas.metadata.journal import (
 from barnabas.metadata.store import Node, StoreUnavailableError
 from barnabas.metadata.tree import Change
 from barnabas.storage.filesystem import File, FileSystem, Lock, read_file, replace_file
+from barnabas.text import logger_of
 
-log = logging.getLogger(__name__)
+log = logger_of(__name__)
 
 FILE_NAMES = ("metadata-1.journal", "metadata-2.journal")
 LOCK_FILE = "metadata.lock"

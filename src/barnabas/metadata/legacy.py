@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
 from barnabas.metadata.journal import Journal
 from barnabas.metadata.store import Node, StoreUnavailableError
+from barnabas.text import logger_of
 
-log = logging.getLogger(__name__)
+log = logger_of(__name__)
 
 FILE_NAME = "metadata.db"
 _SUFFIX = ".migrated"

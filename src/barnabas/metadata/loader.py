@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -11,8 +10,9 @@ from barnabas.metadata import znodes
 from barnabas.metadata.builder import FOLDERS_READ, ImageBuilder
 from barnabas.metadata.image import ClusterImage, ImageDelta
 from barnabas.metadata.store import Event, MetadataStore
+from barnabas.text import logger_of
 
-log = logging.getLogger(__name__)
+log = logger_of(__name__)
 
 #: Called on the event loop, after the new image is in place.
 ImageListener: TypeAlias = Callable[[ImageDelta], None]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 
 from barnabas.metadata.store import Watcher
 from barnabas.metadata.tree import ROOT, Change, parent_of
+from barnabas.text import logger_of
 
-log = logging.getLogger(__name__)
+log = logger_of(__name__)
 
 
 class Watches:

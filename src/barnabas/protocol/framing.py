@@ -90,8 +90,24 @@ class FrameDecoder:
     def _size(self, data: Readable, position: int) -> int:
         size: int = _SIZE.unpack_from(data, position)[0]
         if not 0 <= size <= self.max_size:
-            raise ProtocolError(f"a frame of {size} bytes; 0 to {self.max_size} are allowed")
+            start = bytes(data[position : position + 4])
+            raise ProtocolError(
+                _other_protocol(start) or f"a frame of {size} bytes; 0 to {self.max_size} are allowed"
+            )
         return size
+
+
+_HTTP = (b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"PATC", b"CONN", b"TRAC", b"PRI ")
+_TLS_HANDSHAKE = b"\x16\x03"
+
+
+def _other_protocol(start: bytes) -> str | None:
+    """What a client speaks, by its first four bytes, when it is something well known."""
+    if start in _HTTP:
+        return "it sent an HTTP request, and this port speaks the Kafka protocol"
+    if start.startswith(_TLS_HANDSHAKE):
+        return "it began a TLS handshake, and this listener is PLAINTEXT: set security.protocol=PLAINTEXT"
+    return None
 
 
 SMALL_FRAME = 2048

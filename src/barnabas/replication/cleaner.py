@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -26,9 +25,10 @@ from barnabas.storage import (
 )
 from barnabas.storage.harm import Harm, harm_of
 from barnabas.storage.segment import LogSegment
+from barnabas.text import logger_of
 from barnabas.types import TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 T = TypeVar("T")
 

@@ -7,13 +7,13 @@ more requests wait, the more of them one fsync serves, and none waits for more t
 from __future__ import annotations
 
 import asyncio
-import logging
 from concurrent.futures import Executor
 from itertools import islice
 
 from barnabas.replication.partition import Partition
+from barnabas.text import logger_of
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 #: partitions flushed in one round: each holds its files open meanwhile
 _AT_ONCE = 256

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import resource
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -17,9 +16,10 @@ from barnabas.metadata.image import ClusterImage
 from barnabas.storage import DirectoryLocked, FileSystem, LogDirectory, OpenFiles, PartitionLog
 from barnabas.storage.checkpoints import LOG_STARTS
 from barnabas.storage.harm import cure_of
+from barnabas.text import logger_of
 from barnabas.types import ZERO_TOPIC_ID, TopicId, TopicPartition, topic_id_to_str
 
-log = logging.getLogger(__name__)
+log = logger_of(__name__)
 
 _MAX_OPEN_FILES = 16_384
 #: what else a process has open: the metadata store, locks, the event loop, what the program beside us needs

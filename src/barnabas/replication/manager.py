@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 
 from barnabas.errors import ErrorCode, KafkaError
@@ -11,9 +10,10 @@ from barnabas.metadata.image import ClusterImage, ImageDelta, TopicImage
 from barnabas.replication.fetch_session import TopicKey
 from barnabas.replication.logs import LogManager
 from barnabas.replication.partition import Partition
+from barnabas.text import logger_of
 from barnabas.types import BrokerId, TopicPartition
 
-log = logging.getLogger(__name__)
+log = logger_of(__name__)
 
 
 class ReplicaManager:

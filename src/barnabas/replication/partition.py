@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING
@@ -11,12 +10,13 @@ from typing import TYPE_CHECKING
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.metadata.image import PartitionState
 from barnabas.replication.delayed import Delayed
+from barnabas.text import logger_of
 from barnabas.types import NO_LEADER_EPOCH, BrokerId, Buffer, LeaderEpoch, Offset, TopicPartition
 
 if TYPE_CHECKING:
     from barnabas.storage import AppendInfo, Origin, PartitionLog, ValidBatch
 
-log = logging.getLogger(__name__)
+log = logger_of(__name__)
 
 ACKS_ALL = -1
 

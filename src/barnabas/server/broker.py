@@ -40,9 +40,10 @@ from barnabas.server.producer_ids import ProducerIds
 from barnabas.server.topic_answers import TopicAnswers
 from barnabas.server.transaction_guard import TransactionGuard
 from barnabas.storage import FileSystem, OsFileSystem
+from barnabas.text import logger_of
 from barnabas.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 
-log = logging.getLogger(__name__)
+log = logger_of(__name__)
 
 
 class Broker:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import struct
 from collections.abc import Awaitable, Mapping
 from contextlib import nullcontext
@@ -21,12 +20,12 @@ from barnabas.server.long_work import LongWork
 from barnabas.server.outbox import Chunks
 from barnabas.server.pieces import MAX_ITEM_ELEMENTS, Pieces, count_along, elements
 from barnabas.server.session import Session
-from barnabas.text import shown
+from barnabas.text import logger_of, shown
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
 
-log = logging.getLogger(__name__)
+log = logger_of(__name__)
 
 
 _MOST_DIVIDED = 4

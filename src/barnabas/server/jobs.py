@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Iterable
 
 from barnabas.config import BrokerConfig
 from barnabas.replication.logs import LogManager, Task
 from barnabas.storage import LogDirectory
+from barnabas.text import logger_of
 
-log = logging.getLogger(__name__)
+log = logger_of(__name__)
 
 
 class Job:

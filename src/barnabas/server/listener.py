@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import itertools
-import logging
 import socket
 from collections import Counter
 from collections.abc import Callable
@@ -17,13 +16,40 @@ from barnabas.server.busy_polling import BusyPolling
 from barnabas.server.endpoint import Endpoint
 from barnabas.server.machine import port_owner
 from barnabas.server.session import Session
+from barnabas.text import logger_of, shown
 
 if TYPE_CHECKING:
     from barnabas.server.dispatch import Dispatcher
 
-log = logging.getLogger(__name__)
+log = logger_of(__name__)
 
 _ANY_ADDRESS = "use 127.0.0.1 for this machine only, or 0.0.0.0 for all its addresses"
+
+
+class Closings:
+    """Which closings of connections are logged: of those from one host for one reason, one in ten seconds.
+
+    A health check, or a client that tries again for ever, would fill the log otherwise.
+    """
+
+    INTERVAL = 10.0
+    MOST_KNOWN = 1000
+
+    def __init__(self) -> None:
+        #: by host and reason: when it was last logged, and how often it was not since
+        self._known: dict[tuple[str, str], tuple[float, int]] = {}
+
+    def line(self, host: str, reason: str, now: float) -> str | None:
+        """What to log as the reason; None for nothing. `now` is in seconds."""
+        key = host, shown(reason)
+        logged, more = self._known.get(key, (-self.INTERVAL, 0))
+        if now - logged < self.INTERVAL:
+            self._known[key] = logged, more + 1
+            return None
+        if len(self._known) >= self.MOST_KNOWN:
+            self._known.clear()
+        self._known[key] = now, 0
+        return f"{key[1]} ({more} more like it since)" if more else key[1]
 
 
 class Connections:
@@ -42,6 +68,7 @@ class Connections:
         self._config = config
         self._most = most
         self.busy_polling = busy_polling
+        self.closings = Closings()
         self._next_id = itertools.count(1)
         self._per_ip: Counter[str] = Counter()
         self._open: set[Session] = set()
@@ -112,6 +139,7 @@ class Listener:
         self.admit = connections.admit
         self.busy_polling = connections.busy_polling
         self.forget = connections.forget
+        self.closings = connections.closings
 
     @property
     def config(self) -> BrokerConfig:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import resource
 import threading
 from collections.abc import Callable, Sequence
@@ -21,13 +20,14 @@ from barnabas.server.endpoint import Endpoint
 from barnabas.server.garbage import short_collections
 from barnabas.server.signals import StopSignals
 from barnabas.storage import FileSystem
+from barnabas.text import logger_of
 
 #: what is asked for where the system sets no bound
 ENOUGH_FILES = 65_536
 #: with fewer, a few hundred partitions and clients come to the limit
 FEW_FILES = 4096
 
-log = logging.getLogger(__name__)
+log = logger_of(__name__)
 
 #: What runs beside a broker for as long as it serves, and is a client of it. Its end may take a while.
 Companion = Callable[[Broker], AbstractContextManager[object]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 from collections import deque
 from collections.abc import Callable
@@ -13,11 +12,12 @@ from barnabas.errors import ProtocolError
 from barnabas.protocol.framing import FrameDecoder
 from barnabas.protocol.wire import Readable
 from barnabas.server.outbox import Chunks, Outbox
+from barnabas.text import logger_of
 
 if TYPE_CHECKING:
     from barnabas.server.listener import Listener
 
-log = logging.getLogger(__name__)
+log = logger_of(__name__)
 
 #: A connection is read no further while this many of its requests are unanswered ...
 MAX_UNANSWERED = 64
@@ -174,7 +174,9 @@ class Session(asyncio.Protocol):
         if self._closing:
             return
         self._closing = True
-        log.warning("closing connection %d from %s: %s", self.connection_id, self.client_host, reason)
+        line = self._listener.closings.line(self.client_host, reason, self._loop.time())
+        if line is not None:
+            log.warning("closing connection %d from %s: %s", self.connection_id, self.client_host, line)
         self._transport.close()
         self._loop.call_later(CLOSE_GRACE, self._transport.abort)
 

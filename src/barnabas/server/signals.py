@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import signal
 from collections.abc import Callable
 
-log = logging.getLogger(__name__)
+from barnabas.text import logger_of
+
+log = logger_of(__name__)
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 

@@ -10,6 +10,7 @@ from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.framing import RequestHeader, parse_response
 from barnabas.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from barnabas.protocol.messages.heartbeat import HeartbeatResponse
+from barnabas.server.listener import Closings
 from barnabas.server.session import MAX_HELD_BYTES, MAX_UNANSWERED
 
 
@@ -312,3 +313,37 @@ def test_only_what_merely_waits_is_given_up_when_its_client_goes(run, cancels):
             await asyncio.sleep(0)
 
     run(scenario, cancel_on_disconnect=cancels)
+
+
+@pytest.mark.parametrize(
+    ("start", "named"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP"),
+        (b"POST /topics HTTP/1.1\r\n\r\n", "HTTP"),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "HTTP"),
+        (bytes.fromhex("16030100c8010000c40303"), "TLS"),
+    ],
+)
+def test_a_client_of_another_protocol_is_named_in_one_line(run, caplog, start, named):
+    async def scenario(server):
+        for _ in range(3):
+            client = await server.connect()
+            client.send(start)
+            assert await client.is_closed()
+
+    run(scenario)
+    (line,) = [message for message in caplog.messages if "closing" in message]
+    assert named in line
+    assert line.isprintable()
+
+
+def test_closings_for_one_reason_are_logged_now_and_then():
+    closings = Closings()
+    assert closings.line("a", "reason", 100) == "reason"
+    assert [closings.line("a", "reason", 100 + n) for n in range(3)] == [None] * 3
+    assert closings.line("b", "reason", 100) == "reason"
+    assert closings.line("a", "another", 100) == "another"
+    assert closings.line("a", "reason", 111) == "reason (3 more like it since)"
+    for number in range(5 * Closings.MOST_KNOWN):
+        assert closings.line("a", f"reason {number}", 111) == f"reason {number}"
+    assert len(closings._known) <= Closings.MOST_KNOWN

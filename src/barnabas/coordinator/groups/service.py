@@ -6,7 +6,6 @@ Finds the shard of a group, runs the operation there, and keeps house: expired o
 from __future__ import annotations
 
 import asyncio
-import logging
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
@@ -39,9 +38,10 @@ from barnabas.protocol.messages.offset_commit import OffsetCommitRequest, Offset
 from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from barnabas.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from barnabas.records.control import EndTransaction
+from barnabas.text import logger_of
 from barnabas.types import GROUP_METADATA_TOPIC, LeaderEpoch, ProducerIdentity, TopicId
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 T = TypeVar("T")
 

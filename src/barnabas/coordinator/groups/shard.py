@@ -7,7 +7,6 @@ which a group was formed: see the packages `classic` and `consumer` beside this 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TypeAlias
@@ -39,9 +38,10 @@ from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRes
 from barnabas.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from barnabas.protocol.records.consumer_group import GROUP_KIND, KINDS
 from barnabas.records import Record
+from barnabas.text import logger_of
 from barnabas.types import ProducerId, TopicId
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 Group: TypeAlias = ClassicGroup | ConsumerGroup
 

@@ -7,7 +7,6 @@ or on the next coordinator, all of it. A marker that is written twice does no ha
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -15,9 +14,10 @@ from barnabas.coordinator.backoff import backoff_ms
 from barnabas.coordinator.timers import Timers
 from barnabas.coordinator.transactions.transaction import Transaction, TransactionState
 from barnabas.errors import ErrorCode
+from barnabas.text import logger_of
 from barnabas.types import LeaderEpoch, ProducerEpoch, ProducerId, TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 #: after so many failures in a row, within a second, a warning: a leader that is just being elected is no news
 _WARN_AT = 4

@@ -7,7 +7,6 @@ long, ids that nobody uses any more.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from functools import partial
 from typing import TypeVar
@@ -21,6 +20,7 @@ from barnabas.coordinator.transactions.completion import MarkerWriter
 from barnabas.coordinator.transactions.shard import TransactionShard
 from barnabas.coordinator.transactions.transaction import Transaction
 from barnabas.errors import ErrorCode, KafkaError
+from barnabas.text import logger_of
 from barnabas.types import (
     NO_PRODUCER_ID,
     TRANSACTION_STATE_TOPIC,
@@ -30,7 +30,7 @@ from barnabas.types import (
     TopicPartition,
 )
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 T = TypeVar("T")
 

@@ -7,7 +7,6 @@ replayed before the next of them runs, so none meets a step that is half done.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import NoReturn, TypeVar
@@ -25,6 +24,7 @@ from barnabas.coordinator.transactions.transaction import (
 )
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.records import Record
+from barnabas.text import logger_of
 from barnabas.types import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -34,7 +34,7 @@ from barnabas.types import (
     TopicPartition,
 )
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 T = TypeVar("T")
 

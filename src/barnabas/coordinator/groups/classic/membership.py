@@ -9,7 +9,6 @@ notices.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 
 from barnabas.config import BrokerConfig
@@ -26,8 +25,9 @@ from barnabas.protocol.messages.heartbeat import HeartbeatResponse
 from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from barnabas.protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
 from barnabas.records import Record
+from barnabas.text import logger_of
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 #: from this version a dynamic member joins with the id it was given (KIP-394)
 _MEMBER_ID_REQUIRED_FROM = 4

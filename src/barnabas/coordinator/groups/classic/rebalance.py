@@ -31,8 +31,9 @@ from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.join_group import JoinGroupResponse
 from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from barnabas.records import Record
+from barnabas.text import logger_of
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 #: the least time until members that are not there are looked for again, whatever timeout they asked for
 _LEAST_WAIT_MS = 500

@@ -7,8 +7,6 @@ goes. `group.consumer.migration.policy` says which is allowed.
 
 from __future__ import annotations
 
-import logging
-
 from barnabas.config import BrokerConfig
 from barnabas.coordinator.groups import codec
 from barnabas.coordinator.groups.classic.group import ClassicGroup
@@ -26,8 +24,9 @@ from barnabas.coordinator.groups.subscription import (
 )
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.records import Record
+from barnabas.text import logger_of
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 _UPGRADES = ("upgrade", "bidirectional")
 _DOWNGRADES = ("downgrade", "bidirectional")

@@ -7,7 +7,6 @@ new one, when there are new topics, and now and then.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 from functools import partial
@@ -20,8 +19,9 @@ from barnabas.coordinator.groups.consumer.draft import Draft
 from barnabas.coordinator.groups.consumer.group import ConsumerGroup
 from barnabas.coordinator.groups.consumer.rounds import Rounds
 from barnabas.coordinator.groups.consumer.topics import Topics
+from barnabas.text import logger_of
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 _LEAST_INTERVAL_MS = 10_000
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 
 from barnabas.coordinator.groups.assignors import ASSIGNORS, MemberSpec
@@ -10,8 +9,9 @@ from barnabas.coordinator.groups.consumer.draft import Draft
 from barnabas.coordinator.groups.consumer.group import ConsumerGroup
 from barnabas.coordinator.groups.consumer.member import Member, Partitions
 from barnabas.coordinator.groups.consumer.topics import Topics
+from barnabas.text import logger_of
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 
 class Rounds:
