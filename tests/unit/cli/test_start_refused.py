@@ -4,6 +4,7 @@ import pytest
 from click.testing import CliRunner
 
 from barnabas.cli.app import app
+from barnabas.config import BrokerConfig, Type
 from barnabas.server.broker import Broker
 
 
@@ -64,3 +65,22 @@ def test_what_asks_for_tls_sasl_or_acls_never_starts_open(refused, tmp_path, set
         line = refused("--config", "f.toml")
     assert "not there yet; use PLAINTEXT" in line
     assert any(name in line for name in settings)
+
+
+MALFORMED = ["", "=", "=5", "a", "no.such=1", "a b=1", "\0=1", f"{'x' * 5000}=1", "é=1", "node.id=1_0"]
+
+
+@pytest.mark.parametrize("item", MALFORMED)
+def test_a_set_that_is_unknown_or_malformed_is_refused_in_one_line(refused, item):
+    name, equals, _ = item.partition("=")
+    assert refused("--set", item, code=1 if name and equals else 2).isprintable()
+
+
+@pytest.mark.parametrize("name", [n for n, s in BrokerConfig.declared.items() if s.type is not Type.STRING])
+@pytest.mark.parametrize("value", ["nan", "9" * 5000, "\0", "\ud800"])
+def test_a_value_that_no_setting_takes_is_refused_in_one_line(refused, name, value):
+    if name == "log.dirs" and value == "nan":
+        pytest.skip("a folder may be called so")
+    line = refused("--set", f"{name}={value}")
+    assert line.startswith(f"Error: {name}") or name == "listeners" or name == "log.dirs"
+    assert line.isprintable()
