@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-dev
 
-.PHONY: help setup demo test check docs compat hostile kills bench soak clean
+.PHONY: help setup demo test check docs compat corruption hostile kills bench soak clean
 
 help:
 	@echo "make demo    the main job end to end: logs -> topics -> Spark -> a summary"
@@ -15,6 +15,7 @@ help:
 	@echo "make hostile the worst requests that brokers and registries take: none may hold up the others"
 	@echo "make kills   what writes exactly once (Spark jobs, pipelines, examples), killed at many moments (SEEDS=25)"
 	@echo "make bench   speed beside Apache Kafka and Tansu, and of Spark beside its own connector"
+	@echo "make corruption  every file a broker keeps, damaged in every way, after a stop and after a kill"
 	@echo "make soak    ten minutes of clients and faults, and a checker of what the clients saw"
 
 setup: $(STAMP)
@@ -53,6 +54,9 @@ kills: setup
 
 bench: setup
 	$(BIN)/python -m bench $(BENCH)
+
+corruption: setup
+	BARNABAS_THOROUGH=1 $(BIN)/python -m pytest -q -n auto --maxprocesses 4 tests/integration/test_corruption.py
 
 soak: setup
 	$(BIN)/python -m soak $(SOAK)

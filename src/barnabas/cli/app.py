@@ -132,7 +132,7 @@ def _os_error(error: OSError) -> str:
             "Show and change settings of topics, groups and brokers.",
         ),
         "registry": ("barnabas.cli.registry:registry", "Run a schema registry."),
-        "log": ("barnabas.cli.log:log", "Look into segment files without a broker."),
+        "log": ("barnabas.cli.log:log", "Dump, check and repair a broker's files without it."),
         "ship": ("barnabas.cli.ship:ship", "Follow log files into a topic, each record once."),
         "pipeline": ("barnabas.cli.pipeline:pipeline", "Run Spark pipelines, and see how they are."),
         "completion": ("barnabas.cli.completion:completion", "Tab completion for bash, zsh and fish."),

@@ -1,4 +1,4 @@
-"""`barnabas log`: what lies in segment and index files, read without a broker."""
+"""`barnabas log`: what lies in log directories, read, checked and repaired without a broker."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class DamagedLog(BarnabasError):
 
 @click.group()
 def log() -> None:
-    """Look into segment files without a broker."""
+    """Look into a broker's files without it: dump, check, repair."""
 
 
 @log.command(
@@ -69,3 +69,73 @@ def dump(paths: tuple[Path, ...], records: bool, from_offset: int, as_json: bool
                 click.echo(entry.text)
     if damaged:
         raise DamagedLog("; ".join(f"{path}: {damage}" for path, damage in damaged.items()))
+
+
+_DIRECTORIES = click.argument(
+    "directories",
+    nargs=-1,
+    required=True,
+    metavar="DIR...",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+)
+
+
+@log.command(
+    epilog=example(
+        """
+        barnabas log check barnabas-data
+        barnabas log check /disk1/barnabas /disk2/barnabas
+        barnabas log check barnabas-data --json | jq 'select(.state != "whole")'
+        """,
+        "Name every directory of log.dirs, in its order. Reads every batch and checks its CRC; changes "
+        "nothing. The exit code is 1 when something is damaged, missing or unknown.",
+    )
+)
+@_DIRECTORIES
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print a JSON object a line: one for a file or partition."
+)
+def check(directories: tuple[Path, ...], as_json: bool) -> None:
+    """Say file by file what of a stopped broker's data is whole."""
+    from barnabas.cli.log_check import check_directories
+
+    damaged = 0
+    for finding in check_directories([path.absolute() for path in directories]).all_findings():
+        damaged += finding.is_damage
+        if as_json:
+            print_json_line(finding.fields())
+        else:
+            click.echo(finding.text())
+    if damaged:
+        raise DamagedLog(f"{damaged} findings; `barnabas log repair --dry-run` says what can be done")
+
+
+@log.command(
+    epilog=example(
+        """
+        barnabas log repair barnabas-data --dry-run
+        barnabas log repair /disk1/barnabas /disk2/barnabas
+        """,
+        "Name every directory of log.dirs, in its order, and keep a copy of them if you can. Damaged files "
+        "are moved into a folder damaged.TIME of their directory; none is deleted. Lost offsets stay empty, "
+        "so that none is given to two records. Metadata that no copy has is made from the partitions' "
+        "folders: topics, their ids and partitions come back, their settings do not.",
+    )
+)
+@_DIRECTORIES
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line: one for a step.")
+def repair(directories: tuple[Path, ...], dry_run: bool, as_json: bool) -> None:
+    """Make what is whole of a stopped broker's data servable again."""
+    from barnabas.cli.log_check import check_directories
+    from barnabas.cli.log_repair import Repair
+
+    def say(step: str) -> None:
+        if as_json:
+            print_json_line({"step": step, "dry_run": dry_run})
+        else:
+            click.echo(step)
+
+    found = check_directories([path.absolute() for path in directories])
+    if not Repair(found, say, dry_run=dry_run).run():
+        say("nothing to repair")

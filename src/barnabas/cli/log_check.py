@@ -1,0 +1,360 @@
+"""What lies in log directories, file by file: what is whole, what is damaged and which offsets that costs."""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from barnabas.errors import BarnabasError
+from barnabas.metadata import legacy, znodes
+from barnabas.metadata.copies import Found, choose, find_copies
+from barnabas.metadata.journal import Journal
+from barnabas.metadata.store import StoreUnavailableError
+from barnabas.records import BatchHeader
+from barnabas.storage import OsFileSystem, checkpoints
+from barnabas.storage.epochs import FILE_NAME as EPOCH_FILE
+from barnabas.storage.epochs import LeaderEpochs
+from barnabas.storage.index import OffsetIndex, TimeIndex
+from barnabas.storage.producer_snapshot import decode_snapshot
+from barnabas.storage.salvage import whole_batches
+from barnabas.storage.transaction_index import ENTRY as TRANSACTION_ENTRY
+from barnabas.types import TopicId, TopicPartition
+
+PARTITION_FOLDER = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>[0-9]{1,10})")
+_SEGMENT = re.compile(r"[0-9]{20}\.log")
+_CHECKPOINTS = (
+    checkpoints.RECOVERY_POINTS,
+    checkpoints.HIGH_WATERMARKS,
+    checkpoints.LOG_STARTS,
+    checkpoints.CLEANED,
+)
+_INDEX_SIZES = {
+    ".index": OffsetIndex.ENTRY.size,
+    ".timeindex": TimeIndex.ENTRY.size,
+    ".txnindex": TRANSACTION_ENTRY.size,
+}
+
+
+class DirectoryInUse(BarnabasError):
+    """A broker runs on a log directory that is to be checked."""
+
+
+@dataclass(slots=True)
+class Finding:
+    """One file or partition, and what is wrong with it."""
+
+    path: str
+    state: str
+    detail: str
+    #: the offsets that are lost, when some are: the first and the last
+    lost: tuple[int, int] | None = None
+
+    @property
+    def is_damage(self) -> bool:
+        return self.state != "whole"
+
+    def text(self) -> str:
+        return f"{self.state:8} {self.path}: {self.detail}"
+
+    def fields(self) -> dict[str, Any]:
+        values = asdict(self)
+        lost = values.pop("lost")
+        return values | {"lost_from": lost[0], "lost_to": lost[1]} if lost else values
+
+
+@dataclass(slots=True)
+class Segment:
+    """One segment's file: its whole batches, and the bytes between them that are none."""
+
+    path: Path
+    base_offset: int
+    size: int
+    batches: list[tuple[int, BatchHeader]] = field(default_factory=list)
+    #: (first byte, byte behind the last, offset expected there)
+    damaged: list[tuple[int, int, int]] = field(default_factory=list)
+    #: the offset behind the last whole batch
+    end: int = 0
+
+
+@dataclass(slots=True)
+class Partition:
+    """One partition's folder."""
+
+    path: Path
+    topic_partition: TopicPartition
+    #: up to where its records are known to have been fsynced
+    safe_end: int
+    segments: list[Segment]
+    findings: list[Finding] = field(default_factory=list)
+    #: what partition.metadata says; None when it is missing or damaged
+    topic_id: TopicId | None = None
+
+
+@dataclass(slots=True)
+class Directories:
+    """All log directories of one broker."""
+
+    paths: list[Path]
+    copies: list[Found]
+    #: the metadata, when a copy holds everything
+    journal: Journal | None
+    findings: list[Finding]
+    partitions: list[Partition]
+
+    def all_findings(self) -> Iterator[Finding]:
+        yield from self.findings
+        for partition in self.partitions:
+            yield from partition.findings
+
+
+def check_directories(paths: Sequence[Path]) -> Directories:
+    """Reads everything and changes nothing.
+
+    Raises:
+        DirectoryInUse: a broker runs on one of them.
+        OSError: one cannot be listed.
+    """
+    for path in paths:
+        _check_not_in_use(path)
+    findings: list[Finding] = []
+    copies, journal = _check_metadata(paths, findings)
+    partitions: list[Partition] = []
+    for path in paths:
+        points, compacted = _check_small_files(path, findings)
+        partitions += [
+            _check_partition(folder, match, points, compacted)
+            for folder in sorted(path.iterdir())
+            if folder.is_dir() and (match := PARTITION_FOLDER.fullmatch(folder.name))
+        ]
+        partitions += _missing_partitions(path, points)
+    found = Directories(list(paths), copies, journal, findings, partitions)
+    if journal is not None:
+        _check_against_metadata(found, journal)
+    return found
+
+
+def topics_of(journal: Journal) -> dict[str, znodes.Assignment]:
+    """The topics that the metadata knows."""
+    prefix = znodes.TOPICS + "/"
+    return {
+        path.removeprefix(prefix): znodes.decode_topic(node.data)
+        for path, node in journal.nodes.items()
+        if path.startswith(prefix) and "/" not in path.removeprefix(prefix)
+    }
+
+
+def scan_segment(path: Path, floor: int) -> Segment:
+    """Reads a segment's file through.
+
+    `floor` is the offset behind the segment before: no batch counts that begins before it.
+    """
+    base_offset = int(path.stem)
+    segment = Segment(path, base_offset, path.stat().st_size, end=max(base_offset, floor))
+    if not segment.size:
+        return segment
+    position = 0
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        for at, header in whole_batches(data, base_offset, segment.end):
+            if at > position:
+                segment.damaged.append((position, at, segment.end))
+            segment.batches.append((at, header))
+            segment.end = header.next_offset
+            position = at + header.size
+    if position < segment.size:
+        segment.damaged.append((position, segment.size, segment.end))
+    return segment
+
+
+def _check_not_in_use(path: Path) -> None:
+    try:
+        with (path / ".lock").open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise DirectoryInUse(f"a broker runs on {path}: stop it first") from None
+    except OSError:
+        return
+
+
+def _check_metadata(paths: Sequence[Path], findings: list[Finding]) -> tuple[list[Found], Journal | None]:
+    copies = find_copies(OsFileSystem(), [str(path) for path in paths])
+    present = [copy for copy in copies if not copy.is_missing]
+    if not present:
+        old = next((path / legacy.FILE_NAME for path in paths if (path / legacy.FILE_NAME).exists()), None)
+        if old is None:
+            findings.append(Finding(copies[0].path, "missing", "there is no metadata"))
+            return copies, None
+        try:
+            journal = legacy.read([str(path) for path in paths])
+        except StoreUnavailableError as error:
+            findings.append(Finding(str(old), "damaged", str(error)))
+            return copies, None
+        findings.append(Finding(str(old), "whole", "metadata of an earlier version"))
+        return copies, journal
+    newest = max(copy.generation for copy in present)
+    for copy in copies[:2]:
+        is_old = copy.is_whole and copy.generation < newest - 1
+        state = "missing" if copy.is_missing else "whole" if copy.is_whole and not is_old else "damaged"
+        detail = f"is {newest - copy.generation} commits older than the other" if is_old else copy.described()
+        findings.append(Finding(copy.path, state, detail))
+    try:
+        best = choose(copies)
+    except StoreUnavailableError as error:
+        findings.append(Finding(copies[0].path, "damaged", str(error)))
+        return copies, None
+    return copies, None if best is None else best.journal
+
+
+def _check_small_files(
+    path: Path, findings: list[Finding]
+) -> tuple[dict[TopicPartition, int], set[TopicPartition]]:
+    """The recovery points, and the partitions that were compacted once."""
+    compacted: set[TopicPartition] = set()
+    points: dict[TopicPartition, int] = {}
+    for name in _CHECKPOINTS:
+        file = path / name
+        if not file.exists():
+            continue
+        try:
+            offsets, damage = checkpoints.decode_offsets(file.read_bytes())
+        except OSError as error:
+            offsets, damage = {}, f"cannot be read ({error.strerror})"
+        findings.append(_finding(file, damage, f"{len(offsets)} offsets"))
+        if name == checkpoints.RECOVERY_POINTS:
+            points = offsets
+        if name == checkpoints.CLEANED:
+            compacted = set(offsets)
+    sizes = path / checkpoints.SEGMENT_SIZES
+    if sizes.is_file():
+        is_whole = checkpoints.decode_sizes(sizes.read_bytes()) is not None
+        findings.append(_finding(sizes, None if is_whole else "it does not match its checksums", "sizes"))
+    findings.append(_finding(path / checkpoints.META_PROPERTIES, *_meta_problem(path)))
+    return points, compacted
+
+
+def _meta_problem(path: Path) -> tuple[str | None, str]:
+    try:
+        found = checkpoints.decode_properties((path / checkpoints.META_PROPERTIES).read_bytes())
+    except FileNotFoundError:
+        return "is missing", ""
+    except (ValueError, OSError) as error:
+        return str(error), ""
+    if found.get("version") not in ("0", "1") or "cluster.id" not in found:
+        return "it does not say whose directory this is", ""
+    return None, f"cluster {found['cluster.id']}, broker {found.get('node.id')}"
+
+
+def _check_partition(
+    folder: Path, match: re.Match[str], points: dict[TopicPartition, int], compacted: set[TopicPartition]
+) -> Partition:
+    topic_partition = TopicPartition(match["topic"], int(match["partition"]))
+    partition = Partition(folder, topic_partition, points.get(topic_partition, 0), [])
+    findings = partition.findings
+    names = sorted(file.name for file in folder.iterdir())
+    floor = 0
+    for name in names:
+        if not _SEGMENT.fullmatch(name):
+            continue
+        path = folder / name
+        if not path.is_file():
+            findings.append(Finding(str(path), "damaged", "is no file"))
+            continue
+        segment = scan_segment(path, floor)
+        if partition.segments and floor < segment.base_offset:
+            lost = (floor, segment.base_offset - 1)
+            if partition.topic_partition in compacted or partition.segments[-1].damaged:
+                detail = f"offsets {lost[0]} to {lost[1]} are not there before it"
+                findings.append(Finding(str(path), "whole", detail))
+            else:
+                detail = f"offsets {lost[0]} to {lost[1]} are missing before it"
+                findings.append(Finding(str(path), "damaged", detail, lost))
+        partition.segments.append(segment)
+        _report_segment(segment, findings)
+        floor = segment.end
+    if floor < partition.safe_end:
+        lost = (floor, partition.safe_end - 1)
+        detail = f"it ends at {floor}; offsets {lost[0]} to {lost[1]} had been safe on disk and are gone"
+        findings.append(Finding(str(folder), "damaged", detail, lost))
+    for name in names:
+        _check_side_file(folder / name, findings)
+    try:
+        content = (folder / checkpoints.PARTITION_METADATA).read_bytes()
+        partition.topic_id = checkpoints.decode_partition_metadata(content)
+    except FileNotFoundError:
+        if partition.segments:
+            findings.append(Finding(str(folder / checkpoints.PARTITION_METADATA), "missing", "is missing"))
+    except (ValueError, OSError) as error:
+        findings.append(Finding(str(folder / checkpoints.PARTITION_METADATA), "damaged", str(error)))
+    return partition
+
+
+def _report_segment(segment: Segment, findings: list[Finding]) -> None:
+    path = str(segment.path)
+    for start, end, offset in segment.damaged:
+        follower = next((header.base_offset for at, header in segment.batches if at >= end), None)
+        where = f"bytes {start} to {end - 1} are no whole batch"
+        if follower is None:
+            findings.append(
+                Finding(path, "damaged", f"{where}; offsets from {offset} on may have been there")
+            )
+        elif follower > offset:
+            lost = (offset, follower - 1)
+            detail = f"{where}; offsets {lost[0]} to {lost[1]} are lost"
+            findings.append(Finding(path, "damaged", detail, lost))
+        else:
+            findings.append(Finding(path, "damaged", f"{where}; no offset is lost"))
+    if not segment.damaged:
+        offsets = f"offsets {segment.base_offset} to {segment.end - 1}" if segment.batches else "no records"
+        findings.append(Finding(path, "whole", f"{len(segment.batches)} batches, {offsets}"))
+
+
+def _check_side_file(file: Path, findings: list[Finding]) -> None:
+    try:
+        if file.suffix in _INDEX_SIZES:
+            left = file.stat().st_size % _INDEX_SIZES[file.suffix]
+            if left or not file.is_file():
+                findings.append(Finding(str(file), "damaged", "a start builds it anew"))
+        elif file.suffix == ".snapshot":
+            decode_snapshot(file.read_bytes())
+        elif file.name == EPOCH_FILE:
+            LeaderEpochs.decode(file.read_bytes())
+    except (ValueError, OSError) as error:
+        findings.append(Finding(str(file), "damaged", f"{error}; a start makes it anew"))
+
+
+def _missing_partitions(path: Path, points: dict[TopicPartition, int]) -> list[Partition]:
+    missing = []
+    for topic_partition, end in sorted(points.items()):
+        folder = path / str(topic_partition)
+        if end and not folder.is_dir():
+            detail = f"the folder is gone with its offsets up to {end - 1}"
+            missing.append(
+                Partition(folder, topic_partition, end, [], [Finding(str(folder), "missing", detail)])
+            )
+    return missing
+
+
+def _check_against_metadata(found: Directories, journal: Journal) -> None:
+    topics = topics_of(journal)
+    kept = []
+    for partition in found.partitions:
+        topic, number = partition.topic_partition
+        known = topics.get(topic)
+        if known is None or number >= len(known.replicas):
+            if not partition.segments:
+                continue  # of a topic that was deleted
+            partition.findings.append(Finding(str(partition.path), "unknown", "it belongs to no topic"))
+        elif partition.topic_id not in (None, known.topic_id):
+            partition.findings.append(
+                Finding(str(partition.path), "unknown", "it is of another topic of the name")
+            )
+        kept.append(partition)
+    found.partitions = kept
+
+
+def _finding(path: Path, damage: str | None, detail: str) -> Finding:
+    return Finding(str(path), "whole", detail) if damage is None else Finding(str(path), "damaged", damage)

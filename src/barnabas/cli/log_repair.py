@@ -1,0 +1,298 @@
+"""Makes what `log check` finds whole servable again. Damaged files are moved aside, none is deleted."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+from barnabas.cli.log_check import Directories, Partition, Segment, topics_of
+from barnabas.clock import SystemClock
+from barnabas.metadata import legacy, znodes
+from barnabas.metadata.copies import FILE_NAMES
+from barnabas.metadata.image import PartitionState
+from barnabas.metadata.journal import Journal, encode_snapshot
+from barnabas.metadata.store import Node
+from barnabas.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC, NO_SEQUENCE, crc_of
+from barnabas.storage import OsFileSystem, checkpoints
+from barnabas.storage.filesystem import replace_file
+from barnabas.storage.segment import MAX_RELATIVE_OFFSET, file_name
+from barnabas.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition, topic_id_to_str
+
+_FS = OsFileSystem()
+_PRODUCER_ID_BLOCK = 1000
+
+
+class Repair:
+    """One run over a broker's log directories.
+
+    Args:
+        found: what the check found.
+        say: told of each step in words.
+        dry_run: say what would be done and change nothing.
+    """
+
+    def __init__(self, found: Directories, say: Callable[[str], None], *, dry_run: bool) -> None:
+        self._found = found
+        self._say = say
+        self._dry_run = dry_run
+        self._aside = f"damaged.{SystemClock().now_ms()}"
+        self._is_changed: set[Path] = set()
+        #: partitions to be read through by the next start
+        self._unsure: dict[Path, set[TopicPartition]] = {}
+
+    def run(self) -> bool:
+        """Whether anything was, or would be, repaired.
+
+        Raises:
+            OSError: a file cannot be written or moved.
+        """
+        journal = self._found.journal or self._rebuild_metadata()
+        for path in self._found.paths:
+            self._repair_small_files(path, journal)
+        topics = topics_of(journal)
+        for partition in self._found.partitions:
+            topic, number = partition.topic_partition
+            known = topics.get(topic)
+            if known is None or number >= len(known.replicas):
+                continue
+            self._repair_partition(partition)
+            if partition.topic_id != known.topic_id and (partition.segments or partition.safe_end):
+                self._write_topic_id(partition, known.topic_id)
+        for path, unsure in self._unsure.items():
+            self._forget_recovery_points(path, unsure)
+        return bool(self._is_changed)
+
+    # --- metadata ---
+
+    def _rebuild_metadata(self) -> Journal:
+        """Metadata from the furthest copy that can be read, and from the partitions' folders."""
+        paths = self._found.paths
+        readable = [copy for copy in self._found.copies if copy.journal is not None]
+        best = max(readable, key=lambda copy: copy.generation, default=None)
+        if best is not None and best.journal is not None:
+            journal = best.journal
+            journal.generation += 1
+            self._say(f"metadata: taken from {best.path} up to its damage, at commit {best.generation}")
+        else:
+            journal = self._new_metadata()
+        added = self._add_topics(journal)
+        if added:
+            self._say(
+                f"metadata: topics made anew from their folders, without their settings: {', '.join(added)}"
+            )
+        for copy in self._found.copies:
+            self._move_aside(Path(copy.path))
+        for path in paths:
+            for suffix in ("", "-wal", "-shm"):
+                self._move_aside(path / (legacy.FILE_NAME + suffix))
+        data, _ = encode_snapshot(journal.store_id, journal.generation, journal.transaction, journal.nodes)
+        for home in (paths[0] / FILE_NAMES[0], paths[min(1, len(paths) - 1)] / FILE_NAMES[1]):
+            self._write(home, data, f"{len(topics_of(journal))} topics")
+        return journal
+
+    def _new_metadata(self) -> Journal:
+        cluster_id, _ = self._identity()
+        cluster_id = cluster_id or topic_id_to_str(uuid.uuid4().bytes)
+        nodes = {folder: Node(b"", 0, 1) for folder in znodes.FOLDERS}
+        nodes[znodes.CLUSTER_ID] = Node(znodes.encode_cluster_id(cluster_id), 0, 1)
+        nodes[znodes.CONTROLLER_EPOCH] = Node(znodes.encode_controller_epoch(1), 0, 1)
+        last = max((self._last_producer_id(partition) for partition in self._found.partitions), default=-1)
+        end = (last // _PRODUCER_ID_BLOCK + 2) * _PRODUCER_ID_BLOCK - 1
+        block = znodes.encode_producer_id_block(self._identity()[1], end - _PRODUCER_ID_BLOCK + 1, end)
+        nodes[znodes.PRODUCER_ID_BLOCK] = Node(block, 0, 1)
+        self._say(f"metadata: begun anew for cluster {cluster_id}, since no copy can be read")
+        # far above every number that was given out: brokers' epochs only ever grow
+        return Journal(uuid.uuid4().hex, 1, 1 << 32, nodes)
+
+    def _add_topics(self, journal: Journal) -> list[str]:
+        known = topics_of(journal)
+        folders: dict[str, list[Partition]] = {}
+        for partition in self._found.partitions:
+            topic = partition.topic_partition.topic
+            is_deleted = (
+                partition.topic_id is not None and znodes.deleted_topic(partition.topic_id) in journal.nodes
+            )
+            if topic not in known and not is_deleted and (partition.segments or partition.safe_end):
+                folders.setdefault(topic, []).append(partition)
+        _, broker = self._identity()
+        for topic, partitions in folders.items():
+            topic_id = next((p.topic_id for p in partitions if p.topic_id is not None), uuid.uuid4().bytes)
+            count = 1 + max(p.topic_partition.partition for p in partitions)
+            assignment = znodes.Assignment(topic_id, [(broker,)] * count)
+            journal.nodes[znodes.topic(topic)] = Node(znodes.encode_topic(assignment), 0, 1)
+            journal.nodes[znodes.partitions(topic)] = Node(b"", 0, 1)
+            epochs = {p.topic_partition.partition: _last_epoch(p) for p in partitions}
+            for number in range(count):
+                state = PartitionState((broker,), (broker,), broker, epochs.get(number, -1) + 1)
+                journal.nodes[znodes.partition(topic, number)] = Node(b"", 0, 1)
+                data = znodes.encode_partition_state(state, 1)
+                journal.nodes[znodes.partition_state(topic, number)] = Node(data, 0, 1)
+        return sorted(folders)
+
+    def _identity(self) -> tuple[str, int]:
+        """The cluster's id and the broker's, as the first whole meta.properties says."""
+        for path in self._found.paths:
+            try:
+                found = checkpoints.decode_properties((path / checkpoints.META_PROPERTIES).read_bytes())
+                return found["cluster.id"], int(found["node.id"])
+            except (OSError, ValueError, KeyError):
+                continue
+        return "", 1
+
+    @staticmethod
+    def _last_producer_id(partition: Partition) -> int:
+        return max(
+            (header.producer_id for segment in partition.segments for _, header in segment.batches),
+            default=-1,
+        )
+
+    # --- small files ---
+
+    def _repair_small_files(self, path: Path, journal: Journal) -> None:
+        for finding in self._found.findings:
+            file = Path(finding.path)
+            if not finding.is_damage or file.parent != path or file.name in FILE_NAMES:
+                continue
+            if file.name == checkpoints.META_PROPERTIES:
+                self._move_aside(file)
+                self._write(
+                    file, checkpoints.encode_properties(self._properties(journal)), "as the metadata says"
+                )
+            elif file.name != legacy.FILE_NAME:
+                self._move_aside(file)
+
+    def _properties(self, journal: Journal) -> dict[str, str]:
+        node = journal.nodes.get(znodes.CLUSTER_ID)
+        cluster_id, broker = self._identity()
+        if not cluster_id:
+            replicas = (
+                replica
+                for topic in topics_of(journal).values()
+                for holders in topic.replicas
+                for replica in holders
+            )
+            broker = next(replicas, 1)
+        return {
+            "version": "1",
+            "cluster.id": znodes.decode_cluster_id(node.data) if node else cluster_id,
+            "node.id": str(broker),
+            "directory.id": topic_id_to_str(uuid.uuid4().bytes),
+        }
+
+    def _forget_recovery_points(self, path: Path, unsure: set[TopicPartition]) -> None:
+        """Has the next start read these partitions through, as after a crash."""
+        file = path / checkpoints.RECOVERY_POINTS
+        offsets = checkpoints.decode_offsets(file.read_bytes())[0] if file.is_file() else {}
+        offsets.update(dict.fromkeys(unsure, 0))
+        self._write(
+            file, checkpoints.encode_offsets(offsets), "the next start reads repaired partitions through"
+        )
+        for name in (checkpoints.CLEAN_SHUTDOWN, checkpoints.SEGMENT_SIZES):
+            self._move_aside(path / name)
+
+    # --- partitions ---
+
+    def _repair_partition(self, partition: Partition) -> None:
+        folder = partition.path
+        for finding in partition.findings:
+            file = Path(finding.path)
+            if finding.is_damage and file != folder and file.suffix != ".log" and file.exists():
+                self._move_aside(file)
+                self._unsure.setdefault(folder.parent, set()).add(partition.topic_partition)
+        segments = [segment for segment in partition.segments if segment.batches or not segment.damaged]
+        end = segments[-1].end if segments else 0
+        is_damaged = any(segment.damaged for segment in partition.segments) or end < partition.safe_end
+        for finding in partition.findings:
+            is_damaged = is_damaged or (finding.is_damage and finding.path.endswith(".log"))
+        if not is_damaged:
+            return
+        self._unsure.setdefault(folder.parent, set()).add(partition.topic_partition)
+        if not self._dry_run:
+            folder.mkdir(exist_ok=True, mode=0o700)
+        for finding in partition.findings:
+            if finding.lost is not None:
+                self._say(
+                    f"{partition.topic_partition}: offsets {finding.lost[0]} to {finding.lost[1]} are lost"
+                )
+        saved = sum(len(segment.batches) for segment in segments)
+        self._say(f"{partition.topic_partition}: {saved} batches are whole and kept")
+        for place, segment in enumerate(partition.segments):
+            following = partition.segments[place + 1 :]
+            limit = following[0].base_offset if following else max(segment.end, partition.safe_end)
+            if segment.damaged or segment.end < limit:
+                self._rewrite(segment, limit)
+        for finding in partition.findings:
+            if finding.detail == "is no file":
+                self._move_aside(Path(finding.path))
+        if not partition.segments and partition.safe_end:
+            path = folder / file_name(partition.safe_end, ".log")
+            self._write(path, b"", f"the log goes on, empty, at {partition.safe_end}")
+
+    def _rewrite(self, segment: Segment, limit: int) -> None:
+        """Writes a segment's whole batches again, with empty batches in the place of lost offsets."""
+        parts: list[bytes] = []
+        damaged = {end: offset for _, end, offset in segment.damaged}
+        content = segment.path.read_bytes()
+        for position, header in segment.batches:
+            if position in damaged and damaged[position] < header.base_offset:
+                parts.append(_filler(damaged[position], header.base_offset, header.leader_epoch))
+            parts.append(content[position : position + header.size])
+        last_epoch = segment.batches[-1][1].leader_epoch if segment.batches else 0
+        if segment.end < limit and limit - segment.base_offset <= MAX_RELATIVE_OFFSET:
+            parts.append(_filler(segment.end, limit, last_epoch))
+        for suffix in (".log", ".index", ".timeindex", ".txnindex"):
+            self._move_aside(segment.path.with_suffix(suffix))
+        self._write(segment.path, b"".join(parts), f"{len(segment.batches)} whole batches")
+
+    def _write_topic_id(self, partition: Partition, topic_id: bytes) -> None:
+        file = partition.path / checkpoints.PARTITION_METADATA
+        self._move_aside(file)
+        self._write(file, checkpoints.encode_partition_metadata(topic_id), "as the metadata says")
+
+    # --- files ---
+
+    def _move_aside(self, file: Path) -> None:
+        """Into the folder of this repair, in the file's own log directory."""
+        if not file.exists() and not file.is_symlink():
+            return
+        root = next(path for path in self._found.paths if file.is_relative_to(path))
+        target = root / self._aside / file.relative_to(root)
+        self._is_changed.add(file)
+        self._say(f"{file}: moved to {target}")
+        if not self._dry_run:
+            target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            file.rename(target)
+
+    def _write(self, file: Path, content: bytes, what: str) -> None:
+        self._is_changed.add(file)
+        self._say(f"{file}: written, {what}")
+        if not self._dry_run:
+            replace_file(_FS, str(file), content)
+
+
+def _last_epoch(partition: Partition) -> int:
+    return max((h.leader_epoch for segment in partition.segments for _, h in segment.batches), default=-1)
+
+
+def _filler(start: int, end: int, leader_epoch: int) -> bytes:
+    """An empty batch that stands for the offsets from `start` to `end` - 1, as compaction leaves them."""
+
+    def packed(crc: int) -> bytes:
+        return HEADER.pack(
+            start,
+            HEADER_SIZE - LOG_OVERHEAD,
+            leader_epoch,
+            MAGIC,
+            crc,
+            0,
+            end - start - 1,
+            -1,
+            -1,
+            NO_PRODUCER_ID,
+            NO_PRODUCER_EPOCH,
+            NO_SEQUENCE,
+            0,
+        )
+
+    return packed(crc_of(packed(0)))

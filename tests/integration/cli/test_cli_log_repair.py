@@ -1,0 +1,112 @@
+"""`barnabas log check` and `barnabas log repair` on the data of a broker that has stopped."""
+
+import json
+import shutil
+
+import pytest
+
+from barnabas.testing import BarnabasBroker
+from barnabas.testing.broker import BrokerDied
+
+SETTINGS = {"offsets.topic.num.partitions": "1", "log.segment.bytes": "1500"}
+VALUES = [f"value {number} " + "x" * 50 for number in range(60)]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    path = tmp_path_factory.mktemp("repair") / "data"
+    with BarnabasBroker(SETTINGS, data=path) as broker:
+        broker.create_topic("orders", 2)
+        with broker.producer(batch_num_messages=1) as producer:
+            for value in VALUES:
+                producer.send("orders", value, partition=0)
+        with broker.consumer("orders", group="billing") as consumer:
+            consumer.take(7)
+    return path
+
+
+@pytest.fixture
+def data(whole, tmp_path):
+    shutil.copytree(whole, tmp_path / "data")
+    return tmp_path / "data"
+
+
+def snapshot(data):
+    return {str(file.relative_to(data)): file.read_bytes() for file in data.rglob("*") if file.is_file()}
+
+
+def served(data):
+    """The values of the topic's first 59 records, by offset."""
+    with BarnabasBroker(SETTINGS, data=data) as broker, broker.consumer("orders") as consumer:
+        return {record.offset: record.value for record in consumer.take(59)}
+
+
+def test_whole_data_are_found_whole_and_nothing_is_changed(barnabas, data):
+    before = snapshot(data)
+    lines = barnabas("log", "check", data).lines
+    assert all(line.startswith("whole ") for line in lines)
+    assert any("metadata-1.journal" in line for line in lines)
+    assert barnabas("log", "repair", data).lines == ["nothing to repair"]
+    assert snapshot(data) == before
+
+
+def test_data_of_a_running_broker_are_left_alone(barnabas, tmp_path):
+    with BarnabasBroker(data=tmp_path / "data"):
+        for command in ("check", "repair"):
+            outcome = barnabas("log", command, tmp_path / "data", code=1)
+            assert "a broker runs on" in outcome.err
+
+
+def test_a_damaged_batch_is_named_and_the_others_are_served_again(barnabas, data):
+    segment = sorted((data / "orders-0").glob("*.log"))[1]
+    content = bytearray(segment.read_bytes())
+    content[65] ^= 1  # in the records of its first batch
+    segment.write_bytes(content)
+    lost = int(segment.stem)
+    findings = [json.loads(line) for line in barnabas("log", "check", data, "--json", code=1).lines]
+    (finding,) = [finding for finding in findings if finding["state"] != "whole"]
+    assert (finding["path"], finding["lost_from"], finding["lost_to"]) == (str(segment), lost, lost)
+
+    before = snapshot(data)
+    steps = barnabas("log", "repair", data, "--dry-run").lines
+    assert f"orders-0: offsets {lost} to {lost} are lost" in steps
+    assert snapshot(data) == before
+    barnabas("log", "repair", data)
+    (aside,) = data.glob("damaged.*")
+    assert (aside / "orders-0" / segment.name).read_bytes() == content
+    records = served(data)
+    assert len(records) == 59
+    assert lost not in records
+    assert all(VALUES[offset] == value.decode() for offset, value in records.items())
+    assert not [line for line in barnabas("log", "check", data).lines if not line.startswith("whole ")]
+
+
+@pytest.mark.parametrize("how", ["gone", "damaged"])
+def test_metadata_that_no_copy_has_are_made_from_the_folders(barnabas, data, how):
+    for copy in data.glob("metadata-*.journal"):
+        if how == "gone":
+            copy.unlink()
+        else:
+            copy.write_bytes(b"\xff" * 100)
+    with pytest.raises(BrokerDied, match="barnabas log repair"), BarnabasBroker(data=data, mode="process"):
+        pass
+    steps = "\n".join(barnabas("log", "repair", data).lines)
+    assert "topics made anew from their folders, without their settings: __consumer_offsets, orders" in steps
+    with (
+        BarnabasBroker(SETTINGS, data=data) as broker,
+        broker.consumer("orders", group="billing") as consumer,
+    ):
+        assert [record.offset for record in consumer.take(3)] == [7, 8, 9]
+    assert sorted(served(data)) == list(range(59))
+
+
+def test_a_partition_whose_folder_is_gone_goes_on_behind_what_is_lost(barnabas, data):
+    shutil.rmtree(data / "orders-0")
+    assert "the folder is gone with its offsets up to 59" in barnabas("log", "check", data, code=1).out
+    barnabas("log", "repair", data)
+    with BarnabasBroker(SETTINGS, data=data) as broker:
+        with broker.producer() as producer:
+            producer.send("orders", "new", partition=0)
+        with broker.consumer("orders") as consumer:
+            (record,) = consumer.take(1)
+        assert (record.offset, record.value) == (60, b"new")

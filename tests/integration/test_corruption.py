@@ -1,0 +1,354 @@
+"""Every file that a broker keeps, damaged in every way, after a clean stop and after a kill.
+
+Allowed is: the start heals it; it refuses, in one line; it serves what is whole and says what is not. What
+was acknowledged is known here. So whatever is missing without a line is found, and so are a traceback and a
+start that hangs. `make corruption` runs all of it, a plain run a part, chosen by name.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import shutil
+import time
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from click.testing import CliRunner
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from barnabas.cli.log import log as log_commands
+from barnabas.config import BrokerConfig
+from barnabas.errors import BarnabasError, ErrorCode, KafkaError
+from barnabas.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from barnabas.protocol.messages.metadata import MetadataRequest
+from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest
+from barnabas.records import all_records, batches, check_crc
+from barnabas.server.run import BrokerServer
+
+THOROUGH = bool(os.environ.get("BARNABAS_THOROUGH"))
+#: one in so many cases is played where not all are
+SAMPLE = 24
+GROUP = "billing"
+TOPICS = ("many", "one", "txn")
+END = {"many": 40, "one": 5}
+START = {"many": 3}
+
+
+class Template(NamedTuple):
+    """What a broker left, and what it had acknowledged."""
+
+    stopped: Path
+    killed: Path
+    #: topic, offset: value
+    records: dict[tuple[str, int], bytes]
+    ends: dict[str, int]
+    committed: int
+
+
+def config(path: Path) -> BrokerConfig:
+    return BrokerConfig(
+        listeners=("PLAINTEXT://127.0.0.1:0",),
+        log_dirs=(str(path),),
+        offsets_topic_num_partitions=1,
+        transaction_state_log_num_partitions=1,
+        replica_high_watermark_checkpoint_interval_ms=50,
+        log_flush_offset_checkpoint_interval_ms=50,
+        log_flush_start_offset_checkpoint_interval_ms=50,
+        log_index_interval_bytes=0,
+    )
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
+    folder = tmp_path_factory.mktemp("corruption")
+    records: dict[tuple[str, int], bytes] = {}
+    server = BrokerServer(config(folder / "live")).start()
+    try:
+        client = {"bootstrap.servers": server.bootstrap_servers}
+        admin = AdminClient(client)
+        made = [NewTopic(name, 1, 1, config={"segment.bytes": "1000"}) for name in TOPICS]
+        for future in admin.create_topics(made).values():
+            future.result(20)
+        produced = Producer({**client, "linger.ms": 0})
+        for topic, end in END.items():
+            for number in range(end):
+                produced.produce(
+                    topic, b"%s value %d" % (topic.encode(), number), on_delivery=noting(records)
+                )
+                produced.flush()
+        transactional = Producer({**client, "transactional.id": "t", "linger.ms": 0})
+        transactional.init_transactions(20)
+        for number, end in enumerate((transactional.abort_transaction, transactional.commit_transaction)):
+            transactional.begin_transaction()
+            transactional.produce("txn", b"in transaction %d" % number, on_delivery=noting(records))
+            transactional.flush()
+            end(20)
+        consumer = Consumer({**client, "group.id": GROUP})
+        for number in range(1, 8):
+            consumer.commit(offsets=[TopicPartition("many", 0, number)], asynchronous=False)
+        consumer.close()
+        admin.delete_records([TopicPartition("many", 0, START["many"])])
+        ends = {**END, "txn": 4}
+        point = folder / "live" / "replication-offset-checkpoint"
+        deadline = time.monotonic() + 20
+        while not all(
+            f"{topic} 0 {end} " in point.read_text().replace("\t", " ") for topic, end in ends.items()
+        ):
+            assert time.monotonic() < deadline, point.read_text()
+            time.sleep(0.05)
+        shutil.copytree(folder / "live", folder / "killed", ignore=shutil.ignore_patterns("*.tmp"))
+    finally:
+        server.stop()
+    return Template(folder / "live", folder / "killed", records, ends, 7)
+
+
+def noting(records: dict[tuple[str, int], bytes]) -> Callable[..., None]:
+    def delivered(error, message) -> None:
+        assert error is None
+        records[message.topic(), message.offset()] = message.value()
+
+    return delivered
+
+
+# --- damage ---
+
+
+def flip(file: Path, chance: random.Random) -> None:
+    content = bytearray(file.read_bytes() or b"\0")
+    content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+    file.write_bytes(content)
+
+
+def cut(file: Path, chance: random.Random) -> None:
+    content = file.read_bytes()
+    file.write_bytes(content[: chance.randrange(len(content)) if content else 0])
+
+
+def zero(file: Path, chance: random.Random) -> None:
+    content = bytearray(file.read_bytes())
+    start = chance.randrange(max(len(content), 1))
+    content[start:] = bytes(len(content) - start)
+    file.write_bytes(content)
+
+
+def delete(file: Path, _: random.Random) -> None:
+    file.unlink()
+
+
+def extend(file: Path, chance: random.Random) -> None:
+    file.write_bytes(file.read_bytes() + chance.randbytes(chance.choice((1, 100, 5000))))
+
+
+def make_unreadable(file: Path, _: random.Random) -> None:
+    """Tests may run as root, who may read everything: so a folder lies in the file's place."""
+    file.unlink()
+    file.mkdir()
+
+
+DAMAGES = (flip, cut, zero, delete, extend, make_unreadable)
+FILES = (
+    "metadata-1.journal",
+    "metadata-2.journal",
+    "metadata.lock",
+    "meta.properties",
+    ".lock",
+    ".kafka_cleanshutdown",
+    "barnabas-segment-sizes",
+    "recovery-point-offset-checkpoint",
+    "replication-offset-checkpoint",
+    "log-start-offset-checkpoint",
+    "cleaner-offset-checkpoint",
+    *(
+        f"{folder}-0/{name}"
+        for folder in (*TOPICS, "__consumer_offsets", "__transaction_state")
+        for name in (
+            "partition.metadata",
+            "leader-epoch-checkpoint",
+            "last.snapshot",
+            "last.log",
+            "last.index",
+        )
+    ),
+    *(
+        f"many-0/{place}.{kind}"
+        for place in ("first", "second")
+        for kind in ("log", "index", "timeindex", "snapshot")
+    ),
+    "many-0/last.timeindex",
+)
+CASES = [
+    pytest.param(how, file, damage, id=f"{how}-{file}-{damage.__name__}")
+    for how in ("stopped", "killed")
+    for file in FILES
+    for damage in DAMAGES
+    if THOROUGH or zlib.crc32(f"{how}{file}{damage.__name__}".encode()) % SAMPLE == 0
+]
+
+
+def resolve(folder: Path, file: str) -> Path | None:
+    """`last.log` and the like stand for the files of a place in the log; None when there is none."""
+    path = folder / file
+    place = {"first": 0, "second": 1, "last": -1}.get(path.stem)
+    if place is None:
+        return path if path.is_file() else None
+    found = sorted(path.parent.glob(f"*{path.suffix}"))
+    return found[place] if len(found) > max(place, 0) else None
+
+
+# --- the oracle ---
+
+
+class Seen:
+    """What a broker serves, and what it has said."""
+
+    def __init__(self) -> None:
+        self.records: dict[tuple[str, int], bytes] = {}
+        #: topics whose records cannot be had, and why
+        self.errors: dict[str, str] = {}
+        self.ends: dict[str, int] = {}
+        self.committed: int | str = -1
+
+
+def look(server: BrokerServer, connect: Callable[..., object], fetch_request, template: Template) -> Seen:
+    seen = Seen()
+    wire = connect(server)
+    topics = {topic.name: topic for topic in wire(MetadataRequest(topics=None)).topics}
+    for name in TOPICS:
+        if name not in topics:
+            seen.errors[name] = "unknown"
+            continue
+        topic = topics[name]
+        wanted = [ListOffsetsPartition(partition_index=0, timestamp=at) for at in (-2,)]
+        (result,) = (
+            wire(ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=wanted)]))
+            .topics[0]
+            .partitions
+        )
+        if result.error_code:
+            seen.errors[name] = ErrorCode(result.error_code).name
+            continue
+        offset = result.offset
+        while True:
+            made = fetch_request(_Named(name, topic.topic_id), {0: offset}, partition_max_bytes=500)
+            data = wire(made).responses[0].partitions[0]
+            if data.error_code:
+                seen.errors[name] = ErrorCode(data.error_code).name
+                break
+            seen.ends[name] = data.high_watermark
+            content = bytes(data.records or b"")
+            found = list(batches(content))
+            try:
+                for position, header in found:
+                    check_crc(header, content, position)  # as clients do
+            except KafkaError as error:
+                seen.errors[name] = f"the client refuses it: {error.message}"
+                break
+            if not found:
+                break
+            for record in all_records(content):
+                seen.records[name, record.offset] = record.value
+            assert found[-1][1].next_offset > offset, "the broker serves the same again"
+            offset = found[-1][1].next_offset
+    response = wire(OffsetFetchRequest(group_id=GROUP, topics=None), 7)
+    if response.error_code:
+        seen.committed = ErrorCode(response.error_code).name
+    else:
+        offsets = [p.committed_offset for t in response.topics if t.name == "many" for p in t.partitions]
+        seen.committed = offsets[0] if offsets else -1
+    return seen
+
+
+class _Named(NamedTuple):
+    name: str
+    id: bytes
+
+
+def judge(seen: Seen, said: list[logging.LogRecord], template: Template, *, lost_is_said: bool) -> None:
+    """Fails unless all that is missing was said, and nothing is there that was not acknowledged."""
+    for record in said:
+        assert record.exc_info is None, f"a traceback: {record.getMessage()}"
+    lines = [record.getMessage() for record in said if record.levelno >= logging.WARNING]
+    for place, value in seen.records.items():
+        if place in template.records:
+            assert template.records[place] == value, place
+        else:
+            assert place[0] == "txn", f"{place} was never written"
+    for name in TOPICS:
+        start = START.get(name, 0)
+        expected = {offset for topic, offset in template.records if topic == name and offset >= start}
+        missing = expected - {offset for topic, offset in seen.records if topic == name}
+        if missing and not lost_is_said:
+            assert seen.errors.get(name, "").startswith("the client refuses") or any(
+                f"{name}-0" in line for line in lines
+            ), f"{name} lacks {sorted(missing)} without a line: {lines}"
+        if name in seen.ends and not missing and seen.ends[name] != template.ends[name]:  # a marker is gone
+            assert seen.ends[name] < template.ends[name]
+            assert lost_is_said or any(f"{name}-0" in line for line in lines)
+    if seen.committed != template.committed and not lost_is_said:
+        assert any("__consumer_offsets" in line for line in lines), (seen.committed, lines)
+        assert isinstance(seen.committed, str), "offsets are gone"
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(("how", "file", "damage"), CASES)
+def test_damage_is_healed_or_said(
+    template, tmp_path, caplog, connect, fetch_request, how, file, damage
+) -> None:
+    caplog.set_level(logging.INFO, "barnabas")
+    data = tmp_path / "data"
+    shutil.copytree(template.stopped if how == "stopped" else template.killed, data)
+    path = resolve(data, file)
+    if path is None:
+        pytest.skip("there is no such file after this end")
+    damage(path, random.Random(zlib.crc32(f"{how}{file}{damage.__name__}".encode())))
+
+    damaged = tmp_path / "damaged"
+    shutil.copytree(data, damaged)
+    server = BrokerServer(config(data))
+    try:
+        server.start()
+    except BarnabasError as error:
+        assert "\n" not in str(error)
+        assert str(path) in str(error) or str(data) in str(error)
+    else:
+        try:
+            seen = look(server, connect, fetch_request, template)
+        finally:
+            server.stop()
+        judge(seen, caplog.records, template, lost_is_said=False)
+
+    # check finds it without changing anything; repair makes the rest servable
+    before = {p: p.stat().st_mtime_ns for p in damaged.rglob("*") if p.is_file()}
+    checked = CliRunner().invoke(log_commands, ["check", str(damaged)])
+    assert checked.exception is None or isinstance(checked.exception, (SystemExit, BarnabasError)), (
+        checked.output
+    )
+    assert before == {p: p.stat().st_mtime_ns for p in damaged.rglob("*") if p.is_file()}
+    repaired = CliRunner().invoke(log_commands, ["repair", str(damaged)])
+    assert repaired.exit_code == 0, (repaired.output, repaired.exception)
+    caplog.clear()
+    if path.name in (".lock", "metadata.lock") and damage is make_unreadable:
+        return  # the refusal names the folder that lies there
+    server = BrokerServer(config(damaged)).start()
+    try:
+        seen = look(server, connect, fetch_request, template)
+    finally:
+        server.stop()
+    judge(seen, caplog.records, template, lost_is_said=True)
+    if file.startswith("many-0/") and file.endswith(".log"):
+        assert len([1 for topic, _ in seen.records if topic == "many"]) > 10, repaired.output
+    elif not file.endswith(".log"):
+        assert {
+            place for place in template.records if place[1] >= START.get(place[0], 0)
+        } <= seen.records.keys()
+    assert not seen.errors, (seen.errors, repaired.output)
