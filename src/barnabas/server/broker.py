@@ -204,10 +204,10 @@ class Broker:
         await self.logs.load(image, lambda topic: self.configs.topic_config(image, topic))
         for directory in self.logs.directories:
             log.info(
-                "%s: opened %d partitions after %s stop",
+                "%s: opened %d partitions, %s",
                 directory.path,
                 len(directory.logs),
-                "a clean" if directory.was_clean else "no clean",
+                "closed cleanly before" if directory.was_clean else "recovered where need be",
             )
         log.info("opened all logs in %.2f s", time.monotonic() - began)
 
