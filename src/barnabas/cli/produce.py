@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import nullcontext
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 import click
@@ -33,6 +35,17 @@ _OWN_OPTIONS = {
 }
 
 
+class _Common(NamedTuple):
+    """What the options say of every record."""
+
+    key: bytes | None
+    headers: tuple[tuple[str, bytes], ...]
+    partition: int | None
+    null: bytes | None
+    keep_partitions: bool
+    reported: bool
+
+
 class _Limit(NamedTuple):
     """How many bytes a record may have, and what raises that."""
 
@@ -58,7 +71,13 @@ class _Limit(NamedTuple):
     )
 )
 @click.argument("topic", type=NAME, shell_complete=topic_names)
-@click.option("--file", "-f", metavar="FILE", type=click.File("rb"), help="Read this file instead of stdin.")
+@click.option(
+    "--file",
+    "-f",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Read this file instead of stdin.",
+)
 @click.option("--key", "-k", metavar="KEY", help="The key of every record.")
 @click.option(
     "--key-separator",
@@ -101,7 +120,7 @@ class _Limit(NamedTuple):
 @bootstrap_option
 def produce(
     topic: str,
-    file: IO[bytes] | None,
+    file: Path | None,
     key: str | None,
     key_separator: str | None,
     headers: tuple[str, ...],
@@ -137,46 +156,62 @@ def produce(
         "linger.ms": "5",
         **librdkafka_options(settings),
     }
-    stream = file if file is not None else stdin_bytes()
     # Arguments may have any bytes.
-    common = tuple((name, os.fsencode(value)) for name, value in parse_pairs(headers, "--header"))
-    fixed_key = os.fsencode(key) if key is not None else None
-    null = os.fsencode(null_as) if null_as is not None else None
-    separator = os.fsencode(key_separator) if key_separator is not None else None
+    form = InputForm(as_json, raw, os.fsencode(key_separator) if key_separator is not None else None)
+    common = _Common(
+        os.fsencode(key) if key is not None else None,
+        tuple((name, os.fsencode(value)) for name, value in parse_pairs(headers, "--header")),
+        partition,
+        os.fsencode(null_as) if null_as is not None else None,
+        keep_partitions,
+        reported,
+    )
+    with nullcontext(stdin_bytes()) if file is None else file.open("rb") as stream:
+        _produce(bootstrap_server, topic, librdkafka, stream, form, common, str(file or "stdin"))
 
+
+def _produce(
+    servers: str,
+    topic: str,
+    librdkafka: dict[str, str],
+    stream: IO[bytes],
+    form: InputForm,
+    common: _Common,
+    name: str,
+) -> None:
     from barnabas.client import Producer
     from barnabas.client.reach import require_broker
     from barnabas.errors import ErrorCode, KafkaError
 
-    require_broker(bootstrap_server, plaintext=is_plaintext(librdkafka))
-    partitions = Producer(bootstrap_server, **librdkafka).ensure_topic(topic)
-    if partition is not None:
-        _require_partition(topic, partition, partitions, "there is no")
-    limit = _limit(bootstrap_server, topic, librdkafka)
+    require_broker(servers, plaintext=is_plaintext(librdkafka))
+    partitions = Producer(servers, **librdkafka).ensure_topic(topic)
+    if common.partition is not None:
+        _require_partition(topic, common.partition, partitions, "there is no")
+    limit = _limit(servers, topic, librdkafka)
     if stream.isatty():
         click.echo("one record a line; Ctrl-D ends", err=True)
-    shown = is_terminal(sys.stderr) and is_file(stream) and not reported
-    form = InputForm(as_json, raw, separator)
+    shown = is_terminal(sys.stderr) and is_file(stream) and not common.reported
+    on_delivery = _print_place if common.reported else None
     try:
         with (
             Counter("sent", shown=shown, total_bytes=_size(stream)) as counter,
-            Producer(bootstrap_server, **librdkafka) as producer,
+            Producer(servers, **librdkafka) as producer,
         ):
-            for place, record in read_records(stream, form, limit.size, file.name if file else "stdin"):
-                if keep_partitions and record.partition is not None:
+            for place, record in read_records(stream, form, limit.size, name):
+                if common.keep_partitions and record.partition is not None:
                     _require_partition(topic, record.partition, partitions, f"{place} is for")
-                value = None if record.value == null else record.value
-                record_key = fixed_key if fixed_key is not None else record.key
-                record_headers = [*common, *record.headers]
-                _require_size(place, value, record_key, record_headers, limit)
+                value = None if record.value == common.null else record.value
+                key = common.key if common.key is not None else record.key
+                headers = [*common.headers, *record.headers]
+                _require_size(place, value, key, headers, limit)
                 producer.send(
                     topic,
                     value,
-                    key=record_key,
-                    headers=record_headers,
-                    partition=record.partition if keep_partitions else partition,
+                    key=key,
+                    headers=headers,
+                    partition=record.partition if common.keep_partitions else common.partition,
                     timestamp_ms=record.timestamp_ms,
-                    on_delivery=_print_place if reported else None,
+                    on_delivery=on_delivery,
                     about=place,
                 )
                 counter.add(1, len(record.value or b"") + 1)

@@ -73,6 +73,7 @@ class _Attempt:
     def __init__(self, address: Address, timeout: float) -> None:
         self.address = address
         self.timeout = timeout
+        self.resolved = False
         self.connected = False
 
     def wrap(self, plain: socket.socket, host: str) -> socket.socket:
@@ -96,8 +97,10 @@ def _try_each(
 
     def run(attempt: _Attempt) -> None:
         try:
+            socket.getaddrinfo(*attempt.address, type=socket.SOCK_STREAM)
+            attempt.resolved = True
             outcomes.put((attempt, probe(attempt)))
-        except (ClientError, OSError) as error:
+        except (ClientError, OSError, UnicodeError) as error:
             outcomes.put((attempt, _reason(error, attempt)))
 
     for attempt in attempts:  # in threads: nothing else bounds the time that a name takes to resolve
@@ -157,4 +160,6 @@ def _reason(error: Exception, attempt: _Attempt) -> str:
 def _silence(attempt: _Attempt) -> str:
     if attempt.connected:
         return f"it takes the connection, but gives no answer within {_ANSWER_S:g} s"
-    return f"no connection within {attempt.timeout:g} s"
+    if attempt.resolved:
+        return f"no connection within {attempt.timeout:g} s"
+    return f"the name {attempt.address.host} does not resolve within {attempt.timeout:g} s"

@@ -83,11 +83,43 @@ def test_an_address_that_takes_no_connection_is_named():
             each.close()
 
 
-def test_a_refused_connection_and_an_unknown_name_are_named_for_each_address():
+@pytest.fixture
+def unknown_names(monkeypatch):
+    """Names do not resolve, at once: a machine's own resolver may take its time to say so."""
+
+    def resolve(host, *arguments, **options):
+        if host[0].isalpha():
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return original(host, *arguments, **options)
+
+    original = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+
+
+def test_a_name_that_takes_too_long_to_resolve_is_named(monkeypatch):
+    resolved = threading.Event()
+
+    def resolve(*arguments, **options):
+        resolved.wait()
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    with pytest.raises(ClientError, match=r"the name host does not resolve within 0\.05 s"):
+        reach.require_broker("host:9092", 0.05)
+    resolved.set()
+
+
+def test_a_refused_connection_and_an_unknown_name_are_named_for_each_address(unknown_names):
     with pytest.raises(ClientError) as failure:
         reach.require_broker("127.0.0.1:1,no-such-host.invalid:9092", 20)
     assert "127.0.0.1:1: connection refused" in str(failure.value)
     assert "the name no-such-host.invalid does not resolve" in str(failure.value)
+
+
+@pytest.mark.parametrize("host", ["a..b", "x" * 64])
+def test_what_cannot_be_a_host_is_named(host):
+    with pytest.raises(ClientError, match=r"is not a host name|does not resolve"):
+        reach.require_broker(f"{host}:9092", 20)
 
 
 def test_one_broker_of_the_list_is_enough():

@@ -1,0 +1,86 @@
+"""Every command, found by walking, with arguments that it can be called with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from barnabas.cli.app import app
+
+Name = tuple[str, ...]
+
+
+def walk(command: click.Command = app, path: Name = ()) -> Iterator[tuple[Name, click.Command]]:
+    yield path, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            yield from walk(command.get_command(context, name), (*path, name))
+
+
+COMMANDS = dict(walk())
+LEAVES = {path: command for path, command in COMMANDS.items() if not isinstance(command, click.Group)}
+
+#: Commands that run until they are stopped.
+LASTING = {("start",), ("registry",), ("pipeline", "run")}
+
+#: What makes a call of a command mean something, where its required parameters alone do not.
+SENSIBLE = {
+    ("consume",): ["--until-end"],
+    ("ship",): ["--once", "--state", "state"],
+    ("topics", "create"): ["--if-not-exists"],
+    ("topics", "delete"): ["--if-exists"],
+    ("topics", "alter"): ["--config", "retention.ms=1000000"],
+    ("groups", "reset-offsets"): ["--all-topics", "--to-earliest"],
+    ("configs", "describe"): ["--topic", "t"],
+    ("configs", "alter"): ["--topic", "t", "--set", "retention.ms=1000000"],
+}
+
+
+def arguments(path: Name, folder: Path) -> list[str]:
+    """A call of a command: its required parameters, and what `SENSIBLE` adds."""
+    words = [*path]
+    for parameter in LEAVES[path].params:
+        if parameter.required:
+            if isinstance(parameter, click.Option):
+                words.append(parameter.opts[0])
+            words.append(value_of(parameter, folder))
+    return words + SENSIBLE.get(path, [])
+
+
+def value_of(parameter: click.Parameter, folder: Path) -> str:
+    """A value that a parameter accepts; files and folders of `folder` (`fill`) where it wants one."""
+    kind = parameter.type
+    if isinstance(kind, click.Choice):
+        return str(next(iter(kind.choices)))
+    if isinstance(kind, click.Path | click.File):
+        if parameter.name == "paths":
+            return str(folder / "t-0")
+        wants_folder = isinstance(kind, click.Path) and not kind.file_okay
+        return str(
+            folder / ("state" if wants_folder else "shop.sql" if parameter.name == "file" else "a.log")
+        )
+    if isinstance(kind, click.IntRange | click.types.IntParamType) or kind.name == "number":
+        return "1"
+    if parameter.metavar and "NAME=VALUE" in parameter.metavar:
+        return "name=value"
+    if kind.name == "servers":
+        return "127.0.0.1:1"
+    return "t"
+
+
+def fill(folder: Path) -> None:
+    """The files that calls name."""
+    (folder / "a.log").write_text("a line\n")
+    (folder / "shop.sql").write_text("")
+    (folder / "t-0").mkdir()
+    (folder / "t-0" / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+
+
+def options(path: Name) -> Iterator[click.Option]:
+    """The options of a command, without --help."""
+    for parameter in LEAVES[path].params:
+        if isinstance(parameter, click.Option):
+            yield parameter

@@ -1,0 +1,166 @@
+"""Every command, called wrongly in every way, and where no broker is.
+
+Commands are found by walking, so a new one is tried too. Whatever happens: one line on stderr, the right exit
+code, no traceback.
+"""
+
+import itertools
+import socket
+
+import click
+import pytest
+from click.testing import CliRunner
+from tests.unit.cli.commands import LASTING, LEAVES, SENSIBLE, arguments, fill, options, value_of
+
+from barnabas.cli.app import app
+from barnabas.errors import BarnabasError
+
+NOBODY = "127.0.0.1:1"
+ABSURD = [
+    "",
+    " ",
+    "nonsense",
+    "-1",
+    "nan",
+    "1e999",
+    "9" * 40,
+    "a=b",
+    "a,b",
+    "\udcff",
+    "é",
+    "x" * 70_000,
+    "../..",
+]
+BY_BROKER = [path for path in LEAVES if any(option.name == "bootstrap_server" for option in options(path))]
+
+
+class Ran(BarnabasError):
+    """A command that lasts would run now."""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """The working folder; what would last ends at once."""
+
+    def run(*arguments, **others):
+        raise Ran("it runs")
+
+    for name in (
+        "server.run.run",
+        "registry.server.run",
+        "registry.server.claim",
+        "pipelines.run.run_pipeline",
+    ):
+        monkeypatch.setattr(f"barnabas.{name}", run)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BARNABAS_BOOTSTRAP_SERVER", NOBODY)
+    fill(tmp_path)
+    return tmp_path
+
+
+def call(words):
+    """Exit code and stderr of a call that cannot succeed, and said why in one line."""
+    result = CliRunner().invoke(app, words, prog_name="barnabas")
+    shown = [word[:80] for word in words]
+    assert result.exception is None or isinstance(result.exception, SystemExit), (shown, result.exception)
+    if result.exit_code:
+        assert result.exit_code in (1, 2), shown
+        assert result.stderr.startswith("Error: "), (shown, result.stderr)
+        assert result.stderr.count("\n") == 1, (shown, result.stderr)
+        assert len(result.stderr) > len("Error: \n") + 5, shown
+    return result.exit_code, result.stderr
+
+
+def test_what_is_said_of_commands_is_said_of_commands_that_exist():
+    assert {*LASTING, *SENSIBLE} <= {*LEAVES}
+
+
+@pytest.fixture
+def unknown_names(monkeypatch):
+    """Names do not resolve, at once: a machine's own resolver may take its time to say so."""
+
+    def resolve(host, *arguments, **options):
+        if host[0].isalpha():
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return original(host, *arguments, **options)
+
+    original = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+
+
+@pytest.mark.parametrize("path", [path for path in BY_BROKER if path not in LASTING], ids=" ".join)
+@pytest.mark.parametrize(
+    ("server", "words"),
+    [
+        (NOBODY, "connection refused"),
+        ("no-such-host.invalid:9092", "the name no-such-host.invalid does not resolve"),
+        (f"{NOBODY},no-such-host.invalid:9092", "does not resolve"),
+    ],
+)
+def test_a_broker_that_is_not_there_is_told_in_one_line(folder, unknown_names, path, server, words):
+    code, err = call([*arguments(path, folder), "--bootstrap-server", server])
+    assert code == 1
+    assert f"no broker answers at {server}" in err
+    assert words in err
+
+
+@pytest.mark.parametrize("path", BY_BROKER, ids=" ".join)
+@pytest.mark.parametrize(
+    "server", ["", "nonsense", "a:b", "a:0", "a:99999", ":9092", "a:1,", "http://a:1", "\udcff"]
+)
+def test_an_address_that_is_none_is_wrong_usage(folder, path, server):
+    code, err = call([*arguments(path, folder), "--bootstrap-server", server])
+    assert code == 2
+    assert "--bootstrap-server" in err
+
+
+@pytest.mark.parametrize("path", LEAVES, ids=" ".join)
+def test_an_absurd_value_of_an_option_is_told_in_one_line(folder, path):
+    for option, value in itertools.product(options(path), ABSURD):
+        if not option.is_flag:
+            call([*arguments(path, folder), f"{max(option.opts, key=len)}={value}"])
+
+
+@pytest.mark.parametrize("path", LEAVES, ids=" ".join)
+def test_an_absurd_argument_is_told_in_one_line(folder, path):
+    words = [word for word in arguments(path, folder) if word not in SENSIBLE.get(path, [])]
+    for value in ABSURD:
+        call([*path, "--", value])
+        call([*words, "--", value, value])
+
+
+@pytest.mark.parametrize("path", LEAVES, ids=" ".join)
+def test_any_two_options_get_along_or_are_told_not_to(folder, path):
+    given = [
+        [max(option.opts, key=len), *([] if option.is_flag else [value_of(option, folder)])]
+        for option in options(path)
+    ]
+    for one, other in itertools.combinations(given, 2):
+        call([*arguments(path, folder), *one, *other])
+        call([*path, *one, *other])
+
+
+@pytest.mark.parametrize("path", LEAVES, ids=" ".join)
+def test_a_required_parameter_that_is_missing_is_wrong_usage(path):
+    code, err = call([*path])
+    if any(parameter.required for parameter in LEAVES[path].params):
+        assert code == 2
+        assert "Missing" in err
+
+
+@pytest.mark.parametrize("path", LEAVES, ids=" ".join)
+def test_an_unknown_option_is_wrong_usage(path):
+    code, err = call([*path, "--no-such-option"])
+    assert code == 2
+    assert f"barnabas {' '.join(path)} --help" in err
+
+
+@pytest.mark.parametrize("path", LEAVES, ids=" ".join)
+def test_numbers_have_bounds(path):
+    unbounded = [
+        option.name
+        for option in options(path)
+        if isinstance(option.type, click.types.IntParamType | click.types.FloatParamType)
+        and (getattr(option.type, "min", None) is None)
+    ]
+    assert unbounded == []
