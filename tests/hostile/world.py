@@ -41,6 +41,16 @@ class Wire:
         self._socket.sendall(b"".join(bytes(chunk) for chunk in encode_request(header, request)))
         return parse_response(header, self._exactly(int.from_bytes(self._exactly(4), "big")))
 
+    def together(self, requests: list[Request], version: int) -> list[Any]:
+        """Send requests in one piece and wait for their answers."""
+        headers = [RequestHeader(r.api_key, version, next(self._ids), "meant well") for r in requests]
+        frames = [encode_request(header, r) for header, r in zip(headers, requests, strict=True)]
+        self._socket.sendall(b"".join(bytes(chunk) for frame in frames for chunk in frame))
+        return [
+            parse_response(header, self._exactly(int.from_bytes(self._exactly(4), "big")))
+            for header in headers
+        ]
+
     def _exactly(self, size: int) -> bytes:
         data = bytearray()
         while len(data) < size:

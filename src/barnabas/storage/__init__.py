@@ -9,7 +9,7 @@ from barnabas.storage.open_files import OpenFiles
 from barnabas.storage.producers import Origin, Producer
 from barnabas.storage.tasks import Flush, Removal, Replacement, TreeRemoval
 from barnabas.storage.throttle import Throttle
-from barnabas.storage.timestamps import OffsetAtTimestamp
+from barnabas.storage.timestamps import LongBatch, OffsetAtTimestamp
 from barnabas.storage.transaction_index import AbortedTransaction
 from barnabas.storage.validation import (
     InvalidRecords,
@@ -31,6 +31,7 @@ __all__ = [
     "Flush",
     "InvalidRecords",
     "LogDirectory",
+    "LongBatch",
     "LongValidation",
     "OffsetAtTimestamp",
     "OpenFiles",

@@ -302,17 +302,19 @@ class PartitionLog(LogUpkeep):
             raise self._failed(error) from error
         return sorted(found, key=lambda aborted: aborted.first_offset)
 
-    def offset_for_timestamp(self, timestamp: int) -> OffsetAtTimestamp | None:
+    def offset_for_timestamp(self, timestamp: int, start: Offset = 0) -> OffsetAtTimestamp | None:
         """Where ListOffsets' `timestamp` points, None when no record is that late.
 
         A real timestamp gives the first record at or after it; MAX_TIMESTAMP (-3) the first record that
         bears the largest; EARLIEST (-2) and EARLIEST_LOCAL (-4) the log's start; LATEST (-1) its end
-        (the caller knows the high watermark and the last stable offset); LATEST_TIERED (-5) none.
+        (the caller knows the high watermark and the last stable offset); LATEST_TIERED (-5) none. Records
+        before `start` do not count.
 
         Raises:
+            LongBatch: a batch must be decoded, and is too long for the event loop.
             KafkaError: CORRUPT_MESSAGE, a batch cannot be decoded; KAFKA_STORAGE_ERROR, the disk failed.
         """
-        start = self.log_start_offset
+        start = max(start, self.log_start_offset)
         try:
             if timestamp >= 0:
                 return timestamps.first_at_or_after(self.files.segments, timestamp, start)

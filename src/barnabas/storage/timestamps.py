@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
+from barnabas.errors import KafkaError
 from barnabas.records.batch import BatchHeader
-from barnabas.records.builder import batch_records
+from barnabas.records.builder import batch_payload
+from barnabas.records.record import decode_records
 from barnabas.storage.segment import LogSegment
 from barnabas.storage.segments import Segments
+from barnabas.storage.validation import AT_ONCE_BYTES, AT_ONCE_RECORDS, MOST_BYTES, MOST_RECORDS
 
 LATEST = -1
 EARLIEST = -2
@@ -52,17 +54,63 @@ def _first_in(
 ) -> OffsetAtTimestamp | None:
     for position, header in segment.headers(segment.position_of(start)):
         if header.latest_record_timestamp >= timestamp and header.last_offset >= log_start_offset:
-            for record_timestamp, offset in _timestamps(segment, position, header):
-                if record_timestamp >= timestamp and offset >= log_start_offset:
-                    return OffsetAtTimestamp(record_timestamp, offset, header.leader_epoch)
+            if header.is_log_append_time and header.record_count == header.last_offset_delta + 1:
+                offset = max(header.base_offset, log_start_offset)
+                return OffsetAtTimestamp(header.max_timestamp, offset, header.leader_epoch)
+            batch = LongBatch(header, segment.log.read_at(header.size, position))
+            found = batch.find_at_once(timestamp, log_start_offset)
+            if found:
+                return found
     return None
 
 
-def _timestamps(segment: LogSegment, position: int, header: BatchHeader) -> Iterator[tuple[int, int]]:
-    if header.is_log_append_time and header.record_count == header.last_offset_delta + 1:
-        yield from (
-            (header.max_timestamp, offset) for offset in range(header.base_offset, header.next_offset)
-        )
-    else:
-        for record in batch_records(header, segment.log.read_at(header.size, position)):
-            yield record.timestamp, record.offset
+class LongBatch(Exception):
+    """What is looked for may lie in a batch that takes too long to decode on the event loop.
+
+    Call `find` in a thread. When it finds nothing, look on from `next_offset`.
+    """
+
+    def __init__(self, header: BatchHeader, batch: bytes) -> None:
+        super().__init__(f"a batch of {header.record_count} records in {header.size} bytes")
+        self._header = header
+        self._batch = batch
+        self.next_offset = header.next_offset
+        self.max_timestamp = header.max_timestamp
+
+    def find_at_once(self, timestamp: int, start: int) -> OffsetAtTimestamp | None:
+        """As `find`, for a batch that is soon decoded. Raises itself for another."""
+        header = self._header
+        if header.record_count > AT_ONCE_RECORDS or header.size > AT_ONCE_BYTES:
+            raise self
+        try:
+            payload = batch_payload(header, self._batch, AT_ONCE_BYTES)
+        except KafkaError:
+            if header.compression:  # too long, or damaged: we are not told which
+                raise self from None
+            raise
+        return self._find(payload, timestamp, start)
+
+    def find(self, timestamp: int, start: int) -> OffsetAtTimestamp | None:
+        """The first record from offset `start` on whose timestamp is at least `timestamp`.
+
+        In a batch of more records than are ever decoded it is the first one, which may be too early.
+
+        Raises:
+            KafkaError: CORRUPT_MESSAGE, the batch cannot be decoded, or decompresses to too much.
+        """
+        header = self._header
+        if header.record_count > MOST_RECORDS:
+            return OffsetAtTimestamp(
+                max(timestamp, header.base_timestamp), max(start, header.base_offset), header.leader_epoch
+            )
+        return self._find(batch_payload(header, self._batch, MOST_BYTES), timestamp, start)
+
+    def _find(self, payload: bytes, timestamp: int, start: int) -> OffsetAtTimestamp | None:
+        header = self._header
+        append_time = header.max_timestamp if header.is_log_append_time else None
+        for record in decode_records(
+            payload, header.record_count, header.base_offset, header.base_timestamp, append_time
+        ):
+            if record.timestamp >= timestamp and record.offset >= start:
+                return OffsetAtTimestamp(record.timestamp, record.offset, header.leader_epoch)
+        return None

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from barnabas.errors import ErrorCode
-from barnabas.records import Compression, Record, all_records, batches, encode_batch
+from barnabas.records import Compression, Record, all_records, batches, encode_batch, parse_header
+from barnabas.records.builder import assemble_batch
+from barnabas.storage import LongBatch
 from barnabas.storage.timestamps import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP
 
 NOW = 1_700_000_000_000
@@ -219,3 +221,27 @@ def test_the_high_watermark_only_goes_forward_and_not_past_the_end(bench):
     assert not bench.log.advance_high_watermark(5)
     assert not bench.log.advance_high_watermark(99)
     assert bench.log.high_watermark == bench.log.last_stable_offset == 9
+
+
+@pytest.mark.parametrize("compression", Compression)
+def test_a_time_in_a_batch_of_many_records_is_found_in_a_thread(bench, compression):
+    bench.append(Record(None, b"v", NOW))
+    records = [Record(None, b"v", NOW + number) for number in range(2000)]
+    bench.append(*records, compression=compression)
+    bench.append(Record(None, b"v", NOW + 5000))
+    with pytest.raises(LongBatch) as raised:
+        bench.log.offset_for_timestamp(NOW + 700)
+    batch = raised.value
+    assert batch.find(NOW + 700, 0)[:2] == (NOW + 700, 701)
+    assert batch.find(NOW + 700, 1000)[:2] == (NOW + 999, 1000)
+    assert batch.find(NOW + 2000, 0) is None
+    assert bench.log.offset_for_timestamp(NOW + 2000, batch.next_offset)[:2] == (NOW + 5000, 2001)
+
+
+def test_a_batch_that_claims_very_many_records_is_found_by_its_first(bench):
+    payload = encode_batch([Record(None, b"v", NOW)])
+    header = parse_header(payload)._replace(record_count=10**9, last_offset_delta=10**9 - 1)
+    bench.log.append_as_leader(assemble_batch(header, payload[61:]), 0)
+    with pytest.raises(LongBatch) as raised:
+        bench.log.offset_for_timestamp(NOW)
+    assert raised.value.find(NOW, 0)[:2] == (NOW, 0)

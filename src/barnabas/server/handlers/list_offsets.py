@@ -8,7 +8,8 @@ to be. Leader epochs (KIP-320); read_committed asks up to the last stable offset
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.list_offsets import (
@@ -22,6 +23,8 @@ from barnabas.replication.partition import Partition
 from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
 from barnabas.server.pieces import Pieces
+from barnabas.storage import LongBatch, OffsetAtTimestamp
+from barnabas.types import Offset
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
@@ -61,12 +64,15 @@ def _failed(request: ListOffsetsRequest, error: KafkaError) -> ListOffsetsRespon
 @handles(
     ListOffsetsRequest,
     on_error=_failed,
-    pieces=[Pieces("topics.partitions", size=128, unique=True)],
+    pieces=[Pieces("topics.partitions", size=32, unique=True)],
     is_heavy=True,
 )
-def list_offsets(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+def list_offsets(
+    broker: Broker, context: RequestContext, request: ListOffsetsRequest
+) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
     named = Counter((topic.name, p.partition_index) for topic in request.topics for p in topic.partitions)
     response = ListOffsetsResponse()
+    long: list[_LongLookUp] = []
     for topic in request.topics:
         results = []
         for wanted in topic.partitions:
@@ -80,9 +86,53 @@ def list_offsets(broker: Broker, context: RequestContext, request: ListOffsetsRe
                 _look_up(partition, wanted, request, result)
             except KafkaError as error:
                 result.error_code = error.code
+            except LongBatch as batch:
+                long.append(
+                    _LongLookUp(partition, wanted.timestamp, _bound(partition, request), batch, result)
+                )
             results.append(result)
         response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=results))
+    return _look_up_long(broker, long, response) if long else response
+
+
+class _LongLookUp(NamedTuple):
+    """A partition whose batch with the timestamp is long to decode."""
+
+    partition: Partition
+    timestamp: int
+    bound: Offset
+    batch: LongBatch
+    #: the place of the answer
+    result: ListOffsetsPartitionResponse
+
+
+async def _look_up_long(
+    broker: Broker, long: list[_LongLookUp], response: ListOffsetsResponse
+) -> ListOffsetsResponse:
+    for partition, timestamp, bound, batch, result in long:
+        try:
+            found = await _find(broker, partition, timestamp, batch)
+        except KafkaError as error:
+            result.error_code = error.code
+        else:
+            _tell(found, bound, result)
     return response
+
+
+async def _find(
+    broker: Broker, partition: Partition, timestamp: int, batch: LongBatch
+) -> OffsetAtTimestamp | None:
+    while True:
+        log = partition.log
+        if timestamp == MAX_TIMESTAMP:
+            timestamp = batch.max_timestamp
+        found = await broker.long_work.run(batch.find, timestamp, log.log_start_offset)
+        if found is not None:
+            return found
+        try:
+            return log.offset_for_timestamp(timestamp, batch.next_offset)
+        except LongBatch as following:
+            batch = following
 
 
 def _check_timestamp(timestamp: int, version: int) -> None:
@@ -97,12 +147,7 @@ def _look_up(
     result: ListOffsetsPartitionResponse,
 ) -> None:
     log = partition.log
-    if request.replica_id != CONSUMER:
-        bound = log.log_end_offset
-    elif request.isolation_level == READ_COMMITTED:
-        bound = log.last_stable_offset
-    else:
-        bound = log.high_watermark
+    bound = _bound(partition, request)
     if wanted.timestamp == LATEST:
         result.offset = bound
         result.leader_epoch = partition.leader_epoch
@@ -110,6 +155,19 @@ def _look_up(
         result.offset = log.log_start_offset
         result.leader_epoch = log.epochs.epoch_at(log.log_start_offset)
     elif wanted.timestamp >= 0 or wanted.timestamp == MAX_TIMESTAMP:
-        found = log.offset_for_timestamp(wanted.timestamp)
-        if found is not None and found.offset < bound:
-            result.timestamp, result.offset, result.leader_epoch = found
+        _tell(log.offset_for_timestamp(wanted.timestamp), bound, result)
+
+
+def _bound(partition: Partition, request: ListOffsetsRequest) -> Offset:
+    """Where what the client may see ends."""
+    log = partition.log
+    if request.replica_id != CONSUMER:
+        return log.log_end_offset
+    if request.isolation_level == READ_COMMITTED:
+        return log.last_stable_offset
+    return log.high_watermark
+
+
+def _tell(found: OffsetAtTimestamp | None, bound: Offset, result: ListOffsetsPartitionResponse) -> None:
+    if found is not None and found.offset < bound:
+        result.timestamp, result.offset, result.leader_epoch = found
