@@ -1,8 +1,9 @@
 """A streaming job to be killed: copies a topic to another exactly once, in batches of three tasks.
 
-    python -m tests.spark.copy_job MASTER SERVERS SOURCE TARGET FOLDER
+    python -m tests.spark.copy_job MASTER SERVERS SOURCE TARGET FOLDER [PARALLELISM]
 
-Writes "started" when the query has, and goes on until all is copied.
+With PARALLELISM, the cores that the driver takes the cluster to have, nothing is shuffled: the tasks are
+those that the source plans. Writes "started" when the query has, and goes on until all is copied.
 """
 
 from __future__ import annotations
@@ -21,14 +22,19 @@ ROWS_A_BATCH = 2_000
 TASKS = 3
 
 
-def start_copy(spark: SparkSession, servers: str, source: str, target: str, folder: Path) -> StreamingQuery:
+def start_copy(
+    spark: SparkSession, servers: str, source: str, target: str, folder: Path, parallelism: str = ""
+) -> StreamingQuery:
     """The query, which ends when all that is there now is copied; `folder` holds its checkpoint."""
     client = {"kafka.bootstrap.servers": servers, "kafka.reconnect.backoff.max.ms": "200"}
     reader = spark.readStream.format("barnabas").options(**client)
+    if parallelism:
+        reader = reader.option("parallelism", parallelism)
     rows = reader.options(
         subscribe=source, startingOffsets="earliest", maxOffsetsPerTrigger=str(ROWS_A_BATCH)
     ).load()
-    writer = rows.select("value").repartition(TASKS, "value").writeStream.format("barnabas")
+    rows = rows.select("value") if parallelism else rows.select("value").repartition(TASKS, "value")
+    writer = rows.writeStream.format("barnabas")
     return (
         writer.options(**client)
         .option("topic", target)
@@ -39,12 +45,12 @@ def start_copy(spark: SparkSession, servers: str, source: str, target: str, fold
     )
 
 
-def main(master: str, servers: str, source: str, target: str, folder: str) -> None:
+def main(master: str, servers: str, source: str, target: str, folder: str, parallelism: str = "") -> None:
     os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     settings = {**_LOCAL, "spark.local.dir": f"{folder}/scratch", "spark.executor.memory": "512m"}
     configuration = SparkConf().setMaster(master).setAppName("copy").setAll(list(settings.items()))
     spark = SparkSession.builder.config(conf=configuration).getOrCreate()
-    query = start_copy(spark, servers, source, target, Path(folder))
+    query = start_copy(spark, servers, source, target, Path(folder), parallelism)
     print("started", flush=True)
     query.awaitTermination()
 

@@ -151,6 +151,26 @@ def test_drivers_killed_at_any_moment_give_each_row_once(
 @pytest.mark.spark
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", range(SEEDS))
+def test_drivers_killed_and_moved_to_other_machines_give_each_row_once(
+    servers: str, source: str, make_topic: MakeTopic, tmp_path: Path, seed: int
+) -> None:
+    """Each of them takes the cluster to have another number of cores; nothing is shuffled."""
+    target, chance = make_topic(2), random.Random(seed)
+    for batch in sorted(chance.sample(range(5), 2)):
+        cores = str(chance.randint(1, 4))
+        with job("local[2]", servers, source, target, tmp_path, cores) as process:
+            wait_for(tmp_path / "checkpoint" / "offsets" / str(batch))
+            time.sleep(chance.uniform(0, 0.6))
+            os.killpg(process.pid, signal.SIGKILL)
+    with job("local[2]", servers, source, target, tmp_path, str(chance.randint(1, 4))) as process:
+        assert process.wait(240) == 0
+    assert committed_values(servers, target) == everything()
+
+
+@thorough
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", range(SEEDS))
 def test_executors_killed_at_any_moment_give_each_row_once(
     servers: str, source: str, make_topic: MakeTopic, tmp_path: Path, seed: int
 ) -> None:
@@ -186,9 +206,12 @@ def test_tasks_killed_at_any_moment_and_tried_again_by_spark_give_each_row_once(
 
 
 @contextlib.contextmanager
-def job(master: str, servers: str, source: str, target: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
+def job(
+    master: str, servers: str, source: str, target: str, folder: Path, *more: str
+) -> Iterator[subprocess.Popen[str]]:
     """The copying job in a session of processes of its own, once its query has started."""
-    command = [sys.executable, "-m", "tests.spark.copy_job", master, servers, source, target, str(folder)]
+    arguments = [master, servers, source, target, str(folder), *more]
+    command = [sys.executable, "-m", "tests.spark.copy_job", *arguments]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
     with (folder / "job.log").open("ab") as log:
         process = subprocess.Popen(

@@ -41,7 +41,7 @@ def subjects(state: State, *, prefix: str, deleted: bool = False, deleted_only: 
     `ALL_CONTEXTS` of all."""
     found = []
     for subject in sorted(state.subjects):
-        live = bool(state.versions(subject))
+        live = any(not version.deleted for version in state.subjects[subject].values())
         if (live and deleted_only) or (not live and not deleted and not deleted_only):
             continue
         if prefix == ALL_CONTEXTS or (

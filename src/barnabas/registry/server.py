@@ -17,6 +17,9 @@ from barnabas.errors import ConfigError
 DEFAULT_TOPIC = "_schemas"
 DEFAULT_LISTEN = "127.0.0.1:8081"
 
+#: how long requests that are under way may take to end when a registry stops
+_SHUTDOWN_S = 5.0
+
 
 @dataclass(frozen=True, slots=True)
 class RegistrySettings:
@@ -67,6 +70,7 @@ async def serve(settings: RegistrySettings, claimed: socket.socket, on_ready: Ca
     from barnabas.registry.rest.app import build
     from barnabas.registry.state import State
     from barnabas.registry.topic import prepare, wait_for_broker
+    from barnabas.registry.workers import WORKERS
 
     servers = settings.bootstrap_servers
     await wait_for_broker(servers)
@@ -76,14 +80,18 @@ async def serve(settings: RegistrySettings, claimed: socket.socket, on_ready: Ca
     state = State(settings.compatibility)
     log = SchemasLog(servers, settings.topic, state.replay, admin)
     runner = web.AppRunner(
-        build(state, log, cluster.cluster_id or ""), access_log=None, auto_decompress=False
+        build(state, log, cluster.cluster_id or ""),
+        access_log=None,
+        auto_decompress=False,
+        shutdown_timeout=_SHUTDOWN_S,
     )
     try:
-        await log.open()
-        await runner.setup()
-        await web.SockSite(runner, claimed).start()
-        on_ready(_url(claimed))
-        await asyncio.get_running_loop().create_future()
+        with WORKERS.in_use():
+            await log.open()
+            await runner.setup()
+            await web.SockSite(runner, claimed).start()
+            on_ready(_url(claimed))
+            await asyncio.get_running_loop().create_future()
     finally:
         await runner.cleanup()
         await log.close()

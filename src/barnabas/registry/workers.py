@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from multiprocessing.connection import Pipe
 from pathlib import Path
 from typing import Any
@@ -49,11 +50,15 @@ class _Worker:
             raise TimeoutError
         return self._connection.recv()
 
-    def end(self) -> int:
-        """End it, now and with all it has started; how it ended."""
-        self._connection.close()
+    def kill(self) -> None:
+        """End it, now and with all it has started; the thread that waits for its reply learns of it."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
+
+    def end(self) -> int:
+        """`kill`, and how it ended."""
+        self._connection.close()
+        self.kill()
         return self._process.wait()
 
 
@@ -64,6 +69,25 @@ class Workers:
         self._free = threading.BoundedSemaphore(size)
         self._lock = threading.Lock()
         self._idle: list[_Worker] = []
+        self._busy: set[_Worker] = set()
+        self._users = 0
+        self._closed = False
+
+    @contextlib.contextmanager
+    def in_use(self) -> Iterator[None]:
+        """For a registry: when the last one leaves, what is still under way is given up."""
+        with self._lock:
+            self._users += 1
+            self._closed = False
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._users -= 1
+                self._closed = self._users == 0
+                given_up = list(self._busy) if self._closed else []
+            for worker in given_up:
+                worker.kill()
 
     def run(self, deadline: float, *job: Any) -> Any:
         """Have a job of `worker.JOBS` done: its name, and its arguments. Blocks.
@@ -93,9 +117,11 @@ class Workers:
 
     def _run(self, job: tuple[Any, ...], deadline: float) -> Any:
         with self._lock:
+            if self._closed:
+                raise RegistryError(Code.OPERATION_TIMEOUT, "the registry stops: ask again")
             worker = self._idle.pop() if self._idle else None  # the one that was used last knows most
-        if worker is None:
-            worker = _Worker()
+            worker = worker or _Worker()
+            self._busy.add(worker)
         try:
             reply = worker.ask(job, deadline)
         except TimeoutError:
@@ -107,6 +133,9 @@ class Workers:
         except BaseException:
             worker.end()
             raise
+        finally:
+            with self._lock:
+                self._busy.discard(worker)
         if reply.retires:
             worker.end()
         else:

@@ -7,7 +7,7 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from typing import Any
@@ -47,6 +47,8 @@ LARGE_BODIES_AT_ONCE = 8
 _SMALL_BODY = 64 << 10
 #: how long a body may take to come
 _BODY_S = 30.0
+#: bytes of a long answer that are made in one turn of the event loop
+_SLICE = 64 << 10
 
 #: how long the schemas of a request may take to read, in all: some hundreds of Protobuf
 _COMPUTE_S = 60.0
@@ -61,7 +63,31 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 def answer(value: Any) -> web.Response:
     """`value` as JSON."""
-    return web.Response(text=json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+    return web.Response(text=_json(value))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+async def stream(request: web.Request, items: Iterable[Any]) -> web.StreamResponse:
+    """`items` as a JSON array, a slice at a time: it may be as long as all that is registered."""
+    response = web.StreamResponse()
+    response.content_type = _acceptable(request.headers.get("Accept", "*/*")) or _ANSWERED[0]
+    response.charset = "utf-8"
+    await response.prepare(request)
+    slice_ = bytearray(b"[")
+    comma = b""
+    for item in items:
+        slice_ += comma + _json(item).encode()
+        comma = b","
+        if len(slice_) >= _SLICE:
+            await response.write(bytes(slice_))
+            slice_.clear()
+            await asyncio.sleep(0)  # writing waits only for a client that is slow
+    await response.write(bytes(slice_) + b"]")
+    await response.write_eof()
+    return response
 
 
 def subject_of(request: web.Request) -> str:
@@ -150,9 +176,10 @@ async def exchange(request: web.Request, handler: Handler) -> web.StreamResponse
         if "Allow" in error.headers:
             response.headers["Allow"] = error.headers["Allow"]
     except Exception:
-        logger.exception("%s %s failed", request.method, request.path)
+        logger.exception("%s %r failed", request.method, request.path)
         response = _refusal(500, 50001, "Error in the backend data store: the registry's log says more")
-    response.content_type = content_type or _ANSWERED[0]
+    if not response.prepared:
+        response.content_type = content_type or _ANSWERED[0]
     return response
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from aiohttp import web
@@ -10,7 +11,7 @@ from barnabas.registry import queries
 from barnabas.registry.errors import RegistryError, schema_not_found
 from barnabas.registry.formats import types
 from barnabas.registry.limits import shortened
-from barnabas.registry.rest.exchange import STATE, answer, flag, page, schema_json
+from barnabas.registry.rest.exchange import STATE, answer, flag, page, schema_json, stream
 from barnabas.registry.rest.subjects import described
 from barnabas.registry.state import Version
 from barnabas.registry.subjects import context_of
@@ -21,14 +22,17 @@ _LONGEST_ID = 18
 
 
 @routes.get("/schemas")
-async def list_schemas(request: web.Request) -> web.Response:
+async def list_schemas(request: web.Request) -> web.StreamResponse:
     found = queries.schemas(
         request.app[STATE],
         prefix=request.query.get("subjectPrefix", queries.ALL_CONTEXTS),
         deleted=flag(request, "deleted"),
         latest_only=flag(request, "latestOnly"),
     )
-    return answer([described(request, version) for version in page(request, found)])
+    items: Iterator[dict[str, Any]] = (described(request, version) for version in page(request, found))
+    if request.query.get("format") == "serialized":  # what is to be computed is, before the answer begins
+        items = iter(list(items))
+    return await stream(request, items)
 
 
 @routes.get("/schemas/types")
