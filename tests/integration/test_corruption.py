@@ -246,8 +246,9 @@ def look(server: BrokerServer, connect: Callable[..., object], fetch_request, te
                 break
             seen.ends[name] = data.high_watermark
             content = bytes(data.records or b"")
-            found = list(batches(content))
+            found = []
             try:
+                found += batches(content)
                 for position, header in found:
                     check_crc(header, content, position)  # as clients do
             except KafkaError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import mmap
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from barnabas.storage.epochs import LeaderEpochs
 from barnabas.storage.index import OffsetIndex, TimeIndex
 from barnabas.storage.producer_snapshot import decode_snapshot
 from barnabas.storage.salvage import whole_batches
+from barnabas.storage.segment import file_name
 from barnabas.storage.transaction_index import ENTRY as TRANSACTION_ENTRY
 from barnabas.types import TopicId, TopicPartition
 
@@ -126,8 +127,9 @@ def check_directories(paths: Sequence[Path]) -> Directories:
     partitions: list[Partition] = []
     for path in paths:
         points, compacted = _check_small_files(path, findings)
+        sizes = _sizes(path)
         partitions += [
-            _check_partition(folder, match, points, compacted)
+            _check_partition(folder, match, points, compacted, sizes)
             for folder in sorted(path.iterdir())
             if folder.is_dir() and (match := PARTITION_FOLDER.fullmatch(folder.name))
         ]
@@ -249,7 +251,11 @@ def _meta_problem(path: Path) -> tuple[str | None, str]:
 
 
 def _check_partition(
-    folder: Path, match: re.Match[str], points: dict[TopicPartition, int], compacted: set[TopicPartition]
+    folder: Path,
+    match: re.Match[str],
+    points: dict[TopicPartition, int],
+    compacted: set[TopicPartition],
+    sizes: Mapping[TopicPartition, Mapping[int, int]],
 ) -> Partition:
     topic_partition = TopicPartition(match["topic"], int(match["partition"]))
     partition = Partition(folder, topic_partition, points.get(topic_partition, 0), [])
@@ -279,6 +285,7 @@ def _check_partition(
         lost = (floor, partition.safe_end - 1)
         detail = f"it ends at {floor}; offsets {lost[0]} to {lost[1]} had been safe on disk and are gone"
         findings.append(Finding(str(folder), "damaged", detail, lost))
+    _compare_sizes(partition, sizes.get(topic_partition, {}))
     for name in names:
         _check_side_file(folder / name, findings)
     try:
@@ -290,6 +297,31 @@ def _check_partition(
     except (ValueError, OSError) as error:
         findings.append(Finding(str(folder / checkpoints.PARTITION_METADATA), "damaged", str(error)))
     return partition
+
+
+def _sizes(path: Path) -> Mapping[TopicPartition, Mapping[int, int]]:
+    """What the size of each segment was at a clean stop; empty when the last stop was not clean."""
+    try:
+        if (path / checkpoints.CLEAN_SHUTDOWN).exists():
+            return checkpoints.decode_sizes((path / checkpoints.SEGMENT_SIZES).read_bytes()) or {}
+    except OSError:
+        return {}
+    return {}
+
+
+def _compare_sizes(partition: Partition, sizes: Mapping[int, int]) -> None:
+    found = {segment.base_offset: segment for segment in partition.segments}
+    for base_offset, size in sorted(sizes.items()):
+        path = str(partition.path / file_name(base_offset, ".log"))
+        segment = found.get(base_offset)
+        if segment is None and not any(finding.path == path for finding in partition.findings):
+            end = min((base for base in (*sizes, *found) if base > base_offset), default=base_offset + 1)
+            lost = (base_offset, end - 1)
+            detail = f"it is gone with its offsets {lost[0]} to {lost[1]}"
+            partition.findings.append(Finding(path, "missing", detail, lost))
+        elif segment is not None and segment.size < size and not segment.damaged:
+            detail = f"it has {segment.size} bytes, at the clean stop it had {size}"
+            partition.findings.append(Finding(path, "damaged", detail))
 
 
 def _report_segment(segment: Segment, findings: list[Finding]) -> None:

@@ -254,11 +254,11 @@ class LogSegment:
         larger than that and `min_one`, or nothing if not.
         """
         there = end - position
-        size = there if there <= max_bytes else self._worth_sending(position, max_bytes, min_one)
+        size = there if there <= max_bytes else self._worth_sending(position, max_bytes, there, min_one)
         return self.log.read_at(size, position) if size < SLICE_BYTES else FileSlice(self.log, position, size)
 
-    def _worth_sending(self, position: int, max_bytes: int, min_one: bool) -> int:
-        """How many bytes, of more than `max_bytes`, to read from `position` on.
+    def _worth_sending(self, position: int, max_bytes: int, there: int, min_one: bool) -> int:
+        """How many bytes, of `there`, which are more than `max_bytes`, to read from `position` on.
 
         Clients drop a batch that is cut off. To send part of a large one is a waste; to look for the last of
         many small ones is another, so only a few are looked at.
@@ -266,6 +266,10 @@ class LogSegment:
         size = 0
         for _ in range(_LARGE_BATCHES):
             length = LOG_OVERHEAD + int.from_bytes(self.log.read_at(4, position + size + 8))
+            if not HEADER_SIZE <= length <= there - size:  # damaged: what is before it is whole
+                if size:
+                    return size
+                raise self._cut_off(position)
             if size + length > max_bytes:
                 return size or (length if min_one else 0)
             size += length

@@ -390,6 +390,17 @@ def test_a_header_that_cannot_be_is_not_served(bench, caplog, refused, how):
     assert caplog.text.count("offset 1 cannot be read") == 1
 
 
+def test_a_batch_that_says_it_is_huge_is_not_promised(bench, refused):
+    bench.configure(segment_bytes=300)
+    number(bench, 12)
+    bench.log.flush()
+    bench.rewrite(LOG, lambda content: content[:77] + b"\x40" + content[78:])  # the second batch's length
+    bench.log.files.segments[0]._recent.clear()
+    with refused(ErrorCode.CORRUPT_MESSAGE):
+        bench.log.read(1, 10, 12)
+    assert len(b"".join(bench.log.read(0, 80, 12).chunks)) == 69
+
+
 def test_an_index_that_leads_astray_skips_no_records(bench):
     bench.configure(index_interval_bytes=0)
     made = number(bench, 40)
