@@ -12,7 +12,7 @@ from barnabas.client import Consumer
 from barnabas.testing.broker import BarnabasBroker
 
 #: max.poll.interval.ms, in seconds: far shorter than anyone would set it, and longer than any test
-SHORT, LONG = 1.5, 300
+SHORT, LONG = 4, 300
 
 
 @pytest.fixture(scope="module")
@@ -27,8 +27,8 @@ def member(broker, topic, max_poll=LONG, **settings):
         topic,
         group=f"group-of-{topic}",
         max_poll_interval_ms=int(max_poll * 1000),
-        session_timeout_ms=1000,
-        heartbeat_interval_ms=200,
+        session_timeout_ms=4000,
+        heartbeat_interval_ms=300,
         **settings,
     )
 
@@ -93,7 +93,7 @@ def test_slow_handler_stays_in_its_group_and_gets_each_record_once(broker, proto
             seen.append(record.text)
             if len(seen) == 1:
                 (before,) = described(broker, topic).members
-                time.sleep(2 * SHORT)  # long enough that some records are kept and then partitions paused
+                time.sleep(1.5 * SHORT)  # long enough that some records are kept and then partitions paused
             if len(seen) == 40:
                 break
         (after,) = described(broker, topic).members
