@@ -146,14 +146,17 @@ class LogUpkeep:
         self._check_usable()
         if self.files.swap is not None:
             return None  # the next look will do: the cleaner completes it
-        count = expired_segments(
-            self.files.segments,
-            self.config,
-            log_start_offset=self.log_start_offset,
-            high_watermark=self.high_watermark,
-            log_end_offset=self.log_end_offset,
-            now_ms=now_ms,
-        )
+        try:
+            count = expired_segments(
+                self.files.segments,
+                self.config,
+                log_start_offset=self.log_start_offset,
+                high_watermark=self.high_watermark,
+                log_end_offset=self.log_end_offset,
+                now_ms=now_ms,
+            )
+        except OSError as error:  # the age of a segment is read from its index
+            raise self._failed(error) from error
         if not count:
             return None
         if count == len(self.files.segments):
