@@ -16,6 +16,7 @@ import sys
 from collections import OrderedDict
 from collections.abc import Callable
 from multiprocessing.connection import Connection
+from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -186,6 +187,12 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _memory() -> int:
-    """The most memory that this process has ever had, in bytes."""
-    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return used if sys.platform == "darwin" else used * 1024
+    """The memory that this process holds, in bytes; the most it has ever had where that is not told.
+
+    On Linux the most that it has had would not do: it begins with what the process that started it had.
+    """
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+    except OSError:
+        used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return used if sys.platform == "darwin" else used * 1024
