@@ -26,6 +26,7 @@ from barnabas.protocol.wire import MAX_ELEMENTS
 from barnabas.records import lz4_frame, xerial
 from barnabas.records.batch import BatchHeader
 from barnabas.records.builder import assemble_batch
+from barnabas.server.pieces import MAX_ITEM_ELEMENTS
 
 SIZE = 1_000_000
 LONGEST_NAME = 32_000
@@ -140,6 +141,8 @@ def shapes(request: type[Request], version: int) -> Iterator[Shape]:
     for path in paths:
         yield Shape(f"{'.'.join(path)}, one thing", path)
         yield Shape(f"{'.'.join(path)}, distinct", path, distinct=True)
+        few = MAX_ITEM_ELEMENTS - 10
+        yield Shape(f"{'.'.join(path)}, distinct, undivided", path, distinct=True, most_elements=few)
 
 
 def _array_paths(cls: type[Struct], version: int, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

@@ -136,6 +136,8 @@ def _exchange(broker: MeasuredBroker, client: socket.socket, frame: bytes, patie
     client.settimeout(1.0)
     try:
         client.sendall(frame)
+    except TimeoutError:
+        pass  # it reads no more before it has answered
     except OSError:
         return -1
     left, size, head = None, 0, b""

@@ -8,12 +8,14 @@ shape of every version (half an hour); with ``-rA`` the costs of each are in pyt
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
-from tests.hostile.generated import CHANGES, World, frame, shapes
+from tests.hostile.generated import CHANGES, Shape, World, frame, shapes
 from tests.hostile.measured import Cost, MeasuredBroker, cost
 from tests.hostile.world import populate
 
+from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.server.handlers import load
 
 APIS = list(load().values())
@@ -79,3 +81,14 @@ def test_no_request_that_changes_much_holds_up_the_broker(name, tmp_path):
             spent = cost(broker, request(world))
             print(f"{name}: {spent}")
             assert spent.turn.seconds <= LONGEST_TURN, spent
+
+
+def test_fetches_that_wait_hold_little_however_many_and_wide(tmp_path):
+    with MeasuredBroker(tmp_path) as broker:
+        world = populate(broker)
+        waiting = {"fetch_offset": 50, "max_wait_ms": 30_000, "min_bytes": 1}
+        shape = Shape("", ("topics", "partitions"), likely=waiting)
+        fetch = frame(FetchRequest, 17, shape, world)
+        check(f"64 fetches of {len(fetch)} bytes", cost(broker, fetch * 64))
+        narrow = frame(FetchRequest, 17, replace(shape, most_elements=900), world)
+        check(f"64 fetches of {len(narrow)} bytes", cost(broker, narrow * 64))
