@@ -34,6 +34,7 @@ from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest
 from barnabas.records import all_records, batches, check_crc
 from barnabas.server.run import BrokerServer
+from barnabas.storage.checkpoints import decode_offsets
 
 THOROUGH = bool(os.environ.get("BARNABAS_THOROUGH"))
 #: one in so many cases is played where not all are
@@ -101,10 +102,12 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
         ends = {**END, "txn": 4}
         point = folder / "live" / "replication-offset-checkpoint"
         deadline = time.monotonic() + 20
-        while not all(
-            f"{topic} 0 {end} " in point.read_text().replace("\t", " ") for topic, end in ends.items()
-        ):
-            assert time.monotonic() < deadline, point.read_text()
+        while True:
+            written, _ = decode_offsets(point.read_bytes())
+            known = {tp.topic: offset for tp, offset in written.items()}
+            if ends.items() <= known.items() and known["__consumer_offsets"] >= 7:
+                break
+            assert time.monotonic() < deadline, known
             time.sleep(0.05)
         shutil.copytree(folder / "live", folder / "killed", ignore=shutil.ignore_patterns("*.tmp"))
     finally:
@@ -274,7 +277,9 @@ class _Named(NamedTuple):
     id: bytes
 
 
-def judge(seen: Seen, said: list[logging.LogRecord], template: Template, *, lost_is_said: bool) -> None:
+def judge(
+    seen: Seen, said: list[logging.LogRecord], template: Template, how: str, *, lost_is_said: bool
+) -> None:
     """Fails unless all that is missing was said, and nothing is there that was not acknowledged."""
     for record in said:
         assert record.exc_info is None, f"a traceback: {record.getMessage()}"
@@ -293,11 +298,16 @@ def judge(seen: Seen, said: list[logging.LogRecord], template: Template, *, lost
                 f"{name}-0" in line for line in lines
             ), f"{name} lacks {sorted(missing)} without a line: {lines}"
         if name in seen.ends and not missing and seen.ends[name] != template.ends[name]:  # a marker is gone
-            assert seen.ends[name] < template.ends[name]
+            if (
+                seen.ends[name] > template.ends[name]
+            ):  # a coordinator that forgot it has written a marker again
+                assert name == "txn"
+                continue
             assert lost_is_said or any(f"{name}-0" in line for line in lines)
     if seen.committed != template.committed and not lost_is_said:
         assert any("__consumer_offsets" in line for line in lines), (seen.committed, lines)
-        assert isinstance(seen.committed, str), "offsets are gone"
+        # a crash may cut off what was not fsynced; what was is not served in part
+        assert isinstance(seen.committed, str) or how == "killed", "offsets are gone"
 
 
 @pytest.mark.timeout(60)
@@ -326,7 +336,7 @@ def test_damage_is_healed_or_said(
             seen = look(server, connect, fetch_request, template)
         finally:
             server.stop()
-        judge(seen, caplog.records, template, lost_is_said=False)
+        judge(seen, caplog.records, template, how, lost_is_said=False)
 
     # check finds it without changing anything; repair makes the rest servable
     before = {p: p.stat().st_mtime_ns for p in damaged.rglob("*") if p.is_file()}
@@ -345,7 +355,7 @@ def test_damage_is_healed_or_said(
         seen = look(server, connect, fetch_request, template)
     finally:
         server.stop()
-    judge(seen, caplog.records, template, lost_is_said=True)
+    judge(seen, caplog.records, template, how, lost_is_said=True)
     if file.startswith("many-0/") and file.endswith(".log"):
         assert len([1 for topic, _ in seen.records if topic == "many"]) > 10, repaired.output
     elif not file.endswith(".log"):

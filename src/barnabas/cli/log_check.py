@@ -137,6 +137,7 @@ def check_directories(paths: Sequence[Path]) -> Directories:
     found = Directories(list(paths), copies, journal, findings, partitions)
     if journal is not None:
         _check_against_metadata(found, journal)
+        _check_owner(found, journal)
     return found
 
 
@@ -368,6 +369,21 @@ def _missing_partitions(path: Path, points: dict[TopicPartition, int]) -> list[P
                 Partition(folder, topic_partition, end, [], [Finding(str(folder), "missing", detail)])
             )
     return missing
+
+
+def _check_owner(found: Directories, journal: Journal) -> None:
+    """Each meta.properties names the cluster whose metadata lie beside it."""
+    node = journal.nodes.get(znodes.CLUSTER_ID)
+    homes = {Path(copy.path).parent for copy in found.copies if not copy.is_missing}
+    for finding in found.findings:
+        path = Path(finding.path)
+        if node is None or path.name != checkpoints.META_PROPERTIES or finding.is_damage:
+            continue
+        named = checkpoints.decode_properties(path.read_bytes())["cluster.id"]
+        ours = znodes.decode_cluster_id(node.data)
+        if named != ours and path.parent in homes:
+            finding.state = "damaged"
+            finding.detail = f"it names cluster {named!r}, the metadata beside it are of {ours!r}"
 
 
 def _check_against_metadata(found: Directories, journal: Journal) -> None:

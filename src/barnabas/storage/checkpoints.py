@@ -92,6 +92,8 @@ def decode_properties(content: bytes) -> dict[str, str]:
         lines = content.decode().splitlines()
     except UnicodeDecodeError:
         raise ValueError("it is not UTF-8") from None
+    if any(not character.isprintable() for line in lines for character in line if character != "\t"):
+        raise ValueError("it holds control characters")
     for line in lines:
         name, equals, value = line.partition("=")
         if equals and not name.startswith(("#", "!")):

@@ -19,7 +19,7 @@ from barnabas.config import TopicConfig
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.records.batch import HEADER_SIZE, BatchHeader, check_crc, parse_header
 from barnabas.storage import producer_recovery
-from barnabas.storage.checkpoints import MAX_OFFSET
+from barnabas.storage.checkpoints import MAX_OFFSET, PARTITION_METADATA
 from barnabas.storage.damage import (
     check_sealed,
     keep_cut_off,
@@ -112,6 +112,11 @@ def load_log(
     recovery_point = recovery_point or 0
     if not any(name.endswith(LOG) for name in entries) and recovery_point > log_start_offset:
         raise lost_records(topic_partition, log_start_offset, recovery_point, "no segment is left")
+    if not any(name.endswith(LOG) for name in entries) and PARTITION_METADATA in entries:
+        logger.warning(
+            "%s has no segment, though it was written to or was about to be: records of it may be gone",
+            topic_partition,
+        )
     segments = _open_segments(env, path, entries, config, log_start_offset)
     snapshots = [int(name[: -len(SNAPSHOT)]) for name in entries if name.endswith(SNAPSHOT)]
     files = LogFiles(

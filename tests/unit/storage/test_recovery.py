@@ -390,6 +390,14 @@ def test_a_header_that_cannot_be_is_not_served(bench, caplog, refused, how):
     assert caplog.text.count("offset 1 cannot be read") == 1
 
 
+def test_a_log_that_was_begun_and_has_no_segment_is_said(bench, caplog):
+    number(bench, 3)
+    bench.kill()
+    bench.disk.remove(f"/data/logs-0/{LOG}")
+    bench.start()
+    assert "logs-0 has no segment" in caplog.text
+
+
 def test_a_batch_that_says_it_is_huge_is_not_promised(bench, refused):
     bench.configure(segment_bytes=300)
     number(bench, 12)
