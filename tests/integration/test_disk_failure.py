@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from barnabas.config import BrokerConfig
-from barnabas.errors import ConfigError, ErrorCode
+from barnabas.errors import BarnabasError, ConfigError, ErrorCode
 from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from barnabas.records import all_records
 from barnabas.server.run import BrokerServer
@@ -328,3 +328,13 @@ def pull_the_plug(disk, broker, chance):
     disk.fail_writes = disk.fail_syncs = True
     broker.stop()
     disk.crash(chance)
+
+
+def test_a_start_without_space_for_the_metadata_says_so_in_one_line_with_the_cure(tmp_path):
+    disk = FaultyDisk()
+    disk.space = 0
+    data = str(tmp_path / "a")
+    with pytest.raises(BarnabasError) as refused:
+        BrokerServer(BrokerConfig(listeners=("PLAINTEXT://127.0.0.1:0",), log_dirs=(data,)), fs=disk).start()
+    (line,) = str(refused.value).splitlines()
+    assert data in line and "full" in line and "free some space" in line

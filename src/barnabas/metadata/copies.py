@@ -29,6 +29,7 @@ from barnabas.metadata.journal import (
 from barnabas.metadata.store import Node, StoreUnavailableError
 from barnabas.metadata.tree import Change
 from barnabas.storage.filesystem import File, FileSystem, Lock, read_file, replace_file
+from barnabas.storage.harm import cure_of
 from barnabas.text import logger_of
 
 log = logger_of(__name__)
@@ -173,7 +174,7 @@ class JournalCopies:
                 if not copy.append(line):
                     copy.rewrite(journal.store_id, generation, transaction, nodes)
             except OSError as error:
-                failures.append(f"{copy.path} cannot be written: {error}")
+                failures.append(f"{copy.path} cannot be written: {error}{cure_of(error)}")
                 copy.leave_out(error)
         if len(failures) == len(self._copies):
             _undo(journal.nodes, changes)
@@ -212,7 +213,10 @@ class JournalCopies:
                 home.leave_out(error)
         if not written:
             raise StoreUnavailableError(
-                "; ".join(f"{copy.path} cannot be written: {copy.error}" for copy in self._copies)
+                "; ".join(
+                    f"{copy.path} cannot be written: {copy.error}{cure_of(copy.error) if copy.error else ''}"
+                    for copy in self._copies
+                )
             )
 
     def _explain(self, copy: Found, best: Found) -> None:

@@ -163,3 +163,106 @@ def test_a_truncation_during_a_flush_is_not_undone_by_it(bench):
     flush.run()
     bench.log.complete_flush(flush)
     assert bench.log.recovery_point == 0
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE, errno.ENOMEM, errno.EACCES, errno.EINVAL])
+@pytest.mark.parametrize("operation", ["open", "write"])
+def test_an_append_that_is_refused_changes_nothing_and_the_next_succeeds(bench, refused, number, operation):
+    bench.configure(segment_bytes=300)
+    neighbour = bench.directory.create(TopicPartition("neighbour", 0), bytes(16), TopicConfig())
+    bench.fill(3)
+    for file in bench.log.files.segments.active.all_files():
+        file.close()
+    bench.disk.refuse = refuse(number, operation, path="logs-0")
+    for size in (1, 200):  # one that fits, and one that rolls
+        with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+            bench.append(Record(None, bytes(size), NOW))
+    assert neighbour.append_as_leader(encode_batch([Record(None, b"x", NOW)]), 0).base_offset == 0
+    assert bench.directory.failure is None and not bench.log.is_offline
+    bench.disk.mend()
+    assert bench.append(Record(None, b"after", NOW)).base_offset == 3
+    assert bench.restart().log_end_offset == 4
+    assert bench.directory.was_clean
+    assert bench.crash().log_end_offset == 4
+
+
+def test_a_write_that_fails_and_cannot_be_cut_off_takes_its_log_offline(bench, refused):
+    neighbour = bench.directory.create(TopicPartition("neighbour", 0), bytes(16), TopicConfig())
+    bench.append()
+    bench.disk.refuse = refuse(errno.EINVAL, "write", "truncate", path="logs-0")
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+        bench.append()
+    bench.disk.mend()
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+        bench.append()
+    assert bench.log.is_offline and bench.log.read(0, 1000, 1).size
+    assert neighbour.append_as_leader(encode_batch([Record(None, b"x", NOW)]), 0).base_offset == 0
+    bench.stop()
+    assert neighbour.recovery_point == 1, "the neighbour is closed well"
+    assert bench.start().log_end_offset == 1
+    assert not bench.directory.was_clean
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.ENOMEM])
+def test_an_fsync_that_fails_on_a_sound_disk_takes_its_log_offline_alone(bench, refused, number):
+    neighbour = bench.directory.create(TopicPartition("neighbour", 0), bytes(16), TopicConfig())
+    bench.append()
+    bench.disk.refuse = refuse(number, "sync", path=".log")
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+        bench.log.flush()
+    bench.disk.mend()
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+        bench.log.flush()
+    neighbour.append_as_leader(encode_batch([Record(None, b"x", NOW)]), 0)
+    neighbour.flush()
+    assert bench.directory.failure is None and bench.log.recovery_point == 0
+
+
+@pytest.mark.parametrize("operation", ["open", "rename", "write", "sync_directory"])
+def test_a_flush_that_could_not_be_done_is_due_again(bench, refused, operation):
+    bench.configure(segment_bytes=300)
+    bench.fill(5)
+    bench.append(epoch=1)
+    for segment in bench.log.files.segments:
+        segment.close()
+    bench.disk.refuse = refuse(errno.EMFILE, operation)
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+        bench.log.flush()
+    assert bench.log.recovery_point == 0 and not bench.log.is_offline
+    bench.disk.mend()
+    bench.log.flush()
+    assert bench.log.recovery_point == 6
+    bench.kill()
+    bench.disk.crash(random.Random(1))
+    assert bench.start().log_end_offset == 6 and bench.log.latest_epoch == 1
+
+
+@pytest.mark.parametrize("failing", range(12))
+def test_a_retention_that_stops_half_way_leaves_a_whole_log(bench, refused, failing):
+    bench.configure(segment_bytes=200, retention_bytes=0)
+    bench.fill(5)
+    names = []
+
+    def ask(operation, name):
+        if operation == "rename":
+            names.append(name)
+        return OSError(errno.ENOSPC, "full") if operation == "rename" and len(names) == failing + 1 else None
+
+    bench.disk.refuse = ask
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+        bench.log.delete_old_segments(bench.clock.now_ms())
+    log = bench.log
+    assert log.log_start_offset == log.files.segments[0].base_offset
+    for offset in range(log.log_start_offset, 5):
+        assert log.read(offset, 1000, 5).size
+    bench.disk.mend()
+    log.delete_old_segments(bench.clock.now_ms()).run()
+    assert log.log_start_offset == 5 and not bench.names(".deleted")
+
+
+def test_on_a_full_disk_retention_drops_all_but_the_active_segment(bench):
+    bench.configure(segment_bytes=200, retention_bytes=0)
+    bench.fill(5)
+    bench.disk.space = 0
+    bench.log.delete_old_segments(bench.clock.now_ms()).run()
+    assert bench.log.log_start_offset == 4 and not bench.log.is_offline
