@@ -20,6 +20,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from barnabas.registry.document import encoded
+
 _MAGIC = {"SCHEMA": 1}
 
 
@@ -60,6 +62,11 @@ def decode(key: bytes | None, value: bytes | None) -> Record:
         raise ValueError(f"not a key of a registry's: {key!r}")
     if contents is not None and not isinstance(contents, dict):
         raise ValueError(f"not a value of a registry's: {value!r}")
+    for part, decoded in ((key, fields), (value, contents)):
+        if (
+            part is not None and b"\\u" in part
+        ):  # an escape may be half of a character, which no answer can have
+            encoded(json.dumps(decoded, ensure_ascii=False))
     return Record(Key(fields["keytype"], fields.get("subject"), fields.get("version")), contents)
 
 

@@ -140,7 +140,10 @@ def _respelled(state: State, version: Version) -> bytes | None:
 def _id(state: State, subject: str, schema: Schema, wanted: int | None) -> int:
     ids = state.ids(context_of(subject))
     if wanted is None:
-        return ids.by_fingerprint.get(schema.fingerprint, ids.highest + 1)
+        known = ids.by_fingerprint.get(schema.fingerprint)
+        if known is None and ids.highest >= INT_MAX:
+            raise RegistryError(Code.STORE_ERROR, f"no id is left: the highest is {INT_MAX}")
+        return ids.highest + 1 if known is None else known
     taken = ids.schemas.get(wanted)
     if taken is not None and taken.fingerprint != schema.fingerprint:
         raise not_permitted(f"Overwrite new schema with id {wanted} is not permitted.")
@@ -150,6 +153,8 @@ def _id(state: State, subject: str, schema: Schema, wanted: int | None) -> int:
 def _version_number(state: State, subject: str, body: Mapping[str, Any], mode: Mode) -> int:
     latest = max(state.subjects.get(subject, {0: None}))
     wanted = _number(body, "version", 1)
+    if latest >= INT_MAX and (wanted is None or mode is not Mode.IMPORT):
+        raise RegistryError(Code.STORE_ERROR, f"no version is left: the latest is {INT_MAX}")
     if wanted is None or wanted == latest + 1:
         return latest + 1
     if mode is not Mode.IMPORT:

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from barnabas.registry.errors import RegistryError
 from barnabas.registry.levels import Level, Mode
+from barnabas.registry.limits import shortened
 from barnabas.registry.records import Record, decode
-from barnabas.registry.schema import Schema
+from barnabas.registry.schema import INT_MAX, Schema
 from barnabas.registry.subjects import context_of, in_context
 
 logger = logging.getLogger(__name__)
@@ -86,17 +86,18 @@ class State:
         try:
             record = decode(key, value)
             _REPLAY.get(record.key.keytype, State._ignore)(self, record)
-        except (ValueError, KeyError, TypeError, RegistryError) as error:
-            logger.warning("record with key %r in the schemas topic is skipped: %r", key, error)
+        except Exception as error:  # whatever it is, the records after it count
+            words = shortened(repr(key), 200), shortened(repr(error), 500)
+            logger.warning("record with key %s in the schemas topic is skipped: %s", *words)
 
     def _schema(self, record: Record) -> None:
-        subject, number = str(record.key.subject), int(record.key.version or 0)
+        subject, number = _text(record.key.subject), _number(record.key.version)
         before = self.subjects.get(subject, {}).get(number)
         after = None
         if record.value is not None:
             schema = Schema.from_json(record.value)
             deleted = bool(record.value.get("deleted"))
-            after = Version(subject, number, int(record.value["id"]), schema, deleted)
+            after = Version(subject, number, _number(record.value["id"]), schema, deleted)
         if before is not None:
             self._unregister(before)
         if after is not None:
@@ -134,14 +135,15 @@ class State:
     def _delete_subject(self, record: Record) -> None:
         if record.value is None:
             return
-        versions = self.subjects.get(str(record.key.subject), {})
+        versions = self.subjects.get(_text(record.key.subject), {})
+        last = _number(record.value["version"])
         for number, version in versions.items():
-            if number <= int(record.value["version"]):
+            if number <= last:
                 versions[number] = replace(version, deleted=True)
 
     def _clear_subject(self, record: Record) -> None:
         if record.value is not None:
-            for version in self.versions(str(record.key.subject), deleted=True):
+            for version in self.versions(_text(record.key.subject), deleted=True):
                 if version.deleted:
                     self._unregister(version)
 
@@ -161,12 +163,26 @@ class State:
             self.modes[record.key.subject] = Mode(record.value["mode"]).value
 
     def _noop(self, record: Record) -> None:
-        for context, highest in ((record.value or {}).get("maxIds") or {}).items():
+        said = (record.value or {}).get("maxIds") or {}
+        for context, highest in [(_text(context), _number(highest)) for context, highest in said.items()]:
             ids = self._contexts.setdefault(context, Ids())
-            ids.highest = max(ids.highest, int(highest))
+            ids.highest = max(ids.highest, highest)
 
     def _ignore(self, record: Record) -> None:
-        logger.warning("records of type %s in the schemas topic are not understood", record.key.keytype)
+        words = shortened(repr(record.key.keytype), 200)
+        logger.warning("records of type %s in the schemas topic are not understood", words)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{shortened(repr(value), 100)} is no text")
+    return value
+
+
+def _number(value: object) -> int:
+    if type(value) is not int or not 0 <= value <= INT_MAX:
+        raise ValueError(f"{shortened(repr(value), 100)} is no number from 0 to {INT_MAX}")
+    return value
 
 
 def _referred(version: Version) -> set[tuple[str, int]]:
