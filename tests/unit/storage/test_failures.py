@@ -218,8 +218,9 @@ def test_an_fsync_that_fails_on_a_sound_disk_takes_its_log_offline_alone(bench, 
     assert bench.directory.failure is None and bench.log.recovery_point == 0
 
 
+@pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("operation", ["open", "rename", "write", "sync_directory"])
-def test_a_flush_that_could_not_be_done_is_due_again(bench, refused, operation):
+def test_a_flush_that_could_not_be_done_is_due_again(bench, refused, operation, seed):
     bench.configure(segment_bytes=300)
     bench.fill(5)
     bench.append(epoch=1)
@@ -233,7 +234,7 @@ def test_a_flush_that_could_not_be_done_is_due_again(bench, refused, operation):
     bench.log.flush()
     assert bench.log.recovery_point == 6
     bench.kill()
-    bench.disk.crash(random.Random(1))
+    bench.disk.crash(random.Random(seed))
     assert bench.start().log_end_offset == 6 and bench.log.latest_epoch == 1
 
 
