@@ -35,6 +35,8 @@ from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest
 from barnabas.records import all_records, batches, check_crc
 from barnabas.server.run import BrokerServer
 from barnabas.storage.checkpoints import decode_offsets
+from barnabas.testing import BarnabasBroker
+from barnabas.testing.broker import BrokerDied
 
 THOROUGH = bool(os.environ.get("BARNABAS_THOROUGH"))
 #: one in so many cases is played where not all are
@@ -363,3 +365,26 @@ def test_damage_is_healed_or_said(
             place for place in template.records if place[1] >= START.get(place[0], 0)
         } <= seen.records.keys()
     assert not seen.errors, (seen.errors, repaired.output)
+
+
+def test_a_process_that_was_killed_heals_one_copy_and_refuses_without_any(
+    tmp_path, connect, make_topic, produce, batch
+):
+    """What the other tests do in this process, once for real."""
+    with BarnabasBroker(data=tmp_path / "data", mode="process") as broker:
+        wire = connect(broker)
+        topic = make_topic(by=wire)
+        produce(topic, batch(b"kept"), by=wire)
+        broker.kill()
+        flip(broker.data / "metadata-1.journal", random.Random(1))
+        broker.start()
+        assert topic.name in {found.name for found in connect(broker)(MetadataRequest(topics=None)).topics}
+        broker.kill()
+        for name in ("metadata-1.journal", "metadata-2.journal"):
+            cut(broker.data / name, random.Random(2))
+        with pytest.raises(BrokerDied, match="barnabas log repair") as died:
+            broker.start()
+        assert "Traceback" not in str(died.value)
+        assert CliRunner().invoke(log_commands, ["repair", str(broker.data)]).exit_code == 0
+        broker.start()
+        assert topic.name in {found.name for found in connect(broker)(MetadataRequest(topics=None)).topics}

@@ -231,6 +231,11 @@ def _check_small_files(
             points = offsets
         if name == checkpoints.CLEANED:
             compacted = set(offsets)
+    findings.extend(
+        Finding(str(path / name), "damaged", "it is a folder")
+        for name in (checkpoints.CLEAN_SHUTDOWN, checkpoints.SEGMENT_SIZES)
+        if (path / name).is_dir()
+    )
     sizes = path / checkpoints.SEGMENT_SIZES
     if sizes.is_file():
         is_whole = checkpoints.decode_sizes(sizes.read_bytes()) is not None

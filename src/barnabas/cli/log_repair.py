@@ -21,6 +21,8 @@ from barnabas.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition, to
 
 _FS = OsFileSystem()
 _PRODUCER_ID_BLOCK = 1000
+#: far above every number of a transaction that was given out: brokers' epochs only ever grow
+_TRANSACTIONS_AHEAD = 1 << 32
 
 
 class Repair:
@@ -73,9 +75,16 @@ class Repair:
         if best is not None and best.journal is not None:
             journal = best.journal
             journal.generation += 1
+            journal.transaction += _TRANSACTIONS_AHEAD
             self._say(f"metadata: taken from {best.path} up to its damage, at commit {best.generation}")
+            begun = self._new_metadata()
+            # what every store has, if not even that is left
+            journal.nodes = begun.nodes | journal.nodes
+            journal.nodes[znodes.PRODUCER_ID_BLOCK] = self._producer_id_block(journal)
+            self._raise_epochs(journal)
         else:
             journal = self._new_metadata()
+            self._say("metadata: begun anew, since no copy can be read")
         added = self._add_topics(journal)
         if added:
             self._say(
@@ -97,13 +106,34 @@ class Repair:
         nodes = {folder: Node(b"", 0, 1) for folder in znodes.FOLDERS}
         nodes[znodes.CLUSTER_ID] = Node(znodes.encode_cluster_id(cluster_id), 0, 1)
         nodes[znodes.CONTROLLER_EPOCH] = Node(znodes.encode_controller_epoch(1), 0, 1)
+        journal = Journal(uuid.uuid4().hex, 1, _TRANSACTIONS_AHEAD, nodes)
+        nodes[znodes.PRODUCER_ID_BLOCK] = self._producer_id_block(journal)
+        return journal
+
+    def _producer_id_block(self, journal: Journal) -> Node:
+        """One that ends above every producer id that was ever used, as far as anything tells."""
         last = max((self._last_producer_id(partition) for partition in self._found.partitions), default=-1)
+        node = journal.nodes.get(znodes.PRODUCER_ID_BLOCK, Node(b"", 0, 1))
+        if node.data:
+            last = max(last, znodes.decode_producer_id_block(node.data)[1])
         end = (last // _PRODUCER_ID_BLOCK + 2) * _PRODUCER_ID_BLOCK - 1
-        block = znodes.encode_producer_id_block(self._identity()[1], end - _PRODUCER_ID_BLOCK + 1, end)
-        nodes[znodes.PRODUCER_ID_BLOCK] = Node(block, 0, 1)
-        self._say(f"metadata: begun anew for cluster {cluster_id}, since no copy can be read")
-        # far above every number that was given out: brokers' epochs only ever grow
-        return Journal(uuid.uuid4().hex, 1, 1 << 32, nodes)
+        data = znodes.encode_producer_id_block(self._identity()[1], end - _PRODUCER_ID_BLOCK + 1, end)
+        return node._replace(data=data)
+
+    def _raise_epochs(self, journal: Journal) -> None:
+        """No leader may write in an epoch in which records lie that the metadata do not know of."""
+        topics = topics_of(journal)
+        for partition in self._found.partitions:
+            topic, number = partition.topic_partition
+            path = znodes.partition_state(topic, number)
+            known = topics.get(topic)
+            node = journal.nodes.get(path)
+            if known is None or node is None or number >= len(known.replicas):
+                continue
+            state = znodes.decode_partition_state(known.replicas[number], node)
+            if state.leader_epoch <= (epoch := _last_epoch(partition)):
+                raised = PartitionState(state.replicas, state.isr, state.leader, epoch + 1)
+                journal.nodes[path] = node._replace(data=znodes.encode_partition_state(raised, 1))
 
     def _add_topics(self, journal: Journal) -> list[str]:
         known = topics_of(journal)
