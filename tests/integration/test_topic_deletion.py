@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -19,7 +20,10 @@ from barnabas.metadata.configs import ConfigResolver
 from barnabas.metadata.image import BrokerEndpoint, BrokerImage
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.server.run import BrokerServer
 from barnabas.testing import BarnabasBroker
+from barnabas.testing.faulty_disk import FaultyDisk
 
 
 @pytest.fixture
@@ -64,6 +68,82 @@ def wait_for(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+CHECKPOINTS = (
+    "recovery-point-offset-checkpoint",
+    "log-start-offset-checkpoint",
+    "replication-offset-checkpoint",
+    "cleaner-offset-checkpoint",
+)
+
+
+@pytest.mark.parametrize("values", [[], ["a", "b", "c"]])
+def test_a_new_topic_is_not_taken_for_one_of_its_name_that_was_deleted_just_before_a_crash(values):
+    with BarnabasBroker(mode="process") as broker:
+        broker.stop()
+        (broker.data / ".kafka_cleanshutdown").unlink()
+        for name in CHECKPOINTS:
+            (broker.data / name).write_text("0\n1\nt 0 100\n")
+        broker.start()
+        broker.create_topic("t", 1)
+        if values:
+            broker.produce("t", *values)
+        broker.kill()
+        broker.start()
+        broker.produce("t", "last")
+        assert [record.text for record in broker.consume("t", len(values) + 1)] == [*values, "last"]
+
+
+def test_nothing_is_left_written_down_of_a_deleted_topic():
+    never = {"replica.high.watermark.checkpoint.interval.ms": "3600000"}
+    with BarnabasBroker(never, mode="process") as broker:
+        broker.create_topic("t", 1)
+        broker.produce("t", "a")
+        broker.restart()
+        checkpoint = broker.data / "replication-offset-checkpoint"
+        assert "t 0 1" in checkpoint.read_text()
+        broker.admin().delete_topic("t")
+        wait_for(lambda: "t 0 1" not in checkpoint.read_text())
+
+
+class GatedDisk(FaultyDisk):
+    """A disk on which checkpoints are not written while the gate is closed."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate = threading.Event()
+        self.gate.set()
+        self.waiting = threading.Event()
+
+    def rename(self, source, target):
+        if target.endswith("-checkpoint") and not self.gate.is_set():
+            self.waiting.set()
+            self.gate.wait(20)
+        super().rename(source, target)
+
+
+def test_a_topic_is_not_made_again_while_the_deleted_one_is_still_written_down(
+    tmp_path, connect, make_topic, produce, batch
+):
+    disk = GatedDisk()
+    settings = {"log_dirs": (str(tmp_path),), "listeners": ("PLAINTEXT://127.0.0.1:0",)}
+    with BrokerServer(BrokerConfig(**settings), fs=disk) as broker:
+        wire, other = connect(broker), connect(broker)
+        topic = make_topic(by=wire)
+        produce(topic, batch(b"v"), by=wire)
+        disk.gate.clear()
+        (deleted,) = wire(DeleteTopicsRequest(topics=[DeleteTopicState(name=topic.name)])).responses
+        assert deleted.error_code == 0
+        assert disk.waiting.wait(20)
+        again = CreatableTopic(name=topic.name, num_partitions=1, replication_factor=1)
+        header = other.send(CreateTopicsRequest(topics=[again]))
+        named = [MetadataRequestTopic(name=topic.name)]
+        (known,) = wire(MetadataRequest(topics=named, allow_auto_topic_creation=False)).topics
+        assert known.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        disk.gate.set()
+        (made,) = other.receive(header).topics
+        assert made.error_code == 0
 
 
 def test_folders_of_a_topic_deleted_just_before_a_crash_are_deleted_at_the_restart(

@@ -63,8 +63,10 @@ class LogManager:
         self._removals: set[asyncio.TimerHandle] = set()
         #: two that write the same file would tear it
         self._checkpointing = asyncio.Lock()
-        #: directories whose logs were deleted, until their checkpoints are written
-        self._rewriting: dict[LogDirectory, asyncio.Future[None]] = {}
+        #: directories whose logs were deleted, until a write of their checkpoints begins
+        self._rewriting: set[LogDirectory] = set()
+        #: those writes, until they are over
+        self._settling: set[asyncio.Task[None]] = set()
         #: writes of log start offsets that have not begun yet
         self._log_start_writes: dict[LogDirectory, asyncio.Future[None]] = {}
 
@@ -125,6 +127,9 @@ class LogManager:
         though it has had records is not made anew.
         """
         hosted = self._hosted(image)
+        known = set(hosted)
+        unseen: set[LogDirectory] = set()
+        outdated: set[LogDirectory] = set()
         loading: list[Awaitable[None]] = []
         pools: list[ThreadPoolExecutor] = []
         for directory in self._directories:
@@ -135,12 +140,16 @@ class LogManager:
                 found = directory.found()
             except OSError as error:
                 directory.env.fail(error)
+                unseen.add(directory)
                 continue
             for topic_partition, found_id in found.items():
                 topic = image.topics.get(topic_partition.topic) if topic_partition in hosted else None
                 if found_id in image.deleted_topics:
                     self._set_aside(directory, topic_partition, "delete")
+                    if directory.forget(topic_partition):
+                        outdated.add(directory)
                     continue
+                known.add(topic_partition)
                 if topic is None:
                     unknown.append(topic_partition)
                     continue
@@ -183,7 +192,12 @@ class LogManager:
             if directory not in broken and directory.failure is None:
                 directory.is_recovered = True
         for directory in self._directories:
-            if directory.has_stale_offsets:
+            # a crash came just after topics were deleted: new ones of their names must not be taken for them
+            if directory not in unseen and directory.forget_all_but(known):
+                outdated.add(directory)
+            if directory in outdated:
+                await self._write_checkpoints(directory)
+            elif directory.has_stale_offsets:
                 await self._write_checkpoint(directory, LogDirectory.log_start_checkpoint)
         if self.unopened or any(directory.failure is not None for directory in self._directories):
             self._unreadable.update(dict.fromkeys(hosted - self._where.keys()))
@@ -254,6 +268,15 @@ class LogManager:
         self._write_checkpoints_soon(directory)
         if removal is not None:
             self.run_later(removal, delay_ms)
+
+    async def settle_deletions(self) -> None:
+        """Wait until the checkpoints say nothing any more of logs that were deleted.
+
+        To be awaited before topics are created: after a crash, what a checkpoint says of a deleted log would
+        be taken for that of a new one of its name, whose records would be hidden or go unchecked.
+        """
+        while self._settling:
+            await asyncio.wait(self._settling)
 
     # --- upkeep ---
 
@@ -333,18 +356,24 @@ class LogManager:
     # --- inside ---
 
     def _write_checkpoints_soon(self, directory: LogDirectory) -> None:
-        """Logs were deleted. Were what is written down of them to outlive a crash, it would be taken for that
-        of new logs with their names, whose records would then be hidden or go unchecked."""
+        """Logs were deleted: have the checkpoints say nothing of them (`settle_deletions`)."""
         if directory not in self._rewriting:
-            self._rewriting[directory] = asyncio.ensure_future(self._write_checkpoints(directory))
+            self._rewriting.add(directory)
+            task = asyncio.ensure_future(self._rewrite_checkpoints(directory))
+            self._settling.add(task)
+            task.add_done_callback(self._settling.discard)
+
+    async def _rewrite_checkpoints(self, directory: LogDirectory) -> None:
+        async with self._checkpointing:
+            self._rewriting.discard(directory)
+        await self._write_checkpoints(directory)
 
     async def _write_checkpoints(self, directory: LogDirectory) -> None:
-        async with self._checkpointing:
-            del self._rewriting[directory]
         for of in (
-            LogDirectory.recovery_point_checkpoint,
             LogDirectory.log_start_checkpoint,
+            LogDirectory.recovery_point_checkpoint,
             LogDirectory.cleaned_checkpoint,
+            LogDirectory.high_watermark_checkpoint,
         ):
             if directory.failure is None:
                 await self._write_checkpoint(directory, of)

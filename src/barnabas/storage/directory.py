@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import re
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -257,13 +257,23 @@ class LogDirectory:
             raise self.env.judge(topic_partition, error) from error
         return TreeRemoval(self.env.fs, path)
 
-    def forget(self, topic_partition: TopicPartition) -> None:
-        """Leaves a log out of the checkpoints: a later one of its name must not be taken for it.
+    def forget(self, topic_partition: TopicPartition) -> bool:
+        """Leave a log out of the checkpoints: a later one of its name must not be taken for it.
 
-        What is written down already says so once the checkpoints are written again.
+        Returns whether it was in any. The files say nothing of it once they are written again.
         """
-        for offsets in (self._recovery_points, self._log_starts, self.high_watermarks, self.cleaned_to):
-            offsets.pop(topic_partition, None)
+        found = [offsets.pop(topic_partition, None) for offsets in self._written()]
+        return any(offset is not None for offset in found)
+
+    def forget_all_but(self, known: Collection[TopicPartition]) -> bool:
+        """Leave the logs of all other partitions out of the checkpoints; whether there were any."""
+        others = {tp for offsets in self._written() for tp in offsets if tp not in known}
+        for topic_partition in others:
+            self.forget(topic_partition)
+        return bool(others)
+
+    def _written(self) -> tuple[dict[TopicPartition, Offset], ...]:
+        return self._recovery_points, self._log_starts, self.high_watermarks, self.cleaned_to
 
     def recovery_point_checkpoint(self) -> Replacement:
         """The recovery points, to be written down now and then: they bound what a crash costs."""
