@@ -23,6 +23,8 @@ DEFAULTS = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
+    # a batch that is done again has to be cut into the same tasks, on a cluster of any size: not by its cores
+    "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
     # an empty headers column is an array of NULLs, which cost square time in small Arrow batches
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
 }

@@ -60,14 +60,17 @@ again, such as in `foreachBatch`:
 What to know:
 
 - The rows of a batch become visible task by task, not all at once.
-- A batch that is run again must put the same rows into the same tasks. The checkpoint holds how the tasks of
-  a micro-batch of topics were planned, beside their offsets (`"#plan"`), so a restarted query has the same
-  ones on any machine, with any `parallelism`, `minPartitions` and `maxRecordsPerPartition`, as long as its
-  code stays as it was and its rows do not depend on chance. Where a checkpoint of an older Barnabas does not
-  say it and there is more than one way, the query fails. A batch write with `barnabas.batchId` has no
-  checkpoint: give what it reads `endingOffsets` and `parallelism`. A task that comes to another number of
-  rows than it has written, or to rows with other keys, fails, unless `barnabas.failOnChangedReplay` is false;
-  other changes it cannot see.
+- A batch that is run again must put the same rows into the same tasks. The checkpoint holds how the reading
+  tasks of a micro-batch of topics were planned, beside their offsets (`"#plan"`), so a restarted query has
+  the same ones on any machine, with any `parallelism`, `minPartitions` and `maxRecordsPerPartition`, as long
+  as its code stays as it was and its rows do not depend on chance. Where a checkpoint of an older Barnabas
+  does not say it and there is more than one way, the query fails.
+- After a shuffle Spark plans the tasks, and where the query keeps no state or in `foreachBatch` by the
+  cluster's cores: set `spark.sql.adaptive.coalescePartitions.parallelismFirst=false`, as pipelines do, where
+  they may change. A batch write with `barnabas.batchId` has no checkpoint: give what it reads `endingOffsets`
+  and `parallelism`, too.
+- A task that comes to another number of rows than it has written, or to rows with other keys, fails, unless
+  `barnabas.failOnChangedReplay` is false; other changes it cannot see.
 - The numbers are kept as offsets of the groups `barnabas-spark-QUERYID-TASK`, which are also the
   transactional ids: allow both by that prefix where there are ACLs. Brokers forget them after
   `offsets.retention.minutes` (7 days): restart a query that was killed before.
