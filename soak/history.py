@@ -27,7 +27,8 @@ is done, with one system call, so it survives the death of its process.
     create      topic;   created: topic, ok, topic_id (null: not known), existed (it was there already), error
     remove      topic;   removed: topic, ok, existed, error: a topic is deleted
     scan        asked, topic, partition, records [[offset, id, key], ...]: all that a reader found then
-    log         topic, partition, isolation, start, end, records [[offset, id, key], ...]: at the end
+    log         topic, partition, isolation, start, end, records [[offset, id, key], ...]: at the end;
+                is_whole: false when it could not be read up to there
     group       group, offsets [[topic, partition, offset], ...]: what it has committed at the end
     topic       name, compacted (old values may go), retention_ms, retention_bytes (null: nothing goes by it)
 """

@@ -33,11 +33,15 @@ ISOLATIONS = ("read_uncommitted", "read_committed")
 
 @dataclass(frozen=True)
 class Contents:
-    """All there is to read of a partition: from `start` up to, but without, `end`."""
+    """All there is to read of a partition: from `start` up to, but without, `end`.
+
+    `is_whole` is false when no more came for a long time though its end had not been reached.
+    """
 
     start: int
     end: int
     records: Records
+    is_whole: bool = True
 
 
 def serves(port: int, api_key: int) -> bool:
@@ -89,13 +93,17 @@ class Survey:
         parts = [TopicPartition(topic, n, 0) for topic, count in topics.items() for n in range(count)]
         consumer.assign(parts)
         records: dict[Place, Records] = {(part.topic, part.partition): [] for part in parts}
-        for place, record in _until_end(consumer, len(parts)):
+        unread = set(records)
+        for place, record in _until_end(consumer, unread):
             records[place].append(record)
         consumer.close()
         # only now: retention may have taken records that were yet to be read
         starts = self._offsets(records, OffsetSpec.earliest())
         ends = self._offsets(records, OffsetSpec.latest(), isolation)
-        return {place: Contents(starts[place], ends[place], found) for place, found in records.items()}
+        return {
+            place: Contents(starts[place], ends[place], found, is_whole=place not in unread)
+            for place, found in records.items()
+        }
 
     def group_offsets(self, group: str) -> dict[Place, int]:
         asked = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
@@ -160,6 +168,7 @@ class Survey:
                     isolation=isolation,
                     start=found.start,
                     end=found.end,
+                    is_whole=found.is_whole,
                     records=found.records,
                 )
         for group in groups:
@@ -187,13 +196,15 @@ def _number(value: str | None) -> int | None:
     return None if value is None else int(value)
 
 
-def _until_end(consumer: Consumer, partitions: int) -> Iterator[tuple[Place, Record]]:
-    """Every record until each of the assigned partitions has been read to its end."""
-    ended: set[Place] = set()
-    while len(ended) < partitions:
+def _until_end(consumer: Consumer, unread: set[Place]) -> Iterator[tuple[Place, Record]]:
+    """Every record until each of the assigned partitions has been read to its end.
+
+    `unread` has the partitions, and in the end those of which nothing comes any more.
+    """
+    while unread:
         message = consumer.poll(SECONDS)
         if message is None:
-            raise TimeoutError(f"only {len(ended)} of {partitions} partitions could be read to the end")
+            return
         place = (message.topic(), message.partition())
         error = message.error()
         if error is None:
@@ -201,6 +212,6 @@ def _until_end(consumer: Consumer, partitions: int) -> Iterator[tuple[Place, Rec
             named = identity(message.value(), message.headers())
             yield place, (message.offset(), named, None if key is None else key.decode())
         elif error.code() == KafkaError._PARTITION_EOF:
-            ended.add(place)
-        elif not error.retriable():
+            unread.discard(place)
+        elif not error.retriable() and error.code() != KafkaError._BAD_MSG:
             raise KafkaException(error)

@@ -9,6 +9,7 @@ from typing import Any
 #: every kind of finding, with what it means
 KINDS = {
     "lost-write": "a record that was acknowledged, or committed, is not in the log",
+    "unreadable": "a partition could not be read to its end",
     "lost-read": "a record that a reader was given is not in the log",
     "duplicate": "a record of an idempotent producer is in the log more than once",
     "phantom": "a record is in the log that nobody sent, or that was never sent off",

@@ -219,6 +219,8 @@ class History:
         self.sessions: list[Session] = []
         self.commits: dict[tuple[str, Place], list[Commit]] = {}
         self.logs: dict[tuple[Place, str], Log] = {}
+        #: those that could not be read to their end
+        self.unreadable: list[tuple[Place, str]] = []
         self.group_offsets: dict[str, dict[Place, int]] = {}
         self.compacted: set[str] = set()
         self.retention: dict[str, Retention] = {}
@@ -385,6 +387,8 @@ class _Reader:
     def _log(self, event: Event) -> None:
         place = (event["topic"], event["partition"])
         self._history.surveyed = min(self._history.surveyed, event["at"])
+        if not event.get("is_whole", True):
+            self._history.unreadable.append((place, event["isolation"]))
         self._history.logs[place, event["isolation"]] = Log(event["start"], event["end"], event["records"])
 
     def _group(self, event: Event) -> None:

@@ -17,6 +17,8 @@ def check(history: History) -> Iterator[Finding]:
         if log is not None:
             yield from _in_log(history, place, log)
     yield from _reordered(history)
+    for place, isolation in history.unreadable:
+        yield Finding("unreadable", f"{named(place)} could not be read to its end", {"isolation": isolation})
 
 
 def _lost(history: History, send: Send, log: Log | None) -> Iterator[Finding]:

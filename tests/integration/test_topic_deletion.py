@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -141,6 +142,7 @@ def test_a_topic_is_not_made_again_while_the_deleted_one_is_still_written_down(
         named = [MetadataRequestTopic(name=topic.name)]
         (known,) = wire(MetadataRequest(topics=named, allow_auto_topic_creation=False)).topics
         assert known.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert select.select([other.socket], [], [], 0.5)[0] == []
         disk.gate.set()
         (made,) = other.receive(header).topics
         assert made.error_code == 0

@@ -451,6 +451,13 @@ def test_client_that_the_soak_has_killed_before_the_calm_owes_nothing():
     assert found(world.survey()) == []
 
 
+def test_log_that_cannot_be_read_to_its_end_is_a_finding():
+    world = World(A)
+    world.producer().send(A)
+    world.survey().shown(A)["is_whole"] = False
+    assert found(world) == ["unreadable"]
+
+
 # --- retention, deleted records, deleted topics
 
 
