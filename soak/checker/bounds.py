@@ -54,8 +54,12 @@ def _truncated(place: Place, seen: list[Bounds]) -> Iterator[Finding]:
 
 
 def _undeleted(history: History, place: Place, seen: list[Bounds]) -> Iterator[Finding]:
-    """What was deleted stays so: by DeleteRecords, and by whatever moved the start that was seen."""
-    for deletion in history.deletions.get(place, []):
+    """What was deleted stays so: by DeleteRecords, and by whatever moved the start that was seen.
+
+    Except by a DeleteRecords that was not acknowledged: it counts at once, and may be lost in a crash.
+    """
+    deletions = history.deletions.get(place, [])
+    for deletion in deletions:
         again = next((b for b in seen if b.asked > deletion.done and b.start < deletion.offset), None)
         if again is not None:
             yield Finding(
@@ -66,7 +70,9 @@ def _undeleted(history: History, place: Place, seen: list[Bounds]) -> Iterator[F
     first = seen[0] if seen else None
     for bounds in seen:
         assert first is not None
-        if bounds.start < first.start and bounds.asked > first.noted:
+        lasting = max((deletion.offset for deletion in deletions if deletion.done < bounds.asked), default=0)
+        unsure = {deletion.offset for deletion in deletions if deletion.offset > lasting}
+        if bounds.start < first.start and bounds.asked > first.noted and first.start not in unsure:
             yield Finding(
                 "undeleted",
                 f"{named(place)} began at {first.start}, and later at {bounds.start}",

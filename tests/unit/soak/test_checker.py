@@ -524,15 +524,19 @@ def test_log_that_begins_before_deleted_records_again_is_a_finding():
         assert found(world.survey()) == ["undeleted"]
 
 
-def test_log_whose_start_went_back_is_a_finding_though_the_deletion_was_not_answered():
+@pytest.mark.parametrize(("how", "expected"), [("deletion", []), ("retention", ["undeleted"])])
+def test_log_whose_start_goes_back_is_a_finding_unless_a_deletion_was_not_acknowledged(how, expected):
     world = World(A)
     producer = world.producer()
     for _ in range(5):
         producer.send(A)
-    world.delete(A, 3, answered=False)
+    if how == "deletion":
+        world.delete(A, 3, answered=False)
+    else:
+        world.expire(A, 3)
     world.look(A)
     world.starts[A] = 0
-    assert found(world.survey()) == ["undeleted"]
+    assert found(world.survey()) == expected
 
 
 def test_consumer_that_is_given_deleted_records_is_a_finding_unless_it_had_them_in_its_buffer():
