@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -102,10 +103,11 @@ def check(directories: tuple[Path, ...], as_json: bool) -> None:
     damaged = 0
     for finding in check_directories([path.absolute() for path in directories]).all_findings():
         damaged += finding.is_damage
-        if as_json:
-            print_json_line(finding.fields())
-        else:
-            click.echo(finding.text())
+        with suppress(BrokenPipeError):  # the exit code is the verdict, whoever reads the findings
+            if as_json:
+                print_json_line(finding.fields())
+            else:
+                click.echo(finding.text())
     if damaged:
         raise DamagedLog(f"{damaged} findings; `barnabas log repair --dry-run` says what can be done")
 
@@ -130,12 +132,19 @@ def repair(directories: tuple[Path, ...], dry_run: bool, as_json: bool) -> None:
     from barnabas.cli.log_check import check_directories
     from barnabas.cli.log_repair import Repair
 
+    unheard: list[OSError] = []
+
     def say(step: str) -> None:
-        if as_json:
-            print_json_line({"step": step, "dry_run": dry_run})
-        else:
-            click.echo(step)
+        try:
+            if as_json:
+                print_json_line({"step": step, "dry_run": dry_run})
+            else:
+                click.echo(step)
+        except OSError as error:  # of stdout: no reason to leave the data half repaired
+            unheard.append(error)
 
     found = check_directories([path.absolute() for path in directories])
     if not Repair(found, say, dry_run=dry_run).run():
         say("nothing to repair")
+    if unheard:
+        raise unheard[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -218,25 +219,34 @@ def find_hanging(
             longer_than_ms=int(minutes * _MINUTE_MS),
             now_ms=int(time.time() * 1000),
         )
-    if as_json:
-        print_json([_as_json(producer) for producer in hanging])
-    elif not hanging:
-        click.echo("no transaction hangs", err=True)
-    else:
-        print_table(
-            ["TOPIC", "PARTITION", "PRODUCER-ID", "EPOCH", "COORDINATOR-EPOCH", "START-OFFSET", "SILENT-MS"],
-            [
-                (
-                    *producer.partition,
-                    producer.producer_id,
-                    producer.producer_epoch,
-                    producer.coordinator_epoch,
-                    producer.transaction_start,
-                    int(time.time() * 1000) - producer.last_timestamp_ms,
-                )
-                for producer in hanging
-            ],
-        )
+    with suppress(BrokenPipeError):  # the exit code is the verdict, whoever reads the table
+        if as_json:
+            print_json([_as_json(producer) for producer in hanging])
+        elif not hanging:
+            click.echo("no transaction hangs", err=True)
+        else:
+            print_table(
+                [
+                    "TOPIC",
+                    "PARTITION",
+                    "PRODUCER-ID",
+                    "EPOCH",
+                    "COORDINATOR-EPOCH",
+                    "START-OFFSET",
+                    "SILENT-MS",
+                ],
+                [
+                    (
+                        *producer.partition,
+                        producer.producer_id,
+                        producer.producer_epoch,
+                        producer.coordinator_epoch,
+                        producer.transaction_start,
+                        int(time.time() * 1000) - producer.last_timestamp_ms,
+                    )
+                    for producer in hanging
+                ],
+            )
     if hanging:
         raise SystemExit(1)
 

@@ -79,6 +79,13 @@ def test_a_reader_of_stdout_that_has_gone_changes_nothing(run, words, expect, pa
     assert ended.err.count("\n") == expected.err.count("\n"), ended
 
 
+@pytest.mark.parametrize("stdout", ["gone", "full"])
+def test_a_repair_is_finished_though_its_steps_cannot_be_printed(run, words, folder, stdout):
+    run(*words(("log", "repair")), stdout=stdout)
+    ended = run("log", "repair", "--dry-run", str(folder / "data"))
+    assert (ended.code, ended.out) == (0, "nothing to repair\n")
+
+
 @pytest.mark.parametrize("path", ENDING, ids=" ".join)
 def test_a_full_disk_below_stdout_is_told_in_one_line(run, words, expect, path):
     expected = expect(path)

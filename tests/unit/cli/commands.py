@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,6 +59,8 @@ def value_of(parameter: click.Parameter, folder: Path) -> str:
     if isinstance(kind, click.Path | click.File):
         if parameter.name == "paths":
             return str(folder / "t-0")
+        if parameter.name == "directories":
+            return str(stopped_brokers_data(folder / "data"))
         wants_folder = isinstance(kind, click.Path) and not kind.file_okay
         return str(
             folder / ("state" if wants_folder else "shop.sql" if parameter.name == "file" else "a.log")
@@ -77,6 +80,15 @@ def fill(folder: Path) -> None:
     (folder / "shop.sql").write_text("")
     (folder / "t-0").mkdir()
     (folder / "t-0" / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+
+
+def stopped_brokers_data(folder: Path) -> Path:
+    """A log directory with a damaged file, the same in each call: a command may repair it."""
+    shutil.rmtree(folder, ignore_errors=True)
+    partition = folder / "t-0"
+    partition.mkdir(parents=True)
+    (partition / "leader-epoch-checkpoint").write_text("not a checkpoint\n")
+    return folder
 
 
 def options(path: Name) -> Iterator[click.Option]:
