@@ -13,6 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from tests.spark.committed import committed_values
 
 from barnabas.spark.exactly_once import WriteId, write_once
+from barnabas.spark.open_ranges import DataLossError
 from barnabas.spark.options import ReadOptions, WriteOptions
 from barnabas.spark.plan import PlanError
 from barnabas.spark.position import Position, PositionJson
@@ -148,6 +149,30 @@ def test_a_new_partition_that_loses_records_leaves_the_tasks_as_they_were(
     assert len(left) == len(tasks)
     for task, before in zip(left, tasks, strict=True):
         assert {each.partition for each in task.ranges} <= {each.partition for each in before.ranges}
+
+
+def test_a_first_batch_starts_where_it_was_planned_to_though_the_earliest_offsets_have_moved(
+    source: str, query: Callable[..., Query], admin: AdminClient
+) -> None:
+    """No checkpoint holds the start of the first batch: Spark asks for it again."""
+    first = query(4, source)
+    start = first.reader.initialOffset()
+    end = first.next(start)
+    assert len(first.plan(start, end)) == 4
+    deleted = [ClientPartition(source, 0, 300), ClientPartition(source, 2, 100)]
+    for future in admin.delete_records(deleted).values():
+        future.result(30)
+    strict, lenient = query(1, source), query(1, source, failOnDataLoss="false")
+    later = strict.reader.initialOffset()
+    assert later != start
+    lost = f"{source}-0: offsets 0 to 299 are gone; {source}-2: offsets 0 to 99 are gone"
+    with pytest.raises(DataLossError, match=lost):
+        strict.plan(later, end)
+    assert lenient.reader.initialOffset() == later
+    left = lenient.plan(later, end)
+    assert [[(each.partition, each.start, each.end) for each in task.ranges] for task in left] == [
+        [], [(1, 0, 300)], [(2, 100, 300)], [(3, 0, 300)],
+    ]  # fmt: skip
 
 
 def test_nothing_new_is_the_same_position(source: str, query: Callable[..., Query]) -> None:

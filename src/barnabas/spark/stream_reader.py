@@ -110,6 +110,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for tp in unknown:
             if self._was_cut(processed, end, tp):
                 starts[tp] = end.offsets[tp]
+        if (
+            start == self._initial
+        ):  # which no checkpoint holds, and which may be another when it is asked again
+            starts = {**processed.offsets, **starts}
         return replace(end, plan=Plan.of(self._options, starts)).to_json()
 
     @staticmethod
@@ -135,6 +139,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._only_notes_start(start):  # a replay, since only `latestOffset` makes a batch
             return []
         begin, stop = Position.from_json(start), Position.from_json(end)
+        if start == self._initial and stop.plan is not None:  # as it was when the batch was planned
+            begin = replace(begin, offsets={**begin.offsets, **stop.plan.starts})
         # an id that cannot be asked for just now is what it was when the batch was planned
         ids = {**stop.topic_ids, **self._topic_ids(stop.offsets)}
         there = self._lookup.still_there(stop.offsets)
