@@ -70,6 +70,11 @@ class Peer(ABC):
         return self._process.pid
 
     @property
+    def is_running(self) -> bool:
+        """Whether it was started, and has not ended, by itself or by us."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
     def output(self) -> Path:
         return self.directory / "output.log"
 

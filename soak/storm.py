@@ -84,8 +84,8 @@ class Storm:
 
         def free() -> None:
             disk.free()
-            self._peer.stop()
-            self._peer.start()
+            if not self._peer.is_running:
+                self._peer.start()
 
         return free
 
