@@ -19,9 +19,9 @@ class Fault:
 
     kill: SIGKILL, and a start afterwards. pause: SIGSTOP, and SIGCONT afterwards. restart: a clean stop and a
     start. zombie: a client with a transactional id is paused, another takes its id meanwhile, and then the
-    first one goes on. fill the disk: all but `left` bytes; afterwards it is freed, and the broker must get on by
-    itself. fill and kill: also SIGKILL and a start when half of the time is over, so that it starts, or refuses
-    to, on a full disk; one that refused is started when the disk is freed.
+    first one goes on. fill the disk: all but `left` bytes; afterwards it is freed, and the broker must get on
+    by itself. fill and kill: also SIGKILL and a start when half of the time is over, so that it starts, or
+    refuses to, on a full disk; one that refused is started when the disk is freed.
     """
 
     at: float

@@ -6,6 +6,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -102,6 +103,8 @@ class Survey:
         ends = self._offsets(records, OffsetSpec.latest(), isolation)
         return {
             place: Contents(starts[place], ends[place], found, is_whole=place not in unread)
+            if place in starts and place in ends
+            else Contents(0, 0, found, is_whole=False)
             for place, found in records.items()
         }
 
@@ -143,7 +146,7 @@ class Survey:
                     if place[0] in slot.topics and place[0] != RECYCLED and offsets.get(place, 0) <= end
                 ]
                 starts = self._offsets(unread, OffsetSpec.earliest())
-                if all(starts[place] > wanted[place] for place in unread):  # they are there no more
+                if all(starts.get(place, 0) > wanted[place] for place in unread):  # they are there no more
                     del waiting[group]
             time.sleep(1)
 
@@ -178,6 +181,7 @@ class Survey:
     def _offsets(
         self, places: Iterable[Place], spec: OffsetSpec, isolation: str = ISOLATIONS[0]
     ) -> dict[Place, int]:
+        """Of those partitions that the broker can tell it of."""
         asked = {TopicPartition(*place): spec for place in places}
         if not asked:
             return {}
@@ -187,9 +191,11 @@ class Survey:
             else IsolationLevel.READ_UNCOMMITTED
         )
         answers = self._admin.list_offsets(asked, isolation_level=level, request_timeout=SECONDS)
-        return {
-            (part.topic, part.partition): answer.result(SECONDS).offset for part, answer in answers.items()
-        }
+        found = {}
+        for part, answer in answers.items():
+            with suppress(KafkaException):
+                found[part.topic, part.partition] = answer.result(SECONDS).offset
+        return found
 
 
 def _number(value: str | None) -> int | None:
