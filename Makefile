@@ -3,12 +3,16 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-dev
+# what a broker does with files, sockets, signals and processes
+PORTABLE := tests/unit/system tests/unit/storage tests/unit/server tests/unit/client tests/unit/registry/test_workers.py \
+	$(addprefix tests/integration/test_,start.py produce.py fetch.py crash.py restart.py compaction.py testing_plugin.py)
 
-.PHONY: help setup demo test check docs compat corruption hostile kills bench soak clean
+.PHONY: help setup demo test test-portable check docs compat corruption hostile kills bench soak clean
 
 help:
 	@echo "make demo    the main job end to end: logs -> topics -> Spark -> a summary"
 	@echo "make test    the tests"
+	@echo "make test-portable  tests of the broker without what other systems than Linux lack"
 	@echo "make check   lint, types, layers, generated docs"
 	@echo "make docs    write the generated docs anew"
 	@echo "make compat  Apache Kafka's own clients and tools against Barnabas (needs Maven)"
@@ -29,6 +33,10 @@ $(STAMP): pyproject.toml constraints.txt
 
 test: setup
 	$(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadgroup
+
+# without uvloop, fcntl, resource, sendfile, pwritev and more, which other systems lack
+test-portable: setup
+	PYTHONPATH=tests/portable $(BIN)/python -m pytest -q -n auto --maxprocesses 4 $(or $(TESTS),$(PORTABLE))
 
 check: setup
 	$(BIN)/ruff format --check src tests bench soak examples

@@ -13,7 +13,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-import uvloop
 from click.testing import CliRunner
 
 from barnabas.cli.app import app
@@ -21,6 +20,7 @@ from barnabas.config import BrokerConfig
 from barnabas.errors import BarnabasError
 from barnabas.server.broker import Broker
 from barnabas.storage import OsFileSystem
+from barnabas.system import event_loop
 from barnabas.testing import BarnabasBroker
 
 
@@ -100,7 +100,7 @@ def start(path: Path, fs=None) -> None:
         await broker.start()
         await broker.stop()
 
-    uvloop.run(run())
+    event_loop.run(run())
 
 
 def open_files(folder: Path) -> list[str]:

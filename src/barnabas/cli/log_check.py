@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import mmap
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ from barnabas.storage.producer_snapshot import decode_snapshot
 from barnabas.storage.salvage import whole_batches
 from barnabas.storage.segment import file_name
 from barnabas.storage.transaction_index import ENTRY as TRANSACTION_ENTRY
+from barnabas.system import locks
 from barnabas.types import TopicId, TopicPartition
 
 PARTITION_FOLDER = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>[0-9]{1,10})")
@@ -176,7 +176,7 @@ def scan_segment(path: Path, floor: int) -> Segment:
 def _check_not_in_use(path: Path) -> None:
     try:
         with (path / ".lock").open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            locks.lock(file.fileno())
     except BlockingIOError:
         raise DirectoryInUse(f"a broker runs on {path}: stop it first") from None
     except OSError:

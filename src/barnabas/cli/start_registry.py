@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -13,6 +11,7 @@ from barnabas.cli.streams import report
 from barnabas.registry.server import RegistryServer, RegistrySettings, claim
 from barnabas.server.broker import Broker
 from barnabas.server.run import Companion
+from barnabas.system.signals import stop_this_process
 
 logger = logging.getLogger(__name__)
 
@@ -46,4 +45,4 @@ def _announce(url: str) -> None:
 
 def _give_up(error: BaseException) -> None:
     logger.error("the schema registry cannot go on, and the broker stops with it: %s", error)
-    os.kill(os.getpid(), signal.SIGTERM)
+    stop_this_process()

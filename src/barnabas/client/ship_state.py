@@ -9,7 +9,6 @@ and created again is a new one.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -19,6 +18,7 @@ from typing import IO, Any
 
 from barnabas.client.errors import ClientError
 from barnabas.client.tail import Position
+from barnabas.system import locks
 
 HEADER = "barnabas.ship"
 
@@ -60,7 +60,7 @@ class SourceState:
         self._path = directory / f"{digest}.json"
         self._lock: IO[bytes] = (directory / f"{digest}.lock").open("ab")
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            locks.lock(self._lock.fileno())
         except BlockingIOError:
             self._lock.close()
             raise ClientError(

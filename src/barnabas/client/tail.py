@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
 
+from barnabas.system.files import pread, shared_opener
+
 #: What log rotation adds to a name: .1, .2.gz, -20240131, .2024-01-31, .old ...
 _ROTATED_SUFFIX = re.compile(r"[.\-_](?:(\d[\d\-_T.]*?)|old|bak|prev)(?:\.gz)?")
 
@@ -173,7 +175,7 @@ class FileTail:
             return False
         read_to = self._offset + len(self._partial)
         expected = (self._before + self._partial)[-_CHECK_BYTES:]
-        return os.pread(self._file.fileno(), len(expected), read_to - len(expected)) != expected
+        return pread(self._file.fileno(), len(expected), read_to - len(expected)) != expected
 
     def _is_current(self) -> bool:
         """Whether the open file is still the one that bears the name, or no other has taken it yet."""
@@ -304,7 +306,7 @@ def _bytes_before(path: Path, position: Position, *, at_end: bool = False) -> by
 def _open_log(path: Path) -> IO[bytes]:
     if path.suffix == ".gz":
         return cast(IO[bytes], gzip.open(path))
-    return cast(IO[bytes], path.open("rb", buffering=0))
+    return cast(IO[bytes], open(path, "rb", buffering=0, opener=shared_opener))
 
 
 def _is_gzip(file: object) -> bool:

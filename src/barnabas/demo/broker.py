@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from barnabas.errors import BarnabasError
+from barnabas.system.processes import ask_to_stop, stoppable
 
 _STOP_TIMEOUT_S = 30
 
@@ -38,7 +39,7 @@ class DemoBroker:
             "127.0.0.1:0",
         ]
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
+            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, **stoppable())
         assert self._process.stdout is not None
         # one line with the word ready and the address, or none when it cannot start
         ready = self._process.stdout.readline().decode().split()
@@ -51,7 +52,7 @@ class DemoBroker:
 
     def stop(self) -> None:
         """Ask it to end (SIGTERM) and wait until it has; one that hangs is killed."""
-        self._process.terminate()
+        ask_to_stop(self._process)
         try:
             self._process.communicate(timeout=_STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:

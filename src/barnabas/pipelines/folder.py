@@ -6,13 +6,13 @@ wherever it is started from.
 
 from __future__ import annotations
 
-import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.model import Pipeline
+from barnabas.system import locks
 
 
 class Folder:
@@ -39,7 +39,7 @@ class Folder:
         self.path.mkdir(parents=True, exist_ok=True)
         with self._lock.open("w") as file:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                locks.lock(file.fileno())
             except BlockingIOError:
                 raise PipelineError(
                     f"{self.path} is in use: the pipeline runs already; stop it, or choose another --folder"
@@ -51,9 +51,6 @@ class Folder:
         """Whether a running pipeline holds the lock."""
         try:
             with self._lock.open() as file:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                return False
+                return locks.is_locked(file.fileno())
         except FileNotFoundError:
             return False
-        except BlockingIOError:
-            return True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 import socket
 import threading
 from collections.abc import Callable
@@ -13,6 +12,8 @@ from types import TracebackType
 from typing import Self
 
 from barnabas.errors import ConfigError
+from barnabas.system.signals import handle_stop_signals
+from barnabas.system.sockets import claim_alone
 
 DEFAULT_TOPIC = "_schemas"
 DEFAULT_LISTEN = "127.0.0.1:8081"
@@ -45,7 +46,7 @@ def claim(listen: str) -> socket.socket:
         )
     host = host.strip("[]") or "127.0.0.1"
     claimed = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    claimed.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    claim_alone(claimed)
     try:
         claimed.bind((host, int(port)))
     except OSError as error:
@@ -106,8 +107,7 @@ def run(settings: RegistrySettings, on_ready: Callable[[str], None]) -> None:
 
     async def until_signal() -> None:
         serving = asyncio.ensure_future(serve(settings, claimed, on_ready))
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
+        handle_stop_signals(asyncio.get_running_loop(), lambda number: serving.cancel())
         with contextlib.suppress(asyncio.CancelledError):
             await serving
 

@@ -10,14 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import resource
-import signal
-import sys
 from collections import OrderedDict
 from collections.abc import Callable
 from multiprocessing.connection import Connection
-from pathlib import Path
-from types import FrameType
 from typing import Any, NamedTuple
 
 from barnabas.registry import document, limits
@@ -25,6 +20,7 @@ from barnabas.registry.errors import Code, InvalidSchemaError, RegistryError
 from barnabas.registry.formats import Parsed, parse
 from barnabas.registry.limits import TooLargeError, shortened
 from barnabas.registry.schema import Schema
+from barnabas.system.limits import limit_memory, memory_held, on_cpu_timer, set_cpu_timer
 
 logger = logging.getLogger(__name__)
 
@@ -138,17 +134,17 @@ JOBS: dict[str, Callable[..., Any]] = {
 
 def serve(connection: Connection) -> None:
     """Answer jobs, which are a name of `JOBS` and its arguments, until the other end is closed."""
-    signal.signal(signal.SIGPROF, _interrupt)
+    on_cpu_timer(_interrupt)
     with contextlib.suppress(ValueError, OSError):  # a platform or an operator that allows less
-        resource.setrlimit(resource.RLIMIT_DATA, (limits.WORKER_MEMORY, limits.WORKER_MEMORY))
-    before = _memory()
+        limit_memory(limits.WORKER_MEMORY)
+    before = memory_held()
     while True:
         try:
             name, *arguments = connection.recv()
         except EOFError:
             return
         reply = answer(name, *arguments)
-        retires = reply.retires or _memory() > before + limits.WORKER_GROWTH
+        retires = reply.retires or memory_held() > before + limits.WORKER_GROWTH
         connection.send(reply._replace(retires=retires))
         if retires:
             return
@@ -158,10 +154,10 @@ def answer(name: str, *arguments: Any) -> Reply:
     """Do one job within the limits."""
     try:
         try:
-            signal.setitimer(signal.ITIMER_PROF, limits.CPU_S, _AGAIN_S)
+            set_cpu_timer(limits.CPU_S, _AGAIN_S)
             return Reply(JOBS[name](*arguments))
         finally:
-            signal.setitimer(signal.ITIMER_PROF, 0)
+            set_cpu_timer(0)
     except RegistryError as error:
         return Reply(code=error.code, message=shortened(str(error)))
     except RecursionError:
@@ -182,17 +178,5 @@ def _too_large(what: str) -> Reply:
     return Reply(code=error.code, message=str(error))
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
+def _interrupt() -> None:
     raise _OutOfTimeError
-
-
-def _memory() -> int:
-    """The memory that this process holds, in bytes; the most it has ever had where that is not told.
-
-    On Linux the most that it has had would not do: it begins with what the process that started it had.
-    """
-    try:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
-    except OSError:
-        used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return used if sys.platform == "darwin" else used * 1024

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import os
-import signal
 import subprocess
 import sys
 import threading
@@ -20,14 +18,15 @@ from typing import Any
 
 import barnabas
 from barnabas.registry.errors import Code, RegistryError
+from barnabas.system.processes import inherits, kill_group, own_group
 
 #: few: what is read once is remembered, and a worker has some 60 MB
 SIZE = 2
 
 #: argv: the folder of the package, the connection's descriptor
 _RUN = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from multiprocessing.connection import Connection; "
-    "from barnabas.registry.worker import serve; serve(Connection(int(sys.argv[2])))"
+    "import sys; sys.path.insert(0, sys.argv[1]); from barnabas.system.processes import inherited; "
+    "from barnabas.registry.worker import serve; serve(inherited(int(sys.argv[2])))"
 )
 
 
@@ -38,9 +37,9 @@ class _Worker:
             folder = str(Path(barnabas.__file__).parent.parent)
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _RUN, folder, str(other.fileno())],
-                pass_fds=[other.fileno()],
                 stdin=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl+C is not for it, and what it starts ends with it
+                **inherits(other),
+                **own_group(),  # what it starts ends with it
             )
 
     def ask(self, job: tuple[Any, ...], deadline: float) -> Any:
@@ -52,8 +51,7 @@ class _Worker:
 
     def kill(self) -> None:
         """End it, now and with all it has started; the thread that waits for its reply learns of it."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        kill_group(self._process)
 
     def end(self) -> int:
         """`kill`, and how it ended."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import resource
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +15,7 @@ from barnabas.metadata.image import ClusterImage
 from barnabas.storage import DirectoryLocked, FileSystem, LogDirectory, OpenFiles, PartitionLog
 from barnabas.storage.checkpoints import LOG_STARTS
 from barnabas.storage.harm import cure_of
+from barnabas.system import limits
 from barnabas.text import logger_of
 from barnabas.types import ZERO_TOPIC_ID, TopicId, TopicPartition, topic_id_to_str
 
@@ -436,14 +436,14 @@ class LogManager:
 
 def _open_files() -> int:
     """How many files of logs may be open at once."""
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return _MAX_OPEN_FILES if limit == resource.RLIM_INFINITY else min(_MAX_OPEN_FILES, limit // 2)
+    limit = limits.open_files()
+    return _MAX_OPEN_FILES if limit is None else min(_MAX_OPEN_FILES, limit // 2)
 
 
 def files_for_connections() -> int | None:
     """How many of the files this process may open are left to connections; None when there is no limit."""
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return None if limit == resource.RLIM_INFINITY else max(1, limit - _open_files() - _OTHER_FILES)
+    limit = limits.open_files()
+    return None if limit is None else max(1, limit - _open_files() - _OTHER_FILES)
 
 
 def _report(done: asyncio.Future[None]) -> None:

@@ -16,6 +16,7 @@ from barnabas.server.busy_polling import BusyPolling
 from barnabas.server.endpoint import Endpoint
 from barnabas.server.machine import port_owner
 from barnabas.server.session import Session
+from barnabas.system.sockets import claim_alone
 from barnabas.text import logger_of, shown
 
 if TYPE_CHECKING:
@@ -193,7 +194,7 @@ def _bind(
     """A socket that listens; on IPv6 it takes IPv4 connections too if `both`, as Java's ``::`` does."""
     sock = socket.socket(family, kind, proto)
     try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        claim_alone(sock)
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not both)
         sock.setblocking(False)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import resource
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from types import TracebackType
 from typing import Self
-
-import uvloop
 
 from barnabas.clock import Clock
 from barnabas.config import BrokerConfig
@@ -20,6 +17,7 @@ from barnabas.server.endpoint import Endpoint
 from barnabas.server.garbage import short_collections
 from barnabas.server.signals import StopSignals
 from barnabas.storage import FileSystem
+from barnabas.system import event_loop, limits
 from barnabas.text import logger_of
 
 #: what is asked for where the system sets no bound
@@ -53,7 +51,9 @@ async def serve(
     """
     _raise_file_limit()
     signals = StopSignals()
-    broker = Broker(config, busy_polling=BusyPolling(asyncio.get_running_loop().call_soon))
+    loop = asyncio.get_running_loop()
+    busy_polling = BusyPolling(loop.call_soon) if event_loop.turns_are_cheap(loop) else None
+    broker = Broker(config, busy_polling=busy_polling)
     try:
         await broker.start()
         if on_ready is not None:
@@ -72,27 +72,22 @@ def run(
     on_ready: Callable[[Broker], None] | None = None,
     beside: Companion | None = None,
 ) -> None:
-    """`serve` on a new uvloop event loop."""
-    uvloop.run(serve(config, on_ready, beside))
+    """`serve` on a new event loop."""
+    event_loop.run(serve(config, on_ready, beside))
 
 
 def _raise_file_limit() -> None:
     """Allow this process as many open files as it may have: connections and segments take one each."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = ENOUGH_FILES if hard == resource.RLIM_INFINITY else hard
-    if soft == resource.RLIM_INFINITY:
-        return
-    if soft < wanted:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-            soft = wanted
-        except (OSError, ValueError) as error:  # macOS has a bound of its own below the hard limit
-            log.debug("the limit of open files stays at %d: %s", soft, error)
-    if soft < FEW_FILES:
+    try:
+        allowed = limits.raise_open_files(ENOUGH_FILES)
+    except (OSError, ValueError) as error:
+        allowed = limits.open_files()
+        log.debug("the limit of open files stays at %s: %s", allowed, error)
+    if allowed is not None and allowed < FEW_FILES:
         log.warning(
             "this process may open only %d files, and each connection and each segment takes one: "
             "raise the limit (ulimit -Hn) to %d or more",
-            soft,
+            allowed,
             FEW_FILES,
         )
 
@@ -165,7 +160,7 @@ class BrokerServer:
 
     def _run(self) -> None:
         try:
-            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            with asyncio.Runner(loop_factory=event_loop.new_event_loop) as runner:
                 runner.run(self._serve())
         except BaseException as error:
             self._failure = error

@@ -7,11 +7,10 @@ import os
 import signal
 from collections.abc import Callable
 
+from barnabas.system.signals import handle_stop_signals
 from barnabas.text import logger_of
 
 log = logger_of(__name__)
-
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class StopSignals:
@@ -25,9 +24,7 @@ class StopSignals:
         self._end_process = end_process
         self._received = 0
         self._stopping = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        for number in _SIGNALS:
-            loop.add_signal_handler(number, self.receive, number)
+        handle_stop_signals(asyncio.get_running_loop(), self.receive)
 
     async def wait(self) -> None:
         """Return once the process has been told to stop."""

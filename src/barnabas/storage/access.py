@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import getpass
 import os
 import re
-import struct
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
 from barnabas.storage.filesystem import OsFileSystem
+from barnabas.system import locks
+from barnabas.system.files import is_read_only, user_id
 
 _LOCK = ".lock"
 
 #: what a broker keeps beside the folders of partitions
 _OWN_FILES = re.compile(r"\.lock|\.kafka_cleanshutdown|meta\.properties|metadata.*|.*-checkpoint")
-
-#: struct flock on 64-bit Linux: type, whence, start, length, pid
-_FLOCK = struct.Struct("hhqqi4x")
 
 
 class Problem(NamedTuple):
@@ -45,7 +41,7 @@ def folder_problem(folder: str) -> Problem | None:
             return Problem(explain(denied, PermissionError(errno.EACCES, "")))
         fs.lock(f"{folder}/{_LOCK}").release()
     except BlockingIOError:
-        owner = lock_owner(path / _LOCK)
+        owner = locks.owner(path / _LOCK)
         who = "another broker" if owner is None else f"another broker (process {owner})"
         return Problem(f"{path} is in use by {who}: stop it, or choose another folder", in_use=True)
     except OSError as error:
@@ -69,23 +65,10 @@ def explain(path: Path, error: OSError) -> str:
     return f"{path} cannot be used: {error.strerror or error}"
 
 
-def lock_owner(path: Path) -> int | None:
-    """The process that holds the lock on a file; None where that cannot be found out."""
-    if not sys.platform.startswith("linux") or sys.maxsize < 2**32:
-        return None
-    try:
-        with path.open("r+b") as file:
-            asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-            kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(file, fcntl.F_GETLK, asked))
-    except OSError:
-        return None
-    return int(pid) if kind != fcntl.F_UNLCK and pid > 0 else None
-
-
 def _denied_part(folder: Path) -> Path | None:
     """The folder, or the file directly in it, that this process may not read and write."""
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-        if os.statvfs(folder).f_flag & os.ST_RDONLY:
+        if is_read_only(folder):
             raise OSError(errno.EROFS, os.strerror(errno.EROFS))
         return folder
     with os.scandir(folder) as entries:
@@ -97,7 +80,7 @@ def _user() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError, ImportError):  # a user id that has no name
-        return str(os.geteuid())
+        return user_id()
 
 
 def _nearest(path: Path) -> Path:

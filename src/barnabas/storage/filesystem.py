@@ -7,17 +7,18 @@ under its name, after `sync_directory` of the folder it lies in.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import shutil
 import stat
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from barnabas.system import files, locks
+from barnabas.system.files import pread, pwritev, sendfile
 from barnabas.types import Buffer
 
 #: how many chunks one system call takes; one more is EINVAL
-IOV_MAX = os.sysconf("SC_IOV_MAX")
+IOV_MAX = files.IOV_MAX
 #: what is made is for the broker's user alone, whatever the umask allows; what exists stays as it is
 PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
@@ -182,27 +183,27 @@ class OsFile(VectoredFile):
         self._fd = fd
 
     def read_at(self, size: int, position: int) -> bytes:
-        data = os.pread(self._fd, size, position)
+        data = pread(self._fd, size, position)
         if len(data) == size or not data:
             return data
         parts = [data]
         missing = size - len(data)
-        while missing and (data := os.pread(self._fd, missing, position + size - missing)):
+        while missing and (data := pread(self._fd, missing, position + size - missing)):
             parts.append(data)
             missing -= len(data)
         return b"".join(parts)
 
     def write_some(self, chunks: Sequence[Buffer], position: int) -> int:
-        return os.pwritev(self._fd, chunks, position)
+        return pwritev(self._fd, chunks, position)
 
     def send_to(self, descriptor: int, size: int, position: int) -> int:
-        return os.sendfile(descriptor, self._fd, position, size)
+        return sendfile(descriptor, self._fd, position, size)
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)
 
     def sync(self) -> None:
-        os.fdatasync(self._fd)
+        files.sync_data(self._fd)
 
     def close(self) -> None:
         fd, self._fd = self._fd, -1
@@ -211,14 +212,12 @@ class OsFile(VectoredFile):
 
 
 class OsLock:
-    """Both kinds of Unix file lock: flock shuts out a second broker of ours, even one in this process, and
-    a POSIX record lock shuts out Apache Kafka, whose file locks are of that kind."""
+    """Shuts out a second broker of ours, even one in this process, and Apache Kafka."""
 
     def __init__(self, path: str) -> None:
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+        self._fd = files.open_file(path, PRIVATE_FILE, create=True)
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            locks.lock(self._fd, against_java=True)
         except OSError:
             os.close(self._fd)
             raise
@@ -231,8 +230,7 @@ class OsFileSystem:
     """The operating system's files. Others than the broker's user cannot read what it makes."""
 
     def open(self, path: str, *, create: bool = False) -> OsFile:
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return OsFile(os.open(path, flags, PRIVATE_FILE))
+        return OsFile(files.open_file(path, PRIVATE_FILE, create=create))
 
     def entries(self, path: str) -> list[Entry]:
         found = []
@@ -257,20 +255,16 @@ class OsFileSystem:
         return True
 
     def rename(self, source: str, target: str) -> None:
-        os.rename(source, target)
+        files.rename(source, target)
 
     def remove(self, path: str) -> None:
-        os.unlink(path)
+        files.remove(path)
 
     def remove_tree(self, path: str) -> None:
         shutil.rmtree(path)
 
     def sync_directory(self, path: str) -> None:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        files.sync_directory(path)
 
     def lock(self, path: str) -> OsLock:
         return OsLock(path)

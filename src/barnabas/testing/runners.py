@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import selectors
-import signal
+import queue
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
 from barnabas.errors import BarnabasError
+from barnabas.system.processes import ask_to_stop, own_group
 
 
 class BrokerDied(BarnabasError):
@@ -55,7 +54,7 @@ class ProcessRunner:
                 [sys.executable, "-m", "barnabas.cli", "start", *options],
                 stdout=subprocess.PIPE,
                 stderr=log,
-                start_new_session=True,  # a Ctrl-C at the test run is not meant for it
+                **own_group(),  # a Ctrl-C at the test run is not meant for it
             )
         try:
             return self._await_ready()
@@ -64,7 +63,7 @@ class ProcessRunner:
             raise
 
     def stop(self) -> None:
-        self._process.send_signal(signal.SIGTERM)
+        ask_to_stop(self._process)
         try:
             code = self._process.wait(self.stop_timeout)
         except subprocess.TimeoutExpired:
@@ -85,19 +84,18 @@ class ProcessRunner:
     def _await_ready(self) -> str:
         """The address from the line that says `ready`."""
         assert self._process.stdout is not None
-        deadline = time.monotonic() + self.start_timeout
-        line = b""
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._process.stdout, selectors.EVENT_READ)
-            while not line.endswith(b"\n"):
-                if not selector.select(max(deadline - time.monotonic(), 0)):
-                    raise BrokerDied(
-                        f"the broker was not ready within {self.start_timeout:g} s: {self._said()}"
-                    )
-                chunk = os.read(self._process.stdout.fileno(), 4096)
-                if not chunk:
-                    raise BrokerDied(f"the broker would not start: {self._said()}")
-                line += chunk
+        lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        read = self._process.stdout.readline
+        # A thread, since not every system can wait for a pipe with a timeout.
+        threading.Thread(target=lambda: lines.put(read()), daemon=True).start()
+        try:
+            line = lines.get(timeout=self.start_timeout)
+        except queue.Empty:
+            raise BrokerDied(
+                f"the broker was not ready within {self.start_timeout:g} s: {self._said()}"
+            ) from None
+        if not line.endswith(b"\n"):
+            raise BrokerDied(f"the broker would not start: {self._said()}")
         return line.decode().split()[-1]
 
     def _said(self) -> str:

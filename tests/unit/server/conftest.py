@@ -9,7 +9,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import uvloop
 
 from barnabas.config import BrokerConfig
 from barnabas.protocol.framing import RequestHeader, encode_request, parse_response
@@ -19,6 +18,7 @@ from barnabas.server.dispatch import Dispatcher
 from barnabas.server.endpoint import Endpoint
 from barnabas.server.handlers import Api
 from barnabas.server.listener import Connections, Listener
+from barnabas.system import event_loop
 
 
 def _failed(response: type[Any]) -> Callable[[Any, Any], Any]:
@@ -134,6 +134,6 @@ def run() -> Callable[[Callable[[Server], Awaitable[None]]], None]:
             async with server.running():
                 await asyncio.wait_for(scenario(server), 20)
 
-        uvloop.run(main())
+        event_loop.run(main())
 
     return run_scenario

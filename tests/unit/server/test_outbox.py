@@ -4,12 +4,12 @@ import asyncio
 import random
 
 import pytest
-import uvloop
 
 from barnabas.server.outbox import PIECE_BYTES, Outbox
 from barnabas.storage import OpenFiles
 from barnabas.storage.filesystem import IOV_MAX, OsFileSystem
 from barnabas.storage.open_files import FileSlice, LogFile
+from barnabas.system import event_loop
 
 CONTENT = random.Random(0).randbytes(8 << 20)
 
@@ -39,7 +39,7 @@ class Sender(asyncio.Protocol):
         self.outbox.clear()
 
 
-@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+@pytest.fixture(params=[asyncio.new_event_loop, event_loop.new_event_loop], ids=["asyncio", "broker's"])
 def connected(request):
     """Runs a scenario with both ends of a connection: the sender and the client's reader and writer."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from barnabas.storage.checkpoints import (
     encode_offsets,
     encode_partition_metadata,
 )
+from barnabas.system import locks
 from barnabas.types import ZERO_TOPIC_ID, TopicPartition, new_topic_id
 
 NOW = 1_700_000_000_000
@@ -42,6 +42,7 @@ def test_a_second_broker_on_the_directory_gets_one_clear_line(tmp_path):
     open_directory(tmp_path / "data").close()
 
 
+@pytest.mark.skipif(locks.fcntl is None, reason="there are no POSIX record locks here")
 def test_the_lock_shuts_out_another_process_and_record_locks_such_as_javas(tmp_path):
     directory = open_directory(tmp_path)
     script = (
@@ -58,7 +59,7 @@ def test_the_lock_shuts_out_another_process_and_record_locks_such_as_javas(tmp_p
 def test_a_lock_held_elsewhere_is_respected(tmp_path):
     open_directory(tmp_path).close()
     fd = os.open(tmp_path / ".lock", os.O_RDWR)
-    fcntl.flock(fd, fcntl.LOCK_EX)
+    locks.lock(fd)
     with pytest.raises(DirectoryLocked):
         open_directory(tmp_path)
     os.close(fd)

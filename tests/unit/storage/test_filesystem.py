@@ -9,6 +9,7 @@ import stat
 
 import pytest
 
+from barnabas.storage import filesystem
 from barnabas.storage.filesystem import IOV_MAX, OsFileSystem, read_file, replace_file, write_file
 from barnabas.testing.faulty_disk import FaultyDisk
 
@@ -129,8 +130,10 @@ def test_more_chunks_than_one_system_call_takes_are_written(place):
 
 @pytest.mark.parametrize("at_once", [1, 2, 3, 7, 5 * IOV_MAX + 1])
 def test_a_write_that_the_system_takes_in_pieces_is_completed(tmp_path, monkeypatch, at_once):
-    whole = os.pwritev
-    monkeypatch.setattr(os, "pwritev", lambda fd, chunks, at: whole(fd, [b"".join(chunks)[:at_once]], at))
+    whole = filesystem.pwritev
+    monkeypatch.setattr(
+        filesystem, "pwritev", lambda fd, chunks, at: whole(fd, [b"".join(chunks)[:at_once]], at)
+    )
     disk = FaultyDisk()
     disk.most_at_once = at_once
     chunks = [b"hel", b"", memoryview(b"lo world"), *[b"12345"] * (IOV_MAX + 2)]
@@ -143,7 +146,7 @@ def test_a_write_that_the_system_takes_in_pieces_is_completed(tmp_path, monkeypa
 
 def test_a_write_that_makes_no_headway_is_an_error(tmp_path, monkeypatch):
     file = OsFileSystem().open(str(tmp_path / "a"), create=True)
-    monkeypatch.setattr(os, "pwritev", lambda fd, chunks, at: 0)
+    monkeypatch.setattr(filesystem, "pwritev", lambda fd, chunks, at: 0)
     with pytest.raises(OSError, match="nothing could be written"):
         file.write_at([b"xy"], 0)
     file.close()

@@ -1,0 +1,14 @@
+"""What operating systems do differently, with a fallback for each. No other package asks for the system.
+
+event_loop: uvloop; else the event loop of asyncio, without busy polling.
+files: pread, pwritev, sendfile, fdatasync (on macOS F_FULLFSYNC), fsync of a folder, mode bits; else seeking
+    under a lock, no sendfile, fsync, no sync of a folder, the access list of the folder.
+locks: flock and POSIX record locks; else the locks of Windows' C runtime.
+limits: the limits of a process and a timer of processor time; else the C runtime's bound of open files alone.
+signals: SIGTERM and SIGINT by the event loop; else by `signal.signal`, and Ctrl-Break.
+processes: sessions and inherited descriptors; else process groups of the console and inherited handles.
+sockets: SO_REUSEADDR; else SO_EXCLUSIVEADDRUSE.
+
+A module looks for the function it needs, not for the system's name, where that tells: so its fallback runs on
+Linux too (`make test-portable`).
+"""

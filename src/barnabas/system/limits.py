@@ -1,0 +1,84 @@
+"""What a process may have: open files, memory, processor time."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+try:
+    import resource
+except ModuleNotFoundError:  # Windows
+    resource = None  # type: ignore[assignment]
+
+#: What the C runtime of Windows allows; its sockets do not count.
+_WITHOUT_LIMITS = 8192
+
+
+def open_files() -> int | None:
+    """How many files this process may have open now; None when there is no limit."""
+    if resource is None:
+        return _WITHOUT_LIMITS
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def raise_open_files(enough: int) -> int | None:
+    """Allow this process as many open files as it may have, or `enough` where the system sets no bound.
+
+    Returns:
+        How many it may have open then; None when there is no limit.
+
+    Raises:
+        OSError, ValueError: the limit cannot be raised (macOS has a bound of its own below the hard limit).
+    """
+    if resource is None:
+        return _WITHOUT_LIMITS
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = enough if hard == resource.RLIM_INFINITY else hard
+    if soft == resource.RLIM_INFINITY:
+        return None
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        return wanted
+    return soft
+
+
+def limit_memory(most: int) -> None:
+    """Bound the memory of this process, in bytes; where that cannot be, it is as large as it gets.
+
+    Raises:
+        OSError, ValueError: it is bounded by less already.
+    """
+    if resource is not None:
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+
+
+def memory_held() -> int:
+    """The memory that this process holds, in bytes; the most it has ever had where that is not told, else 0.
+
+    On Linux the most that it has had would not do: it begins with what the process that started it had.
+    """
+    if resource is None:
+        return 0
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+    except OSError:
+        used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return used if sys.platform == "darwin" else used * 1024
+
+
+def on_cpu_timer(interrupt: Callable[[], object]) -> None:
+    """Call `interrupt` in the main thread when the timer of `set_cpu_timer` runs out; it may raise."""
+    if hasattr(signal, "SIGPROF"):
+        signal.signal(signal.SIGPROF, lambda number, frame: interrupt())
+
+
+def set_cpu_timer(seconds: float, again: float = 0.0) -> None:
+    """Set a timer of this process's processor time, which runs out again every `again` seconds; 0 stops it.
+
+    Where there is no such timer it never runs out: another process must bound the time.
+    """
+    if hasattr(signal, "SIGPROF"):
+        signal.setitimer(signal.ITIMER_PROF, seconds, again)

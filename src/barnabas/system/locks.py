@@ -1,0 +1,75 @@
+"""Locks on files, which end with the process that holds them, however it ends."""
+
+from __future__ import annotations
+
+import os
+import struct
+import sys
+from pathlib import Path
+from typing import Any
+
+try:
+    import fcntl
+except ModuleNotFoundError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+    import msvcrt
+
+    _msvcrt: Any = msvcrt
+
+#: struct flock on 64-bit Linux: type, whence, start, length, pid
+_FLOCK = struct.Struct("hhqqi4x")
+
+
+def lock(fd: int, *, against_java: bool = False) -> None:
+    """Lock an open file until the descriptor is closed. Two descriptors of one process exclude each other.
+
+    Args:
+        against_java: exclude Java programs too, whose locks are POSIX record locks; `fd` must be writable. On
+            Windows there is only one kind of lock.
+
+    Raises:
+        BlockingIOError: another descriptor has it.
+        OSError: the file system has no locks.
+    """
+    if fcntl is None:
+        _lock_first_byte(fd)
+        return
+    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    if against_java:
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def is_locked(fd: int) -> bool:
+    """Whether another descriptor has the `lock` of this open file."""
+    try:
+        if fcntl is not None:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            fcntl.flock(fd, fcntl.LOCK_UN)
+        else:
+            _lock_first_byte(fd)
+            _msvcrt.locking(fd, _msvcrt.LK_UNLCK, 1)
+    except BlockingIOError:
+        return True
+    return False
+
+
+def owner(path: Path) -> int | None:
+    """The process that holds a lock taken with `against_java`; None where that cannot be found out."""
+    if fcntl is None or not sys.platform.startswith("linux") or sys.maxsize < 2**32:
+        return None
+    try:
+        with path.open("r+b") as file:
+            asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(file, fcntl.F_GETLK, asked))
+    except OSError:
+        return None
+    return int(pid) if kind != fcntl.F_UNLCK and pid > 0 else None
+
+
+def _lock_first_byte(fd: int) -> None:
+    """Windows refuses a lock that is taken with PermissionError. The byte need not exist."""
+    os.lseek(fd, 0, os.SEEK_SET)
+    try:
+        _msvcrt.locking(fd, _msvcrt.LK_NBLCK, 1)
+    except PermissionError as error:
+        raise BlockingIOError(error.errno, "another process has the lock") from error

@@ -1,0 +1,41 @@
+"""The signals by which a process is asked to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from types import FrameType
+
+#: Ctrl-C and SIGTERM; on Windows Ctrl-Break too, the only one that another process can send there
+STOP_SIGNALS: tuple[signal.Signals, ...] = (
+    signal.SIGTERM,
+    signal.SIGINT,
+    *((signal.SIGBREAK,) if hasattr(signal, "SIGBREAK") else ()),
+)
+
+
+def handle_stop_signals(loop: asyncio.AbstractEventLoop, handle: Callable[[int], object]) -> None:
+    """Call `handle` on the event loop with the number of each of `STOP_SIGNALS`; for the main thread only."""
+
+    def forward(number: int, frame: FrameType | None) -> None:
+        if loop.is_closed():
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        else:
+            loop.call_soon_threadsafe(handle, number)
+
+    for number in STOP_SIGNALS:
+        try:
+            loop.add_signal_handler(number, handle, int(number))
+        except NotImplementedError:  # asyncio's on Windows
+            signal.signal(number, forward)
+
+
+def stop_this_process() -> None:
+    """Ask this process to stop, as SIGTERM from outside does; from any thread."""
+    if os.name == "nt":  # os.kill would end it at once
+        signal.raise_signal(signal.SIGTERM)
+    else:
+        os.kill(os.getpid(), signal.SIGTERM)
