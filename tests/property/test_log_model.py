@@ -91,6 +91,7 @@ class LogModel(RuleBasedStateMachine):
             self.log = self.directory.adopt(self.directory.load(PARTITION, TOPIC_ID, self.config))
         else:  # its folder was never safe
             self.log = self.directory.create(PARTITION, TOPIC_ID, self.config)
+        self.directory.is_recovered = True  # as the log manager says once each log is open
         self.offline = False
         self.log.advance_high_watermark(self.log.log_end_offset)
         self.check_indexes()

@@ -62,7 +62,7 @@ def test_a_partial_frame_holds_only_what_was_received() -> None:
     assert decoder.pending == 3
 
 
-@pytest.mark.parametrize("size", [-1, -(2**31), 101, 0x47455420])  # the last is "GET "
+@pytest.mark.parametrize("size", [-1, -(2**31), 101, 2**31 - 1])
 @pytest.mark.parametrize("step", [1, 4, 100])
 def test_a_frame_of_negative_or_excessive_size_is_refused(size: int, step: int) -> None:
     decoder = FrameDecoder(max_size=100)
@@ -70,6 +70,13 @@ def test_a_frame_of_negative_or_excessive_size_is_refused(size: int, step: int) 
     with pytest.raises(ProtocolError, match=f"a frame of {size} bytes; 0 to 100 are allowed"):
         for i in range(0, len(stream), step):
             decoder.feed(stream[i : i + step])
+
+
+def test_the_first_bytes_of_another_protocol_are_named() -> None:
+    with pytest.raises(
+        ProtocolError, match="it sent an HTTP request, and this port speaks the Kafka protocol"
+    ):
+        FrameDecoder(max_size=100).feed(b"GET / HTTP/1.1")
 
 
 def test_a_frame_of_the_greatest_size_is_accepted() -> None:
