@@ -16,7 +16,7 @@ from barnabas.cli.options import DURATION, NAME, bootstrap_option, example, requ
 from barnabas.cli.produce import is_plaintext, librdkafka_options
 from barnabas.cli.progress import Counter, is_file
 from barnabas.cli.record_format import Template, to_json
-from barnabas.cli.streams import is_terminal, stdout_bytes
+from barnabas.cli.streams import is_terminal, stdout_bytes, stdout_has_reader
 from barnabas.errors import BarnabasError
 
 if TYPE_CHECKING:
@@ -237,6 +237,8 @@ def _print(
                 printer.write(record)
             counter.add(len(batch), sum(len(record.value or b"") for record in batch))
             printer.flush()  # before the next is taken, which commits these
+        elif not stdout_has_reader():
+            break  # `| head` must not wait for a record that nobody reads
         if counter.records == max_messages:
             break
         if timeout is not None and time.monotonic() - heard >= timeout:

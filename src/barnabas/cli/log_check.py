@@ -239,7 +239,9 @@ def _check_small_files(
     sizes = path / checkpoints.SEGMENT_SIZES
     if sizes.is_file():
         is_whole = checkpoints.decode_sizes(sizes.read_bytes()) is not None
-        findings.append(_finding(sizes, None if is_whole else "it does not match its checksums", "sizes"))
+        findings.append(
+            _finding(sizes, None if is_whole else "it does not match its checksums", "sizes of segments")
+        )
     findings.append(_finding(path / checkpoints.META_PROPERTIES, *_meta_problem(path)))
     return points, compacted
 

@@ -18,7 +18,8 @@ def cli_reference() -> str:
         "",
         "- Exit codes: 0 done, 1 failed, 2 called wrongly, 130 interrupted. A failure is one line on stderr.",
         "- `| head` is no failure: a command that prints results ends with 0, without a word, when the "
-        "reader of its stdout has gone. A command that changes something finishes its work.",
+        "reader of its stdout has gone. A command that changes something finishes its work. `log check` and "
+        "`transactions find-hanging` still exit with 1 when they find something.",
         "- Tables are for people: columns are as wide as what is in them, in a pipe too. `--json` is for "
         "programs: keys are in snake case (`base_offset`), names end with their unit where they have one "
         "(`size_bytes`, `started_ms`), what is not known is null, text is UTF-8. Records keep the field "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import select
 import sys
 from contextlib import suppress
 from typing import IO, TextIO
@@ -57,6 +58,13 @@ def is_terminal(stream: IO[str] | None) -> bool:
     with suppress(ValueError):
         return stream is not None and stream.isatty()
     return False
+
+
+def stdout_has_reader() -> bool:
+    """Whether somebody may still read stdout; False once the other end of a pipe is closed."""
+    poll = select.poll()
+    poll.register(1, 0)  # errors are always reported
+    return not poll.poll(0)
 
 
 def report(text: str) -> None:

@@ -24,7 +24,7 @@ def check_topic_name(name: str) -> None:
         cure = "use only ASCII letters and digits, '.', '_' and '-'"
     else:
         return
-    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"'{shown(name)}' is no name for a topic: {cure}")
+    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"'{shown(name)}' is not a valid topic name: {cure}")
 
 
 def collision_key(name: str) -> str:

@@ -204,10 +204,12 @@ class Broker:
         await self.logs.load(image, lambda topic: self.configs.topic_config(image, topic))
         for directory in self.logs.directories:
             log.info(
-                "%s: opened %d partitions, %s",
+                "%s: opened %d partitions%s",
                 directory.path,
                 len(directory.logs),
-                "closed cleanly before" if directory.was_clean else "recovered where need be",
+                " after recovery, since the last stop was not clean"
+                if directory.logs and not directory.was_clean
+                else "",
             )
         log.info("opened all logs in %.2f s", time.monotonic() - began)
 

@@ -85,6 +85,17 @@ def test_a_reader_that_goes_away_ends_it_without_a_traceback(barnabas_broker, ba
     assert err == b""
 
 
+def test_a_reader_that_goes_away_ends_it_although_no_more_records_come(barnabas_broker, barnabas_topic):
+    barnabas_broker.produce(barnabas_topic, "x", "y")
+    command = [*BARNABAS, "consume", barnabas_topic, "--from-beginning"]
+    with subprocess.Popen(
+        [*command, "-b", barnabas_broker.bootstrap_servers], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        assert (process.stderr.read(), process.wait()) == (b"", 0)
+
+
 def test_ctrl_c_ends_with_130(barnabas_broker, barnabas_topic):
     barnabas_broker.produce(barnabas_topic, "x")
     command = [
