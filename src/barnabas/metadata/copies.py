@@ -9,6 +9,9 @@ start takes the whole copy with the highest generation and writes the other anew
 when a damaged copy had got further than every whole one, for then nobody knows what is missing. A copy that
 cannot be written is left out, with a log line, until it can be written anew; a commit holds when one copy
 has it.
+
+What a copy holds that was never acknowledged must not be taken for a commit that was. So a commit that failed
+in every copy uses up its generation, and a start that has found the copies unlike makes one more.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from barnabas.metadata.journal import (
     decode,
     encode_line,
     encode_snapshot,
+    furthest_generation,
 )
 from barnabas.metadata.store import Node, StoreUnavailableError
 from barnabas.metadata.tree import Change
@@ -50,8 +54,12 @@ class Found:
         #: what is wrong with it as a whole; None when `journal` is there
         self.problem: str | None = None
         self.is_missing = False
+        #: the furthest generation that can be read of it, its damage or not; -1 when nothing can
+        self.reached = -1
         try:
-            self.journal = decode(read_file(fs, path))
+            content = read_file(fs, path)
+            self.reached = furthest_generation(content)
+            self.journal = decode(content)
         except (FileNotFoundError, NotADirectoryError):
             self.is_missing = True
             self.problem = "is missing"
@@ -68,7 +76,7 @@ class Found:
 
     @property
     def generation(self) -> int:
-        """How far it is known to have got, -1 when nothing of it can be read."""
+        """Up to where it is whole, -1 when not even its beginning is."""
         return -1 if self.journal is None else self.journal.generation
 
     def described(self) -> str:
@@ -78,13 +86,16 @@ class Found:
         return self.problem or f"is whole, at generation {self.generation}"
 
 
-def find_copies(fs: FileSystem, folders: Sequence[str]) -> list[Found]:
+def find_copies(fs: FileSystem, folders: Sequence[str], usable: Sequence[str] = ()) -> list[Found]:
     """Every place where a copy may lie, those where they belong first.
+
+    Args:
+        usable: those of `folders` in which a copy can be kept; all when left out.
 
     Raises:
         StoreUnavailableError: another version of Barnabas wrote one.
     """
-    homes = _homes(folders)
+    homes = _homes(usable or folders)
     elsewhere = [f"{folder}/{name}" for folder in folders for name in FILE_NAMES]
     return [Found(fs, path) for path in dict.fromkeys([*homes, *elsewhere])]
 
@@ -105,7 +116,7 @@ def choose(copies: Sequence[Found]) -> Found | None:
             "check log.dirs, or move the file away that does not belong here"
         )
     whole = max((copy for copy in present if copy.is_whole), key=lambda copy: copy.generation, default=None)
-    furthest = max(copy.generation for copy in present)
+    furthest = max(copy.reached for copy in present)
     if whole is None or furthest > whole.generation:
         reasons = "; ".join(f"{copy.path} {copy.described()}" for copy in present)
         raise StoreUnavailableError(
@@ -136,25 +147,27 @@ class JournalCopies:
         Raises:
             StoreUnavailableError: another process has it, it is damaged beyond healing, or the disk fails.
         """
-        usable = [folder for folder in folders if _is_folder(fs, folder)]
-        if not usable:
-            raise StoreUnavailableError(f"log.dirs: none of {', '.join(folders)} can be made or read")
         with contextlib.ExitStack() as on_failure:
-            locks = []
-            for folder in usable:
-                locks.append(_lock(fs, folder))
-                on_failure.callback(locks[-1].release)
-            found = find_copies(fs, usable)
+            locks = {}
+            for folder in folders:
+                lock = _lock(fs, folder)
+                if lock is not None:
+                    locks[folder] = lock
+                    on_failure.callback(lock.release)
+            usable = list(locks)
+            if not usable:
+                raise StoreUnavailableError(f"log.dirs: none of {', '.join(folders)} can be used")
+            found = find_copies(fs, folders, usable)
             best = choose(found)
             journal = legacy.read(usable) if best is None else best.journal
             if journal is None:
                 if before_new is not None:
                     before_new()
                 journal = Journal(uuid.uuid4().hex, 0, 0)
-            copies = cls(fs, usable, locks, journal)
+            copies = cls(fs, usable, list(locks.values()), journal)
+            on_failure.callback(copies._close_files)
             copies._heal(found, best)
-            if best is None:
-                legacy.put_away(usable)
+            legacy.put_away(usable)
             on_failure.pop_all()
         return copies
 
@@ -173,62 +186,58 @@ class JournalCopies:
             try:
                 if not copy.append(line):
                     copy.rewrite(journal.store_id, generation, transaction, nodes)
-            except OSError as error:
-                failures.append(f"{copy.path} cannot be written: {error}{cure_of(error)}")
+            except Exception as error:  # whatever it is: memory must not get ahead of the files
+                cure = cure_of(error) if isinstance(error, OSError) else ""
+                failures.append(f"{copy.path} cannot be written: {error}{cure}")
                 copy.leave_out(error)
+        journal.generation = generation
         if len(failures) == len(self._copies):
             _undo(journal.nodes, changes)
             raise StoreUnavailableError("; ".join(failures))
-        journal.generation, journal.transaction = generation, transaction
+        journal.transaction = transaction
 
     def close(self) -> None:
-        for copy in self._copies:
-            copy.close()
+        self._close_files()
         for lock in self._locks:
             lock.release()
 
+    def _close_files(self) -> None:
+        for copy in self._copies:
+            copy.close()
+
     def _heal(self, found: Sequence[Found], best: Found | None) -> None:
         """Write every copy anew that is not like the best one, and say why."""
-        journal = self.journal
-        homes = {copy.path: copy for copy in self._copies}
-        written = 0
-        for copy in found:
-            home = homes.get(copy.path)
-            if home is None:
-                if not copy.is_missing:
-                    self._put_away(copy)
-                continue
-            if best is not None and copy.is_whole and copy.generation == journal.generation:
-                assert copy.journal is not None
+        at = {copy.path: copy for copy in found}
+        are_alike = True
+        for home in self._copies:
+            copy = at.pop(home.path)
+            if best is not None and copy.journal is not None and _is_same(copy.journal, self.journal):
                 with contextlib.suppress(OSError):
                     home.open(copy.journal)
-                    written += 1
                     continue
+            are_alike = False
             if best is not None:
                 self._explain(copy, best)
-            try:
-                home.rewrite(journal.store_id, journal.generation, journal.transaction, journal.nodes)
-                written += 1
-            except OSError as error:
-                home.leave_out(error)
-        if not written:
-            raise StoreUnavailableError(
-                "; ".join(
-                    f"{copy.path} cannot be written: {copy.error}{cure_of(copy.error) if copy.error else ''}"
-                    for copy in self._copies
-                )
-            )
+        if not are_alike:
+            self.commit((), self.journal.transaction)
+        for copy in at.values():
+            if not copy.is_missing:
+                self._put_away(copy)
 
     def _explain(self, copy: Found, best: Found) -> None:
-        behind = best.generation - copy.generation
-        if copy.is_whole and behind == 1:
+        behind = best.generation - copy.generation if copy.is_whole else 0
+        if behind == 1:
             log.info("%s lacks the last commit, as a crash leaves it: copied from %s", copy.path, best.path)
-        elif copy.is_whole:
+        elif behind:
             log.warning(
                 "%s is %d commits older than %s: it was set back, or could not be written; written anew",
                 copy.path,
                 behind,
                 best.path,
+            )
+        elif copy.is_whole:
+            log.warning(
+                "%s holds a commit that was never acknowledged: written anew from %s", copy.path, best.path
             )
         else:
             log.warning("%s %s; written anew from %s", copy.path, copy.described(), best.path)
@@ -246,7 +255,7 @@ class _Copy:
     def __init__(self, fs: FileSystem, path: str) -> None:
         self.path = path
         #: why it is left out; None while it has every commit
-        self.error: OSError | None = None
+        self.error: Exception | None = None
         self._fs = fs
         self._file: File | None = None
         self._size = 0
@@ -283,7 +292,7 @@ class _Copy:
             log.warning("%s can be written again and has been written anew", self.path)
             self.error = None
 
-    def leave_out(self, error: OSError) -> None:
+    def leave_out(self, error: Exception) -> None:
         """After a failure nobody knows what the disk has: the file is written anew before it counts again."""
         if self.error is None:
             log.error("the metadata's copy %s cannot be written and is left out: %s", self.path, error)
@@ -304,27 +313,28 @@ def _homes(folders: Sequence[str]) -> list[str]:
     return [f"{folders[0]}/{FILE_NAMES[0]}", f"{folders[min(1, len(folders) - 1)]}/{FILE_NAMES[1]}"]
 
 
-def _is_folder(fs: FileSystem, path: str) -> bool:
-    try:
-        fs.make_directory(path)
-        fs.entries(path)
-    except OSError as error:
-        log.error("%s cannot hold a copy of the metadata: %s", path, error.strerror or error)
-        return False
-    return True
+def _is_same(journal: Journal, other: Journal) -> bool:
+    return (
+        journal.damage is None
+        and journal.generation == other.generation
+        and journal.transaction == other.transaction
+        and journal.nodes == other.nodes
+    )
 
 
-def _lock(fs: FileSystem, folder: str) -> Lock:
+def _lock(fs: FileSystem, folder: str) -> Lock | None:
+    """Makes and locks a folder; None, with a log line, when no copy can be kept in it."""
     try:
+        fs.make_directory(folder)
+        fs.entries(folder)
         return fs.lock(f"{folder}/{LOCK_FILE}")
     except BlockingIOError as error:
         raise StoreUnavailableError(
             f"the metadata in {folder} is in use by another broker: stop it first"
         ) from error
     except OSError as error:
-        raise StoreUnavailableError(
-            f"{folder}/{LOCK_FILE} cannot be locked: {error.strerror or error}"
-        ) from error
+        log.error("%s cannot hold a copy of the metadata: %s", folder, error.strerror or error)
+        return None
 
 
 def _changed(nodes: dict[str, Node], changes: Sequence[Change]) -> dict[str, Node]:

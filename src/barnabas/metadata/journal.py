@@ -13,6 +13,7 @@ by one, whatever it changes. Node data stands byte for character (ISO 8859-1).
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ from barnabas.records.crc import crc32c
 #: raised when the format changes, so that an older Barnabas refuses a newer file
 FORMAT = 2
 _DIGITS = 8
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class UnknownFormatError(ValueError):
@@ -51,14 +53,10 @@ def encode_snapshot(
     store_id: str, generation: int, transaction: int, nodes: Mapping[str, Node]
 ) -> tuple[bytes, int]:
     """The first line of a file, and its checksum."""
-    value = {
-        "format": FORMAT,
-        "store": store_id,
-        "generation": generation,
-        "transaction": transaction,
-        "nodes": [_entry(path, node) for path, node in nodes.items()],
-    }
-    return encode_line(value, 0)
+    head = {"format": FORMAT, "store": store_id, "generation": generation, "transaction": transaction}
+    # one by one, since the encoder lets no other thread run before it returns
+    entries = ",".join([_encode(_entry(path, node)) for path, node in nodes.items()])
+    return _line(f'{_encode(head)[:-1]},"nodes":[{entries}]}}'.encode(), 0)
 
 
 def commit_of(generation: int, transaction: int, changes: Iterable[Change]) -> dict[str, Any]:
@@ -74,7 +72,10 @@ def commit_of(generation: int, transaction: int, changes: Iterable[Change]) -> d
 
 def encode_line(value: Mapping[str, Any], before: int) -> tuple[bytes, int]:
     """One line behind the line whose checksum is `before`, and its own checksum."""
-    body = json.dumps(value, separators=(",", ":")).encode()
+    return _line(_encode(value).encode(), before)
+
+
+def _line(body: bytes, before: int) -> tuple[bytes, int]:
     checksum = _checksum(before, body)
     return b"%08x %b\n" % (checksum, body), checksum
 
@@ -105,6 +106,22 @@ def decode(content: bytes) -> Journal:
     if journal is None:
         raise ValueError("its first line does not match its checksum" if content else "it is empty")
     return journal
+
+
+def furthest_generation(content: bytes) -> int:
+    """The highest generation that a line names whose checksum fits, behind damage too; -1 when there is none.
+
+    Each line is checked against the checksum that the line before it states.
+    """
+    furthest = -1
+    before = 0
+    for line in content.splitlines(keepends=True):
+        value, _ = _decode_line(line, before)
+        if value is not None:
+            furthest = max(furthest, value.get("generation", -1))
+        with contextlib.suppress(ValueError):
+            before = int(line[:_DIGITS], 16) & 0xFFFFFFFF
+    return furthest
 
 
 def _decode_line(line: bytes, before: int) -> tuple[dict[str, Any] | None, int]:

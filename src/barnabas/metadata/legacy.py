@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -62,9 +61,16 @@ def read(folders: Sequence[str]) -> Journal | None:
 
 
 def put_away(folders: Sequence[str]) -> None:
-    """Renames the files that were taken over: only the journals count from now on."""
+    """Renames the files that were taken over, now or by a start that was interrupted: they would grow old."""
     for path in [
         Path(folder) / (FILE_NAME + suffix) for folder in folders for suffix in ("", "-wal", "-shm")
     ]:
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            path.rename(path.with_name(path.name + _SUFFIX))
+        kept = path.with_name(path.name + _SUFFIX)
+        try:
+            path.rename(kept)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            log.warning("%s cannot be renamed (%s): remove it, the journals have its place", path, error)
+        else:
+            log.info("%s is kept as %s: the journals have its place", path, kept)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import random
 import sqlite3
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from barnabas.metadata.journal import encode_line
 from barnabas.metadata.opening import check_unused
 from barnabas.metadata.store import Create, Node, StoreError, StoreUnavailableError
 from barnabas.metadata.tree import Change
+from barnabas.storage.filesystem import Lock
 from barnabas.testing.faulty_disk import FaultyDisk, PowerCut
 
 COPIES = ("/d/metadata-1.journal", "/d/metadata-2.journal")
@@ -303,6 +305,115 @@ def test_a_write_that_no_copy_takes_is_refused_and_does_not_come_back() -> None:
     asyncio.run(scenario())
     disk._locked.clear()
     assert read(disk).keys() == {"/", "/a"}
+
+
+class RefusingDisk(FaultyDisk):
+    """A disk on which some folders cannot be locked, as on a file system that was mounted read-only."""
+
+    unlockable = ""
+
+    def lock(self, path: str) -> Lock:
+        if self.unlockable and path.startswith(self.unlockable):
+            raise OSError(errno.EROFS, "Read-only file system")
+        return super().lock(path)
+
+
+def broken(*operations: str, folder: str = "/") -> Callable[[str, str], Exception | None]:
+    """For `FaultyDisk.refuse`: EIO for these operations below a folder, for all when none is named."""
+
+    def refuse(operation: str, path: str) -> Exception | None:
+        is_refused = path.startswith(folder) and (not operations or operation in operations)
+        return OSError(errno.EIO, "Input/output error") if is_refused else None
+
+    return refuse
+
+
+def add(path: str) -> list[Change]:
+    return [Change(path, None, Node(b"", 0, 1))]
+
+
+def test_what_a_refused_write_left_in_one_copy_never_hides_a_later_commit_in_the_other() -> None:
+    disk = FaultyDisk()
+    copies = JournalCopies.open(disk, ["/a", "/b"])
+    first_lost = broken("sync", "truncate", folder="/a")
+    second_lost = broken("sync", folder="/b")
+    disk.refuse = lambda operation, path: first_lost(operation, path) or second_lost(operation, path)
+    with pytest.raises(StoreUnavailableError):
+        copies.commit(add("/refused"), 1)
+    disk.refuse = broken(folder="/a")
+    copies.commit(add("/acknowledged"), 2)
+    disk.refuse = None
+    copies.close()
+    assert read(disk, "/a", "/b").keys() == {"/", "/acknowledged"}
+
+
+def test_a_commit_that_only_a_lost_directory_had_never_hides_later_ones_when_it_is_back() -> None:
+    disk = FaultyDisk()
+    copies = JournalCopies.open(disk, ["/a", "/b"])
+    before = raw(disk, "/b/metadata-2.journal")
+    copies.commit(add("/cut short"), 1)
+    copies.close()
+    put(disk, "/b/metadata-2.journal", before)  # as a crash between the two leaves it
+    disk.refuse = broken(folder="/a")
+    copies = JournalCopies.open(disk, ["/a", "/b"])
+    copies.commit(add("/acknowledged"), 1)
+    disk.refuse = None
+    copies.close()
+    assert read(disk, "/a", "/b").keys() == {"/", "/acknowledged"}
+
+
+def test_a_directory_that_is_read_only_keeps_no_store_from_opening(caplog: pytest.LogCaptureFixture) -> None:
+    disk = RefusingDisk()
+    copies = JournalCopies.open(disk, ["/a", "/b"])
+    copies.commit(add("/kept"), 1)
+    copies.close()
+    disk.unlockable = "/a"
+    assert read(disk, "/a", "/b").keys() == {"/", "/kept"}
+    assert "/a cannot hold a copy of the metadata: Read-only file system" in caplog.text
+
+
+def test_no_new_store_is_begun_while_a_directory_cannot_be_read_that_may_hold_one() -> None:
+    disk = FaultyDisk()
+    JournalCopies.open(disk, ["/a"]).close()
+    disk.refuse = broken(folder="/a")
+    with pytest.raises(StoreUnavailableError, match=r"/a/metadata-1\.journal cannot be read"):
+        JournalCopies.open(disk, ["/a", "/b"])
+
+
+def test_copies_in_the_old_places_stay_until_the_new_ones_are_written() -> None:
+    disk = FaultyDisk()
+    copies = JournalCopies.open(disk, ["/a", "/b"])
+    copies.commit(add("/kept"), 1)
+    copies.close()
+    disk.space = 0
+    with pytest.raises(StoreUnavailableError, match="full"):
+        JournalCopies.open(disk, ["/c", "/d", "/a", "/b"])
+    disk.space = None
+    assert read(disk, "/c", "/d", "/a", "/b").keys() == {"/", "/kept"}
+    assert {entry.name for entry in disk.entries("/a")} == {"metadata-1.journal.old"}
+
+
+def test_damage_in_the_middle_does_not_hide_how_far_a_copy_had_got() -> None:
+    filled = Filled()
+    damaged = bytearray(raw(filled.disk, COPIES[0]))
+    damaged[damaged.index(b"data 1")] ^= 1
+    put(filled.disk, COPIES[0], bytes(damaged))
+    put(filled.disk, COPIES[1], filled.older[COPIES[1]])
+    with pytest.raises(StoreUnavailableError, match="hold everything"):
+        read(filled.disk)
+
+
+def test_an_interrupted_take_over_of_the_earlier_format_is_completed(tmp_path: Path) -> None:
+    make_old(tmp_path / "metadata.db")
+
+    async def open_and_close() -> None:
+        await (await EmbeddedStore.open(tmp_path)).close()
+
+    asyncio.run(open_and_close())
+    (tmp_path / "metadata.db.migrated").rename(tmp_path / "metadata.db")
+    (tmp_path / "metadata-2.journal").unlink()
+    asyncio.run(open_and_close())
+    assert not (tmp_path / "metadata.db").exists()
 
 
 def test_a_store_of_the_earlier_format_is_taken_over(tmp_path: Path) -> None:
