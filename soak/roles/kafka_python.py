@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from typing import Any
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.errors import KafkaError, ProducerFencedError
+from kafka.errors import KafkaError, KafkaTimeoutError, ProducerFencedError
 from kafka.structs import OffsetAndMetadata
 
 from soak.roles.common import SECONDS, SESSION_MS, Draft, Offsets, Reader, Stop, Task, Transactions, Writer
@@ -109,7 +111,16 @@ def _send(producer: KafkaProducer, writer: Writer, draft: Draft) -> None:
         writer.failed(draft.id, repr(error))
         return
     future.add_callback(lambda metadata: writer.acknowledged(draft.id, metadata.offset))
-    future.add_errback(lambda error: writer.failed(draft.id, repr(error)))
+    future.add_errback(lambda error: _failed(writer, draft, error))
+
+
+def _failed(writer: Writer, draft: Draft, error: Exception) -> None:
+    """Notes it. An idempotent producer of kafka-python 3.0 sends nothing any more, and waits for ever, when a
+    batch that was on its way has timed out: that is the end of this life, too."""
+    writer.failed(draft.id, repr(error))
+    if isinstance(error, KafkaTimeoutError):
+        print("kafka-python stops sending when a batch has timed out", file=sys.stderr, flush=True)
+        os._exit(1)
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
