@@ -55,8 +55,9 @@ async def _transform(task: Task, stop: Stop) -> None:
 
     consumer = await _subscribed(task, reader, on_revoke)
     while not stop:
+        # not at work here: it may wait for an assignment, which waits for the end of work
+        await _poll(consumer, reader)
         async with at_work:
-            await _poll(consumer, reader)
             if reader.done and not await _process(task, producer, writer, reader, transactions):
                 await _rewind(consumer, reader)
     await consumer.stop()
