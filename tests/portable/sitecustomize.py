@@ -13,6 +13,7 @@ import fcntl
 import multiprocessing.connection  # noqa: F401
 import os
 import pty  # noqa: F401
+import shutil
 import signal
 import subprocess  # noqa: F401
 import sys
@@ -55,4 +56,5 @@ for _module, _names in HIDDEN_NAMES.items():
 for _name in FLAGS:
     delattr(os, _name)
 sys.modules["msvcrt"] = _msvcrt
+shutil._USE_CP_SENDFILE = False  # type: ignore[attr-defined]
 asyncio.SelectorEventLoop.add_signal_handler = _no_signal_handlers  # type: ignore[assignment]

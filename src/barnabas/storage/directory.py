@@ -21,7 +21,7 @@ from contextlib import contextmanager
 
 from barnabas.clock import Clock
 from barnabas.config import TopicConfig
-from barnabas.errors import BarnabasError, ConfigError
+from barnabas.errors import BarnabasError, ConfigError, ErrorCode, KafkaError
 from barnabas.storage import checkpoints
 from barnabas.storage.checkpoints import CLEAN_SHUTDOWN
 from barnabas.storage.damage import keep_damaged, read_small_file
@@ -207,11 +207,10 @@ class LogDirectory:
             raise env.offline()
         path = f"{env.path}/{topic_partition}"
         try:
-            if (
-                not env.fs.make_directory(path)
-                and env.fs.entries(path)
-                and self._read_topic_id(path) != topic_id
-            ):
+            is_new = env.fs.make_directory(path)
+            if not is_new:
+                self._require_other_folder(topic_partition)
+            if not is_new and env.fs.entries(path) and self._read_topic_id(path) != topic_id:
                 aside = self.set_aside(topic_partition, "stray")
                 logger.warning(
                     "%s was another topic's than the one of its name: it is moved to %s",
@@ -226,6 +225,21 @@ class LogDirectory:
         except OSError as error:
             raise env.judge(topic_partition, error) from error
         return self.adopt(log)
+
+    def _require_other_folder(self, topic_partition: TopicPartition) -> None:
+        """Raises KafkaError when the folder of a new log is that of one whose name differs in case alone.
+
+        Many file systems of macOS and Windows take both names for one.
+        """
+        folded = str(topic_partition).casefold()
+        for other in self.logs:
+            if other != topic_partition and str(other).casefold() == folded:
+                what = (
+                    f"{other} has the folder of {topic_partition}, since the file system of {self.path} "
+                    "does not tell upper case from lower case: choose another name for the topic"
+                )
+                logger.error(what)
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, what)
 
     def set_aside(self, topic_partition: TopicPartition, suffix: str) -> str:
         """Renames the folder of a log that is not open, to one that no start takes for a log; its new path.

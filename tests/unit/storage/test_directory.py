@@ -11,7 +11,7 @@ import pytest
 
 from barnabas.clock import ManualClock
 from barnabas.config import TopicConfig
-from barnabas.errors import ConfigError
+from barnabas.errors import ConfigError, KafkaError
 from barnabas.records import Record, encode_batch
 from barnabas.storage import DirectoryLocked, LogDirectory, OpenFiles, OsFileSystem
 from barnabas.storage.checkpoints import (
@@ -269,3 +269,44 @@ def test_a_start_beyond_the_end_that_a_power_cut_has_left_is_written_anew(bench)
     bench.fill(10)
     bench.kill()
     assert bench.start().log_start_offset == 5
+
+
+class CaseBlind(OsFileSystem):
+    """Does not tell upper case from lower case below its root, as is usual on macOS and Windows."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = str(root)
+
+    def _blind(self, path: str) -> str:
+        return self._root + path.removeprefix(self._root).lower()
+
+    def open(self, path, *, create=False):
+        return super().open(self._blind(path), create=create)
+
+    def entries(self, path):
+        return super().entries(self._blind(path))
+
+    def make_directory(self, path):
+        return super().make_directory(self._blind(path))
+
+    def rename(self, source, target):
+        super().rename(self._blind(source), self._blind(target))
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+def test_a_topic_does_not_take_the_folder_of_one_whose_name_differs_in_case_alone(
+    tmp_path, caplog, is_written
+):
+    files = OpenFiles(CaseBlind(tmp_path))
+    directory = LogDirectory.open(files, str(tmp_path), ManualClock(NOW), cluster_id="c1", node_id=1)
+    log = directory.create(TopicPartition("Orders", 0), new_topic_id(), TopicConfig())
+    if is_written:
+        log.append_as_leader(BATCH, 0)
+    with pytest.raises(KafkaError, match="has the folder of orders-0"):
+        directory.create(TopicPartition("orders", 0), new_topic_id(), TopicConfig())
+    assert "Orders-0 has the folder of orders-0" in caplog.text
+    log.append_as_leader(BATCH, 0)
+    assert log.log_end_offset == 1 + is_written
+    assert TopicPartition("orders", 0) not in directory.logs
+    directory.create(TopicPartition("others", 0), new_topic_id(), TopicConfig())
+    directory.close()
