@@ -5,22 +5,27 @@ from __future__ import annotations
 import logging
 import socket
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from types import SimpleNamespace
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
-from confluent_kafka import KafkaError as ClientError
-from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka import KafkaError as RdKafkaError
 from confluent_kafka.admin import AdminClient
 
-from barnabas.errors import BarnabasError, ConfigError
+from barnabas.client import connection
+from barnabas.client.errors import ClientError
+from barnabas.errors import BarnabasError, ConfigError, ErrorCode
+from barnabas.protocol.framing import RequestHeader, parse_response
+from barnabas.protocol.registry import ApiKey
+from barnabas.protocol.schema import Response
 from barnabas.spark import lookup as lookup_module
+from barnabas.spark.cluster import Topic
+from barnabas.spark.list_offsets import Answers
 from barnabas.spark.lookup import BrokerUnreachableError, OffsetLookup
 from barnabas.spark.options import ReadOptions
-from barnabas.types import TopicPartition
+from barnabas.types import ZERO_TOPIC_ID, TopicPartition
 
 MakeTopic = Callable[..., str]
 Lookup = Callable[..., OffsetLookup]
@@ -156,7 +161,9 @@ def test_offsets_of_a_partition_that_is_gone_are_not_blamed_on_the_servers(
     make_topic: MakeTopic, lookup: Lookup
 ) -> None:
     topic = make_topic()
-    with pytest.raises(BarnabasError, match=f"cannot look up offsets of {topic}-7: .*[Uu]nknown partition"):
+    with pytest.raises(
+        BarnabasError, match=f"cannot look up offsets of {topic}-7: This broker hosts no such"
+    ):
         lookup(subscribe=topic).latest([TopicPartition(topic, 7)])
 
 
@@ -170,7 +177,7 @@ def test_a_group_whose_offsets_cannot_be_read_is_not_taken_for_one_that_has_none
 ) -> None:
     topic = make_topic()
     asking = lookup(subscribe=topic, startingOffsets="group", kafka__group__id="g")
-    refused = ClientError(ClientError.TOPIC_AUTHORIZATION_FAILED)
+    refused = RdKafkaError(RdKafkaError.TOPIC_AUTHORIZATION_FAILED)
     answer = SimpleNamespace(topic=topic, partition=0, offset=-1001, error=refused)
     with monkeypatch.context() as patch:
         patch.setattr(asking, "_consumer", Mock(wraps=asking._consumer, committed=lambda *_, **__: [answer]))
@@ -181,54 +188,122 @@ def test_a_group_whose_offsets_cannot_be_read_is_not_taken_for_one_that_has_none
 
 
 class ChangingLeader:
-    """Stands before a lookup's client: its partition has no leader, or another, at first.
-
-    What a leader refuses, librdkafka mostly raises, rather than put it beside the partition.
-    """
+    """Stands in for a lookup's brokers: its partition has no leader, or another, at first."""
 
     def __init__(
-        self, asking: OffsetLookup, monkeypatch: pytest.MonkeyPatch, code: int, failures: int, raises: bool
+        self,
+        asking: OffsetLookup,
+        monkeypatch: pytest.MonkeyPatch,
+        problem: ErrorCode | ClientError,
+        failures: int,
     ) -> None:
         self.asked = 0
-        self._code, self._failures, self._raises = code, failures, raises
-        self._client = asking._consumer
-        monkeypatch.setattr(asking, "_consumer", self)
+        self._problem, self._failures = problem, failures
+        self._real = asking._cluster
+        monkeypatch.setattr(asking, "_cluster", self)
+        monkeypatch.setattr(lookup_module, "OffsetQuestion", lambda *_: self)
         monkeypatch.setattr(lookup_module, "_RETRY_S", 0.0)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._client, name)
+    def topics(self, names: Collection[str]) -> dict[str, Topic]:
+        return {"a": Topic(ErrorCode.NONE, ZERO_TOPIC_ID, {0: 1})}
 
-    def offsets_for_times(self, wanted: list[ClientPartition], timeout: float) -> list[SimpleNamespace]:
+    def ask(self) -> Answers:
         self.asked += 1
-        error = ClientError(self._code) if self.asked <= self._failures else None
-        if error is not None and self._raises:
-            raise KafkaException(error)
-        return [
-            SimpleNamespace(topic=tp.topic, partition=tp.partition, offset=7, error=error) for tp in wanted
-        ]
+        tp = TopicPartition("a", 0)
+        if self.asked > self._failures:
+            return Answers({tp: 7})
+        if isinstance(self._problem, ErrorCode):
+            return Answers(refused={tp: self._problem})
+        return Answers(silent={tp: self._problem})
+
+    def close(self) -> None:
+        self._real.close()
 
 
-@pytest.mark.parametrize("raises", [False, True])
-@pytest.mark.parametrize("code", [ClientError.LEADER_NOT_AVAILABLE, ClientError.FENCED_LEADER_EPOCH])
+@pytest.mark.parametrize(
+    "problem",
+    [ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.FENCED_LEADER_EPOCH, ClientError("the connection was closed")],
+)
 def test_offsets_are_asked_for_again_while_a_leader_changes(
-    lookup: Lookup, monkeypatch: pytest.MonkeyPatch, code: int, raises: bool
+    lookup: Lookup, monkeypatch: pytest.MonkeyPatch, problem: ErrorCode | ClientError
 ) -> None:
     asking = lookup(subscribe="a")
-    changing = ChangingLeader(asking, monkeypatch, code, 3, raises)
+    changing = ChangingLeader(asking, monkeypatch, problem, 8)
     assert asking.latest([TopicPartition("a", 0)]) == {TopicPartition("a", 0): 7}
-    assert changing.asked == 4
+    assert changing.asked == 9
 
 
-@pytest.mark.parametrize("raises", [False, True])
 @pytest.mark.parametrize(
-    ("code", "asked"), [(ClientError.TOPIC_AUTHORIZATION_FAILED, 1), (ClientError.LEADER_NOT_AVAILABLE, 5)]
+    ("problem", "asked"),
+    [(ErrorCode.TOPIC_AUTHORIZATION_FAILED, 1), (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 5)],
 )
 def test_a_refusal_that_does_not_pass_is_named_and_not_blamed_on_the_servers(
-    lookup: Lookup, monkeypatch: pytest.MonkeyPatch, code: int, asked: int, raises: bool
+    lookup: Lookup, monkeypatch: pytest.MonkeyPatch, problem: ErrorCode, asked: int
 ) -> None:
     asking = lookup(subscribe="a")
-    refusing = ChangingLeader(asking, monkeypatch, code, 9, raises)
-    reason = ClientError(code).str()
-    with pytest.raises(BarnabasError, match=f"cannot look up offsets of a-0: {reason}"):
+    refusing = ChangingLeader(asking, monkeypatch, problem, 99)
+    with pytest.raises(BarnabasError, match=f"cannot look up offsets of a-0: {problem.doc}"):
         asking.latest([TopicPartition("a", 0)])
     assert refusing.asked == asked
+
+
+@pytest.mark.parametrize(
+    ("problem", "kind", "words"),
+    [
+        (ErrorCode.LEADER_NOT_AVAILABLE, BarnabasError, "offsets of a-0: The partition has no leader"),
+        (ClientError("it is closed"), BrokerUnreachableError, "no answer within 0 s .it is closed."),
+    ],
+)
+def test_what_does_not_pass_in_time_is_named(
+    lookup: Lookup,
+    monkeypatch: pytest.MonkeyPatch,
+    problem: ErrorCode | ClientError,
+    kind: type[Exception],
+    words: str,
+) -> None:
+    asking = lookup(subscribe="a")
+    ChangingLeader(asking, monkeypatch, problem, 10**9)
+    monkeypatch.setattr(lookup_module, "_TIMEOUT_S", 0.0)
+    with pytest.raises(kind, match=words):
+        asking.latest([TopicPartition("a", 0)])
+
+
+def test_an_answer_that_says_nothing_new_is_the_same_object_and_not_decoded_again(
+    make_topic: MakeTopic, feed: Callable[..., None], lookup: Lookup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = make_topic(2)
+    asking = lookup(subscribe=topic)
+    partitions = asking.partitions()
+    latest = asking.latest(partitions)
+    decoded = []
+
+    def parse(header: RequestHeader, frame: bytearray) -> Response:
+        decoded.append(header.api_key)
+        return parse_response(header, frame)
+
+    monkeypatch.setattr(connection, "parse_response", parse)
+    for _ in range(3):
+        assert asking.partitions() is partitions
+        assert asking.latest(partitions) is latest
+    assert decoded == []
+    feed(topic, "ab", 1)
+    assert asking.partitions() is partitions
+    assert asking.latest(partitions) == {TopicPartition(topic, 0): 0, TopicPartition(topic, 1): 2}
+    assert decoded == [ApiKey.LIST_OFFSETS]
+    assert latest == {TopicPartition(topic, 0): 0, TopicPartition(topic, 1): 0}, (
+        "what was given stays as it was"
+    )
+
+
+def test_a_connection_that_was_closed_while_nothing_happened_is_made_anew(
+    make_topic: MakeTopic, feed: Callable[..., None], lookup: Lookup
+) -> None:
+    topic = make_topic()
+    asking = lookup(subscribe=topic)
+    latest = asking.latest(asking.partitions())
+    cluster = asking._cluster
+    for each in (cluster._entry, *cluster._connections.values()):
+        each._socket.shutdown(socket.SHUT_RDWR)
+    assert asking.latest(asking.partitions()) == latest
+    feed(topic, "a")
+    assert asking.latest(asking.partitions()) == {TopicPartition(topic, 0): 1}

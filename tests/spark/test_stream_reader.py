@@ -17,8 +17,9 @@ from barnabas.spark.open_ranges import DataLossError
 from barnabas.spark.options import ReadOptions
 from barnabas.spark.plan import Plan
 from barnabas.spark.position import Position, PositionJson
-from barnabas.spark.ranges import to_json
+from barnabas.spark.ranges import Offsets, to_json
 from barnabas.spark.stream_reader import TopicStreamReader
+from barnabas.types import TopicPartition
 
 MakeTopic = Callable[..., str]
 Feed = Callable[..., None]
@@ -65,6 +66,34 @@ def test_a_micro_batch_holds_what_came_since_the_last(
     assert reader.latestOffset(end, ReadAllAvailable()) == end
     assert reader.partitions(end, end) == []
     assert reader.reportLatestOffset() == numbers(end)
+
+
+@pytest.mark.parametrize("limit", [ReadAllAvailable(), ReadMaxRows(10), ReadMaxBytes(1000)])
+def test_only_partitions_with_news_are_asked_for_their_earliest_offsets(
+    make_topic: MakeTopic,
+    feed: Feed,
+    open_reader: Open,
+    limit: ReadAllAvailable | ReadMaxRows | ReadMaxBytes,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topic = make_topic(3)
+    feed(topic, "ab")
+    sizes = {"maxBytesPerTrigger": "1000"} if isinstance(limit, ReadMaxBytes) else {}
+    reader = open_reader(subscribe=topic, startingOffsets="earliest", **sizes)
+    first = reader.latestOffset(reader.initialOffset(), limit)
+    asked, ask = [], reader._lookup.earliest
+
+    def earliest(partitions: list[TopicPartition]) -> Offsets:
+        asked.extend(partitions)
+        return ask(partitions)
+
+    monkeypatch.setattr(reader._lookup, "earliest", earliest)
+    for _ in range(2):
+        assert reader.latestOffset(first, limit) == first
+    assert asked == []
+    feed(topic, "c", partition=2)
+    assert batch(reader, first, reader.latestOffset(first, limit)) == [b"c"]
+    assert set(asked) == {TopicPartition(topic, 2)}
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,18 @@ from __future__ import annotations
 import itertools
 import socket
 import ssl
+import struct
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 from barnabas.client.errors import AuthenticationError, ClientError, unreachable
 from barnabas.errors import ProtocolError
-from barnabas.protocol.framing import RequestHeader, encode_request, parse_response
+from barnabas.protocol.framing import (
+    RequestHeader,
+    encode_request,
+    parse_response,
+    response_correlation_id,
+)
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.protocol.schema import Request
 
@@ -52,6 +58,29 @@ class Security(Protocol):
     def authenticate(self, connection: Connection) -> None:
         """Say who asks. Raises ClientError."""
         ...
+
+
+_CORRELATION_ID = struct.Struct(">i")
+#: where it lies in a request: behind the size, the API and its version
+_IN_REQUEST = 8
+
+
+class Repeated:
+    """A question that one broker is asked time and again: an answer like the last is not decoded again.
+
+    Attributes:
+        answer: the last one; the same object for as long as the broker says the same.
+    """
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.answer: Any = None
+        #: the connection that the frame was made for, since another may speak in other versions
+        self.connection: Connection | None = None
+        self.version = 0
+        self.frame = bytearray()
+        #: the last response, but for its correlation id
+        self.encoded = bytearray()
 
 
 class Connection:
@@ -109,25 +138,37 @@ class Connection:
 
     def send(self, request: Request, *, at_most: int | None = None) -> None:
         """Send without waiting, in version `at_most` or lower; `receive` gives the response."""
-        lowest, highest = self._versions.get(request.api_key, (0, -1))
-        version = min(highest, request.versions[1] if at_most is None else at_most)
-        if version < max(lowest, request.versions[0]):
-            api = type(request).__name__.removesuffix("Request")
-            raise ClientError(f"the broker at {self._address} does not serve {api}")
-        self._send(request, version)
+        self._send(request, self._version(request, at_most))
 
     def receive(self) -> Any:
         """The response to what was sent last."""
-        asked, self._asked = self._asked, None
-        assert asked is not None
         try:
-            opening = self._read(4)
-            size = int.from_bytes(opening, "big")
-            if size > LARGEST_RESPONSE:
-                raise NotKafkaError(bytes(opening))
-            return parse_response(asked, self._read(size))
+            return parse_response(*self._receive())
         except (OSError, ProtocolError) as error:
             raise self._no_answer(error) from error
+
+    def send_again(self, question: Repeated) -> None:
+        """Send without waiting what may have been sent before; `receive_again` gives the response."""
+        if question.connection is not self:
+            question.connection, question.encoded = self, bytearray()
+            question.version = self._version(question.request)
+            header = self._header(question.request, question.version)
+            question.frame = bytearray(_encoded(header, question.request))
+        self._asked = self._header(question.request, question.version)
+        _CORRELATION_ID.pack_into(question.frame, _IN_REQUEST, self._asked.correlation_id)
+        self._send_frame(question.frame)
+
+    def receive_again(self, question: Repeated) -> Any:
+        """The response to `question`, which was sent last."""
+        try:
+            asked, frame = self._receive()
+            encoded = frame[_CORRELATION_ID.size :]
+            if encoded != question.encoded or response_correlation_id(frame) != asked.correlation_id:
+                question.answer = parse_response(asked, frame)
+                question.encoded = encoded
+        except (OSError, ProtocolError) as error:
+            raise self._no_answer(error) from error
+        return question.answer
 
     def close(self) -> None:
         self._socket.close()
@@ -154,12 +195,35 @@ class Connection:
         except OSError as error:
             raise ClientError(f"no TLS with the broker at {self._address}: {error}") from error
 
+    def _version(self, request: Request, at_most: int | None = None) -> int:
+        lowest, highest = self._versions.get(request.api_key, (0, -1))
+        version: int = min(highest, request.versions[1] if at_most is None else at_most)
+        if version < max(lowest, request.versions[0]):
+            api = type(request).__name__.removesuffix("Request")
+            raise ClientError(f"the broker at {self._address} does not serve {api}")
+        return version
+
+    def _header(self, request: Request, version: int) -> RequestHeader:
+        return RequestHeader(request.api_key, version, next(self._ids), self._client_id)
+
     def _send(self, request: Request, version: int) -> None:
-        self._asked = RequestHeader(request.api_key, version, next(self._ids), self._client_id)
+        self._asked = self._header(request, version)
+        self._send_frame(_encoded(self._asked, request))
+
+    def _send_frame(self, frame: bytes | bytearray) -> None:
         try:
-            self._socket.sendall(b"".join(map(bytes, encode_request(self._asked, request))))
+            self._socket.sendall(frame)
         except OSError as error:
             raise self._no_answer(error) from error
+
+    def _receive(self) -> tuple[RequestHeader, bytearray]:
+        """What was asked last, and the frame that answers. Raises OSError and ProtocolError."""
+        asked, self._asked = self._asked, None
+        assert asked is not None
+        size = int.from_bytes(opening := self._read(4), "big")
+        if size > LARGEST_RESPONSE:
+            raise NotKafkaError(bytes(opening))
+        return asked, self._read(size)
 
     def _no_answer(self, error: Exception) -> ClientError:
         return ClientError(f"the broker at {self._address} gives no answer: {error}")
@@ -173,3 +237,7 @@ class Connection:
                 raise ConnectionError("the connection was closed")
             rest = rest[received:]
         return data
+
+
+def _encoded(header: RequestHeader, request: Request) -> bytes:
+    return b"".join(map(bytes, encode_request(header, request)))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
-from barnabas.client.connection import Connection
+from barnabas.client.connection import Connection, Repeated
 from barnabas.client.errors import AuthenticationError, ClientError, error_code
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.list_offsets import (
@@ -13,7 +13,7 @@ from barnabas.protocol.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from barnabas.spark.fetch_settings import FetchSettings
 from barnabas.types import BrokerId, Offset, TopicId, TopicPartition
 
@@ -25,6 +25,32 @@ class Topic(NamedTuple):
     topic_id: TopicId
     #: by partition; -1 where there is none now
     leaders: dict[int, BrokerId]
+
+
+class _Lookup:
+    """A question for topics, and what was answered last."""
+
+    def __init__(self, names: frozenset[str] | None) -> None:
+        self.names = names
+        wanted = None if names is None else [MetadataRequestTopic(name=name) for name in sorted(names)]
+        self.question = Repeated(MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
+        self.decoded: MetadataResponse | None = None
+        self.topics: Mapping[str, Topic] = {}
+
+    def take(self, answer: MetadataResponse) -> None:
+        """`topics` stays the object that it is unless they have changed: an answer also tells of brokers."""
+        self.decoded = answer
+        topics = {
+            each.name: Topic(
+                error_code(each.error_code),
+                each.topic_id,
+                {partition.partition_index: partition.leader_id for partition in each.partitions},
+            )
+            for each in answer.topics
+            if each.name is not None
+        }
+        if topics != self.topics:
+            self.topics = topics
 
 
 class Cluster:
@@ -40,28 +66,27 @@ class Cluster:
         self._addresses: dict[BrokerId, tuple[str, int]] = {}
         self._connections: dict[BrokerId, Connection] = {}
         self._entry: Connection | None = None
+        self._lookup: _Lookup | None = None
 
-    def topics(self, names: Collection[str]) -> dict[str, Topic]:
-        """These topics as they are now."""
-        wanted = [MetadataRequestTopic(name=name) for name in names]
+    def topics(self, names: Collection[str] | None) -> Mapping[str, Topic]:
+        """These topics, or all, as they are now; the same object as before when nothing has changed."""
+        wanted = None if names is None else frozenset(names)
+        if self._lookup is None or self._lookup.names != wanted:
+            self._lookup = _Lookup(wanted)
         entry = self._enter()
         try:
-            answer = entry.ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
+            entry.send_again(self._lookup.question)
+            answer = entry.receive_again(self._lookup.question)
             if not answer.brokers:  # it has just started; that it has no topics either says nothing
                 raise ClientError(f"the broker at {entry.address} knows of no brokers yet")
         except ClientError:
             entry.close()
             self._entry = None
             raise
-        self._addresses = {each.node_id: (each.host, each.port) for each in answer.brokers}
-        return {
-            each.name: Topic(
-                error_code(each.error_code),
-                each.topic_id,
-                {partition.partition_index: partition.leader_id for partition in each.partitions},
-            )
-            for each in answer.topics
-        }
+        if answer is not self._lookup.decoded:
+            self._addresses = {each.node_id: (each.host, each.port) for each in answer.brokers}
+            self._lookup.take(answer)
+        return self._lookup.topics
 
     def leader(self, node: BrokerId) -> Connection:
         """The connection to a broker that `topics` has named; one that is open outlives its broker's name."""

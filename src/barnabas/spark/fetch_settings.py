@@ -1,4 +1,4 @@
-"""The `kafka.*` settings that reading heeds: it fetches by itself, and librdkafka only looks offsets up."""
+"""The `kafka.*` settings that reading heeds: it fetches and looks up by itself, without librdkafka."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OTHER_NAMES = {
     "request.timeout.ms": "socket.timeout.ms",
 }
 
-#: What else librdkafka uses where it looks up partitions and offsets and commits for a stream.
+#: What else librdkafka uses where it commits for a stream and asks for what a group has committed.
 _OF_LOOKUP = frozenset(
     {
         "group.id",

@@ -6,52 +6,54 @@ level: for a reader of committed records only, the latest offset is the last sta
 
 from __future__ import annotations
 
+import base64
+import dataclasses
+import itertools
 import logging
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from confluent_kafka import Consumer, KafkaException, Message, TopicCollection
-from confluent_kafka import KafkaError as ClientError
+from confluent_kafka import Consumer, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientPartition
-from confluent_kafka.admin import AdminClient
 
-from barnabas.errors import BarnabasError, ConfigError
-from barnabas.spark.clients import consumer_settings, new_admin, new_consumer
+from barnabas.client.errors import AuthenticationError, ClientError
+from barnabas.errors import BarnabasError, ConfigError, ErrorCode
+from barnabas.spark.clients import consumer_settings, new_consumer
+from barnabas.spark.cluster import Cluster, Topic
+from barnabas.spark.fetch_settings import FetchSettings
+from barnabas.spark.list_offsets import Answers, OffsetQuestion
 from barnabas.spark.option_values import EARLIEST, LATEST, refuse, topic_pattern
 from barnabas.spark.options import Bound, ReadOptions
 from barnabas.spark.ranges import Offsets, to_json
-from barnabas.types import INTERNAL_TOPICS, Offset, TopicPartition
+from barnabas.types import INTERNAL_TOPICS, ZERO_TOPIC_ID, TopicPartition
 
 _logger = logging.getLogger(__name__)
 
-#: How long one question may take, in seconds.
+#: How long an answer is waited for, however often it is asked for, in seconds.
 _TIMEOUT_S = 30.0
 
-#: Up to this many topics are asked for one by one, rather than all that the cluster has.
-_ASKED_BY_NAME = 8
-
-#: How often offsets are asked for while the answer is one that passes, and how much longer between each.
-_ATTEMPTS = 5
+#: How much longer is waited before each time that a question is asked again, and how long at most.
 _RETRY_S = 0.1
+_LONGEST_PAUSE_S = 0.5
+
+#: How often metadata must lack a partition for it to be gone: a broker may be late to hear of it.
+_ATTEMPTS = 5
 
 #: How many records are taken to judge the size of the next ones, and how long it is waited for them.
 _SAMPLE = 1_000
 _SAMPLE_S = 2.0
 
+#: What passes when a leader has changed or has just begun.
 _PASSING = (
-    ClientError.LEADER_NOT_AVAILABLE,
-    ClientError.NOT_LEADER_FOR_PARTITION,
-    ClientError.UNKNOWN_LEADER_EPOCH,
-    ClientError.FENCED_LEADER_EPOCH,
-    ClientError.OFFSET_NOT_AVAILABLE,
-    ClientError.UNKNOWN_TOPIC_OR_PART,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.OFFSET_NOT_AVAILABLE,
+    ErrorCode.REPLICA_NOT_AVAILABLE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
 )
-
-#: The id of a topic on brokers that give none.
-_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
-
-_NO_SUCH_TOPIC = (ClientError.UNKNOWN_TOPIC_OR_PART, ClientError._UNKNOWN_TOPIC)
-_NO_SUCH_PARTITION = (ClientError._UNKNOWN_PARTITION, ClientError._UNKNOWN_TOPIC)
+_NO_SUCH_PARTITION = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 class BrokerUnreachableError(BarnabasError):
@@ -59,17 +61,28 @@ class BrokerUnreachableError(BarnabasError):
 
 
 class OffsetLookup:
-    """Asks for one query; owned by the planner's process, which closes it."""
+    """Asks for one query; owned by the planner's process, which closes it.
+
+    An answer that says what the last one said is the same object, so that a query with nothing to do can see
+    that at a glance, however many partitions it reads.
+    """
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
-        self._last_error = ""
-        self._consumer: Consumer = new_consumer(consumer_settings(options.client), self._on_error)
+        client = consumer_settings(options.client)
+        settings = FetchSettings.parse(client)
+        timeout_s = min(settings.timeout_s, _TIMEOUT_S)
+        self._cluster = Cluster(dataclasses.replace(settings, timeout_s=timeout_s))
+        self._topics: Mapping[str, Topic] = {}  # by what was looked up last
+        self._partitions: tuple[Mapping[str, Topic], list[TopicPartition]] | None = None
+        self._latest: tuple[Mapping[str, Topic], list[TopicPartition], OffsetQuestion] | None = None
+        # for a group's offsets, and for samples
+        self._consumer: Consumer = new_consumer(client, lambda _: None)
         self._committed: Offsets = {}
-        self._admin: AdminClient | None = None
 
     def close(self) -> None:
         """Leave the brokers; nothing can be asked after."""
+        self._cluster.close()
         self._consumer.close()
 
     def partitions(self, *, must_exist: bool = True) -> list[TopicPartition]:
@@ -80,40 +93,55 @@ class OffsetLookup:
             BrokerUnreachableError: no broker answers.
         """
         wanted = self._options
-        if wanted.pattern is not None:
-            pattern = topic_pattern("subscribePattern", wanted.pattern)
-            counts = self._partition_counts(None)
-            names = [name for name in counts if pattern.fullmatch(name) and name not in INTERNAL_TOPICS]
-        else:
+        names = None
+        if wanted.pattern is None:
             names = sorted(set(wanted.topics) | {each.topic for each in wanted.partitions})
-            counts = self._partition_counts(names)
-            if must_exist:
-                self._check_existence(counts)
+        topics = self._look_up(names)
+        if must_exist and names is not None:
+            self._check_existence(_partition_counts(topics))
+        if self._partitions is None or self._partitions[0] is not topics:
+            self._partitions = topics, self._chosen(_partition_counts(topics))
+        return self._partitions[1]
+
+    def _chosen(self, counts: Mapping[str, int]) -> list[TopicPartition]:
+        """The partitions that the options choose from topics with so many."""
+        wanted = self._options
         if wanted.partitions:
             return [each for each in wanted.partitions if each.partition < counts.get(each.topic, 0)]
+        names: Iterable[str] = set(wanted.topics)
+        if wanted.pattern is not None:
+            pattern = topic_pattern("subscribePattern", wanted.pattern)
+            names = [name for name in counts if pattern.fullmatch(name) and name not in INTERNAL_TOPICS]
         return [
             TopicPartition(name, number) for name in sorted(names) for number in range(counts.get(name, 0))
         ]
 
     def still_there(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
         """Those of `partitions` that exist now, whether or not the options choose them."""
-        counts = self._partition_counts(sorted({tp.topic for tp in partitions}))
+        counts = _partition_counts(self._look_up({tp.topic for tp in partitions}))
         return {tp for tp in partitions if tp.partition < counts.get(tp.topic, 0)}
 
-    def _partition_counts(self, names: list[str] | None) -> dict[str, int]:
-        """How many partitions each topic that exists has, of all topics or of `names`."""
-        try:
-            if names is None or len(names) > _ASKED_BY_NAME:
-                topics = self._consumer.list_topics(timeout=_TIMEOUT_S).topics
-            else:
-                topics = {name: self._consumer.list_topics(name, _TIMEOUT_S).topics[name] for name in names}
-        except KafkaException as error:
-            raise self._unreachable(error) from None
-        for name in names or ():
-            refusal = topics[name].error if name in topics else None
-            if refusal is not None and refusal.code() not in _NO_SUCH_TOPIC:
-                raise BarnabasError(f"cannot look up topic {name}: {refusal.str()}")
-        return {name: len(topic.partitions) for name, topic in topics.items() if topic.error is None}
+    def _look_up(self, names: Collection[str] | None) -> Mapping[str, Topic]:
+        """These topics, or all, as they are now."""
+        give_up = time.monotonic() + _TIMEOUT_S
+        for pause_s in _pauses():
+            time.sleep(pause_s)
+            is_last = time.monotonic() >= give_up
+            try:
+                topics = self._cluster.topics(names)
+            except ClientError as error:
+                if is_last or isinstance(error, AuthenticationError):
+                    raise self._unreachable(error) from None
+                continue
+            refused = {name: topics[name].error for name in names or () if name in topics}
+            for name, error_code in refused.items():
+                is_final = is_last or error_code not in _PASSING
+                if is_final and error_code not in (ErrorCode.NONE, *_NO_SUCH_PARTITION):
+                    raise BarnabasError(f"cannot look up topic {name}: {error_code.doc}")
+            if not any(error_code in _PASSING for error_code in refused.values()):
+                break
+        self._topics = topics
+        return topics
 
     def _check_existence(self, counts: Mapping[str, int]) -> None:
         wanted = self._options
@@ -127,29 +155,36 @@ class OffsetLookup:
                 raise refuse("assign", f"{each.topic}:{each.partition}", f"topic {each.topic} {there}")
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
-        """The id that each topic was made with (KIP-516); those that have none, or are gone, are left out."""
-        names = list(topics)
-        if not names:
-            return {}
-        if self._admin is None:
-            # settings for consumers only are worth no warning here
-            self._admin = new_admin({"log_level": "3", **self._options.client})
-        ids = {}
-        answers = self._admin.describe_topics(TopicCollection(names), request_timeout=_TIMEOUT_S)
-        for name, answer in answers.items():
-            try:
-                ids[name] = str(answer.result().topic_id)
-            except KafkaException as error:
-                _logger.debug("cannot describe topic %s: %s", name, error.args[0].str())
-        return {name: topic_id for name, topic_id in ids.items() if topic_id != _NO_ID}
+        """The id that each topic was made with (KIP-516), by what was looked up last.
+
+        Those that have none, or are gone, are left out.
+        """
+        known = self._topics
+        return {
+            name: base64.b64encode(known[name].topic_id).decode().rstrip("=")
+            for name in topics
+            if name in known and known[name].error is ErrorCode.NONE and known[name].topic_id != ZERO_TOPIC_ID
+        }
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
         """The log start offset of each."""
         return self._list_offsets(dict.fromkeys(partitions, EARLIEST))
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """The offset after the last record of each that a reader may see."""
-        return self._list_offsets(dict.fromkeys(partitions, LATEST))
+        """The offset after the last record of each that a reader may see.
+
+        Asked for the list that `partitions` gave, it gives the same object for as long as nothing is new.
+        """
+        if self._partitions is None or partitions is not self._partitions[1]:
+            return self._list_offsets(dict.fromkeys(partitions, LATEST))
+        topics, chosen = self._partitions
+        if self._latest is None or self._latest[0] is not topics or self._latest[1] is not chosen:
+            self._latest = topics, chosen, self._question(dict.fromkeys(chosen, LATEST))
+        question = self._latest[2]
+        answers = self._ask(question)
+        if answers.refused or answers.silent:
+            return self._ask_again(dict.fromkeys(chosen, LATEST), answers)
+        return answers.offsets
 
     def resolve(self, bound: Bound, partitions: list[TopicPartition]) -> Offsets:
         """Offsets for where the options say to start or to stop.
@@ -221,42 +256,62 @@ class OffsetLookup:
         return found | self.latest(too_late)
 
     def _list_offsets(self, wanted: Offsets) -> Offsets:
-        """One ListOffsets for all; a time that no record has reached gives `LATEST`.
+        """One ListOffsets for all; a time that no record has reached gives `LATEST`."""
+        if not wanted:
+            return {}
+        answers = self._ask(self._question(wanted))
+        return self._ask_again(wanted, answers) if answers.refused or answers.silent else answers.offsets
 
-        A partition that has no leader for a moment, or whose leader has just changed, is asked again.
-        """
-        found: Offsets = {}
-        missing = dict(wanted)
-        for attempt in range(_ATTEMPTS):
+    def _ask_again(self, wanted: Offsets, answers: Answers) -> Offsets:
+        """Go on asking: a partition may have no leader for a moment, or its leader may have just changed."""
+        found = dict(answers.offsets)
+        give_up = time.monotonic() + _TIMEOUT_S
+        for attempt, pause_s in enumerate(_pauses(), 1):
+            self._check(answers, attempt, is_last=time.monotonic() >= give_up)
+            missing = {tp: which for tp, which in wanted.items() if tp not in found}
             if not missing:
                 break
-            time.sleep(_RETRY_S * attempt)
-            refused = {}
-            for tp, offset, error in self._ask_offsets(missing):
-                if error is None:
-                    found[tp] = offset
-                elif attempt == _ATTEMPTS - 1 or error.code() not in _PASSING:
-                    refused[tp] = error
-            if refused:
-                reasons = "; ".join(f"{tp}: {error.str()}" for tp, error in refused.items())
-                raise BarnabasError(f"cannot look up offsets of {reasons}")
-            missing = {tp: offset for tp, offset in wanted.items() if tp not in found}
+            time.sleep(pause_s)
+            known = self._topics
+            self._topics = {**known, **self._look_up({tp.topic for tp in missing})}
+            answers = self._ask(self._question(missing))
+            found |= answers.offsets
         return found
 
-    def _ask_offsets(self, wanted: Offsets) -> list[tuple[TopicPartition, Offset, ClientError | None]]:
-        """What is answered of each partition: an offset, or an error.
+    def _check(self, answers: Answers, attempt: int, *, is_last: bool) -> None:
+        """Raise what will not pass."""
+        refused = {}
+        for tp, error in answers.refused.items():
+            if self._leader_of(tp) is None:
+                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            waits = attempt < _ATTEMPTS if error in _NO_SUCH_PARTITION else error in _PASSING
+            if is_last or not waits:
+                refused[tp] = error
+        if refused:
+            reasons = "; ".join(f"{tp}: {error.doc}" for tp, error in refused.items())
+            raise BarnabasError(f"cannot look up offsets of {reasons}")
+        if is_last:
+            for failure in answers.silent.values():
+                raise self._unreachable(failure)
 
-        librdkafka raises what a leader refuses, and does not say of which partition: it is all of them then.
-        """
-        asked = [ClientPartition(tp.topic, tp.partition, offset) for tp, offset in wanted.items()]
+    def _question(self, wanted: Offsets) -> OffsetQuestion:
+        unknown = {tp.topic for tp in wanted if tp.topic not in self._topics}
+        if unknown:
+            known = self._topics
+            self._topics = {**known, **self._look_up(unknown)}
+        leaders = {tp: -1 if (leader := self._leader_of(tp)) is None else leader for tp in wanted}
+        return OffsetQuestion(self._cluster, wanted, leaders)
+
+    def _leader_of(self, tp: TopicPartition) -> int | None:
+        """By what was looked up last; None for a partition that is not there."""
+        topic = self._topics.get(tp.topic)
+        return None if topic is None else topic.leaders.get(tp.partition)
+
+    def _ask(self, question: OffsetQuestion) -> Answers:
         try:
-            answers = self._consumer.offsets_for_times(asked, timeout=_TIMEOUT_S)
-        except KafkaException as error:
-            code = error.args[0].code()
-            if code < ClientError.UNKNOWN and code not in _NO_SUCH_PARTITION:
-                raise self._unreachable(error) from None
-            return [(tp, -1, error.args[0]) for tp in wanted]
-        return [(TopicPartition(each.topic, each.partition), each.offset, each.error) for each in answers]
+            return question.ask()
+        except AuthenticationError as error:
+            raise self._unreachable(error) from None
 
     def commit(self, processed: Offsets) -> None:
         """Commit to the query's group, so that its lag can be watched; a failure is only logged.
@@ -275,18 +330,24 @@ class OffsetLookup:
         else:
             self._committed.update(news)
 
-    def _on_error(self, error: ClientError) -> None:
-        """What a connection failed of comes aside from the answers; that all have failed says nothing new."""
-        if error.code() != ClientError._ALL_BROKERS_DOWN:
-            self._last_error = error.str()
-
-    def _unreachable(self, error: KafkaException) -> BrokerUnreachableError:
-        self._consumer.poll(0)  # so that it says what happened
+    def _unreachable(self, error: ClientError) -> BrokerUnreachableError:
         servers = self._options.client["bootstrap.servers"]
+        if isinstance(error, AuthenticationError):
+            return BrokerUnreachableError(f"option kafka.bootstrap.servers={servers}: {error}")
         return BrokerUnreachableError(
             f"option kafka.bootstrap.servers={servers}: no answer within {_TIMEOUT_S:.0f} s "
-            f"({self._last_error or error.args[0].str()}); is the broker running there?"
+            f"({error}); is the broker running there?"
         )
+
+
+def _pauses() -> Iterator[float]:
+    """How long to wait before each attempt: a connection that was idle may just have been closed."""
+    return (min(_RETRY_S * max(0, attempt - 1), _LONGEST_PAUSE_S) for attempt in itertools.count())
+
+
+def _partition_counts(topics: Mapping[str, Topic]) -> dict[str, int]:
+    """How many partitions each topic has that exists."""
+    return {name: len(topic.leaders) for name, topic in topics.items() if topic.error is ErrorCode.NONE}
 
 
 def _size(message: Message) -> int:

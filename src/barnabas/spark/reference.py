@@ -85,18 +85,19 @@ What to know:
 _CLIENT = """
 ## kafka.*
 
-Every other `kafka.NAME` is a setting `NAME` of librdkafka, which looks up offsets and writes. Not taken are:
+Every other `kafka.NAME` is a setting `NAME` of librdkafka, which writes and commits. Not taken are:
 
 """
 
 _READING = """
-Records are read by a client of our own, straight into Arrow's columns. Of librdkafka's settings it heeds
-`bootstrap.servers`, those of security (`security.protocol`, `ssl.*`, `sasl.*` with PLAIN, SCRAM-SHA-256,
-SCRAM-SHA-512 and OAUTHBEARER, `https.ca.*`), and the following. The Java consumer's `fetch.max.wait.ms` and
-`request.timeout.ms` are taken for `fetch.wait.max.ms` and `socket.timeout.ms`. Settings of how
-librdkafka looks up offsets (`metadata.*`, `reconnect.*`, `socket.*` ...) are taken, too. Every other setting
-has no effect on reading and is refused there. A connection that a broker ends because its authentication has
-run out is made anew.
+Partitions and offsets are looked up, and records read into Arrow's columns, by a client of our own. Of
+librdkafka's settings it heeds `bootstrap.servers`, those of security (`security.protocol`, `ssl.*`, `sasl.*`
+with PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER, `https.ca.*`), and the following. The Java
+consumer's `fetch.max.wait.ms` and `request.timeout.ms` are taken for `fetch.wait.max.ms` and
+`socket.timeout.ms`. Settings of how librdkafka finds a group's offsets (`metadata.*`, `reconnect.*`,
+`socket.*` ...) are taken, too; partitions are looked up at each trigger, whatever `metadata.max.age.ms` says.
+Every other setting has no effect on reading and is refused there. A connection that a broker ends because
+its authentication has run out is made anew.
 
 | setting | default |
 |---|---|

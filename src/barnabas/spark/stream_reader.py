@@ -40,6 +40,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._initial: PositionJson | None = None
         self._start_is_noted = False
         self._latest: Offsets | None = None
+        self._reported: tuple[Offsets, OffsetsJson] | None = None
+        self._idle: tuple[PositionJson, Offsets] | None = None
         self._target: Offsets | None = None
         self._admission = Admission(options)
 
@@ -79,13 +81,32 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: PositionJson, limit: ReadLimit) -> PositionJson:
         """The end of the next micro-batch. All before `start` is processed by now: it is committed here."""
-        processed = Position.from_json(start)
         if self._options.commit_offsets:
-            self._lookup.commit(processed.offsets)
+            self._lookup.commit(Position.from_json(start).offsets)
         self._latest = latest = self._ask_latest() if self._target is None else self._target
         if self._only_notes_start(start):
             self._start_is_noted = True
             return start
+        if self._is_idle_still(start, latest):
+            return start
+        end = self._end(start, latest, limit)
+        if end == start:
+            self._idle = start, latest
+        return end
+
+    def _is_idle_still(self, start: PositionJson, latest: Offsets) -> bool:
+        """Whether the last answer was that there is nothing to do, and nothing has changed since.
+
+        Most triggers of most queries are such, so they must cost nothing that grows with the partitions. One
+        that waits for more records is no such, since it looks at the clock.
+        """
+        waits_for_more = self._options.min_offsets_per_trigger is not None
+        if self._idle is None or self._target is not None or waits_for_more:
+            return False
+        return self._idle[1] is latest and self._idle[0] == start
+
+    def _end(self, start: PositionJson, latest: Offsets, limit: ReadLimit) -> PositionJson:
+        processed = Position.from_json(start)
         # an id that cannot be asked for just now is as it was
         ids = {**processed.topic_ids, **self._topic_ids(latest)}
         if isinstance(limit, ReadAllAvailable):
@@ -132,7 +153,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """What the brokers held at the last look, for the query's progress report."""
         if self._latest is None:  # after a restart, when a batch was planned before it
             self._latest = self._ask_latest()
-        return to_json(self._latest)
+        if self._reported is None or self._reported[0] is not self._latest:
+            self._reported = self._latest, to_json(self._latest)
+        return self._reported[1]
 
     def partitions(self, start: PositionJson, end: PositionJson) -> list[InputPartition]:
         """The tasks of a micro-batch, which may be one that was planned before a restart."""
@@ -141,9 +164,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin, stop = Position.from_json(start), Position.from_json(end)
         if start == self._initial and stop.plan is not None:  # as it was when the batch was planned
             begin = replace(begin, offsets={**begin.offsets, **stop.plan.starts})
+        there = self._lookup.still_there(stop.offsets)
         # an id that cannot be asked for just now is what it was when the batch was planned
         ids = {**stop.topic_ids, **self._topic_ids(stop.offsets)}
-        there = self._lookup.still_there(stop.offsets)
         ends = {tp: offset for tp, offset in stop.offsets.items() if tp in there}
         readable = self._readable_start(begin, ends, ids)
         losses = [f"{tp}: the partition is gone" for tp in sorted({*begin.offsets, *stop.offsets} - there)]
@@ -184,16 +207,22 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _readable_start(self, start: Position, end: Offsets, ids_now: Mapping[str, str]) -> Offsets:
         """Where each partition of `end` can be read from: `start`, or the earliest offset of what is left."""
-        earliest = self._lookup.earliest(end)
         readable = {}
+        unknown = []
         for tp, stop in end.items():
-            begin = start.offsets.get(tp, earliest[tp])
-            if begin > stop and start.is_the_same(tp.topic, ids_now):  # its end was cut off
+            begin = start.offsets.get(tp)
+            anew = start.is_made_anew(tp.topic, ids_now)
+            if begin == stop and not anew:  # with nothing to read, there is nothing to lose
                 readable[tp] = stop
-                continue
+            elif begin is not None and begin > stop and start.is_the_same(tp.topic, ids_now):
+                readable[tp] = stop  # its end was cut off
+            else:
+                unknown.append(tp)
+        for tp, earliest in self._lookup.earliest(unknown).items():
+            begin = start.offsets.get(tp, earliest)
             # a log that ends before the start is another log, too
-            anew = begin > stop or start.is_made_anew(tp.topic, ids_now)
-            readable[tp] = earliest[tp] if begin < earliest[tp] or anew else begin
+            anew = begin > end[tp] or start.is_made_anew(tp.topic, ids_now)
+            readable[tp] = earliest if begin < earliest or anew else begin
         return readable
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

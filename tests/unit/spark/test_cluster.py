@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
+from barnabas.client.connection import Repeated
 from barnabas.client.errors import ClientError
 from barnabas.protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
 from barnabas.spark import cluster as cluster_module
@@ -24,7 +23,10 @@ class Broker:
     def close(self) -> None:
         pass
 
-    def ask(self, request: Any) -> MetadataResponse:
+    def send_again(self, question: Repeated) -> None:
+        pass
+
+    def receive_again(self, question: Repeated) -> MetadataResponse:
         there = [MetadataResponseBroker(node_id=node, host="b", port=node) for node in self.alive]
         return MetadataResponse(brokers=there)
 
