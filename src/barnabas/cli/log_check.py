@@ -263,7 +263,7 @@ def _check_partition(
     match: re.Match[str],
     points: dict[TopicPartition, int],
     compacted: set[TopicPartition],
-    sizes: Mapping[TopicPartition, Mapping[int, int]],
+    sizes: Mapping[TopicPartition, Mapping[int, checkpoints.SegmentSizes]],
 ) -> Partition:
     topic_partition = TopicPartition(match["topic"], int(match["partition"]))
     partition = Partition(folder, topic_partition, points.get(topic_partition, 0), [])
@@ -307,7 +307,7 @@ def _check_partition(
     return partition
 
 
-def _sizes(path: Path) -> Mapping[TopicPartition, Mapping[int, int]]:
+def _sizes(path: Path) -> Mapping[TopicPartition, Mapping[int, checkpoints.SegmentSizes]]:
     """What the size of each segment was at a clean stop; empty when the last stop was not clean."""
     try:
         if (path / checkpoints.CLEAN_SHUTDOWN).exists():
@@ -317,9 +317,9 @@ def _sizes(path: Path) -> Mapping[TopicPartition, Mapping[int, int]]:
     return {}
 
 
-def _compare_sizes(partition: Partition, sizes: Mapping[int, int]) -> None:
+def _compare_sizes(partition: Partition, sizes: Mapping[int, checkpoints.SegmentSizes]) -> None:
     found = {segment.base_offset: segment for segment in partition.segments}
-    for base_offset, size in sorted(sizes.items()):
+    for base_offset, (size, *_) in sorted(sizes.items()):
         path = str(partition.path / file_name(base_offset, ".log"))
         segment = found.get(base_offset)
         if segment is None and not any(finding.path == path for finding in partition.findings):

@@ -191,8 +191,10 @@ class LogCleaner:
     def _look_at(self, partition: Partition, now_ms: int) -> Dirtiness:
         log = partition.log
         log.roll_overdue(now_ms)
-        if log.recovery_point < log.files.segments.active.base_offset:
-            self._flush(partition)  # the next look will find it done
+        # A cleaning has changed transaction indexes: their checksums must follow. What is not safe on disk
+        # cannot be cleaned: the next look will find it done.
+        if log.files.are_checksums_due or log.recovery_point < log.files.segments.active.base_offset:
+            self._flush(partition)
         directory = self._logs.directory_of(log.topic_partition)
         return dirtiness(log, directory.cleaned_to.get(log.topic_partition), now_ms)
 

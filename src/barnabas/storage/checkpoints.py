@@ -4,7 +4,8 @@
   `log-start-offset-checkpoint` and `cleaner-offset-checkpoint` (up to where logs are compacted) are text: a
   line "0" (the version), a line with the number of entries, then a line "topic partition offset" for each,
   with a checksum that Kafka does not see (`barnabas.storage.checked_lines`). So is `barnabas-segment-sizes`,
-  ours, with lines "topic partition base-offset size" of every segment as of the last clean stop.
+  ours, with a line for every segment as of the last clean stop: "topic partition base-offset size
+  index-bytes timeindex-bytes latest-timestamp its-offset".
 - `meta.properties` says whose directory it is: version=1, cluster.id, node.id, directory.id (KIP-858).
 - `.kafka_cleanshutdown` exists between a clean stop and the next start.
 - `partition.metadata`, in each partition's folder, holds the topic id (KIP-516), and in a third line, which
@@ -14,6 +15,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from barnabas.records.crc import crc32c
 from barnabas.storage import checked_lines
@@ -57,22 +59,36 @@ def decode_offsets(content: bytes) -> tuple[dict[TopicPartition, Offset], str | 
     return offsets, damage
 
 
-def encode_sizes(sizes: Iterable[tuple[TopicPartition, Offset, int]]) -> bytes:
-    """The content of `barnabas-segment-sizes`: partition, base offset and size of segments."""
+class SegmentSizes(NamedTuple):
+    """What a segment was at a clean stop, sizes in bytes."""
+
+    size: int
+    #: -1 for those that were not written down: an earlier version's file
+    index_size: int = -1
+    time_index_size: int = -1
+    #: the largest timestamp in the segment, and the last offset of the first batch that bears it
+    latest_timestamp: int = -1
+    latest_offset: Offset = -1
+
+
+def encode_sizes(sizes: Iterable[tuple[TopicPartition, Offset, SegmentSizes]]) -> bytes:
+    """The content of `barnabas-segment-sizes`: partition, base offset and sizes of segments."""
     return checked_lines.encode(
-        f"{topic} {partition} {base_offset} {size}" for (topic, partition), base_offset, size in sizes
+        f"{topic} {partition} {base_offset} {' '.join(map(str, segment))}"
+        for (topic, partition), base_offset, segment in sizes
     )
 
 
-def decode_sizes(content: bytes) -> dict[TopicPartition, dict[Offset, int]] | None:
-    """The size of each segment by its base offset; None when the file is not whole."""
+def decode_sizes(content: bytes) -> dict[TopicPartition, dict[Offset, SegmentSizes]] | None:
+    """The sizes of each segment by its base offset; None when the file is not whole."""
     lines, damage = checked_lines.decode(content)
     if damage is not None:
         return None
-    sizes: dict[TopicPartition, dict[Offset, int]] = {}
+    sizes: dict[TopicPartition, dict[Offset, SegmentSizes]] = {}
     for line in lines:
-        topic, partition, base_offset, size = line.split()
-        sizes.setdefault(TopicPartition(topic, int(partition)), {})[int(base_offset)] = int(size)
+        topic, partition, base_offset, *fields = line.split()
+        of_partition = sizes.setdefault(TopicPartition(topic, int(partition)), {})
+        of_partition[int(base_offset)] = SegmentSizes(*map(int, fields))
     return sizes
 
 

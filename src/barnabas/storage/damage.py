@@ -7,6 +7,7 @@ import logging
 from collections.abc import Mapping
 
 from barnabas.errors import ErrorCode, KafkaError
+from barnabas.storage.checkpoints import SegmentSizes
 from barnabas.storage.filesystem import FileSystem, read_file
 from barnabas.storage.log_files import LogFiles
 from barnabas.storage.salvage import whole_batches
@@ -91,14 +92,14 @@ def check_sealed(
     topic_partition: TopicPartition,
     segments: Segments,
     count: int,
-    sizes: Mapping[Offset, int] | None,
+    sizes: Mapping[Offset, SegmentSizes] | None,
     *,
     has_holes: bool,
 ) -> None:
     """Checks that the first `count` segments, which are not read through, are there and end right.
 
     Args:
-        sizes: what each segment's size was at a clean stop; None when that is not known.
+        sizes: what the segments' sizes were at a clean stop; None when that is not known.
         has_holes: compaction may have left holes between segments.
 
     Raises:
@@ -112,13 +113,14 @@ def check_sealed(
             raise lost_records(topic_partition, base_offset, max(first, base_offset + 1), missing)
     for place in range(count):
         segment, follower = segments[place], segments[place + 1].base_offset
-        if sizes is not None and sizes.get(segment.base_offset) == segment.size:
+        known = sizes.get(segment.base_offset) if sizes is not None else None
+        if known is not None and known.size == segment.size:
             continue
         try:
             end = segment.next_offset()
         except KafkaError as error:
             raise lost_records(topic_partition, segment.base_offset, follower, error.message) from error
-        was_larger = sizes is not None and sizes.get(segment.base_offset, 0) > segment.size
+        was_larger = known is not None and known.size > segment.size
         if end > follower or (end < follower and not has_holes) or was_larger:
             reason = f"{segment.log.path} ends at offset {end}, the next segment begins at {follower}"
             raise lost_records(topic_partition, min(end, follower - 1), follower, reason)

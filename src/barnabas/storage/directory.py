@@ -23,13 +23,14 @@ from barnabas.clock import Clock
 from barnabas.config import TopicConfig
 from barnabas.errors import BarnabasError, ConfigError, ErrorCode, KafkaError
 from barnabas.storage import checkpoints
-from barnabas.storage.checkpoints import CLEAN_SHUTDOWN
+from barnabas.storage.checkpoints import CLEAN_SHUTDOWN, SegmentSizes
 from barnabas.storage.damage import keep_damaged, read_small_file
 from barnabas.storage.environment import LogEnvironment
 from barnabas.storage.filesystem import FileSystem, Lock, replace_file
 from barnabas.storage.log import PartitionLog
 from barnabas.storage.open_files import OpenFiles
 from barnabas.storage.recovery import load_log, new_log
+from barnabas.storage.segment import LogSegment
 from barnabas.storage.tasks import Replacement, TreeRemoval
 from barnabas.types import ZERO_TOPIC_ID, Offset, TopicId, TopicPartition, topic_id_to_str
 
@@ -421,7 +422,7 @@ class LogDirectory:
 
     def _size_checkpoint(self) -> Replacement:
         sizes = (
-            (tp, segment.base_offset, segment.size)
+            (tp, segment.base_offset, _sizes_of(segment))
             for tp, log in self.logs.items()
             if not log.files.is_blank
             for segment in log.files.segments
@@ -430,7 +431,7 @@ class LogDirectory:
             self.env.fs, f"{self.path}/{checkpoints.SEGMENT_SIZES}", checkpoints.encode_sizes(sizes)
         )
 
-    def _read_sizes(self) -> dict[TopicPartition, dict[Offset, int]] | None:
+    def _read_sizes(self) -> dict[TopicPartition, dict[Offset, SegmentSizes]] | None:
         path = f"{self.path}/{checkpoints.SEGMENT_SIZES}"
         try:
             sizes = checkpoints.decode_sizes(read_small_file(self.env.fs, path))
@@ -470,6 +471,10 @@ class LogDirectory:
             logger.warning("%s: %s: the partition is known by its folder's name", path, error)
             keep_damaged(self.env.fs, path)
             return ZERO_TOPIC_ID
+
+
+def _sizes_of(segment: LogSegment) -> SegmentSizes:
+    return SegmentSizes(segment.size, segment.offsets.size, segment.times.size, *segment.latest)
 
 
 def _has_partitions(fs: FileSystem, path: str) -> bool:

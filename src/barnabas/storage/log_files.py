@@ -20,6 +20,7 @@ from barnabas.storage.segment import LogSegment, file_name
 from barnabas.storage.segments import Segments
 from barnabas.storage.swap import Swap
 from barnabas.storage.tasks import Flush, Removal, Replacement
+from barnabas.storage.transaction_index import CHECKSUMS, encode_checksums
 from barnabas.types import Offset, TopicId
 
 LOG = ".log"
@@ -42,7 +43,9 @@ class LogFiles:
         "_topic_id",
         "_unflushed",
         "_unsynced",
+        "are_checksums_due",
         "env",
+        "has_checksums",
         "has_rolled",
         "is_blank",
         "is_reported_damaged",
@@ -75,6 +78,8 @@ class LogFiles:
         self.recovery_point = recovery_point
         #: sealed and not known to be on disk with their indexes
         self._unflushed: dict[Offset, LogSegment] = {}
+        #: whether the file with the checksums of transaction indexes exists, and whether it is behind
+        self.has_checksums = self.are_checksums_due = False
         #: whether a segment was sealed since a flush was last prepared
         self.has_rolled = False
         #: small files written since the last fsync
@@ -137,6 +142,7 @@ class LogFiles:
         segment = new_segment(self.env, self.path, offset, config)
         self._unflushed[old.base_offset] = old
         self.has_rolled = True
+        self._note_checksums(old)
         self.segments.add(segment)
         self._names_changed = True
         return segment
@@ -147,6 +153,7 @@ class LogFiles:
             if segment is not self.segments.active:
                 segment.seal()
                 self._unflushed[segment.base_offset] = segment
+                self._note_checksums(segment)
 
     def take_snapshot(self, offset: Offset, producers: Iterable[Producer]) -> None:
         """Writes down the producers as of `offset`, unless that was done."""
@@ -186,6 +193,7 @@ class LogFiles:
             self._names_changed = True
             self.segments.take_first(1)
             self._unflushed.pop(segment.base_offset, None)
+            self._note_checksums(segment)
             self._set_aside(*segment.all_files()[1:])
         self._set_aside(*self._forget_snapshots(lambda offset: offset < self.segments[0].base_offset))
         return self._removal()
@@ -217,6 +225,7 @@ class LogFiles:
         swap.finish()
         self.swap = None
         self.segments.replace(place, len(swap.replaced), swap.cleaned)
+        self._note_checksums(swap.cleaned, *swap.replaced)
         merged = {segment.base_offset for segment in swap.replaced[1:]}
         self._aside += self._forget_snapshots(merged.__contains__)
         return self._removal()
@@ -258,6 +267,7 @@ class LogFiles:
         """
         self.cancel_swap()
         self._tail += 1
+        self.are_checksums_due = self.has_checksums
         while self.segments.active.base_offset > offset:
             self._remove_active()
         self._unflushed.pop(self.segments.active.base_offset, None)
@@ -275,6 +285,7 @@ class LogFiles:
         self.begin()
         self.cancel_swap()
         self._tail += 1
+        self.are_checksums_due = self.has_checksums
         while len(self.segments) > 1:
             self._remove_active()
         self.segments.active.remove()
@@ -345,7 +356,21 @@ class LogFiles:
         active = self.segments.active
         if active.size:
             active.seal()
+        self._note_checksums(active)
         self.note_indexes(active)
+
+    def checksums(self) -> Replacement:
+        """The checksums of the transaction indexes, to be written down.
+
+        Raises:
+            OSError: an index could not be read.
+        """
+        found = {
+            segment.base_offset: segment.aborted.checksum()
+            for segment in self.segments
+            if segment.aborted.stored_bytes
+        }
+        return Replacement(self.env.fs, f"{self.path}/{CHECKSUMS}", encode_checksums(found))
 
     def move_to(self, env: LogEnvironment) -> None:
         """Closes every file, to be opened again, when needed, among the files of `env`."""
@@ -361,6 +386,11 @@ class LogFiles:
 
     def _all(self) -> list[LogFile]:
         return [file for segment in self.segments for file in segment.all_files()] + self._unsynced
+
+    def _note_checksums(self, *changed: LogSegment) -> None:
+        """Has the next flush write down the checksums when these segments have transaction indexes."""
+        if any(len(segment.aborted) for segment in changed):
+            self.are_checksums_due = True
 
     def _remove_active(self) -> None:
         segment = self.segments.take_last()

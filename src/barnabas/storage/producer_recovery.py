@@ -74,13 +74,15 @@ def replay(files: LogFiles, producers: Producers, end_offset: Offset) -> None:
     producers.end_offset = end_offset
 
 
-def rebuild_transaction_index(files: LogFiles, segment: LogSegment) -> None:
-    """Finds the aborted transactions of a segment again, from what was open where it begins."""
+def find_aborted(files: LogFiles, segment: LogSegment) -> list[AbortedTransaction]:
+    """The aborted transactions of a segment as its batches tell, and what was open where it begins.
+
+    Raises:
+        OSError: the disk failed.
+        KafkaError: CORRUPT_MESSAGE, a batch up to the segment's end is damaged.
+    """
     producers = load_producers(files, segment.base_offset)
-    segment.aborted.reset()
-    for aborted in _noted(segment, producers, segment.base_offset, segment.next_offset()):
-        segment.aborted.append(aborted)
-    segment.aborted.store()
+    return list(_noted(segment, producers, segment.base_offset, segment.next_offset()))
 
 
 def _replay_segment(segment: LogSegment, producers: Producers, start: Offset, end_offset: Offset) -> None:

@@ -19,7 +19,7 @@ from barnabas.config import TopicConfig
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.records.batch import HEADER_SIZE, BatchHeader, check_crc, parse_header
 from barnabas.storage import producer_recovery
-from barnabas.storage.checkpoints import MAX_OFFSET, PARTITION_METADATA
+from barnabas.storage.checkpoints import MAX_OFFSET, PARTITION_METADATA, SegmentSizes
 from barnabas.storage.damage import (
     check_sealed,
     keep_cut_off,
@@ -47,16 +47,15 @@ from barnabas.storage.log_files import (
 )
 from barnabas.storage.open_files import LogFile
 from barnabas.storage.producers import Producers
-from barnabas.storage.segment import MAX_RELATIVE_OFFSET, LogSegment
+from barnabas.storage.segment import MAX_RELATIVE_OFFSET, LogSegment, TimestampedOffset
 from barnabas.storage.segments import Segments
 from barnabas.storage.swap import complete_swaps
-from barnabas.storage.transaction_index import ENTRY as TRANSACTION_ENTRY
+from barnabas.storage.transaction_recovery import check_transaction_indexes
 from barnabas.types import NO_PRODUCER_ID, Offset, TopicId, TopicPartition
 
 logger = logging.getLogger(__name__)
 
 _READ_BYTES = 1024 * 1024
-TRANSACTION_ENTRY_SIZE = TRANSACTION_ENTRY.size
 
 
 def new_log(
@@ -86,7 +85,7 @@ def load_log(
     was_clean: bool,
     recovery_point: Offset | None = 0,
     log_start_offset: Offset = 0,
-    sizes: Mapping[Offset, int] | None = None,
+    sizes: Mapping[Offset, SegmentSizes] | None = None,
     cleaned_to: Offset = 0,
 ) -> PartitionLog:
     """The log in the folder `path`, which exists; its recovery point and start as they were written down.
@@ -95,7 +94,7 @@ def load_log(
 
     Args:
         recovery_point: None when it is not known.
-        sizes: each segment's size by its base offset as of a clean stop, when that is known.
+        sizes: each segment's sizes by its base offset as of a clean stop, when they are known.
         cleaned_to: compaction may have left holes up to there.
 
     Raises:
@@ -138,16 +137,30 @@ def load_log(
             known_start,
             first - 1,
         )
+    known = sizes or {}
     if was_clean:
-        _ensure_indexes(files, segments.active, entries, config)
-        problem = _problem_at_the_end(segments.active, recovery_point)
+        try:
+            _ensure_indexes(files, segments.active, entries, config, known)
+            problem = _problem_at_the_end(segments.active, recovery_point)
+        except KafkaError as error:
+            problem = error.message
         if problem is not None:
             logger.warning("%s: %s: it is read through as after a crash", topic_partition, problem)
             was_clean = False
     suspect = len(segments) - 1 if was_clean else _first_suspect(segments, recovery_point)
     for place in range(suspect):
-        _ensure_indexes(files, segments[place], entries, config)
+        try:
+            _ensure_indexes(files, segments[place], entries, config, known)
+        except KafkaError as error:
+            base_offset, follower = segments[place].base_offset, segments[place + 1].base_offset
+            raise lost_records(topic_partition, base_offset, follower, error.message) from error
     check_sealed(topic_partition, segments, suspect, sizes, has_holes=cleaned_to > 0 or config.is_compacted)
+    trusted = segments.from_place(0) if was_clean else segments.from_place(0)[:suspect]
+    check_transaction_indexes(files, entries, trusted)
+    snapshot_at = recovery_point if was_clean else segments[suspect].base_offset
+    if snapshot_at > segments[0].base_offset and snapshot_at not in files.snapshots:
+        path = files.snapshot_path(snapshot_at)
+        logger.warning("%s is missing: the producers are found from the batches", path)
     if was_clean:
         end = recovery_point
         segments.active.find_first_timestamp()
@@ -256,51 +269,57 @@ def _load_epochs(env: LogEnvironment, path: str, segments: Segments, *, read_thr
 
 
 def _problem_at_the_end(active: LogSegment, recovery_point: Offset) -> str | None:
-    """Why the log does not end as it did at the clean stop; None when it does."""
-    try:
-        end = active.checked_end()
-    except KafkaError as error:
-        return error.message
+    """Why the log does not end as it did at the clean stop; None when it does.
+
+    Raises:
+        KafkaError: CORRUPT_MESSAGE, a batch there is damaged.
+    """
+    end = active.checked_end()
     return (
         None if end == recovery_point else f"it ends at {end}, at the clean stop it ended at {recovery_point}"
     )
 
 
 def _ensure_indexes(
-    files: LogFiles, segment: LogSegment, entries: dict[str, Entry], config: TopicConfig
+    files: LogFiles,
+    segment: LogSegment,
+    entries: dict[str, Entry],
+    config: TopicConfig,
+    sizes: Mapping[Offset, SegmentSizes],
 ) -> None:
-    if not _has_sound_indexes(segment, entries):
-        _rebuild_indexes(segment, config)
-    aborted = entries.get(segment.aborted.file.path.rpartition("/")[2])
-    if aborted is not None and (
-        aborted.size % TRANSACTION_ENTRY_SIZE or not segment.aborted.is_sound(segment.base_offset)
-    ):
-        logger.warning("%s is damaged and built anew", segment.aborted.file.path)
-        producer_recovery.rebuild_transaction_index(files, segment)
-    files.note_indexes(segment)  # the next flush is to cover what was built anew
+    """Has both sparse indexes be true at their ends: retention goes by the time index's last entry.
+
+    Raises:
+        KafkaError: CORRUPT_MESSAGE, an index is damaged, and so is its segment.
+    """
+    known = sizes.get(segment.base_offset)
+    if not _has_whole_indexes(segment, entries):
+        _rebuild_indexes(files, segment, config)
+    elif known is None or known[:3] != (segment.size, segment.offsets.size, segment.times.size):
+        if not segment.has_true_indexes(are_complete=False):
+            _rebuild_indexes(files, segment, config)
+    else:
+        segment.restore_latest(TimestampedOffset(known.latest_timestamp, known.latest_offset))
 
 
-def _has_sound_indexes(segment: LogSegment, entries: dict[str, Entry]) -> bool:
-    """Whether the files of both sparse indexes are there, whole, and end inside the segment."""
+def _has_whole_indexes(segment: LogSegment, entries: dict[str, Entry]) -> bool:
+    """Whether the files of both sparse indexes are there, and hold whole entries."""
     if not segment.size:  # what they hold was cut off, but not safely: a power cut has brought it back
         return not len(segment.offsets) and not len(segment.times)
     for index in (segment.offsets, segment.times):
         entry = entries.get(index.file.path.rpartition("/")[2])
-        if entry is None or entry.size % index.ENTRY.size:
+        if entry is None or entry.is_directory or entry.size % index.ENTRY.size:
             return False
-    position = segment.offsets.last()
-    if position and not (0 < position[0] <= MAX_RELATIVE_OFFSET and position[1] < segment.size):
-        return False
-    time = segment.times.last()
-    return not (time and (time[0] < 0 or time[1] < 0))
+    return True
 
 
-def _rebuild_indexes(segment: LogSegment, config: TopicConfig) -> None:
+def _rebuild_indexes(files: LogFiles, segment: LogSegment, config: TopicConfig) -> None:
     logger.warning("%s: its indexes are missing or damaged and are built anew", segment.log.path)
     segment.clear_indexes()
     for position, header in segment.headers(0):
         segment.index_batch(position, header, config.index_interval_bytes)
     segment.seal()
+    files.note_indexes(segment)  # the next flush is to cover what was built anew
 
 
 def _first_suspect(segments: Segments, recovery_point: Offset) -> int:

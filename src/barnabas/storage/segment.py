@@ -6,6 +6,7 @@ is ever appended to; the others are sealed.
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -24,6 +25,8 @@ from barnabas.storage.index import OffsetIndex, TimeIndex
 from barnabas.storage.open_files import FileSlice, LogFile, OpenFiles
 from barnabas.storage.transaction_index import TransactionIndex
 from barnabas.types import Buffer, Chunk
+
+logger = logging.getLogger(__name__)
 
 #: base offset, batch length and last offset delta: all a search needs of a header
 _SPAN = struct.Struct(">qi11xi")
@@ -54,6 +57,7 @@ class LogSegment:
     """One segment, open for use. Owned by its log."""
 
     __slots__ = (
+        "_is_reported",
         "_latest",
         "_recent",
         "_since_indexed",
@@ -101,6 +105,7 @@ class LogSegment:
         self._latest: TimestampedOffset | None = None if time_entries else TimestampedOffset(-1, base_offset)
         self._since_indexed = 0
         self._recent: dict[int, int] = {}
+        self._is_reported = False
 
     @property
     def latest(self) -> TimestampedOffset:
@@ -116,6 +121,10 @@ class LogSegment:
         """What the segment's age is measured from: its largest timestamp, else when its file changed."""
         timestamp = self.latest.timestamp
         return timestamp if timestamp >= 0 else self.modified_ms
+
+    def restore_latest(self, latest: TimestampedOffset) -> None:
+        """Takes `latest` as it was written down, instead of from the time index's last entry."""
+        self._latest = latest
 
     def append(
         self,
@@ -233,18 +242,100 @@ class LogSegment:
                 return 0, b""
             position = entry[1]
             block = self.log.read_at(min(_SCAN_BYTES, max(self.size - position, 0)), position)
-            if len(block) >= _SPAN.size:
-                base_offset, length, last_delta = _SPAN.unpack_from(block)
-                if (
-                    self.base_offset <= base_offset <= self.base_offset + entry[0]
-                    and last_delta >= 0
-                    and HEADER_SIZE - LOG_OVERHEAD <= length <= self.size - position
-                ):
-                    return position, block
+            if len(block) >= _SPAN.size and self._begins_batch(entry, block):
+                return position, block
+            self._report_damaged(self.offsets)
             relative = entry[0] - 1
-        raise KafkaError(
+        raise self._foreign(self.offsets)
+
+    def start_for_time(self, timestamp: int) -> int:
+        """An offset of the segment before which no record is as late as `timestamp`, from the time index.
+
+        An entry counts when it tells the truth of the batch that it points to; else the one before is taken.
+
+        Raises:
+            KafkaError: CORRUPT_MESSAGE, the index or the segment is damaged.
+            OSError: the disk failed.
+        """
+        for _ in range(_INDEX_TRIES):
+            entry = self.times.floor(timestamp - 1)
+            if entry is None:
+                return self.base_offset
+            if self._is_true(entry):
+                return self.base_offset + entry[1]
+            self._report_damaged(self.times)
+            timestamp = entry[0]
+        raise self._foreign(self.times)
+
+    def _is_true(self, entry: tuple[int, int]) -> bool:
+        """Whether the batch that an entry of the time index points to has the entry's timestamp."""
+        timestamp, relative = entry
+        position = self.position_of(self.base_offset + relative)
+        if relative < 0 or position >= self.size:
+            return False
+        _, header = next(self.headers(position))
+        # Kafka has had versions that wrote down a record's offset, not its batch's last
+        is_there = header.base_offset <= self.base_offset + relative <= header.last_offset
+        return is_there and header.latest_record_timestamp == timestamp
+
+    def _report_damaged(self, index: OffsetIndex | TimeIndex) -> None:
+        """Says once that entries of an index are ignored: a segment may be read often."""
+        if not self._is_reported:
+            self._is_reported = True
+            logger.warning(
+                "%s is damaged: entries that do not fit its segment are ignored; remove it while the broker "
+                "is stopped to have it built anew",
+                index.file.path,
+            )
+
+    def _foreign(self, index: OffsetIndex | TimeIndex) -> KafkaError:
+        return KafkaError(
             ErrorCode.CORRUPT_MESSAGE,
-            f"{self.offsets.file.path} does not belong to its segment: remove it and start the broker again",
+            f"{index.file.path} does not belong to its segment: remove it and start the broker again",
+        )
+
+    def has_true_indexes(self, *, are_complete: bool) -> bool:
+        """Whether the last entries of both indexes tell the truth of the segment.
+
+        Args:
+            are_complete: that no entry is missing at their ends is known. Else every batch behind the time
+                index's last entry is looked at.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        last = self.times.last()
+        offset = self.offsets.last()
+        try:
+            if offset is not None and self._first_offset_at(offset) is None:
+                return False
+            if last is not None and not self._is_true(last):
+                return False
+            if not are_complete:
+                latest, relative = last or (NO_TIMESTAMP, 0)
+                for _, header in self.headers(self.position_of(self.base_offset + relative)):
+                    if header.latest_record_timestamp > latest:
+                        return False
+        except KafkaError:
+            return False
+        return True
+
+    def _first_offset_at(self, entry: tuple[int, int]) -> int | None:
+        """The base offset of the batch that an entry of the offset index points to; None when none is."""
+        data = self.log.read_at(_SPAN.size, entry[1]) if entry[1] < self.size else b""
+        if len(data) < _SPAN.size or not self._begins_batch(entry, data):
+            return None
+        base_offset, _, _ = _SPAN.unpack(data)
+        assert isinstance(base_offset, int)
+        return base_offset
+
+    def _begins_batch(self, entry: tuple[int, int], data: bytes) -> bool:
+        """Whether a batch can begin with `data`, at the position and up to the offset that the entry says."""
+        base_offset, length, last_delta = _SPAN.unpack_from(data)
+        return bool(
+            0 <= base_offset - self.base_offset <= entry[0]
+            and last_delta >= 0
+            and HEADER_SIZE - LOG_OVERHEAD <= length <= self.size - entry[1]
         )
 
     def read(self, position: int, max_bytes: int, end: int, min_one: bool) -> Chunk:
@@ -403,7 +494,12 @@ class LogSegment:
     def offset_bound(self, position: int) -> int | None:
         """An offset that all batches beginning before `position` lie below, None when no index tells."""
         entry = self.offsets.first_from_position(position)
-        return None if entry is None else self.base_offset + entry[0]
+        if entry is None:
+            return None
+        bound = self._first_offset_at(entry)  # the entry's own offset may be damaged
+        if bound is None:
+            self._report_damaged(self.offsets)
+        return bound
 
     def clear_indexes(self) -> None:
         """Forgets the indexes of offsets and times, before they are built again by `indexed`."""

@@ -31,10 +31,7 @@ def first_at_or_after(segments: Segments, timestamp: int, log_start_offset: int)
     """The first record at or after `log_start_offset` whose timestamp is at least `timestamp`."""
     for segment in segments:
         if segment.latest.timestamp >= timestamp:
-            start = max(log_start_offset, segment.base_offset)
-            entry = segment.times.floor(timestamp - 1)  # nothing up to its offset is late enough
-            if entry:
-                start = max(start, segment.base_offset + entry[1])
+            start = max(log_start_offset, segment.start_for_time(timestamp))
             found = _first_in(segment, start, timestamp, log_start_offset)
             if found:
                 return found

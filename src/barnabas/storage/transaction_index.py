@@ -4,20 +4,27 @@ Entries of 34 bytes, big-endian, in the order of the markers: version (int16, 0)
 offset of the transaction (int64), last offset, the marker's (int64), and where the partition was stable once
 the marker was there (int64). The file exists when there is an entry. A crash may cut it short: it is built
 anew with the segment's other indexes.
+
+The format has no checksum, and a reader of committed records relies on every entry. So
+`barnabas-txnindex-checksums` in the same folder (`barnabas.storage.checked_lines`) has a line "base-offset
+size CRC-32C" for each `.txnindex` that a flush has covered. Kafka ignores the file.
 """
 
 from __future__ import annotations
 
 import struct
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
+from barnabas.records.crc import crc32c, crc32c_continued
+from barnabas.storage import checked_lines
 from barnabas.storage.open_files import LogFile
 from barnabas.types import Offset, ProducerId
 
 ENTRY = struct.Struct(">hqqqq")
+CHECKSUMS = "barnabas-txnindex-checksums"
 _VERSION = 0
 #: entries read at once
 _BLOCK = 256
@@ -33,10 +40,48 @@ class AbortedTransaction(NamedTuple):
     last_stable_offset: Offset
 
 
+class Checksum(NamedTuple):
+    """What was written down of a `.txnindex` file: its size in bytes and the CRC-32C of its content."""
+
+    size: int
+    crc: int
+
+
+NO_ENTRIES = Checksum(0, crc32c(b""))
+
+
+def encode_checksums(checksums: Mapping[Offset, Checksum]) -> bytes:
+    """The content of `barnabas-txnindex-checksums`, by the segments' base offsets."""
+    return checked_lines.encode(
+        f"{base_offset} {size} {crc:08x}" for base_offset, (size, crc) in checksums.items()
+    )
+
+
+def decode_checksums(content: bytes) -> dict[Offset, Checksum]:
+    """The inverse of `encode_checksums`.
+
+    Raises:
+        ValueError: the content is damaged.
+    """
+    lines, damage = checked_lines.decode(content)
+    if damage is not None:
+        raise ValueError(damage)
+    checksums = {}
+    for line in lines:
+        base_offset, size, crc = line.split()
+        checksums[int(base_offset)] = Checksum(int(size), int(crc, 16))
+    return checksums
+
+
+def encode_entries(entries: Iterable[AbortedTransaction]) -> bytes:
+    """The content of a `.txnindex` file."""
+    return b"".join(ENTRY.pack(_VERSION, *aborted) for aborted in entries)
+
+
 class TransactionIndex:
     """One segment's aborted transactions, ascending by their last offsets. Owned by the segment."""
 
-    __slots__ = ("_stored", "changed", "file", "waiting")
+    __slots__ = ("_crc", "_stored", "changed", "file", "waiting")
 
     def __init__(self, file: LogFile, size: int = 0) -> None:
         """`size` is how many bytes the file holds."""
@@ -46,6 +91,8 @@ class TransactionIndex:
         #: entries that could not be stored yet, after all that are
         self.waiting: list[AbortedTransaction] = []
         self._stored = size // ENTRY.size
+        #: CRC-32C of what is stored; None when it was not read yet
+        self._crc: int | None = None if size else NO_ENTRIES.crc
 
     def __len__(self) -> int:
         return self._stored + len(self.waiting)
@@ -54,6 +101,24 @@ class TransactionIndex:
     def stored_bytes(self) -> int:
         """How much of the file holds entries."""
         return self._stored * ENTRY.size
+
+    def checksum(self) -> Checksum:
+        """Of the entries that are stored.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        if self._crc is None:
+            self._crc = crc32c(self.content())
+        return Checksum(self.stored_bytes, self._crc)
+
+    def content(self) -> bytes:
+        """The entries as they are stored.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        return self.file.read_at(self.stored_bytes, 0) if self._stored else b""
 
     def append(self, aborted: AbortedTransaction) -> None:
         """Adds the transaction that the segment's latest marker has aborted.
@@ -71,8 +136,10 @@ class TransactionIndex:
             OSError: it waits on.
         """
         if self.waiting:
-            entries = b"".join(ENTRY.pack(_VERSION, *aborted) for aborted in self.waiting)
+            entries = encode_entries(self.waiting)
+            before = self.checksum().crc
             self.file.write_at([entries], self.stored_bytes)
+            self._crc = crc32c_continued(entries, before)
             self._stored += len(self.waiting)
             self.waiting = []
             self.changed = True
@@ -101,18 +168,6 @@ class TransactionIndex:
         self.waiting = []
         self._keep(0)
 
-    def is_sound(self, base_offset: Offset) -> bool:
-        """Whether every entry can be one, of a transaction that ended at `base_offset` or later."""
-        last_offset = base_offset - 1
-        for number in range(self._stored):
-            version, _, first, last, stable = ENTRY.unpack(self._read(number))
-            if version != _VERSION or not last_offset < last or not 0 <= first <= last:
-                return False
-            if not 0 <= stable <= last + 1:
-                return False
-            last_offset = last
-        return True
-
     def _place_of(self, offset: Offset) -> int:
         return bisect_left(
             range(self._stored), offset, key=lambda number: ENTRY.unpack(self._read(number))[3]
@@ -125,7 +180,9 @@ class TransactionIndex:
         if not count:
             self.file.remove()
             self.changed = False
+            self._crc = NO_ENTRIES.crc
         elif count < self._stored:
             self.file.truncate(count * ENTRY.size)
             self.changed = True
+            self._crc = None
         self._stored = count

@@ -304,12 +304,18 @@ class LogUpkeep:
         if self.epochs.changed:
             path = f"{self.files.path}/{EPOCH_FILE}"
             replacements.append(Replacement(self._env.fs, path, self.epochs.encode()))
+        has_checksums = self.files.are_checksums_due
         try:
+            if has_checksums:
+                replacements.append(self.files.checksums())
             flush = self.files.prepare_flush(self.log_end_offset, replacements)
         except OSError as error:
             raise self._failed(error) from error
         if flush is not None:
             self.epochs.changed = False
+            if has_checksums:
+                self.files.are_checksums_due = False
+                self.files.has_checksums = True
         return flush
 
     def complete_flush(self, flush: Flush) -> None:
@@ -324,6 +330,7 @@ class LogUpkeep:
             self.files.complete_flush(flush)
         except Exception as error:
             self.epochs.changed |= bool(flush.replacements)
+            self.files.are_checksums_due |= self.files.has_checksums and bool(flush.replacements)
             raise self._failed(error, syncing=flush.is_lost) from error
 
     def flush(self) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.records import Record, all_records
+from barnabas.storage import checked_lines, checkpoints
 from barnabas.storage.index import OffsetIndex, TimeIndex
 
 NOW = 1_700_000_000_000
@@ -449,3 +450,109 @@ def test_a_log_whose_recovery_point_is_lost_is_read_through(bench, caplog):
     bench.start()
     assert values(bench) == made
     assert "recovery-point-offset-checkpoint is damaged" in caplog.text
+
+
+# --- the time index and what retention goes by ---
+
+
+def timed(bench, how):
+    """Sealed segments, fsynced, whose largest timestamp is that of their last batch but one."""
+    bench.configure(segment_bytes=570, index_interval_bytes=0)
+    for place in range(20):
+        bench.append(Record(None, b"%02d" % place, NOW + 1000 * (place ^ 1)))
+    bench.log.flush()
+    bench.directory.recovery_point_checkpoint().run()
+    latest = [segment.latest for segment in bench.log.files.segments]
+    assert len(latest) > 2
+    (bench.stop if how == "stopped" else bench.kill)()
+    return latest
+
+
+def shifted(content, by_ms=0, by_offset=0):
+    """A time index whose last entry says something else."""
+    size = TimeIndex.ENTRY.size
+    timestamp, offset = TimeIndex.ENTRY.unpack(content[-size:])
+    return content[:-size] + TimeIndex.ENTRY.pack(timestamp + by_ms, offset + by_offset)
+
+
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: shifted(content, by_ms=1 << 40),
+        lambda content: shifted(content, by_ms=-(1 << 9)),
+        lambda content: shifted(content, by_offset=-1),
+        lambda content: shifted(content, by_offset=1 << 20),
+        lambda content: content[: -TimeIndex.ENTRY.size],
+        lambda content: b"",
+    ],
+    ids=["later", "earlier", "other batch", "no batch", "cut", "emptied"],
+)
+@pytest.mark.parametrize("place", [0, 1])
+def test_retention_is_not_misled_by_a_damaged_time_index(bench, caplog, how, damage, place):
+    latest = timed(bench, how)
+    name = bench.names(".timeindex")[place]
+    bench.rewrite(name, damage)
+    bench.start()
+    assert [segment.latest for segment in bench.log.files.segments] == latest
+    if how == "killed":
+        assert f"{name.partition('.')[0]}.log: its indexes are missing or damaged" in caplog.text
+    for step in range(20):
+        found = bench.log.offset_for_timestamp(NOW + 1000 * step)
+        assert found.offset == step & ~1
+
+
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+def test_a_damaged_entry_inside_a_time_index_hides_no_record(bench, caplog, how):
+    timed(bench, how)
+    entry = TimeIndex.ENTRY
+    name = bench.names(".timeindex")[1]
+
+    def damage(content):
+        timestamp, offset = entry.unpack_from(content, entry.size)
+        return content[: entry.size] + entry.pack(timestamp, offset + 3) + content[2 * entry.size :]
+
+    bench.rewrite(name, damage)
+    bench.start()
+    for step in range(20):
+        assert bench.log.offset_for_timestamp(NOW + 1000 * step).offset == step & ~1
+    assert f"{name} is damaged: entries that do not fit" in caplog.text
+
+
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+def test_whole_indexes_are_not_built_anew(bench, caplog, how):
+    timed(bench, how)
+    bench.start()
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+
+
+def test_sizes_of_an_earlier_version_are_read(bench, caplog):
+    latest = timed(bench, "stopped")
+    path = f"/data/{checkpoints.SEGMENT_SIZES}"
+    content = bench.disk.open(path).read_at(1 << 20, 0)
+    lines = [" ".join(line.split()[:4]) for line in content.decode().splitlines()[2:]]
+    file = bench.disk.open(path)
+    old = checked_lines.encode(lines)
+    file.truncate(len(old))
+    file.write_at([old], 0)
+    file.close()
+    bench.start()
+    assert [segment.latest for segment in bench.log.files.segments] == latest
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+
+
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+def test_a_producer_snapshot_that_is_gone_is_said(bench, caplog, how):
+    bench.configure(segment_bytes=300)
+    for place in range(12):
+        record = Record(None, b"%d" % place, NOW)
+        bench.append(record, producer_id=7, producer_epoch=0, base_sequence=place)
+    bench.log.flush()
+    bench.directory.recovery_point_checkpoint().run()
+    (bench.stop if how == "stopped" else bench.kill)()
+    name = bench.names(".snapshot")[-1]
+    bench.disk.remove(f"/data/logs-0/{name}")
+    bench.start()
+    assert f"{name} is missing: the producers are found from the batches" in caplog.text
+    (producer,) = bench.log.active_producers()
+    assert producer.batches[-1].last_sequence == 11

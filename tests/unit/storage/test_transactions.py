@@ -279,3 +279,156 @@ def test_a_transaction_index_built_anew_outlives_the_power(transactions, bench):
         bench.start()
         assert transactions.read(0, 1000) == {2: b"2", 3: b"3"}
         bench.kill()
+
+
+# --- damage to what has no checksum of its own ---
+
+CHECKSUMS = "barnabas-txnindex-checksums"
+
+
+def sealed(transactions, segment_bytes=300):
+    """Sealed segments with aborted transactions, flushed, one after the other beside an open one."""
+    transactions.bench.configure(segment_bytes=segment_bytes, index_interval_bytes=0)
+    for producer in range(1, 9):
+        transactions.write(producer, 2)
+        transactions.write(9)
+        transactions.end(producer, commit=producer % 3 == 0)
+    transactions.end(9, commit=True)
+    transactions.log.roll()
+    transactions.write(None)
+    transactions.log.flush()
+    transactions.bench.directory.recovery_point_checkpoint().run()
+    return transactions.bench.names(".txnindex")
+
+
+def end(bench, how):
+    (bench.stop if how == "stopped" else bench.kill)()
+
+
+def flipped(content, place, bit=0):
+    changed = bytearray(content)
+    changed[place] ^= 1 << bit
+    return bytes(changed)
+
+
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+@pytest.mark.parametrize("place", [9, 17, 25, 33], ids=["producer", "first", "last", "stable"])
+def test_plausible_flip_in_a_transaction_index_is_found_and_mended(transactions, caplog, how, place):
+    names = sealed(transactions)
+    assert len(names) > 2
+    folder = f"/data/logs-0/{names[1]}"
+    before = transactions.bench.disk.open(folder).read_at(1000, 0)
+    end(transactions.bench, how)
+    transactions.bench.rewrite(names[1], lambda content: flipped(content, place))
+    transactions.bench.start()
+    assert f"{names[1]} is damaged: it is built anew" in caplog.text
+    assert transactions.bench.disk.open(folder).read_at(1000, 0) == before
+    assert transactions.read(0, 1 << 20) == transactions.expected(0)
+    caplog.clear()
+    transactions.bench.restart()
+    assert "built anew" not in caplog.text
+
+
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+def test_transaction_index_that_is_gone_is_built_anew(transactions, caplog, how):
+    names = sealed(transactions)
+    end(transactions.bench, how)
+    for name in names:
+        transactions.bench.disk.remove(f"/data/logs-0/{name}")
+    transactions.bench.start()
+    assert caplog.text.count("txnindex is missing: it is built anew") == len(names)
+    assert transactions.read(0, 1 << 20) == transactions.expected(0)
+
+
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+def test_transaction_index_where_nothing_was_aborted_is_removed(transactions, caplog, how):
+    transactions.bench.configure(segment_bytes=100)
+    for producer in range(1, 4):
+        transactions.write(producer)
+        transactions.end(producer, commit=True)
+    transactions.log.flush()
+    transactions.bench.directory.recovery_point_checkpoint().run()
+    end(transactions.bench, how)
+    entry = struct.pack(">hqqqq", 0, 1, 0, 1, 2)
+    transactions.bench.rewrite("00000000000000000000.txnindex", lambda content: entry)
+    transactions.bench.start()
+    assert "00000000000000000000.txnindex is damaged" in caplog.text
+    assert transactions.read(0, 1 << 20) == transactions.expected(0)
+
+
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+@pytest.mark.parametrize("damage", [None, lambda content: flipped(content, 9), lambda content: b""])
+def test_without_checksums_transaction_indexes_are_compared_with_their_segments(
+    transactions, caplog, how, damage
+):
+    names = sealed(transactions)
+    end(transactions.bench, how)
+    if damage is None:
+        transactions.bench.disk.remove(f"/data/logs-0/{CHECKSUMS}")
+    else:
+        transactions.bench.rewrite(CHECKSUMS, damage)
+    transactions.bench.start()
+    assert f"{CHECKSUMS}: " in caplog.text
+    assert "built anew" not in caplog.text
+    transactions.log.flush()
+    caplog.clear()
+    transactions.bench.kill()
+    transactions.bench.rewrite(names[0], lambda content: flipped(content, 17))
+    transactions.bench.start()
+    assert f"{names[0]} is damaged" in caplog.text
+    assert transactions.read(0, 1 << 20) == transactions.expected(0)
+
+
+def test_what_retention_and_truncation_take_leaves_no_checksum_behind(transactions, caplog):
+    sealed(transactions)
+    bases = transactions.bench.base_offsets()
+    transactions.log.advance_log_start(bases[2])
+    transactions.log.delete_old_segments(NOW).run()
+    for restart in (transactions.bench.restart, transactions.bench.crash):
+        restart()
+        assert "txnindex" not in caplog.text
+    transactions.log.truncate_to(bases[3] + 1)
+    for _ in range(20):
+        transactions.write(None)
+    transactions.log.flush()
+    transactions.bench.directory.recovery_point_checkpoint().run()
+    for restart in (transactions.bench.crash, transactions.bench.restart):
+        restart()
+        assert "txnindex" not in caplog.text
+
+
+def test_checksums_follow_a_cleaning(transactions, caplog):
+    transactions.bench.configure(cleanup_policy=("compact",), segment_bytes=300)
+    for producer in range(1, 9):
+        data = encode_batch(
+            [Record(b"k", b"v", NOW)],
+            producer_id=producer,
+            producer_epoch=0,
+            base_sequence=0,
+            transactional=True,
+        )
+        transactions.log.append_as_leader(data, 0)
+        transactions.end(producer, commit=False)
+    transactions.log.roll()
+    transactions.bench.clean()
+    assert transactions.bench.names(".txnindex")
+    transactions.log.flush()
+    transactions.bench.directory.recovery_point_checkpoint().run()
+    for restart in (transactions.bench.crash, transactions.bench.restart):
+        restart()
+        assert "txnindex" not in caplog.text
+
+
+def test_damaged_offset_index_hides_no_aborted_transaction(transactions, caplog):
+    sealed(transactions, segment_bytes=1000)
+    (segment, *_) = transactions.log.files.segments
+    offsets = [segment.offsets.entry(number) for number in range(len(segment.offsets))]
+    assert len(offsets) > 2
+    transactions.bench.stop()
+    transactions.bench.rewrite(
+        "00000000000000000000.index",
+        lambda content: b"".join(struct.pack(">II", max(offset & ~7, 0), at) for offset, at in offsets),
+    )
+    transactions.bench.start()
+    assert transactions.read(0, 100) == transactions.expected(0)
+    assert "00000000000000000000.index is damaged" in caplog.text
