@@ -33,17 +33,23 @@ from barnabas.protocol.messages.list_offsets import (
 from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest
 from barnabas.records import all_records, batches, check_crc
+from barnabas.records.control import decode_end_transaction
 from barnabas.server.run import BrokerServer
 from barnabas.storage.checkpoints import decode_offsets
+from barnabas.storage.timestamps import EARLIEST, MAX_TIMESTAMP
 from barnabas.testing import BarnabasBroker
 from barnabas.testing.broker import BrokerDied
 
 THOROUGH = bool(os.environ.get("BARNABAS_THOROUGH"))
+#: bytes of an entry of each index
+ENTRY_SIZES = {".index": 8, ".timeindex": 12, ".txnindex": 34}
 #: one in so many cases is played where not all are
 SAMPLE = 24
 GROUP = "billing"
-TOPICS = ("many", "one", "txn")
+TOPICS = ("many", "one", "txn", "rolled")
 END = {"many": 40, "one": 5}
+#: topics with transactions: each second one is aborted
+TRANSACTIONS = {"txn": 2, "rolled": 8}
 START = {"many": 3}
 
 
@@ -56,6 +62,8 @@ class Template(NamedTuple):
     records: dict[tuple[str, int], bytes]
     ends: dict[str, int]
     committed: int
+    #: topic, offset: of the records of aborted transactions
+    aborted: set[tuple[str, int]]
 
 
 def config(path: Path) -> BrokerConfig:
@@ -79,7 +87,10 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
     try:
         client = {"bootstrap.servers": server.bootstrap_servers}
         admin = AdminClient(client)
-        made = [NewTopic(name, 1, 1, config={"segment.bytes": "1000"}) for name in TOPICS]
+        made = [
+            NewTopic(name, 1, 1, config={"segment.bytes": "300" if name == "rolled" else "1000"})
+            for name in TOPICS
+        ]
         for future in admin.create_topics(made).values():
             future.result(20)
         produced = Producer({**client, "linger.ms": 0})
@@ -91,17 +102,26 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
                 produced.flush()
         transactional = Producer({**client, "transactional.id": "t", "linger.ms": 0})
         transactional.init_transactions(20)
-        for number, end in enumerate((transactional.abort_transaction, transactional.commit_transaction)):
-            transactional.begin_transaction()
-            transactional.produce("txn", b"in transaction %d" % number, on_delivery=noting(records))
-            transactional.flush()
-            end(20)
+        aborted: set[tuple[str, int]] = set()
+        ends = dict(END)
+        for topic, count in TRANSACTIONS.items():
+            for number in range(count):
+                before = set(records)
+                transactional.begin_transaction()
+                value = b"in transaction %d" % number
+                transactional.produce(topic, value, on_delivery=noting(records))
+                transactional.flush()
+                if number % 2:
+                    transactional.commit_transaction(20)
+                else:
+                    aborted |= set(records) - before
+                    transactional.abort_transaction(20)
+            ends[topic] = 2 * count
         consumer = Consumer({**client, "group.id": GROUP})
         for number in range(1, 8):
             consumer.commit(offsets=[TopicPartition("many", 0, number)], asynchronous=False)
         consumer.close()
         admin.delete_records([TopicPartition("many", 0, START["many"])])
-        ends = {**END, "txn": 4}
         point = folder / "live" / "replication-offset-checkpoint"
         deadline = time.monotonic() + 20
         while True:
@@ -114,7 +134,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
         shutil.copytree(folder / "live", folder / "killed", ignore=shutil.ignore_patterns("*.tmp"))
     finally:
         server.stop()
-    return Template(folder / "live", folder / "killed", records, ends, 7)
+    return Template(folder / "live", folder / "killed", records, ends, 7, aborted)
 
 
 def noting(records: dict[tuple[str, int], bytes]) -> Callable[..., None]:
@@ -160,7 +180,20 @@ def make_unreadable(file: Path, _: random.Random) -> None:
     file.mkdir()
 
 
-DAMAGES = (flip, cut, zero, delete, extend, make_unreadable)
+def flip_last_byte(file: Path, chance: random.Random) -> None:
+    """The last entry of an index then says something else that may be."""
+    content = bytearray(file.read_bytes() or b"\0")
+    content[-1] ^= 1 << chance.randrange(4)
+    file.write_bytes(content)
+
+
+def drop_last_entry(file: Path, _: random.Random) -> None:
+    """An index then ends earlier, but right."""
+    content = file.read_bytes()
+    file.write_bytes(content[: -ENTRY_SIZES.get(file.suffix, 1)])
+
+
+DAMAGES = (flip, cut, zero, delete, extend, make_unreadable, flip_last_byte, drop_last_entry)
 FILES = (
     "metadata-1.journal",
     "metadata-2.journal",
@@ -169,6 +202,7 @@ FILES = (
     ".lock",
     ".kafka_cleanshutdown",
     "barnabas-segment-sizes",
+    "rolled-0/barnabas-txnindex-checksums",
     "recovery-point-offset-checkpoint",
     "replication-offset-checkpoint",
     "log-start-offset-checkpoint",
@@ -190,6 +224,7 @@ FILES = (
         for kind in ("log", "index", "timeindex", "snapshot")
     ),
     "many-0/last.timeindex",
+    *(f"rolled-0/{place}.txnindex" for place in ("first", "second", "last")),
 )
 CASES = [
     pytest.param(how, file, damage, id=f"{how}-{file}-{damage.__name__}")
@@ -218,6 +253,12 @@ class Seen:
 
     def __init__(self) -> None:
         self.records: dict[tuple[str, int], bytes] = {}
+        #: records that a reader of committed ones would take, of them
+        self.committed_records: set[tuple[str, int]] = set()
+        #: of them, by topic: the largest timestamp and the first offset that has it
+        self.latest: dict[str, tuple[int, int]] = {}
+        #: the same as the broker answers
+        self.told_latest: dict[str, tuple[int, int]] = {}
         #: topics whose records cannot be had, and why
         self.errors: dict[str, str] = {}
         self.ends: dict[str, int] = {}
@@ -233,18 +274,14 @@ def look(server: BrokerServer, connect: Callable[..., object], fetch_request, te
             seen.errors[name] = "unknown"
             continue
         topic = topics[name]
-        wanted = [ListOffsetsPartition(partition_index=0, timestamp=at) for at in (-2,)]
-        (result,) = (
-            wire(ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=wanted)]))
-            .topics[0]
-            .partitions
-        )
+        result = list_offset(wire, name, EARLIEST)
         if result.error_code:
             seen.errors[name] = ErrorCode(result.error_code).name
             continue
         offset = result.offset
         while True:
-            made = fetch_request(_Named(name, topic.topic_id), {0: offset}, partition_max_bytes=500)
+            named = _Named(name, topic.topic_id)
+            made = fetch_request(named, {0: offset}, partition_max_bytes=500, isolation_level=1)
             data = wire(made).responses[0].partitions[0]
             if data.error_code:
                 seen.errors[name] = ErrorCode(data.error_code).name
@@ -263,8 +300,14 @@ def look(server: BrokerServer, connect: Callable[..., object], fetch_request, te
                 break
             for record in all_records(content):
                 seen.records[name, record.offset] = record.value
+                if record.timestamp > seen.latest.get(name, (-1, -1))[0]:
+                    seen.latest[name] = record.timestamp, record.offset
+            seen.committed_records |= committed_of(name, content, found, data.aborted_transactions)
             assert found[-1][1].next_offset > offset, "the broker serves the same again"
             offset = found[-1][1].next_offset
+        told = list_offset(wire, name, MAX_TIMESTAMP)
+        if not told.error_code:
+            seen.told_latest[name] = told.timestamp, told.offset
     response = wire(OffsetFetchRequest(group_id=GROUP, topics=None), 7)
     if response.error_code:
         seen.committed = ErrorCode(response.error_code).name
@@ -272,6 +315,30 @@ def look(server: BrokerServer, connect: Callable[..., object], fetch_request, te
         offsets = [p.committed_offset for t in response.topics if t.name == "many" for p in t.partitions]
         seen.committed = offsets[0] if offsets else -1
     return seen
+
+
+def list_offset(wire, name, timestamp):
+    wanted = [ListOffsetsPartition(partition_index=0, timestamp=timestamp)]
+    topics = [ListOffsetsTopic(name=name, partitions=wanted)]
+    return wire(ListOffsetsRequest(replica_id=-1, topics=topics)).topics[0].partitions[0]
+
+
+def committed_of(name, content, found, aborted) -> set[tuple[str, int]]:
+    """The records that a client with isolation.level=read_committed hands out, as it finds them."""
+    coming = sorted(aborted or (), key=lambda transaction: transaction.first_offset)
+    skipping: set[int] = set()
+    committed: set[tuple[str, int]] = set()
+    for position, header in found:
+        batch = content[position : position + header.size]
+        while coming and coming[0].first_offset <= header.last_offset:
+            skipping.add(coming.pop(0).producer_id)
+        if header.is_control:
+            marker = decode_end_transaction(header, batch)
+            if marker is not None and not marker.commit:
+                skipping.discard(header.producer_id)
+        elif not (header.is_transactional and header.producer_id in skipping):
+            committed |= {(name, record.offset) for record in all_records(batch)}
+    return committed
 
 
 class _Named(NamedTuple):
@@ -290,7 +357,14 @@ def judge(
         if place in template.records:
             assert template.records[place] == value, place
         else:
-            assert place[0] == "txn", f"{place} was never written"
+            assert place[0] in TRANSACTIONS, f"{place} was never written"
+    for name in END:  # the others' markers have a time, too
+        if name not in seen.errors and name in seen.latest:
+            assert seen.told_latest.get(name) == seen.latest[name], "retention would go by another time"
+    served = seen.committed_records & template.aborted
+    assert not served, f"records of aborted transactions are served as committed: {served}"
+    hidden = seen.records.keys() - seen.committed_records - template.aborted
+    assert not hidden, f"committed records are told as aborted: {hidden}"
     for name in TOPICS:
         start = START.get(name, 0)
         expected = {offset for topic, offset in template.records if topic == name and offset >= start}
@@ -303,7 +377,7 @@ def judge(
             if (
                 seen.ends[name] > template.ends[name]
             ):  # a coordinator that forgot it has written a marker again
-                assert name == "txn"
+                assert name in TRANSACTIONS
                 continue
             assert lost_is_said or any(f"{name}-0" in line for line in lines)
     if seen.committed != template.committed and not lost_is_said:
