@@ -52,6 +52,18 @@ def test_group_that_cannot_store_its_assignment_rebalances_with_growing_pauses(c
     coordinate(scenario)
 
 
+def test_new_group_that_cannot_store_its_first_assignment_says_so_at_once(coordinate, caplog):
+    async def scenario(groups):
+        member, join = await groups.new_member()
+        generation = (await join).generation_id
+        groups.log.failure = FULL
+        await groups.error(groups.sync(member, generation))
+        (warning,) = [r.message for r in caplog.records if r.levelno >= logging.WARNING]
+        assert "group g" in warning and "no space left" in warning
+
+    coordinate(scenario)
+
+
 def test_group_that_failed_once_rebalances_without_a_pause_when_it_can_store_again(coordinate):
     async def scenario(groups):
         members, _ = await groups.stable(1)

@@ -267,6 +267,21 @@ def test_an_active_segment_is_overdue_when_its_first_record_is_older_than_max_co
     assert log.roll_overdue(NOW + 1001)
 
 
+def test_the_log_rolls_by_the_brokers_clock_for_records_without_a_time(bench):
+    log = bench.configure(segment_ms=5000)
+    bench.append(Record(None, b"v", NOW))
+    bench.clock.advance(5000)
+    bench.append(Record(None, b"v", -1))
+    assert bench.base_offsets() == [0]
+    bench.clock.advance(1)
+    bench.append(Record(None, b"v", -1))
+    assert bench.base_offsets() == [0, 2]
+    log.roll()
+    bench.append(Record(None, b"v", -1))
+    bench.append(Record(None, b"v", NOW + 60_000))
+    assert bench.base_offsets() == [0, 2, 3]
+
+
 def test_the_log_rolls_when_records_are_segment_ms_younger_than_the_first(bench):
     bench.configure(segment_ms=1000)
     bench.append(Record(None, b"", NOW))

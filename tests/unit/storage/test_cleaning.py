@@ -192,6 +192,30 @@ def test_the_last_batch_of_a_cleaning_stays_as_a_header(bench, log):
     assert contents(bench) == [(4, "c", "1")]
 
 
+def test_a_last_batch_without_records_stays_until_another_is_the_last(bench):
+    bench.configure(cleanup_policy=("delete",), index_interval_bytes=0)
+    bench.append(Record(None, b"without a key, which no compacted topic takes", NOW))
+    bench.append(Record(None, b"another", NOW))
+    log = bench.configure(cleanup_policy=("compact",), index_interval_bytes=0)
+    log.roll()
+    bench.clean()
+    assert [(h.base_offset, h.record_count) for h in headers(bench)] == [(1, 0)]
+    put(bench, a="1")
+    log.roll()
+    bench.clean()
+    assert [(h.base_offset, h.record_count) for h in headers(bench)] == [(2, 1)]
+
+
+def test_transactions_that_were_aborted_one_after_another_are_told_apart(bench, log):
+    for producer in (7, 8, 9):
+        transact(bench, producer, 0, **{f"k{producer}": "aborted"})
+        end(bench, producer, commit=False)
+        put(bench, **{f"p{producer}": "plain"})
+    log.roll()
+    bench.clean()
+    assert [value for _, _, value in contents(bench)] == ["plain"] * 3
+
+
 def test_a_tombstone_stays_for_delete_retention_after_its_first_cleaning(bench, log):
     put(bench, a="1", b="1")
     put(bench, a=None)

@@ -133,6 +133,19 @@ def test_deletions_that_a_stop_interrupted_are_found(tmp_path):
     directory.close()
 
 
+def test_only_folders_of_deleted_partitions_are_to_be_deleted(tmp_path):
+    directory = open_directory(tmp_path)
+    directory.create(TopicPartition("living", 0), new_topic_id(), TopicConfig())
+    directory.create(TopicPartition("gone", 0), new_topic_id(), TopicConfig())
+    directory.delete(TopicPartition("gone", 0))
+    (folder,) = tmp_path.glob("gone-0.*-delete")
+    (tmp_path / folder.name.replace("gone", "file")).write_text("not a folder")
+    directory.close()
+    directory = open_directory(tmp_path)
+    assert [removal.path for removal in directory.leftovers()] == [str(folder)]
+    directory.close()
+
+
 def as_kafka_reads(path):
     """Lines, whose blanks at the end do not count: Kafka splits them at blanks."""
     return [line.rstrip(" \t") for line in path.read_text().splitlines()]

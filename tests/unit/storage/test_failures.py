@@ -135,6 +135,19 @@ def test_flushed_records_survive_a_power_cut_whatever_else_it_takes(bench):
         assert bench.start().log_end_offset in (end, end + 1)
 
 
+def test_segments_that_a_flushed_log_has_rolled_to_survive_a_power_cut(bench):
+    bench.configure(segment_bytes=200)
+    bench.append()
+    bench.log.flush()
+    for seed in range(30):
+        bench.append(Record(None, bytes(100), NOW))
+        bench.log.flush()
+        end = bench.log.log_end_offset
+        bench.kill()
+        bench.disk.crash(random.Random(seed))
+        assert bench.start().log_end_offset == end
+
+
 def test_a_log_survives_a_power_cut_from_the_first_flush_of_a_record_on(bench):
     bench.append()
     bench.log.flush()

@@ -144,6 +144,18 @@ def test_a_write_that_the_system_takes_in_pieces_is_completed(tmp_path, monkeypa
         file.close()
 
 
+@pytest.mark.parametrize("at_once", [1, 3, 7])
+def test_a_read_that_the_system_answers_in_pieces_is_completed(tmp_path, monkeypatch, at_once):
+    file = OsFileSystem().open(str(tmp_path / "a"), create=True)
+    file.write_at([b"hello world"], 0)
+    whole = os.pread
+    monkeypatch.setattr(os, "pread", lambda fd, size, at: whole(fd, min(size, at_once), at))
+    assert file.read_at(11, 0) == b"hello world"
+    assert file.read_at(100, 2) == b"llo world"
+    assert file.read_at(5, 20) == b""
+    file.close()
+
+
 def test_a_write_that_makes_no_headway_is_an_error(tmp_path, monkeypatch):
     file = OsFileSystem().open(str(tmp_path / "a"), create=True)
     monkeypatch.setattr(filesystem, "pwritev", lambda fd, chunks, at: 0)

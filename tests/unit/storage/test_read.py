@@ -193,6 +193,19 @@ def test_special_timestamps(bench):
     assert log.offset_for_timestamp(LATEST_TIERED) is None
 
 
+@pytest.mark.parametrize("again", ["restart", "crash"])
+def test_latest_time_in_a_later_segment_is_found_again(bench, again):
+    bench.configure(segment_bytes=400, index_interval_bytes=0)
+    bench.fill(4, size=100)
+    for late in (0, 500, 100):
+        bench.append(Record(None, bytes(10), NOW + late))
+    expected = bench.log.offset_for_timestamp(MAX_TIMESTAMP)
+    assert expected == (NOW + 500, 5, 0)
+    assert bench.log.files.segments.active.base_offset > 0
+    getattr(bench, again)()
+    assert bench.log.offset_for_timestamp(MAX_TIMESTAMP) == expected
+
+
 def test_an_empty_log_has_no_record_of_any_time(bench):
     assert bench.log.offset_for_timestamp(0) is None
     assert bench.log.offset_for_timestamp(MAX_TIMESTAMP) is None

@@ -365,6 +365,20 @@ def test_a_later_batch_with_an_absurd_offset_is_no_end(bench, caplog):
     assert values(bench) == made
 
 
+def test_a_hole_behind_the_recovery_point_of_a_compacted_log_is_a_loss(bench):
+    """Compaction makes holes only where the checkpoint says that all is safe."""
+    bench.configure(segment_bytes=200, cleanup_policy=("compact",))
+    for value in range(6):
+        bench.append(Record(b"%d" % value, bytes(100), NOW))
+        if value == 1:
+            bench.log.flush()
+            bench.directory.recovery_point_checkpoint().run()
+    lost = bench.base_offsets()[4]
+    bench.kill()
+    bench.disk.remove(f"/data/logs-0/{lost:020}.log")
+    assert bench.start().log_end_offset == lost
+
+
 def test_whole_batches_behind_damage_are_kept_in_a_file(bench, caplog):
     number(bench, 5)
     bench.kill()

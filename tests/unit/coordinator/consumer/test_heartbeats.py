@@ -328,3 +328,24 @@ def test_protocol_that_is_not_enabled_is_refused(coordinate):
         assert await groups.error(groups.enter("a", "t")) is ErrorCode.UNSUPPORTED_VERSION
 
     coordinate(scenario, group_coordinator_rebalance_protocols=("classic",))
+
+
+@pytest.mark.parametrize("by_regex", [False, True])
+def test_heartbeat_that_tells_all_is_told_the_whole_assignment_again(coordinate, told, by_regex):
+    """A client that has lost the connection tells everything, and may have missed the last answer."""
+
+    async def scenario(groups):
+        groups.topics(t=2)
+        await (groups.enter("a", regex="t") if by_regex else groups.enter("a", "t"))
+        subscription = {"subscribed_topic_regex": "t"} if by_regex else {"subscribed_topic_names": ["t"]}
+        for _ in range(5):
+            await asyncio.sleep(0.1)
+            answer = await groups.beat("a", groups.consumer_group().members["a"].epoch, {"t": [0, 1]})
+        assert told(answer) is None  # nothing has changed
+        owned = {"t": [0, 1]}
+        full = await groups.beat("a", answer.member_epoch, owned, rebalance_timeout_ms=60_000, **subscription)
+        assert told(full) == owned
+        for missing in ({"rebalance_timeout_ms": 60_000}, subscription):
+            assert told(await groups.beat("a", answer.member_epoch, owned, **missing)) is None
+
+    coordinate(scenario)

@@ -200,3 +200,14 @@ def test_concurrent_first_requests_share_one_id(transact):
         assert {producer.epoch for producer in found} == {0, 1}
 
     transact(scenario)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_producer_whose_end_was_not_answered_may_begin_anew_with_its_old_epoch(transact, commit):
+    async def scenario(transactions):
+        producer = await transactions.init()
+        await transactions.add(producer, TopicPartition("t", 0), version=2)
+        assert await transactions.end(producer, commit=commit, version=2) == (1001, 1)  # the answer is lost
+        assert await transactions.init(producer) == (1001, 1)
+
+    transact(scenario)
