@@ -1,8 +1,9 @@
-"""Text that came from outside, made fit for a line of the log."""
+"""Text that came from outside, made fit for a line of the log, and URLs, made fit to be seen."""
 
 from __future__ import annotations
 
 import logging
+import re
 
 #: how many characters of one untrusted text a line shows
 MAX_SHOWN = 300
@@ -46,3 +47,43 @@ def _one_line(record: logging.LogRecord) -> bool:
     if len(message) > MAX_LINE or not message.isprintable():
         record.msg, record.args = shown(message, MAX_LINE), ()
     return True
+
+
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.ASCII | re.IGNORECASE)
+#: with the value after it, quoted or not, in a query or in words as PostgreSQL takes them
+_SECRET_PARAMETER = re.compile(
+    r"(\w*(?:pass|secret|token)\w*\s*=\s*)('(?:[^'\\]|\\.)*'?|[^&\s]*)", re.IGNORECASE
+)
+
+
+def without_userinfo(url: str) -> str:
+    """`url` with ``[hidden]`` for user, password and secret parameters, as it may be shown.
+
+    Whatever stands before the last @ counts as user and password, so that they are hidden in a malformed URL,
+    too: one with a slash in the password, or with no scheme.
+    """
+    scheme = found[0] if (found := _SCHEME.match(url)) else ""
+    before, at, after = url[len(scheme) :].rpartition("@")
+    if before:
+        url = f"{scheme}[hidden]{at}{after}"
+    return _SECRET_PARAMETER.sub(r"\1[hidden]", url)
+
+
+def is_plain_url(url: str) -> bool:
+    """Whether everyone reads the same user, password and host in `url`: what they have of ``/?#@`` and spaces
+    is percent-encoded, and a port is a number.
+
+    No other URL should reach a library, whose complaint could quote a piece of the password.
+    """
+    scheme = _SCHEME.match(url)
+    if scheme is None or re.search(r"\s", url):
+        return False
+    authority, *rest = re.split("[/?#]", url[scheme.end() :], maxsplit=1)
+    place = authority.rpartition("@")[2]
+    ports = [each.rpartition(":")[2] for each in place.split(",") if ":" in each and not each.endswith("]")]
+    return (
+        authority.count("@") <= 1
+        and "@" not in "".join(rest)
+        and authority.isascii()
+        and all(port.isdecimal() or not port for port in ports)
+    )

@@ -13,6 +13,7 @@ from deltalake.exceptions import DeltaError as DeltaLakeError
 
 from barnabas.errors import BarnabasError
 from barnabas.pipelines.options import SinkOptions
+from barnabas.text import without_userinfo
 
 
 class DeltaError(BarnabasError):
@@ -39,4 +40,5 @@ def write_batch(options: SinkOptions, rows: pa.Table, query: str, number: int) -
             commit_properties=CommitProperties(app_transactions=[Transaction(query, number)]),
         )
     except (DeltaLakeError, ValueError, OSError) as error:
-        raise DeltaError(f"Delta table {path}: {' '.join(str(error).split())}") from None
+        said = " ".join(str(error).split()).replace(path, without_userinfo(path))
+        raise DeltaError(f"Delta table {without_userinfo(path)}: {said}") from None

@@ -11,6 +11,7 @@ from typing import Any, Self, get_args, get_type_hints
 
 from barnabas.errors import ConfigError
 from barnabas.spark.option_values import refuse
+from barnabas.text import is_plain_url
 
 Texts = dict[str, str]
 
@@ -279,6 +280,9 @@ class SinkOptions(Options):
     def _check_postgres(self) -> None:
         if not self.table:
             raise ConfigError("option table is missing: name the table to write to")
+        if "://" in self.postgres and not is_plain_url(self.postgres):
+            cure = "in user and password, percent-encode /, ?, #, @ and spaces: postgresql://user@host/name"
+            raise refuse("postgres", self.postgres, cure)
         if self.mode == "update" and not self.key:
             raise ConfigError("option key is missing: mode=update replaces rows, so name the key's columns")
 

@@ -12,11 +12,12 @@ from typing import Any
 
 import psycopg
 import pyarrow as pa
-from psycopg import sql
+from psycopg import conninfo, sql
 from psycopg.types.json import Jsonb
 
 from barnabas.errors import BarnabasError
 from barnabas.pipelines.options import SinkOptions
+from barnabas.text import without_userinfo
 
 #: Asked first: PostgreSQL refuses IF NOT EXISTS, too, to one who may create no tables.
 _IS_THERE = "SELECT to_regclass('barnabas_batches') IS NOT NULL"
@@ -49,6 +50,11 @@ def write_batch(options: SinkOptions, rows: pa.Table, query: str, number: int) -
     Raises:
         PostgresError: the server does not take it; the text is the server's, in one line.
     """
+    try:
+        conninfo.conninfo_to_dict(options.postgres)
+    except psycopg.Error:  # whose text may quote a piece of a password
+        shown = without_userinfo(options.postgres)
+        raise PostgresError(f"option postgres={shown} cannot be read: postgresql://user@host/name") from None
     try:
         with psycopg.connect(options.postgres) as connection, connection.cursor() as cursor:
             if cursor.execute(_IS_THERE).fetchone() != (True,):

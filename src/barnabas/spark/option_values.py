@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.errors import ConfigError
 from barnabas.spark.ranges import Offsets, from_json
+from barnabas.text import without_userinfo
 from barnabas.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -17,15 +18,13 @@ EARLIEST = -2
 LATEST = -1
 
 _SECRET = re.compile(r"pass|jaas|secret|token|\.(key|pem)$")
-#: in a URL, with the name whose it is
-_IN_URL = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*(?=@)")
 
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 
 def refuse(name: str, value: object, cure: str) -> ConfigError:
     """The error for an option that cannot be used, in one line; secrets are not repeated in it."""
-    shown = "[hidden]" if _SECRET.search(name) else _IN_URL.sub("[hidden]", str(value))
+    shown = "[hidden]" if _SECRET.search(name) else without_userinfo(str(value))
     return ConfigError(f"option {name}={shown} is not allowed: {cure}")
 
 

@@ -12,10 +12,11 @@ import time
 from dataclasses import dataclass
 from typing import Any
 from urllib.error import HTTPError, URLError
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 from urllib.request import Request, urlopen
 
 from barnabas.errors import BarnabasError, ConfigError
+from barnabas.text import is_plain_url, without_userinfo
 
 _TIMEOUT_S = 10.0
 _ATTEMPTS = 5
@@ -40,19 +41,25 @@ class RegisteredSchema:
 
 
 class RegistryClient:
-    """One registry, by its URL; ``http://user:password@host:8081`` authenticates.
+    """One registry, by its URL; ``http://user:password@host:8081`` authenticates
+    (percent-encoded where they have anything else than letters and digits).
 
     Raises (every method):
         RegistryUnavailableError: it gives no answer, also after some more attempts.
     """
 
     def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
+        if not is_plain_url(url):
+            raise _refuse(url, "a user and a password have /, ?, #, @ and spaces percent-encoded")
+        try:
+            parts = urlsplit(url)
+        except ValueError:  # whose text quotes the URL
+            raise _refuse(url, "this cannot be read") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigError(f"registry={url}: write its URL, such as http://127.0.0.1:8081")
+            raise _refuse(url, "this has no host, or another scheme")
         self._headers = {"Accept": _CONTENT_TYPE, "Content-Type": _CONTENT_TYPE}
         if parts.username is not None:
-            pair = f"{parts.username}:{parts.password or ''}".encode()
+            pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
             self._headers["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
         self._url = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")
 
@@ -108,6 +115,12 @@ class RegistryClient:
             except (URLError, OSError, ValueError) as error:
                 failure = error
         raise RegistryUnavailableError(f"the schema registry at {self._url} gives no answer: {failure}")
+
+
+def _refuse(url: str, why: str) -> ConfigError:
+    return ConfigError(
+        f"registry={without_userinfo(url)}: write its URL, such as http://127.0.0.1:8081; {why}"
+    )
 
 
 def _message(body: bytes) -> str:
