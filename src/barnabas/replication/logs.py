@@ -69,6 +69,7 @@ class LogManager:
         self._settling: set[asyncio.Task[None]] = set()
         #: writes of log start offsets that have not begun yet
         self._log_start_writes: dict[LogDirectory, asyncio.Future[None]] = {}
+        self._is_closed = False
 
     @property
     def directories(self) -> Sequence[LogDirectory]:
@@ -213,8 +214,15 @@ class LogManager:
                     )
                     self._unreadable[topic_partition] = directory
 
+    async def stop(self) -> None:
+        """Wait for the checkpoints that are being written, then `close`."""
+        while writing := {*self._settling, *self._log_start_writes.values()}:
+            await asyncio.wait(writing)
+        self.close()
+
     def close(self) -> None:
         """Flush and close every log. What still waits for its deletion is deleted at the next start."""
+        self._is_closed = True
         for removal in self._removals:
             removal.cancel()
         for directory in self._directories:
@@ -249,8 +257,11 @@ class LogManager:
     def delete(self, topic_partition: TopicPartition) -> None:
         """Take a log out at once; its files go when `file.delete.delay.ms` has passed.
 
-        One that could not be opened is moved aside instead, and one that is not there is fine.
+        One that could not be opened is moved aside instead, and one that is not there is fine. Once the logs
+        are closed the next start deletes it: another broker may have the directories.
         """
+        if self._is_closed:
+            return
         broken = self._unreadable.pop(topic_partition, None)
         if broken is not None:
             self._set_aside(broken, topic_partition)

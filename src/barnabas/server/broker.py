@@ -213,9 +213,9 @@ class Broker:
             )
         log.info("opened all logs in %.2f s", time.monotonic() - began)
 
-    def _close_logs(self) -> None:
+    async def _close_logs(self) -> None:
         began = time.monotonic()
-        self.logs.close()
+        await self.logs.stop()
         for directory in self.logs.directories:
             log.info(
                 "%s: flushed and closed %d partitions; the stop is %s",

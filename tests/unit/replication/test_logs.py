@@ -15,6 +15,7 @@ from barnabas.metadata.image import ClusterImage, PartitionState, TopicImage
 from barnabas.records import Record, encode_batch
 from barnabas.replication.logs import LogManager, files_for_connections
 from barnabas.storage import LogDirectory, PartitionLog
+from barnabas.storage.checkpoints import decode_offsets
 from barnabas.testing.faulty_disk import FaultyDisk
 from barnabas.testing.virtual_time import run_virtual
 from barnabas.types import TopicPartition
@@ -121,7 +122,7 @@ def test_files_whose_delay_is_not_over_at_the_stop_are_left_to_the_next_start(pl
         bench.create("t", records=3)
         bench.logs.delete(TopicPartition("t", 0))
         await bench.logs.settle_deletions()
-        bench.logs.close()
+        await bench.logs.stop()
         await asyncio.sleep(2 * DELAY_MS / 1000)
         assert any(name.startswith("t-0.") for name in bench.folders("/a"))
         again = Bench(disk=bench.disk)
@@ -200,7 +201,7 @@ def test_only_what_the_cluster_places_on_this_broker_is_opened():
         bench = Bench()
         for name in "pqr":
             bench.create(name, records=2)
-        bench.logs.close()
+        await bench.logs.stop()
         again = Bench(disk=bench.disk)
         await again.logs.load(image(p=(1,), q=(2,)), lambda _: CONFIG)
         assert [log.topic_partition for log in again.logs] == [TopicPartition("p", 0)]
@@ -219,3 +220,38 @@ def test_only_what_the_cluster_places_on_this_broker_is_opened():
 def test_connections_get_the_files_that_logs_and_the_rest_leave(monkeypatch, limit, left):
     monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
     assert files_for_connections() == left
+
+
+class Threads(AtOnce):
+    """As threads: refuses work after its shutdown."""
+
+    is_shut_down = False
+
+    def submit(self, work, /, *args, **kwargs):
+        if self.is_shut_down:
+            raise RuntimeError("cannot schedule new futures after shutdown")
+        return super().submit(work, *args, **kwargs)
+
+    def shutdown(self, *args, **kwargs):
+        self.is_shut_down = True
+
+
+def test_stop_waits_until_the_checkpoints_say_nothing_of_deleted_logs(play, caplog):
+    async def scenario(bench):
+        executor = bench.logs._executor = Threads()
+        for number in range(3):
+            bench.create(f"t{number}", records=1)
+        await bench.logs.checkpoint(LogDirectory.high_watermark_checkpoint)
+        bench.logs.delete(TopicPartition("t0", 0))
+        await bench.logs.stop()
+        executor.shutdown()
+        bench.logs.delete(TopicPartition("t1", 0))  # what the metadata say is done at the next start
+        while len(asyncio.all_tasks()) > 1:
+            await asyncio.sleep(0)
+        assert not [record for record in caplog.records if record.levelname == "ERROR"]
+        assert all(directory.closed_cleanly for directory in bench.logs.directories)
+        path = "/a/replication-offset-checkpoint"
+        named = {tp.topic for tp in decode_offsets(bench.disk.open(path).read_at(1000, 0))[0]}
+        assert named == {"t1", "t2"}
+
+    play(scenario, "/a")
