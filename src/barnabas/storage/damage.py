@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 from collections.abc import Mapping
 
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.storage.checkpoints import SegmentSizes
 from barnabas.storage.filesystem import FileSystem, read_file
+from barnabas.storage.harm import is_about_one_file
 from barnabas.storage.log_files import LogFiles
 from barnabas.storage.salvage import whole_batches
 from barnabas.storage.segment import LogSegment
@@ -22,10 +22,6 @@ DAMAGED = ".damaged"
 #: so much of what is cut off is searched for whole batches
 _SEARCHED_BYTES = 64 * 1024 * 1024
 _BLOCK = 1024 * 1024
-#: errors that are about one file and not about its disk
-ABOUT_ONE_FILE = frozenset(
-    (errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENOENT, errno.ENXIO)
-)
 
 
 def lost_records(topic_partition: TopicPartition, end: Offset, safe_end: Offset, reason: str) -> KafkaError:
@@ -45,7 +41,7 @@ def read_small_file(fs: FileSystem, path: str) -> bytes:
     except FileNotFoundError:
         raise
     except OSError as error:
-        if error.errno in ABOUT_ONE_FILE:
+        if is_about_one_file(error):
             raise ValueError(f"it cannot be read ({error.strerror})") from error
         raise
 

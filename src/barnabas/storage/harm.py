@@ -42,6 +42,9 @@ _BROKEN = _numbers(
 #: an fsync cannot fail for these: the file or folder could not even be opened for it
 _NOT_OPENED = _numbers("EMFILE", "ENFILE")
 
+#: the one file is to blame, no other of its disk: of the operations that harm no more than themselves
+_ONE_FILE = _numbers("EACCES", "EPERM", "EISDIR", "ENOTDIR", "ELOOP", "ENOENT", "ENXIO")
+
 _CURES = {
     errno.ENOSPC: "free some space on its disk",
     errno.EDQUOT: "raise the disk quota of the broker's user, or free some space",
@@ -76,6 +79,11 @@ def harm_of(error: BaseException, *, syncing: bool = False) -> Harm:
     if isinstance(error, TornError) or (syncing and error.errno not in _NOT_OPENED):
         return Harm.LOG
     return Harm.REQUEST
+
+
+def is_about_one_file(error: OSError) -> bool:
+    """Whether a file that a start cannot read for `error` counts as damaged: it will not get better."""
+    return error.errno in _ONE_FILE
 
 
 def cure_of(error: OSError) -> str:

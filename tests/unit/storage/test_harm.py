@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.clock import ManualClock
 from barnabas.storage.environment import LogEnvironment
-from barnabas.storage.harm import Harm, TornError, cure_of, harm_of
+from barnabas.storage.harm import Harm, TornError, cure_of, harm_of, is_about_one_file
 from barnabas.storage.open_files import LogFile, OpenFiles
 from barnabas.testing.faulty_disk import FaultyDisk
 
@@ -77,3 +77,9 @@ def test_files_that_may_be_closed_make_room_for_one_that_must_be_opened():
     another.write_at([b"y"], 0)
     assert another.read_at(1, 0) == b"y" and disk.open_files == 1
     assert held[0].read_at(1, 0) == b"x"
+
+
+def test_an_error_about_one_file_harms_no_more_than_its_request():
+    about_one = [number for number in errno.errorcode if is_about_one_file(OSError(number, "x"))]
+    assert errno.EISDIR in about_one and errno.ENOSPC not in about_one
+    assert {harm_of(OSError(number, "x")) for number in about_one} == {Harm.REQUEST}
