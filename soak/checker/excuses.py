@@ -29,6 +29,16 @@ EXCUSES = [
         "a member that keeps a partition in a rebalance goes on at its own position, not at the committed "
         "offset (`SubscriptionState.assign_from_subscribed` preserves it)",
     ),
+    Excuse(
+        "lost-write",
+        "confluent",
+        lambda finding: (
+            bool(finding.evidence.get("sent while the topic was made anew"))
+            and finding.evidence["acknowledged at"] == -1
+        ),
+        "a new log begins with any sequence of a producer it does not know, as with Apache Kafka; when the "
+        "batch after this one was the first to come, librdkafka takes this one for delivered, at no offset",
+    ),
 ]
 
 

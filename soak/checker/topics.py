@@ -39,6 +39,7 @@ def _scanned(history: History, scan: Scan) -> Iterator[Finding]:
         if send.id not in scan.ids:
             kept = all(removal.done < send.at or removal.at > scan.noted for removal in removals)
             if kept and send.outcome is Outcome.OK and send.done < scan.asked:
+                evidence["sent while the topic was made anew"] = _is_being_made(history, send)
                 yield Finding(
                     "lost-write",
                     f"{send.id} was acknowledged and could not be read in {named(scan.place)}",
@@ -52,6 +53,14 @@ def _scanned(history: History, scan: Scan) -> Iterator[Finding]:
                 evidence,
                 send.process.client,
             )
+
+
+def _is_being_made(history: History, send: Send) -> bool:
+    """Whether the record was sent after its topic was deleted, and before anyone knew of the new one."""
+    topic = send.place[0]
+    removed = [removal.done for removal in history.removals.get(topic, []) if removal.done < send.at]
+    made = [creation.done for creation in history.creations if creation.topic == topic]
+    return bool(removed) and not any(max(removed) < done < send.at for done in made)
 
 
 def _lost_topics(history: History) -> Iterator[Finding]:

@@ -85,6 +85,31 @@ def test_line_that_its_process_could_not_finish_is_passed_over(tmp_path):
     assert [event["what"] for event in events] == ["process", "calm"]
 
 
+@pytest.mark.parametrize("client", ["confluent", "aiokafka"])
+@pytest.mark.parametrize("offset", [-1, 0])
+@pytest.mark.parametrize("made_before", [False, True])
+def test_only_librdkafka_may_take_a_record_for_delivered_while_its_topic_is_made_anew(
+    client, offset, made_before
+):
+    world = World(A)
+    producer = world.producer(client=client)
+    topic = ("recycled", 0)
+    world.create(topic)
+    world.remove(topic)
+    if made_before:
+        world.create(topic)
+    world.logs[topic] = []
+    producer.send(topic)
+    world.events("p", "ack")[0]["offset"] = offset
+    if not made_before:
+        world.create(topic)
+    world.logs[topic] = []
+    standing, excused = sift(check(world.survey().histories.values()))
+    is_excused = client == "confluent" and offset == -1 and not made_before
+    assert [finding.kind for finding in standing] == ([] if is_excused else ["lost-write"])
+    assert len(excused) == is_excused
+
+
 @pytest.mark.parametrize("client", ["kafka_python", "confluent"])
 @pytest.mark.parametrize("first", [2, 1])
 def test_only_kafka_python_may_go_on_where_it_was(client, first):
