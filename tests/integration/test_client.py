@@ -167,3 +167,11 @@ def test_an_admin_outlives_its_brokers_restart(barnabas_fresh_broker):
         admin.topics()  # it has lost every broker when this gives up
     broker.start()
     assert admin.group_offsets("app") == {place: 5}
+
+
+def test_a_name_that_no_topic_can_have_is_told_in_one_line(barnabas_broker):
+    name = "x" * 3000
+    with barnabas_broker.producer() as producer, pytest.raises(ClientError, match="not a valid topic name"):
+        producer.ensure_topic(name)
+    with pytest.raises(ClientError, match="not a valid topic name"):
+        barnabas_broker.consumer(name)

@@ -127,7 +127,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
         while True:
             written, _ = decode_offsets(point.read_bytes())
             known = {tp.topic: offset for tp, offset in written.items()}
-            if ends.items() <= known.items() and known["__consumer_offsets"] >= 7:
+            if ends.items() <= known.items() and known.get("__consumer_offsets", 0) >= 7:
                 break
             assert time.monotonic() < deadline, known
             time.sleep(0.05)

@@ -15,6 +15,7 @@ from barnabas.client.outages import OutageWarning
 from barnabas.client.reach import explain_silence
 from barnabas.client.record import Record
 from barnabas.client.settings import DEFAULT_BOOTSTRAP, create_client, librdkafka_settings
+from barnabas.client.topic_check import not_a_name
 from barnabas.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.types import TopicPartition
 
@@ -113,6 +114,8 @@ class Consumer:
         for topic in topics:
             try:
                 metadata = self._consumer.list_topics(topic, timeout=_ANSWER_S).topics[topic]
+            except RuntimeError:
+                raise not_a_name(topic) from None
             except confluent_kafka.KafkaException as error:
                 raise self._explained(error) from None
             if metadata.error is not None:

@@ -8,11 +8,19 @@ import confluent_kafka
 
 from barnabas.client.errors import ClientError, translate
 from barnabas.client.reach import explain_silence
+from barnabas.text import shown
 
 #: How long a topic may take to come up, in seconds.
 _CREATION = 3.0
 #: How long a broker may take to answer, in seconds.
 _ANSWER_S = 5.0
+
+
+def not_a_name(topic: str) -> ClientError:
+    """The error for a name of which librdkafka makes no topic: it is empty or very long."""
+    return ClientError(
+        f"'{shown(topic)}' is not a valid topic name: use 1 to 249 ASCII letters and digits, '.', '_' and '-'"
+    )
 
 
 def ensure_topic(producer: confluent_kafka.Producer, topic: str, servers: str) -> int:
@@ -28,6 +36,8 @@ def ensure_topic(producer: confluent_kafka.Producer, topic: str, servers: str) -
     while True:
         try:
             metadata = producer.list_topics(topic, timeout=_ANSWER_S).topics[topic]
+        except RuntimeError:
+            raise not_a_name(topic) from None
         except confluent_kafka.KafkaException as error:
             if error.args[0].code() < -1:
                 raise explain_silence(servers, _ANSWER_S) from None
