@@ -12,6 +12,7 @@ from unittest.mock import Mock
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka import KafkaError as RdKafkaError
+from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 
 from barnabas.client import connection
@@ -307,3 +308,31 @@ def test_a_connection_that_was_closed_while_nothing_happened_is_made_anew(
     assert asking.latest(asking.partitions()) == latest
     feed(topic, "a")
     assert asking.latest(asking.partitions()) == {TopicPartition(topic, 0): 1}
+
+
+def test_a_sample_is_of_few_partitions_and_stands_for_the_others(
+    make_topic: MakeTopic, feed: Callable[..., None], lookup: Lookup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small, large = make_topic(3), make_topic(1)
+    for partition, count in enumerate((3, 30, 10)):
+        feed(small, ["x" * (10 if partition == 1 else 50)] * count, partition)
+    feed(large, ["y" * 1000])
+    monkeypatch.setattr(lookup_module, "_SAMPLED_PARTITIONS", 3)
+    asking = lookup(True, subscribe=f"{small},{large}", maxBytesPerTrigger="1")
+    asked = []
+    client = asking._consumer
+
+    def assign(partitions: list[ClientPartition]) -> None:
+        asked.extend((each.topic, each.partition) for each in partitions)
+        client.assign(partitions)
+
+    monkeypatch.setattr(asking, "_consumer", Mock(wraps=client, assign=assign))
+    end = asking.latest(asking.partitions())
+    sizes = asking.sample(dict.fromkeys(end, 0), end)
+    assert set(asked) == {(large, 0), (small, 1), (small, 2)}, "the furthest behind, and one of each topic"
+    assert sizes == {
+        TopicPartition(large, 0): 1000,
+        TopicPartition(small, 1): 10,
+        TopicPartition(small, 2): 50,
+        TopicPartition(small, 0): (10 * 30 + 50 * 10) / 40,
+    }

@@ -92,7 +92,11 @@ def write_once(options: WriteOptions, what: WriteId, batches: Iterator[pa.Record
     content = TaskContent()
     batches = content.of(batch for batch in batches if batch.num_rows)
     first = next(batches, None)
-    if first is None:  # nothing to write, and nothing to remember
+    if first is None:
+        # Nothing to write, and nothing to remember. What was written is asked for all the same: where a task
+        # has no rows now and had some, these may be in a task that has no mark yet, and would be there twice;
+        # no other task can tell. Whether this is the first attempt of all, a task cannot know: Spark counts
+        # attempts anew when a query is restarted.
         _check_replay(what, _read_progress(options.client, what, None), content, options)
         return 0
     batches = itertools.chain([first], batches)

@@ -11,6 +11,7 @@ import dataclasses
 import itertools
 import logging
 import time
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from confluent_kafka import Consumer, KafkaException, Message
@@ -42,6 +43,8 @@ _ATTEMPTS = 5
 #: How many records are taken to judge the size of the next ones, and how long it is waited for them.
 _SAMPLE = 1_000
 _SAMPLE_S = 2.0
+#: From how many partitions, those that are furthest behind.
+_SAMPLED_PARTITIONS = 16
 
 #: What passes when a leader has changed or has just begun.
 _PASSING = (
@@ -224,8 +227,23 @@ class OffsetLookup:
         }
 
     def sample(self, start: Offsets, end: Offsets) -> dict[TopicPartition, float]:
-        """How many bytes a record has on average, by the first of each that lies between; some may lack."""
-        lagging = [ClientPartition(tp.topic, tp.partition, start[tp]) for tp in end if start[tp] < end[tp]]
+        """How many bytes a record has on average, by the first that lie between, of some partitions.
+
+        Those that are furthest behind count most in the sum, and each topic has one at least as long as there
+        are places. The others are taken to be as the topic's, weighed by how far behind those are.
+        """
+        behind = {tp: end[tp] - start[tp] for tp in end if start[tp] < end[tp]}
+        chosen = _furthest_behind(behind, _SAMPLED_PARTITIONS)
+        measured = self._measure([ClientPartition(tp.topic, tp.partition, start[tp]) for tp in chosen])
+        sums: dict[str, tuple[float, int]] = {}
+        for tp, size in measured.items():
+            total, weight = sums.get(tp.topic, (0.0, 0))
+            sums[tp.topic] = total + size * behind[tp], weight + behind[tp]
+        usual = {topic: total / weight for topic, (total, weight) in sums.items()}
+        return {tp: usual[tp.topic] for tp in behind if tp.topic in usual} | measured
+
+    def _measure(self, lagging: list[ClientPartition]) -> dict[TopicPartition, float]:
+        """The average size of the records from there on; of some it may lack."""
         if not lagging:
             return {}
         sizes: dict[TopicPartition, list[int]] = {}
@@ -343,6 +361,18 @@ class OffsetLookup:
 def _pauses() -> Iterator[float]:
     """How long to wait before each attempt: a connection that was idle may just have been closed."""
     return (min(_RETRY_S * max(0, attempt - 1), _LONGEST_PAUSE_S) for attempt in itertools.count())
+
+
+def _furthest_behind(behind: Offsets, most: int) -> list[TopicPartition]:
+    """At most so many partitions, the first of each topic before a topic's second."""
+    by_lag = sorted(behind, key=lambda tp: -behind[tp])
+    rank: Counter[str] = Counter()
+    ranked = []
+    for tp in by_lag:
+        ranked.append((rank[tp.topic], tp))
+        rank[tp.topic] += 1
+    ranked.sort(key=lambda each: each[0])  # stable: within a rank, the furthest behind come first
+    return [tp for _, tp in ranked[:most]]
 
 
 def _partition_counts(topics: Mapping[str, Topic]) -> dict[str, int]:

@@ -52,7 +52,7 @@ READ_OPTIONS = {
     "endingOffsetsByTimestamp": "endingTimestamp by partition; batch only.",
     "maxOffsetsPerTrigger": "About how many records a micro-batch reads at most; streams only.",
     "maxBytesPerTrigger": "About how many bytes of keys, values and headers a micro-batch reads at most, "
-    "judged by the records it begins with; streams only.",
+    "judged by the first records of the partitions that are furthest behind; streams only.",
     "minOffsetsPerTrigger": "A micro-batch waits until there are so many records; streams only.",
     "maxTriggerDelay": "How long it waits at most for minOffsetsPerTrigger: 15m (default), 30s, 500ms, 1h.",
     "minPartitions": "At least how many Spark partitions to read with; large topic partitions are split.",
