@@ -385,6 +385,22 @@ def test_a_topic_made_anew_is_noticed_by_any_reader_though_its_log_is_longer_tha
     assert batch(strict, end, later) == [b"z"]
 
 
+def test_a_task_reads_nothing_of_a_topic_that_was_made_anew_after_it_was_planned(
+    make_topic: MakeTopic, feed: Feed, open_reader: Open, admin: AdminClient
+) -> None:
+    topic = make_topic()
+    feed(topic, "abcd")
+    lenient = open_reader(subscribe=topic, startingOffsets="earliest", failOnDataLoss="false")
+    start = lenient.initialOffset()
+    (task,) = lenient.partitions(start, lenient.latestOffset(start, ReadAllAvailable()))
+    admin.delete_topics([topic])[topic].result(30)
+    make_topic(name=topic)
+    feed(topic, "uvwxyz")
+    assert list(lenient.read(task)) == []
+    with pytest.raises(DataLossError, match=f"{topic}-0 is gone"):
+        list(open_reader(subscribe=topic).read(task))
+
+
 def test_a_batch_planned_before_its_topic_was_made_anew_reads_nothing_of_the_new_one(
     make_topic: MakeTopic, feed: Feed, open_reader: Open, admin: AdminClient
 ) -> None:

@@ -34,6 +34,7 @@ class TopicReader(DataSourceReader):
             start = lookup.resolve(self._options.starting, partitions)
             end = lookup.resolve(self._options.ending, partitions)
             self._check(start, end, lookup.earliest(partitions), lookup.latest(partitions))
+            topic_ids = lookup.topic_ids({tp.topic for tp in partitions})
             wanted = [tp for tp in partitions if self._wanted.includes(tp)]
             if self._wanted.not_before is not None:
                 first = lookup.at_time(self._wanted.not_before, wanted)
@@ -41,7 +42,8 @@ class TopicReader(DataSourceReader):
         clamp = self._wanted.clamp
         ranges = [OffsetRange(tp.topic, tp.partition, clamp(start[tp]), clamp(end[tp])) for tp in wanted]
         # Spark makes one task of its own when there is none
-        return list(plan_for(self._options, ranges)) or [Task([])]
+        tasks = plan_for(self._options, ranges)
+        return [Task.of(each.ranges, topic_ids) for each in tasks] or [Task([])]
 
     def _check(self, start: Offsets, end: Offsets, earliest: Offsets, latest: Offsets) -> None:
         """Fit the bounds to what the logs hold, in place."""
@@ -91,6 +93,7 @@ def read_task(options: ReadOptions, partition: InputPartition) -> Iterator[pa.Re
         partition.ranges,
         consumer_settings(options.client),
         arrow_schema(options.columns),
+        topic_ids=partition.topic_ids,
         fail_on_data_loss=options.fail_on_data_loss,
         poll_timeout_s=options.poll_timeout_s,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
@@ -25,6 +26,16 @@ class Topic(NamedTuple):
     topic_id: TopicId
     #: by partition; -1 where there is none now
     leaders: dict[int, BrokerId]
+
+
+def id_as_text(topic_id: TopicId) -> str:
+    """As Kafka's tools write it, and checkpoints have it."""
+    return base64.b64encode(topic_id).decode().rstrip("=")
+
+
+def id_from_text(text: str) -> TopicId:
+    """The inverse of `id_as_text`."""
+    return base64.b64decode(text + "==")
 
 
 class _Lookup:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -31,10 +31,13 @@ def read_ranges(
     settings: Settings,
     schema: pa.Schema,
     *,
+    topic_ids: Mapping[str, str] | None = None,
     fail_on_data_loss: bool,
     poll_timeout_s: float,
 ) -> Iterator[pa.RecordBatch]:
     """The records of `ranges` (each of another partition), in batches of `schema`.
+
+    `topic_ids` says of which topics they were planned: another of the same name is not read.
 
     Raises:
         DataLossError: records are gone, and `fail_on_data_loss`.
@@ -44,7 +47,7 @@ def read_ranges(
     settings = {**settings, "socket.timeout.ms": _milliseconds(settings, poll_timeout_s)}
     cluster = kept(_new_cluster, settings)
     open_ranges = OpenRanges(ranges, fail_on_data_loss)
-    fetcher = Fetcher(cluster, open_ranges)
+    fetcher = Fetcher(cluster, open_ranges, topic_ids)
     try:
         last_news = time.monotonic()
         while open_ranges:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import selectors
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from barnabas.client.errors import AuthenticationError, ClientError, error_code
 from barnabas.errors import BarnabasError, ErrorCode
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
-from barnabas.spark.cluster import Cluster, Topic
+from barnabas.spark.cluster import Cluster, Topic, id_from_text
 from barnabas.spark.open_ranges import OpenRanges
 from barnabas.spark.option_values import EARLIEST, LATEST
 from barnabas.types import ZERO_TOPIC_ID, BrokerId, TopicId, TopicPartition
@@ -40,11 +40,16 @@ class Fetched(NamedTuple):
 class Fetcher:
     """Fetches what is left of `ranges`, and closes those that cannot be read on."""
 
-    def __init__(self, cluster: Cluster, ranges: OpenRanges) -> None:
+    def __init__(
+        self, cluster: Cluster, ranges: OpenRanges, topic_ids: Mapping[str, str] | None = None
+    ) -> None:
+        """`topic_ids` are those the ranges were planned with; one that lacks is that of the first lookup."""
         self._cluster = cluster
         self._settings = cluster.settings
         self._ranges = ranges
-        self._topic_ids: dict[str, TopicId] = {}
+        self._topic_ids: dict[str, TopicId] = {
+            name: id_from_text(text) for name, text in (topic_ids or {}).items()
+        }
         self._leaders: dict[TopicPartition, BrokerId] = {}
         self._asked: dict[BrokerId, list[TopicPartition]] = {}  # what leaders have to answer for
         self._missed: Counter[TopicPartition] = Counter()

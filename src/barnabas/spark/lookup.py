@@ -6,7 +6,6 @@ level: for a reader of committed records only, the latest offset is the last sta
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import itertools
 import logging
@@ -20,7 +19,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from barnabas.client.errors import AuthenticationError, ClientError
 from barnabas.errors import BarnabasError, ConfigError, ErrorCode
 from barnabas.spark.clients import consumer_settings, new_consumer
-from barnabas.spark.cluster import Cluster, Topic
+from barnabas.spark.cluster import Cluster, Topic, id_as_text
 from barnabas.spark.fetch_settings import FetchSettings
 from barnabas.spark.list_offsets import Answers, OffsetQuestion
 from barnabas.spark.option_values import EARLIEST, LATEST, refuse, topic_pattern
@@ -164,7 +163,7 @@ class OffsetLookup:
         """
         known = self._topics
         return {
-            name: base64.b64encode(known[name].topic_id).decode().rstrip("=")
+            name: id_as_text(known[name].topic_id)
             for name in topics
             if name in known and known[name].error is ErrorCode.NONE and known[name].topic_id != ZERO_TOPIC_ID
         }

@@ -9,8 +9,8 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from dataclasses import dataclass, field
+from typing import NamedTuple, Self, TypeAlias
 
 from pyspark.sql.datasource import InputPartition
 
@@ -67,9 +67,18 @@ class OffsetRange(NamedTuple):
 
 @dataclass
 class Task(InputPartition):
-    """What one Spark task reads, range after range."""
+    """What one Spark task reads, range after range.
+
+    `topic_ids` are those of the topics that the ranges were planned of, as far as they are known.
+    """
 
     ranges: list[OffsetRange]
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, ranges: list[OffsetRange], topic_ids: Mapping[str, str]) -> Self:
+        """A task that takes with it the ids of its own topics, of all that are known."""
+        return cls(ranges, {each.topic: topic_ids[each.topic] for each in ranges if each.topic in topic_ids})
 
 
 def limit_to(max_offsets: int, start: Offsets, available: Offsets) -> Offsets:

@@ -185,7 +185,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             left[tp] = first, last
         if losses:
             report_data_loss("; ".join(losses), fail=self._options.fail_on_data_loss)
-        tasks = [_what_is_left(task, left) for task in self._planned(begin, stop)]
+        tasks = [_what_is_left(task, left, ids) for task in self._planned(begin, stop)]
         return list(tasks) if any(task.ranges for task in tasks) else []
 
     def _planned(self, begin: Position, stop: Position) -> list[Task]:
@@ -247,10 +247,13 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._lookup.topic_ids(sorted({tp.topic for tp in offsets}))
 
 
-def _what_is_left(task: Task, left: Mapping[TopicPartition, tuple[Offset, Offset]]) -> Task:
+def _what_is_left(
+    task: Task, left: Mapping[TopicPartition, tuple[Offset, Offset]], topic_ids: Mapping[str, str]
+) -> Task:
     """The task without what cannot be read any more: it may have nothing to do, and keeps its number."""
     nothing = (0, 0)
     ranges = [
         each.within(*left.get(TopicPartition(each.topic, each.partition), nothing)) for each in task.ranges
     ]
-    return Task([each for each in ranges if each.size > 0])
+    ranges = [each for each in ranges if each.size > 0]
+    return Task.of(ranges, topic_ids)

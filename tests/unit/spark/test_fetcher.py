@@ -14,7 +14,7 @@ from barnabas.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
-from barnabas.spark.cluster import Topic
+from barnabas.spark.cluster import Topic, id_as_text
 from barnabas.spark.fetch_settings import FetchSettings
 from barnabas.spark.fetcher import Fetcher
 from barnabas.spark.open_ranges import DataLossError, OpenRanges
@@ -226,6 +226,14 @@ def test_a_topic_made_anew_under_the_same_name_is_not_read_on(cluster: StandIn) 
     cluster.topic = Topic(ErrorCode.NONE, OTHER_ID, {0: 1})
     fetcher.request()
     assert not ranges
+
+
+def test_a_topic_made_anew_since_it_was_planned_is_not_read_at_all(cluster: StandIn) -> None:
+    ranges = OpenRanges([OffsetRange("t", 0, 3, 9)], fail_on_data_loss=True)
+    fetcher = Fetcher(cluster, ranges, {"t": id_as_text(OTHER_ID)})  # type: ignore[arg-type]
+    with pytest.raises(DataLossError, match="t-0 is gone"):
+        fetcher.request()
+    assert cluster.brokers[1].asked == []
 
 
 @pytest.mark.parametrize(("before", "after"), [(ZERO_TOPIC_ID, ID), (ID, ZERO_TOPIC_ID)])
