@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from random import Random
 from typing import Any
 
@@ -40,6 +41,20 @@ def test_first_broker_takes_the_seat_and_the_second_does_not() -> None:
         error = results["t"]
         assert isinstance(error, KafkaError)
         assert error.code is ErrorCode.NOT_CONTROLLER
+
+    asyncio.run(scenario())
+
+
+def test_each_controller_has_a_higher_epoch_than_the_one_before() -> None:
+    async def scenario() -> None:
+        server = MemoryServer()
+        epochs = []
+        for node_id in (1, 2, 1):
+            member = await join(server, BrokerConfig(node_id=node_id))
+            stored = await member.store.get(znodes.CONTROLLER_EPOCH)
+            epochs.append(znodes.decode_controller_epoch(stored.data))
+            await member.store.close()
+        assert epochs == [1, 2, 3]
 
     asyncio.run(scenario())
 
@@ -151,6 +166,9 @@ def test_blocks_of_producer_ids_never_overlap_even_after_a_restart() -> None:
         blocks.append(await again.controller.allocate_producer_ids())
         ids = [producer_id for block in blocks for producer_id in block]
         assert sorted(ids) == list(range(4000))
+        stored = await again.store.get(znodes.PRODUCER_ID_BLOCK)
+        assert json.loads(stored.data)["block_start"] == "3000"
+        assert json.loads(stored.data)["block_end"] == "3999"
 
     asyncio.run(scenario())
 

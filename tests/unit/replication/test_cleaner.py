@@ -91,6 +91,14 @@ def test_the_dirtiest_log_comes_first(bench):
     assert bench.directory.cleaned_to == {log.topic_partition: 5 for log in (little, much)}
 
 
+def test_logs_that_are_not_compacted_are_passed_over(bench):
+    bench.make("a", 5).config = TopicConfig(cleanup_policy=("delete",))
+    compacted = bench.make("b", 5)
+    bench.make("c", 5).config = TopicConfig(cleanup_policy=("delete",))
+    assert bench.clean() and not bench.clean()
+    assert bench.directory.cleaned_to == {compacted.topic_partition: 5}
+
+
 def test_a_log_that_is_not_flushed_is_flushed_first(bench):
     log = bench.make("a", 5)
     log.append_as_leader(encode_batch([Record(b"k", b"6", NOW)]), 0)

@@ -90,6 +90,25 @@ def test_a_session_does_not_change_between_names_and_ids(sessions):
     )
 
 
+def test_topics_are_told_apart_by_their_ids(sessions):
+    def by_id(session_id, epoch, offsets, forgotten=()):
+        return FetchRequest(
+            session_id=session_id,
+            session_epoch=epoch,
+            topics=[
+                FetchTopic(topic_id=topic, partitions=[FetchPartition(partition=0, fetch_offset=offset)])
+                for topic, offset in offsets.items()
+            ],
+            forgotten_topics_data=[ForgottenTopic(topic_id=topic, partitions=[0]) for topic in forgotten],
+        )
+
+    one, two, three = (bytes([number]) * 16 for number in (1, 2, 3))
+    session = sessions.resolve(by_id(0, 0, {one: 10, two: 20}), True)
+    again = sessions.resolve(by_id(session.session_id, 1, {two: 25, three: 30}, forgotten=[one]), True)
+    assert again is session
+    assert {key: target.offset for (key, _), target in session.targets.items()} == {two: 25, three: 30}
+
+
 def test_the_final_epoch_closes_the_session(sessions):
     session = sessions.resolve(request(partitions=[(0, 0)]), False)
     assert sessions.resolve(request(session.session_id, -1), False) is None

@@ -213,6 +213,26 @@ def test_only_what_the_cluster_places_on_this_broker_is_opened():
     asyncio.run(scenario())
 
 
+def test_logs_behind_one_that_is_deleted_unknown_or_anothers_are_opened():
+    async def scenario():
+        bench = Bench("/a")
+        for name in "opqrs":
+            bench.create(name, records=2)
+        bench.logs.close()
+        again = Bench("/a", disk=bench.disk)
+        known = image(q=(1,), r=(1,), s=(1,))
+        topics = {**known.topics, "r": known.topics["r"]._replace(id=b"other topic id..")}
+        cluster = known._replace(topics=topics, deleted_topics={b"o" * 16: frozenset([1])})
+        await again.logs.load(cluster, lambda _: CONFIG)
+        assert sorted(log.topic_partition.topic for log in again.logs) == ["q", "s"]
+        assert {"p-0", "r-0"} <= set(again.folders("/a")) and "o-0" not in again.folders("/a")
+        with pytest.raises(KafkaError):  # what lies there may be its records
+            again.create("r")
+        again.logs.close()
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize(
     ("limit", "left"),
     [(resource.RLIM_INFINITY, None), (1000, 1000 - 500 - 64), (100, 1), (1_000_000, 1_000_000 - 16_384 - 64)],
