@@ -36,7 +36,7 @@ test: setup
 
 # without uvloop, fcntl, resource, sendfile, pwritev and more, which other systems lack
 test-portable: setup
-	PYTHONPATH=tests/portable $(BIN)/python -m pytest -q -n auto --maxprocesses 4 $(or $(TESTS),$(PORTABLE))
+	PYTHONPATH=$(CURDIR)/tests/portable $(BIN)/python -m pytest -q -n auto --maxprocesses 4 $(or $(TESTS),$(PORTABLE))
 
 check: setup
 	$(BIN)/ruff format --check src tests bench soak examples
