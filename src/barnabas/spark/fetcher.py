@@ -24,8 +24,10 @@ from barnabas.types import ZERO_TOPIC_ID, BrokerId, TopicId, TopicPartition
 #: The last version of Fetch that names topics; later ones have their ids, which not every broker gives.
 _LAST_BY_NAME = 12
 
-#: How often in a row metadata must lack a partition for it to be gone: a broker may be late to hear of it.
+#: How often in a row metadata must lack a partition for it to be gone, and for how long, in seconds: a broker
+#: may be late to hear of it, and what is taken to be gone is not read.
 _ASKED_FOR_GONE = 5
+_MISSED_FOR_GONE_S = 3.0
 
 _GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID)
 
@@ -53,6 +55,7 @@ class Fetcher:
         self._leaders: dict[TopicPartition, BrokerId] = {}
         self._asked: dict[BrokerId, list[TopicPartition]] = {}  # what leaders have to answer for
         self._missed: Counter[TopicPartition] = Counter()
+        self._missed_since: dict[TopicPartition, float] = {}
         self._is_stale = True  # whether leaders are to be looked up, though not before
         self._not_before = 0.0
         #: what went wrong last, for who loses patience
@@ -181,12 +184,14 @@ class Fetcher:
             raise BarnabasError(f"cannot read {tp}: {topic.error.doc}")
         if topic.error in _GONE or (topic.error is ErrorCode.NONE and tp.partition not in topic.leaders):
             self._missed[tp] += 1
-            if self._missed[tp] >= _ASKED_FOR_GONE:
+            missed_s = time.monotonic() - self._missed_since.setdefault(tp, time.monotonic())
+            if self._missed[tp] >= _ASKED_FOR_GONE and missed_s >= _MISSED_FOR_GONE_S:
                 self._ranges.close_gone(tp)
         elif self._is_another(tp.topic, topic.topic_id):
             self._ranges.close_gone(tp)
         else:
             self._missed[tp] = 0
+            self._missed_since.pop(tp, None)
             leader = topic.leaders.get(tp.partition, -1)
             if leader >= 0:
                 self._leaders[tp] = leader

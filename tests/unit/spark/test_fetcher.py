@@ -14,6 +14,7 @@ from barnabas.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
+from barnabas.spark import fetcher as fetcher_module
 from barnabas.spark.cluster import Topic, id_as_text
 from barnabas.spark.fetch_settings import FetchSettings
 from barnabas.spark.fetcher import Fetcher
@@ -201,7 +202,10 @@ def test_an_offset_out_of_range_goes_on_at_the_start_of_the_log(cluster: StandIn
     assert ranges.position(A) == 5
 
 
-def test_a_topic_that_stays_away_is_gone_but_one_that_is_late_is_not(cluster: StandIn) -> None:
+def test_a_topic_that_stays_away_is_gone_but_one_that_is_late_is_not(
+    cluster: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetcher_module, "_MISSED_FOR_GONE_S", 0.0)
     there = cluster.topic
     cluster.topic = Topic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ZERO_TOPIC_ID, {})
     fetcher, _ = reading(cluster, 9)
@@ -226,6 +230,22 @@ def test_a_topic_made_anew_under_the_same_name_is_not_read_on(cluster: StandIn) 
     cluster.topic = Topic(ErrorCode.NONE, OTHER_ID, {0: 1})
     fetcher.request()
     assert not ranges
+
+
+def test_a_partition_that_metadata_lack_for_a_moment_is_not_taken_to_be_gone(
+    cluster: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(fetcher_module.time, "monotonic", lambda: now[0])
+    cluster.topic = Topic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ZERO_TOPIC_ID, {})
+    fetcher, ranges = reading(cluster, 9)
+    for _ in range(20):
+        fetcher.request()
+    assert cluster.lookups == 20
+    assert ranges, "it was asked often, but in no time"
+    now[0] += 3
+    with pytest.raises(DataLossError, match="t-0 is gone"):
+        fetcher.request()
 
 
 def test_a_topic_made_anew_since_it_was_planned_is_not_read_at_all(cluster: StandIn) -> None:
