@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from barnabas.storage.environment import LogEnvironment
 from barnabas.storage.filesystem import Entry
@@ -63,7 +63,7 @@ def _change_suffix(file: LogFile, old: str, new: str, *, must_exist: bool) -> No
     file.rename(file.path.removesuffix(old) + new, must_exist=must_exist)
 
 
-def complete_swaps(env: LogEnvironment, path: str, entries: Iterable[Entry]) -> bool:
+def complete_swaps(env: LogEnvironment, path: str, entries: Sequence[Entry]) -> bool:
     """Completes or undoes what a crash interrupted in the folder `path`; whether its names have changed.
 
     Also what Apache Kafka has left. Safe to be interrupted itself.
@@ -72,6 +72,8 @@ def complete_swaps(env: LogEnvironment, path: str, entries: Iterable[Entry]) -> 
         OSError: the disk failed.
         KafkaError: CORRUPT_MESSAGE, a segment that was about to be put in place is damaged.
     """
+    if not any(entry.name.endswith((CLEANED, SWAP)) for entry in entries):
+        return False  # the usual case, for each of many logs
     found = [_Found(entry, match) for entry in entries if (match := _SEGMENT_FILE.fullmatch(entry.name))]
     unfinished = [file for file in found if file.suffix == CLEANED]
     swaps = [file for file in found if file.suffix == SWAP]
