@@ -1,4 +1,4 @@
-"""The few names every room shares."""
+"""The few names that every package shares."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class BrokerConfig(Settings):
         choices=("embedded", "memory"),
         doc="Where the cluster's metadata lives: embedded (a file beside the data) or memory (lost at stop).",
     )
-    broker_rack: str | None = setting(Type.STRING, None, doc="The rack this broker stands in.")
+    broker_rack: str | None = setting(Type.STRING, None, doc="The rack of this broker.")
 
     # --- connections ---
     socket_request_max_bytes: int = setting(
@@ -89,7 +89,7 @@ class BrokerConfig(Settings):
         Type.LONG,
         600_000,
         minimum=-1,
-        doc="How long a silent connection is kept, in milliseconds; -1 for ever.",
+        doc="How long an idle connection is kept open, in milliseconds; -1 means for ever.",
     )
     max_connections: int = setting(
         Type.INT,
@@ -110,7 +110,7 @@ class BrokerConfig(Settings):
     auto_create_topics_enable: bool = setting(
         Type.BOOLEAN,
         True,
-        doc="Whether a topic that is asked for and does not exist is made.",
+        doc="Whether a request for a topic that does not exist creates it.",
     )
     delete_topic_enable: bool = setting(Type.BOOLEAN, True, doc="Whether topics may be deleted.")
     num_partitions: int = setting(
@@ -358,25 +358,25 @@ class BrokerConfig(Settings):
         Type.LONG,
         300_000,
         minimum=1,
-        doc="How often logs are looked over for what retention drops.",
+        doc="How often retention is applied to the logs, in milliseconds.",
     )
     log_flush_offset_checkpoint_interval_ms: int = setting(
         Type.INT,
         60_000,
         minimum=0,
-        doc="How often the recovery points are written down, in milliseconds.",
+        doc="How often the recovery points are stored, in milliseconds.",
     )
     log_flush_start_offset_checkpoint_interval_ms: int = setting(
         Type.INT,
         60_000,
         minimum=0,
-        doc="How often the log start offsets are written down, in milliseconds.",
+        doc="How often the log start offsets are stored, in milliseconds.",
     )
     replica_high_watermark_checkpoint_interval_ms: int = setting(
         Type.LONG,
         5000,
         minimum=1,
-        doc="How often the high watermarks are written down, in milliseconds.",
+        doc="How often the high watermarks are stored, in milliseconds.",
     )
     num_recovery_threads_per_data_dir: int = setting(
         Type.INT,
@@ -394,13 +394,13 @@ class BrokerConfig(Settings):
         86_400_000,
         minimum=1,
         update=Update.CLUSTER_WIDE,
-        doc="How long the state of a silent idempotent producer is kept, in milliseconds.",
+        doc="How long the state of an inactive idempotent producer is kept, in milliseconds.",
     )
     producer_id_expiration_check_interval_ms: int = setting(
         Type.INT,
         600_000,
         minimum=1,
-        doc="How often producers' state is looked over for expiry.",
+        doc="How often expired producer state is removed, in milliseconds.",
     )
 
     # --- groups ---
@@ -414,13 +414,13 @@ class BrokerConfig(Settings):
         Type.INT,
         6000,
         minimum=0,
-        doc="The shortest session timeout a member may ask for, in milliseconds.",
+        doc="The shortest session timeout that a member may request, in milliseconds.",
     )
     group_max_session_timeout_ms: int = setting(
         Type.INT,
         1_800_000,
         minimum=0,
-        doc="The longest session timeout a member may ask for, in milliseconds.",
+        doc="The longest session timeout that a member may request, in milliseconds.",
     )
     group_max_size: int = setting(
         Type.INT, INT_MAX, minimum=1, doc="How many members a classic group may have."
@@ -435,7 +435,7 @@ class BrokerConfig(Settings):
         Type.LIST,
         ("uniform", "range"),
         choices=("uniform", "range"),
-        doc="The assignors of the consumer protocol; the first is taken where members ask for none.",
+        doc="The assignors of the consumer protocol; the first is the default for members that name none.",
     )
     group_consumer_migration_policy: str = setting(
         Type.STRING,
@@ -468,7 +468,7 @@ class BrokerConfig(Settings):
         Type.INT,
         45_000,
         minimum=1,
-        doc="How long a member of the consumer protocol may be silent before it is out, in milliseconds.",
+        doc="How long a member of the consumer protocol may send no heartbeat, in milliseconds.",
     )
     group_consumer_min_session_timeout_ms: int = setting(
         Type.INT,
@@ -486,7 +486,7 @@ class BrokerConfig(Settings):
         Type.INT,
         600_000,
         minimum=10_000,
-        doc="How often subscriptions by regular expression are looked up at least, in milliseconds.",
+        doc="How often at least regular expressions of subscriptions are resolved again, in milliseconds.",
     )
     offset_metadata_max_bytes: int = setting(
         Type.INT,
@@ -510,13 +510,13 @@ class BrokerConfig(Settings):
         Type.LONG,
         600_000,
         minimum=1,
-        doc="How often committed offsets are looked over for expiry.",
+        doc="How often expired committed offsets are removed, in milliseconds.",
     )
     offsets_topic_num_partitions: int = setting(
         Type.INT,
         50,
         minimum=1,
-        doc="The partitions of __consumer_offsets, fixed when it is made.",
+        doc="The number of partitions of __consumer_offsets; it applies when that topic is created.",
     )
     offsets_topic_replication_factor: int = setting(
         Type.SHORT,
@@ -536,7 +536,7 @@ class BrokerConfig(Settings):
         Type.INT,
         900_000,
         minimum=1,
-        doc="The longest transaction.timeout.ms that a producer may ask for.",
+        doc="The longest transaction.timeout.ms that a producer may request.",
     )
     transactional_id_expiration_ms: int = setting(
         Type.INT,
@@ -548,13 +548,13 @@ class BrokerConfig(Settings):
         Type.INT,
         10_000,
         minimum=1,
-        doc="How often transactions that have been open for too long are looked for, in milliseconds.",
+        doc="How often transactions that have exceeded their timeout are aborted, in milliseconds.",
     )
     transaction_remove_expired_transaction_cleanup_interval_ms: int = setting(
         Type.INT,
         3_600_000,
         minimum=1,
-        doc="How often transactional ids that have expired are looked for, in milliseconds.",
+        doc="How often expired transactional ids are removed, in milliseconds.",
     )
     transaction_partition_verification_enable: bool = setting(
         Type.BOOLEAN,
@@ -578,7 +578,7 @@ class BrokerConfig(Settings):
         Type.INT,
         50,
         minimum=1,
-        doc="The partitions of __transaction_state, fixed when it is made.",
+        doc="The number of partitions of __transaction_state; it applies when that topic is created.",
     )
     transaction_state_log_replication_factor: int = setting(
         Type.SHORT,

@@ -26,7 +26,7 @@ class GroupConfig(Settings):
         minimum=1,
         synonyms=("group.consumer.session.timeout.ms",),
         update=Update.CLUSTER_WIDE,
-        doc="How long a member may be silent before it is out, in milliseconds.",
+        doc="How long a member may send no heartbeat before it is removed, in milliseconds.",
     )
 
     def check_limits(self, broker: BrokerConfig) -> None:

@@ -12,13 +12,13 @@ from barnabas.config.topic import TopicConfig
 _HEAD = """\
 # Settings
 
-The names, types and meanings are Apache Kafka's. A setting that is not listed is refused, since nothing would
-honour it. What differs from Kafka's defaults stands in [differences.md](differences.md).
+The names, types and meanings are Apache Kafka's. Settings that are not listed are refused, since they
+would have no effect. [differences.md](differences.md) lists the defaults that differ from Kafka's.
 
 A broker takes its settings from `barnabas start --set NAME=VALUE`, else from `--config FILE`, else from the
 defaults. FILE is TOML, where a setting is a key (`log.retention.hours = 24`), or Kafka's own
 `server.properties`, in which settings that apply only to Kafka itself are ignored with a warning. A file that
-asks for what is not there yet (TLS, SASL, ZooKeeper) is refused with file, line and reason.
+requires an unsupported feature (TLS, SASL, ZooKeeper) is refused with file, line and reason.
 
 Settings marked *at run time* can also be changed while the broker runs, for one broker or for all of them
 (`barnabas configs --help`), and take effect at once; the others are read at start.
@@ -40,12 +40,12 @@ def configuration_reference() -> str:
         + "\nOther spellings: "
         + ", ".join(f"`{other}` for `{name}`" for other, name in BrokerConfig.spellings.items())
         + ".\n\n## Topic settings\n\n"
-        + "All of them can be changed at run time. Under *Broker's* stand the broker settings that give the\n"
-        + "default, best first.\n\n"
+        + "All of them can be changed at run time. The column *Broker's* has the broker settings that\n"
+        + "give the default; the first one that is set applies.\n\n"
         + _table(TopicConfig.declared.values(), "Broker's", _names)
         + "\n## Group settings\n\n"
-        + "Of groups of the consumer protocol. All of them can be changed at run time, also before there is\n"
-        + "the group.\n\n"
+        + "They apply to groups of the consumer protocol, and can be changed at run time, also before the\n"
+        + "group exists.\n\n"
         + _table(GroupConfig.declared.values(), "Broker's", _names)
     )
 

@@ -22,7 +22,7 @@ class TopicConfig(Settings):
         choices=("delete", "compact"),
         synonyms=("log.cleanup.policy",),
         update=Update.CLUSTER_WIDE,
-        doc="What becomes of old segments: delete drops them by age and size, compact keeps a key once.",
+        doc="How old records are removed: delete by age and size, compact all but the last of a key.",
     )
     compression_type: str = setting(
         Type.STRING,

@@ -1,4 +1,4 @@
-"""The controller's seat: one broker holds it, and only the holder's writes go through."""
+"""Controller election: one broker is the controller, and the store refuses the writes of any other."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ K = TypeVar("K")
 
 
 class ControllerSeat:
-    """Taken by making the ephemeral node ``/controller`` and raising ``/controller_epoch``, in one step.
+    """One broker's part in controller elections, and the writes that its controller epoch fences.
 
-    Every write then checks that ``/controller_epoch`` is as this controller left it, so a controller that was
-    replaced without noticing changes nothing (as in Apache Kafka since KAFKA-6082).
+    A broker is elected by creating the ephemeral node ``/controller`` and raising ``/controller_epoch`` in one
+    transaction. Each write checks that ``/controller_epoch`` is unchanged since, so a controller that
+    was replaced without noticing changes nothing (as in Apache Kafka since KAFKA-6082).
     """
 
     def __init__(self, store: MetadataStore, broker_id: BrokerId, clock: Clock) -> None:
@@ -46,7 +47,7 @@ class ControllerSeat:
         return self._epoch_version is not None
 
     async def take(self) -> bool:
-        """Whether the seat was free and is now ours.
+        """Try to be elected; False when another broker is the controller.
 
         Raises:
             StoreError: the store cannot be reached.
@@ -70,8 +71,8 @@ class ControllerSeat:
         """All of the operations or none, as `MetadataStore.multi`.
 
         Raises:
-            KafkaError: NOT_CONTROLLER, when the seat is not (any more) ours; KAFKA_STORAGE_ERROR, when the
-                store cannot be written.
+            KafkaError: NOT_CONTROLLER, when this broker is not (any more) the controller; KAFKA_STORAGE_ERROR,
+                when the store cannot be written.
             StoreError: an operation is not allowed.
         """
         if self._epoch_version is None:

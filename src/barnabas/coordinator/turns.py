@@ -1,8 +1,8 @@
-"""Whose turn it is among the operations of one key, while records of theirs are not committed yet.
+"""A lock for each key, held by an operation until its records are committed.
 
-An operation *alone* sees all that was decided before it, and nothing is decided beside it. Operations
-*together* (commits of offsets, which do not look at each other's) may be under way at once. Whoever has to
-wait is served in the order of arrival, so neither kind starves.
+An operation *alone* is exclusive: it sees the outcome of all earlier ones, and no other runs beside it.
+Operations *together* (offset commits, which do not read each other's) are shared: they may run at the same
+time. Operations that have to wait are served in the order of arrival, so neither kind starves.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable
 
 
 class _Key:
-    """What is under way for one key, and who waits. It exists only as long as either is the case."""
+    """The running and the waiting operations of one key; dropped when there are none."""
 
     __slots__ = ("alone", "together", "waiting")
 
@@ -37,7 +37,7 @@ class Turns:
         return state is None or (not state.waiting and state.admits(together))
 
     def wait(self, key: Hashable, together: bool, run: Callable[[], None]) -> None:
-        """Call `run` when its turn has come."""
+        """Call `run` when the operation may run."""
         self._keys[key].waiting.append((together, run))
 
     def take(self, key: Hashable, together: bool) -> None:

@@ -1,1 +1,1 @@
-"""The broker as a process: listeners, sessions, the request handlers, and what puts the rooms together."""
+"""The broker as a process: listeners, sessions, the request handlers, and the composition root."""

@@ -1,63 +1,64 @@
-"""Looks out for the next request for a moment before the event loop sleeps, as long as that pays.
+"""Polls for the next request for a moment before the event loop sleeps, as long as that pays.
 
-To wake a core that has fallen asleep takes as long as to serve a small request, and a client that waits for
-each answer sends its next request sooner than that. ADR 7 has what was measured.
+Waking a sleeping core takes as long as serving a small request, and a client that waits for each answer sends
+its next request sooner than that. ADR 7 has the measurements.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-#: How many turns of the event loop a look-out lasts: about 80 µs.
-TURNS = 120
-#: The trust that a trial begins with: a request that is met adds 1 to it, a look-out in vain takes 2.
-TRUST = 64
-#: What it grows to at most; the trial has succeeded then.
-MOST_TRUST = 128
-#: How many requests go by without a look-out once no trust is left, ...
-SHORTEST_REST = 64
+#: How many iterations of the event loop a poll lasts: about 80 µs.
+ITERATIONS = 120
+#: The credit that a trial begins with. A poll that finds a request earns 1, one that finds none costs 2.
+CREDIT = 64
+#: The highest credit; a trial that reaches it has succeeded.
+MOST_CREDIT = 128
+#: How many requests are served without polling once the credit is used up, ...
+SHORTEST_PAUSE = 64
 #: ... twice as many each time, up to this.
-LONGEST_REST = 8192
+LONGEST_PAUSE = 8192
 
 
 class BusyPolling:
-    """The look-outs of an event loop that has its process for itself: other threads want the interpreter.
+    """Keeps an event loop from sleeping between requests. The loop must have its process for itself: other
+    threads need the interpreter.
 
-    Where more than a third of the requests come later than a look-out lasts it soon rests, but for a trial of
-    some 32 look-outs in 8,192 requests. A single one would tell nothing: the system has to move a client that
-    shared the loop's core to another one first.
+    When more than a third of the requests come later than a poll lasts, polling soon pauses, except for a
+    trial of some 32 polls in 8,192 requests. A single poll would not show whether polling pays: the system must
+    first move a client that shared the loop's core to another one.
 
     Args:
-        call_soon: the event loop's; what it is given keeps the loop from sleeping before its next turn.
+        call_soon: the event loop's; a scheduled callback keeps the loop awake until its next iteration.
     """
 
     def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
         self._call_soon = call_soon
-        self._turns = 0
-        self._trust = TRUST
-        self._rest = SHORTEST_REST
-        self._to_skip = 0
+        self._iterations_left = 0
+        self._credit = CREDIT
+        self._pause = SHORTEST_PAUSE
+        self._requests_to_skip = 0
 
     def served(self) -> None:
-        """Requests have been served: the next may come at once."""
-        if self._to_skip:
-            self._to_skip -= 1
+        """Requests have been served: poll for the next one, unless polling pauses."""
+        if self._requests_to_skip:
+            self._requests_to_skip -= 1
             return
-        if not self._turns:
-            self._call_soon(self._turn)
-        elif self._trust < MOST_TRUST:
-            self._trust += 1
+        if not self._iterations_left:
+            self._call_soon(self._iterate)
+        elif self._credit < MOST_CREDIT:
+            self._credit += 1
         else:
-            self._rest = SHORTEST_REST
-        self._turns = TURNS
+            self._pause = SHORTEST_PAUSE
+        self._iterations_left = ITERATIONS
 
-    def _turn(self) -> None:
-        self._turns -= 1
-        if self._turns:
-            self._call_soon(self._turn)
-        elif self._trust > 1:
-            self._trust -= 2
+    def _iterate(self) -> None:
+        self._iterations_left -= 1
+        if self._iterations_left:
+            self._call_soon(self._iterate)
+        elif self._credit > 1:
+            self._credit -= 2
         else:
-            self._trust = TRUST
-            self._to_skip = self._rest
-            self._rest = min(2 * self._rest, LONGEST_REST)
+            self._credit = CREDIT
+            self._requests_to_skip = self._pause
+            self._pause = min(2 * self._pause, LONGEST_PAUSE)

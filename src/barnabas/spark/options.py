@@ -69,7 +69,7 @@ READ_OPTIONS = {
 
 WRITE_OPTIONS = {
     _SERVERS: READ_OPTIONS[_SERVERS],
-    "topic": "The topic to write to; it goes before the column topic.",
+    "topic": "The topic to write to; overrides the column topic.",
     "includeHeaders": "Without effect, as in Spark's own connector: headers are written where there is a "
     "column headers.",
     "barnabas.delivery": "at-least-once (default) or exactly-once: see below.",

@@ -24,87 +24,86 @@ meanings are those of Spark's own Kafka connector, so that `format("kafka")` bec
 _READING_LESS = """
 Reading less: Spark does not tell Python data sources which columns a query uses, but `.schema(...)` does:
 `.schema("value binary, offset bigint")` reads these two only. With
-`spark.sql.python.filterPushdown.enabled=true` a batch reads only what filters on `partition`, `topic`,
-`offset` and the lower end of `timestamp` leave; other filters Spark applies afterwards.
+`spark.sql.python.filterPushdown.enabled=true` a batch applies filters on `partition`, `topic`, `offset` and
+the lower end of `timestamp` before it reads; Spark applies other filters afterwards.
 
-`failOnDataLoss` names the offsets that are gone, partition by partition. That a topic was deleted and made
-anew is noticed by its id, which the checkpoint holds beside the offsets (`{"orders":{"0":23,"id":"..."}}`);
-on brokers that give topics none, when its log ends before the offset to go on from. It is then read from its
-start. A topic of the same id whose log ends before that offset was cut, as by an unclean election: it is read
-on from its end. How far a query is behind stands in its progress, as `latestOffset` beside `endOffset`;
-`barnabas.spark.progress.lag` takes it out of there.
+An error of `failOnDataLoss` lists the lost offsets of each partition. The checkpoint holds each topic's id
+beside its offsets (`{"orders":{"0":23,"id":"..."}}`): another id shows that the topic was deleted and created
+again. Brokers without topic ids show it by a log that ends before the next offset to read. Such a topic is
+read from its start. If the id is the same and the log ends before the next offset, the log was truncated, as
+by an unclean election: reading continues at its end. A query's progress shows its lag, as `latestOffset`
+beside `endOffset`; `barnabas.spark.progress.lag` computes it.
 """
 
 _WRITING = """
 ## Writing
 
-Needed is a column `value` (binary or string); `key` (binary or string), `topic` (string), `partition` (int)
-and `headers` (array of key and value) are taken when they are there; other columns are left out. A key goes
-to the partition that Java's clients choose for it.
+The column `value` (binary or string) is required. The columns `key` (binary or string), `topic` (string),
+`partition` (int) and `headers` (array of key and value) are optional; other columns are ignored. A key goes
+to the same partition as with Java's clients.
 
 """
 
 _EXACTLY_ONCE = """
 ### Exactly once
 
-With `barnabas.delivery=exactly-once` readers of committed records (`isolation.level=read_committed`) find
-each row once, whatever dies in between: a Python worker, an executor, the driver, a broker. A stream needs
-nothing more than its checkpoint. Each task writes its rows and the number of its batch in one transaction; a
-task that is tried again finds the number and writes nothing. A batch write is told from all others, so that
-the tasks it retries write once; with `barnabas.sinkId` and `barnabas.batchId` a whole write can be tried
-again, such as in `foreachBatch`:
+With `barnabas.delivery=exactly-once`, consumers with `isolation.level=read_committed` read each row once,
+even if a Python worker, an executor, the driver or a broker dies meanwhile. A stream needs only its checkpoint.
+Each task writes its rows and the number of its batch in one transaction; a retried task finds the number and
+writes nothing. Each batch write has an identity of its own, so its retried tasks write once; with
+`barnabas.sinkId` and `barnabas.batchId` a whole write can be retried, for example in `foreachBatch`:
 
     rows.write.format("barnabas").option("barnabas.delivery", "exactly-once")
         .option("barnabas.sinkId", "orders").option("barnabas.batchId", batch_id)...
 
-What to know:
+Limits and requirements:
 
 - The rows of a batch become visible task by task, not all at once.
-- A batch that is run again must put the same rows into the same tasks. The checkpoint holds how the reading
-  tasks of a micro-batch of topics were planned, beside their offsets (`"#plan"`), so a restarted query has
-  the same ones on any machine, with any `parallelism`, `minPartitions` and `maxRecordsPerPartition`, as long
-  as its code stays as it was and its rows do not depend on chance. Where a checkpoint of an older Barnabas
-  does not say it and there is more than one way, the query fails.
-- After a shuffle Spark plans the tasks, and where the query keeps no state or in `foreachBatch` by the
-  cluster's cores: set `spark.sql.adaptive.coalescePartitions.parallelismFirst=false`, as pipelines do, where
-  they may change. A batch write with `barnabas.batchId` has no checkpoint: give what it reads `endingOffsets`
-  and `parallelism`, too.
-- A task that comes to another number of rows than it has written, or to rows with other keys, fails, unless
-  `barnabas.failOnChangedReplay` is false; other changes it cannot see.
-- The numbers are kept as offsets of the groups `barnabas-spark-QUERYID-TASK`, which are also the
-  transactional ids: allow both by that prefix where there are ACLs. Brokers forget them after
-  `offsets.retention.minutes` (7 days): restart a query that was killed before.
-- To set a checkpoint back does not write again what was written since: the query fails. A query with a new
-  checkpoint is a new sink, and starts from nothing.
-- A task may take `kafka.transaction.timeout.ms` (5 minutes here; brokers allow 15 by default) from its first
-  row to its last. After a kill, readers of committed records wait for the restarted query or for this long.
-- Speculative execution is safe but a waste: a second attempt of a task fences the first.
+- A batch that is run again must put the same rows into the same tasks. The checkpoint holds the plan of a
+  micro-batch's reading tasks beside their offsets (`"#plan"`). So a restarted query has the same tasks on any
+  machine, with any `parallelism`, `minPartitions` and `maxRecordsPerPartition`, provided that its code is
+  unchanged and its rows are deterministic. If a checkpoint of an older Barnabas does not contain the plan and
+  several plans are possible, the query fails.
+- After a shuffle Spark plans the tasks; if the query keeps no state, and in `foreachBatch`, it does so by the
+  number of the cluster's cores. If that number may change, set
+  `spark.sql.adaptive.coalescePartitions.parallelismFirst=false`, as pipelines do. A batch write with
+  `barnabas.batchId` has no checkpoint: also set `endingOffsets` and `parallelism` on its input.
+- A retried task fails if it produces another number of rows than it has written, or rows with other keys,
+  unless `barnabas.failOnChangedReplay` is false. It cannot detect other changes.
+- The batch numbers are offsets of the groups `barnabas-spark-QUERYID-TASK`, which are also the transactional
+  ids: if there are ACLs, allow both by that prefix. Brokers delete them after `offsets.retention.minutes`
+  (7 days): restart a killed query before that.
+- Restoring an older checkpoint does not rewrite later batches; the query fails instead. A query with a new
+  checkpoint is a new sink and starts from the beginning.
+- A task must write all its rows within `kafka.transaction.timeout.ms` (5 minutes here; brokers allow 15 by
+  default). After a kill, read_committed consumers wait for the restarted query or for this long.
+- Speculative execution is safe but useless: a second attempt of a task fences the first.
 
 """
 
 _CLIENT = """
 ## kafka.*
 
-Every other `kafka.NAME` is a setting `NAME` of librdkafka, which writes and commits. Not taken are:
+Every other `kafka.NAME` is a setting `NAME` of librdkafka, which writes and commits. These are refused:
 
 """
 
 _READING = """
-Partitions and offsets are looked up, and records read into Arrow's columns, by a client of our own. Of
-librdkafka's settings it heeds `bootstrap.servers`, those of security (`security.protocol`, `ssl.*`, `sasl.*`
-with PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER, `https.ca.*`), and the following. The Java
-consumer's `fetch.max.wait.ms` and `request.timeout.ms` are taken for `fetch.wait.max.ms` and
-`socket.timeout.ms`. Settings of how librdkafka finds a group's offsets (`metadata.*`, `reconnect.*`,
-`socket.*` ...) are taken, too; partitions are looked up at each trigger, whatever `metadata.max.age.ms` says.
-Every other setting has no effect on reading and is refused there. A connection that a broker ends because
-its authentication has run out is made anew.
+Barnabas has a client of its own that looks up partitions and offsets and reads records into Arrow columns. It
+uses these of librdkafka's settings: `bootstrap.servers`, those of security (`security.protocol`, `ssl.*`,
+`sasl.*` with PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER, `https.ca.*`), and those in the table. The
+Java consumer's `fetch.max.wait.ms` and `request.timeout.ms` are other names of `fetch.wait.max.ms` and
+`socket.timeout.ms`. Settings that librdkafka needs to find a group's offsets (`metadata.*`, `reconnect.*`,
+`socket.*` ...) are accepted, too; partitions are looked up at each trigger, whatever `metadata.max.age.ms`
+is. Reading refuses every other setting, since it would have no effect. When a broker closes a connection
+because its authentication has expired, the client reconnects.
 
 | setting | default |
 |---|---|
 """
 
 _NOT_WHEN_READING = """
-Reading refuses, with TLS or SASL:
+With TLS or SASL, reading refuses:
 
 """
 
@@ -121,22 +120,23 @@ A write with `kafka.acks` other than `all`, `kafka.retries=0` or more than 5 of
 _LIMITS = """
 ## What differs from Spark's own connector
 
-- A batch write needs `mode("append")`: Spark asks Python data sources for it.
-- Output mode `update` is refused by Spark for Python data sources. Use `complete`, or `foreachBatch` with a
+- A batch write needs `mode("append")`: Spark requires it of Python data sources.
+- Spark refuses output mode `update` for Python data sources. Use `complete`, or `foreachBatch` with a
   batch write: `rows.write.format("barnabas").options(...).mode("append").save()`.
-- An option that is not in the tables above is refused, not ignored. Of Spark's connector there is not
-  `fetchOffset.*`, for which there is no need here.
-- Small partitions share a Spark task, down to `parallelism` tasks, by default the driver's cores; Spark tells
-  a Python data source nothing of the cluster's. A pipeline sets it. `minPartitions` keeps them apart.
+- An option that is not in the tables above is refused, not ignored. `fetchOffset.*` of Spark's connector does
+  not exist, since it is not needed.
+- Small partitions share a Spark task, down to `parallelism` tasks. Its default is the number of the driver's
+  cores, since a Python data source cannot see the cluster's; a pipeline sets it. `minPartitions` keeps
+  partitions apart.
 - Writing is at least once by default, as with Spark's own connector, which cannot do more.
-- The headers of a record that has none are NULL. Arrow writers and Python functions take NULL arrays slowly;
-  `spark.sql.execution.arrow.maxBytesPerBatch=2147483647` cures it.
-- When "Failed to find the data source: barnabas" comes up, `python -c 'import pyspark_barnabas'` says why;
-  and a stream must be started in the thread that made its session.
-- Two streams that are the first of their Spark and start at the same moment can damage what Spark keeps for
-  both: then every task fails with "Task not serializable" or "Illegal size 5 of collection, expected 6" until
+- The headers of a record that has none are NULL. Arrow writers and Python functions are slow with NULL
+  arrays; `spark.sql.execution.arrow.maxBytesPerBatch=2147483647` avoids that.
+- If Spark says "Failed to find the data source: barnabas", `python -c 'import pyspark_barnabas'` shows the
+  cause. A stream must be started in the thread that created its session.
+- If the first two streams of a Spark process start at the same moment, they can damage state that they share:
+  then every task fails with "Task not serializable" or "Illegal size 5 of collection, expected 6" until
   Spark is started again. `barnabas.spark.session.let_streams_start_together(spark)`, called before, prevents
-  it; a pipeline does so by itself.
+  this; pipelines call it.
 - Reading checks the batches' checksums (`kafka.check.crcs=false` spares it), reads from leaders only
   (`kafka.client.rack` has no effect), and takes messages of format 2 only, which brokers write since 0.11.
 - Spark starts its workers with `PYSPARK_PYTHON`, else with the PATH's `python3`: it must be the one that

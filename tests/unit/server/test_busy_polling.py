@@ -1,4 +1,4 @@
-"""When the event loop looks out for the next request, and when it rests."""
+"""When the event loop polls for the next request, and when polling pauses."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from barnabas.server.busy_polling import (
-    LONGEST_REST,
-    MOST_TRUST,
-    SHORTEST_REST,
-    TRUST,
-    TURNS,
+    CREDIT,
+    ITERATIONS,
+    LONGEST_PAUSE,
+    MOST_CREDIT,
+    SHORTEST_PAUSE,
     BusyPolling,
 )
 
-SOON, LATE = TURNS // 2, TURNS + 1
-A_TRIAL = TRUST // 2 + 1  # look-outs
+SOON, LATE = ITERATIONS // 2, ITERATIONS + 1
+A_TRIAL = CREDIT // 2 + 1  # polls
 
 
 class Loop:
@@ -50,27 +50,27 @@ def test_the_loop_stays_awake_while_requests_come_one_upon_the_other(loop: Loop)
     assert all(loop.requests([SOON] * 1000))
 
 
-def test_it_sleeps_when_a_look_out_is_over(loop: Loop) -> None:
-    assert loop.requests([TURNS - 1, TURNS]) == [True, False]
+def test_it_sleeps_when_a_poll_is_over(loop: Loop) -> None:
+    assert loop.requests([ITERATIONS - 1, ITERATIONS]) == [True, False]
 
 
-def test_it_rests_longer_and_longer_while_requests_come_late(loop: Loop) -> None:
-    rest = SHORTEST_REST
-    while rest < LONGEST_REST:
+def test_it_pauses_longer_and_longer_while_requests_come_late(loop: Loop) -> None:
+    pause = SHORTEST_PAUSE
+    while pause < LONGEST_PAUSE:
         assert loop.requests([LATE] * A_TRIAL) == [False] * A_TRIAL
-        assert not any(loop.requests([SOON] * rest))
-        rest *= 2
+        assert not any(loop.requests([SOON] * pause))
+        pause *= 2
     for _ in range(2):  # no longer than that
         loop.requests([LATE] * A_TRIAL)
-        assert not any(loop.requests([SOON] * LONGEST_REST))
+        assert not any(loop.requests([SOON] * LONGEST_PAUSE))
     assert all(loop.requests([SOON] * 10))
 
 
 def test_a_trial_that_pays_makes_up_for_those_that_did_not(loop: Loop) -> None:
-    for rest in (SHORTEST_REST, 2 * SHORTEST_REST, 4 * SHORTEST_REST):
-        loop.requests([LATE] * A_TRIAL + [LATE] * rest)
-    loop.requests([SOON] * 2 * MOST_TRUST)
-    loop.requests([LATE] * (MOST_TRUST // 2 + 1) + [LATE] * SHORTEST_REST)
+    for pause in (SHORTEST_PAUSE, 2 * SHORTEST_PAUSE, 4 * SHORTEST_PAUSE):
+        loop.requests([LATE] * A_TRIAL + [LATE] * pause)
+    loop.requests([SOON] * 2 * MOST_CREDIT)
+    loop.requests([LATE] * (MOST_CREDIT // 2 + 1) + [LATE] * SHORTEST_PAUSE)
     assert all(loop.requests([SOON] * 10))
 
 

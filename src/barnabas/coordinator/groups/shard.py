@@ -95,7 +95,7 @@ class GroupShard:
             self._replay_consumer(kind, key, value)
         elif kind not in self._strange_kinds:
             self._strange_kinds.add(kind)
-            logger.warning("records of kind %d in __consumer_offsets are passed over: not understood", kind)
+            logger.warning("skipped records of unknown type %d in __consumer_offsets", kind)
 
     def replay_pending(self, producer_id: ProducerId, key: bytes, value: bytes) -> None:
         """An offset of a transaction that is still open.
