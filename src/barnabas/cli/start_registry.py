@@ -44,5 +44,5 @@ def _announce(url: str) -> None:
 
 
 def _give_up(error: BaseException) -> None:
-    logger.error("the schema registry cannot go on, and the broker stops with it: %s", error)
+    logger.error("the schema registry has failed, so the broker stops, too: %s", error)
     stop_this_process()

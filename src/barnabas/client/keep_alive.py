@@ -193,7 +193,9 @@ class KeepAlive:
                 self._consumer.store_offsets(offsets=[confluent_kafka.TopicPartition(*partition, offset)])
             except confluent_kafka.KafkaException as error:
                 # Another member reads the partition by now, and gets the record again.
-                logger.warning("%s: offset %d was done too late to count: %s", partition, offset - 1, error)
+                logger.warning(
+                    "%s: offset %d was processed too late to be committed: %s", partition, offset - 1, error
+                )
         if is_commit_wanted:
             try:
                 self._consumer.commit(asynchronous=False)

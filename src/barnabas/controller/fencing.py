@@ -27,9 +27,9 @@ K = TypeVar("K")
 class ControllerSeat:
     """One broker's part in controller elections, and the writes that its controller epoch fences.
 
-    A broker is elected by creating the ephemeral node ``/controller`` and raising ``/controller_epoch`` in one
-    transaction. Each write checks that ``/controller_epoch`` is unchanged since, so a controller that
-    was replaced without noticing changes nothing (as in Apache Kafka since KAFKA-6082).
+    A broker is elected by creating the ephemeral node ``/controller`` and raising ``/controller_epoch`` in
+    one transaction. Each write checks that ``/controller_epoch`` has not changed, so a controller that was
+    replaced without noticing changes nothing (as in Apache Kafka since KAFKA-6082).
     """
 
     def __init__(self, store: MetadataStore, broker_id: BrokerId, clock: Clock) -> None:
@@ -71,8 +71,8 @@ class ControllerSeat:
         """All of the operations or none, as `MetadataStore.multi`.
 
         Raises:
-            KafkaError: NOT_CONTROLLER, when this broker is not (any more) the controller; KAFKA_STORAGE_ERROR,
-                when the store cannot be written.
+            KafkaError: NOT_CONTROLLER, when this broker is not (any more) the controller;
+                KAFKA_STORAGE_ERROR, when the store cannot be written.
             StoreError: an operation is not allowed.
         """
         if self._epoch_version is None:

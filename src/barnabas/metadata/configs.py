@@ -105,7 +105,7 @@ def _sound(settings: type[Settings], texts: Mapping[str, str], whose: str) -> di
             if setting.update is Update.READ_ONLY:
                 raise setting.refuse(text, "it is read at start only")
         except ConfigError as error:
-            log.warning("passing over a stored setting of %s: %s", whose, error)
+            log.warning("ignoring a stored setting of %s: %s", whose, error)
         else:
             sound[name] = text
     return sound

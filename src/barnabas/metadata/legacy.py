@@ -56,7 +56,7 @@ def read(folders: Sequence[str]) -> Journal | None:
     finally:
         if connection is not None:
             connection.close()
-    log.info("taking over the metadata of %s, of an earlier version", path)
+    log.info("importing the metadata of an earlier version from %s", path)
     return Journal(uuid.uuid4().hex, 0, transaction, nodes)
 
 
@@ -71,6 +71,6 @@ def put_away(folders: Sequence[str]) -> None:
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
-            log.warning("%s cannot be renamed (%s): remove it, the journals have its place", path, error)
+            log.warning("%s cannot be renamed (%s): remove it, the journals replace it", path, error)
         else:
-            log.info("%s is kept as %s: the journals have its place", path, kept)
+            log.info("renamed %s to %s: the journals replace it", path, kept)

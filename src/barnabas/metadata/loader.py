@@ -106,4 +106,4 @@ class MetadataLoader:
 def _report(refresh: asyncio.Task[None]) -> None:
     error = None if refresh.cancelled() else refresh.exception()
     if error is not None:
-        log.warning("the cluster's metadata cannot be read, going on with what is known: %s", error)
+        log.warning("cannot read the cluster's metadata, continuing with the last known state: %s", error)

@@ -141,7 +141,7 @@ class SchemasLog:
                 end = await asyncio.to_thread(self._end)
                 break
             except BarnabasError as error:
-                logger.warning("cannot ask for the end of %s: %s", self._topic, error)
+                logger.warning("cannot look up the end of %s: %s", self._topic, error)
                 await asyncio.sleep(_LONGEST_BACKOFF_S)
         await self._reached(end)
 
@@ -177,7 +177,7 @@ class SchemasLog:
                 return decision.answer
             except confluent_kafka.KafkaException as error:
                 # Whatever happened, the remedy is one: end what may be half done by taking the right again.
-                logger.info("a write to %s begins again: %s", self._topic, translate(error))
+                logger.info("retrying a write to %s: %s", self._topic, translate(error))
                 self._owner = False
             await asyncio.sleep(random.uniform(0, backoff))
             backoff = min(backoff * 2, _LONGEST_BACKOFF_S)

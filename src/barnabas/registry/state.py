@@ -170,7 +170,7 @@ class State:
 
     def _ignore(self, record: Record) -> None:
         words = shortened(repr(record.key.keytype), 200)
-        logger.warning("records of type %s in the schemas topic are not understood", words)
+        logger.warning("skipped records of unknown type %s in the schemas topic", words)
 
 
 def _text(value: object) -> str:

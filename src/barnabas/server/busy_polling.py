@@ -25,8 +25,8 @@ class BusyPolling:
     threads need the interpreter.
 
     When more than a third of the requests come later than a poll lasts, polling soon pauses, except for a
-    trial of some 32 polls in 8,192 requests. A single poll would not show whether polling pays: the system must
-    first move a client that shared the loop's core to another one.
+    trial of some 32 polls in 8,192 requests. A single poll would not show whether polling pays: the system
+    must first move a client that shared the loop's core to another one.
 
     Args:
         call_soon: the event loop's; a scheduled callback keeps the loop awake until its next iteration.

@@ -29,7 +29,7 @@ def report_data_loss(what: str, *, fail: bool) -> None:
     """Raise or log, as failOnDataLoss says."""
     if fail:
         raise DataLossError(f"{what}; to go on with what is left, set the option failOnDataLoss=false")
-    _logger.warning("%s; going on, since failOnDataLoss=false", what)
+    _logger.warning("%s; continuing, since failOnDataLoss=false", what)
 
 
 class OpenRanges:

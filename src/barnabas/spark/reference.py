@@ -48,9 +48,9 @@ _EXACTLY_ONCE = """
 ### Exactly once
 
 With `barnabas.delivery=exactly-once`, consumers with `isolation.level=read_committed` read each row once,
-even if a Python worker, an executor, the driver or a broker dies meanwhile. A stream needs only its checkpoint.
-Each task writes its rows and the number of its batch in one transaction; a retried task finds the number and
-writes nothing. Each batch write has an identity of its own, so its retried tasks write once; with
+even if a Python worker, an executor, the driver or a broker dies meanwhile. A stream needs only its
+checkpoint. Each task writes its rows and the number of its batch in one transaction; a retried task finds the
+number and writes nothing. Each batch write has an identity of its own, so its retried tasks write once; with
 `barnabas.sinkId` and `barnabas.batchId` a whole write can be retried, for example in `foreachBatch`:
 
     rows.write.format("barnabas").option("barnabas.delivery", "exactly-once")

@@ -440,7 +440,7 @@ class LogDirectory:
         except ValueError:
             sizes = None
         if sizes is None:
-            logger.warning("%s is damaged: the ends of segments are looked at instead", path)
+            logger.warning("%s is damaged: reading the ends of segments instead", path)
             keep_damaged(self.env.fs, path)
         return sizes
 
@@ -465,10 +465,10 @@ class LogDirectory:
         try:
             return checkpoints.decode_partition_metadata(read_small_file(self.env.fs, path))
         except FileNotFoundError:
-            logger.warning("%s is missing: the partition is known by its folder's name", path)
+            logger.warning("%s is missing: using the name of the partition's folder", path)
             return ZERO_TOPIC_ID
         except ValueError as error:
-            logger.warning("%s: %s: the partition is known by its folder's name", path, error)
+            logger.warning("%s: %s: using the name of the partition's folder", path, error)
             keep_damaged(self.env.fs, path)
             return ZERO_TOPIC_ID
 

@@ -64,7 +64,7 @@ class LogEnvironment:
         if self.failure is None:
             self.failure = error
             logger.error(
-                "log directory %s is offline, it takes no more writes until the next start: %s",
+                "log directory %s is offline, it refuses writes until the next start: %s",
                 self.path,
                 error,
             )

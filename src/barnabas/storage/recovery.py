@@ -105,7 +105,7 @@ def load_log(
     if not entries and not log_start_offset and not recovery_point:
         return new_log(env, path, topic_partition, topic_id, config)
     if was_clean and recovery_point is None:
-        logger.warning("%s: its recovery point is not known: it is read through", topic_partition)
+        logger.warning("%s: no recovery point is known: checking the whole log", topic_partition)
         was_clean = False
     is_known = recovery_point is not None
     recovery_point = recovery_point or 0
@@ -145,7 +145,7 @@ def load_log(
         except KafkaError as error:
             problem = error.message
         if problem is not None:
-            logger.warning("%s: %s: it is read through as after a crash", topic_partition, problem)
+            logger.warning("%s: %s: checking the whole log as after a crash", topic_partition, problem)
             was_clean = False
     suspect = len(segments) - 1 if was_clean else _first_suspect(segments, recovery_point)
     for place in range(suspect):
@@ -160,7 +160,7 @@ def load_log(
     snapshot_at = recovery_point if was_clean else segments[suspect].base_offset
     if snapshot_at > segments[0].base_offset and snapshot_at not in files.snapshots:
         path = files.snapshot_path(snapshot_at)
-        logger.warning("%s is missing: the producers are found from the batches", path)
+        logger.warning("%s is missing: rebuilding the producers' state from the batches", path)
     if was_clean:
         end = recovery_point
         segments.active.find_first_timestamp()
@@ -210,7 +210,7 @@ def _is_known(path: str) -> bool:
         return True
     if len(stem) == 20 and stem.isdecimal() and int(stem) <= MAX_OFFSET:
         return True
-    logger.warning("%s is left alone: its name is no offset", path)
+    logger.warning("ignored %s: its name is not an offset", path)
     return False
 
 

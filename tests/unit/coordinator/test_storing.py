@@ -133,12 +133,12 @@ def test_member_of_a_consumer_group_that_cannot_be_fenced_is_tried_with_growing_
         groups.log.attempts = 0
         await asyncio.sleep(60)
         assert 10 < groups.log.attempts < 2 * A_MINUTE
-        assert not [r for r in caplog.records if "is out" in r.message]
+        assert not [r for r in caplog.records if "was removed" in r.message]
         assert len([r for r in caplog.records if r.levelno >= logging.WARNING]) <= 2
         groups.log.failure = None
         await asyncio.sleep(6)
         assert not groups.consumer_group().members
-        assert len([r for r in caplog.records if "is out" in r.message]) == 2
+        assert len([r for r in caplog.records if "was removed" in r.message]) == 2
 
     coordinate(scenario)
 

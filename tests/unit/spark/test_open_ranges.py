@@ -40,7 +40,7 @@ def test_a_log_that_starts_within_the_range_is_gone_on_with(caplog: pytest.LogCa
         ranges = opened((3, 9), fail=False)
         ranges.go_on_at(A, 5)
     assert ranges.position(A) == 5
-    assert "t-0: offsets 3 to 4 are gone; going on, since failOnDataLoss=false" in caplog.text
+    assert "t-0: offsets 3 to 4 are gone; continuing, since failOnDataLoss=false" in caplog.text
 
 
 @pytest.mark.parametrize("earliest", [9, 20, 0])

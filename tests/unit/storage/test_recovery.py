@@ -567,6 +567,6 @@ def test_a_producer_snapshot_that_is_gone_is_said(bench, caplog, how):
     name = bench.names(".snapshot")[-1]
     bench.disk.remove(f"/data/logs-0/{name}")
     bench.start()
-    assert f"{name} is missing: the producers are found from the batches" in caplog.text
+    assert f"{name} is missing: rebuilding the producers' state from the batches" in caplog.text
     (producer,) = bench.log.active_producers()
     assert producer.batches[-1].last_sequence == 11

@@ -113,7 +113,7 @@ class Completions:
         failures = self._failures[transactional_id] = self._failures.get(transactional_id, 0) + 1
         if failures == _WARN_AT:
             logger.warning(
-                "the transaction of %r cannot be ended yet, it is tried again: %s", transactional_id, reason
+                "cannot complete the transaction of %r yet, retrying: %s", transactional_id, reason
             )
         return backoff_ms(failures)
 

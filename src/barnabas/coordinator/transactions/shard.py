@@ -70,7 +70,7 @@ class TransactionShard:
         """
         transactional_id = decode_key(key)
         if transactional_id is None:
-            logger.warning("__transaction_state holds a record of a kind that is not understood")
+            logger.warning("skipped a record of unknown type in __transaction_state")
         elif value is not None:
             self.transactions[transactional_id] = decode_value(value)
         else:

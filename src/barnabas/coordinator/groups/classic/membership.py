@@ -121,7 +121,7 @@ class Membership:
     ) -> Result[JoinGroupResponse]:
         """A static member has restarted and comes under a new member id."""
         member.assignment = old.assignment
-        logger.info("group %s: %s takes the place of %s", group.group_id, member.member_id, old.member_id)
+        logger.info("group %s: member %s replaces %s", group.group_id, member.member_id, old.member_id)
         if group.has(GroupState.STABLE):
             successors = [member if other is old else other for other in group.members]
             if most_preferred(successors) == group.protocol:
@@ -265,9 +265,9 @@ class Membership:
         member = group.members.get(member_id)
         if member is None or not member.may_expire:
             return []
-        logger.info("group %s: %s has fallen silent, it is out", group.group_id, member_id)
+        logger.info("group %s: session of member %s timed out, it was removed", group.group_id, member_id)
         self._rebalance.forget(group, member)
-        return self._rebalance.advance(group, f"{member_id} has fallen silent")
+        return self._rebalance.advance(group, f"the session of {member_id} timed out")
 
 
 def _member(request: JoinGroupRequest, caller: Caller, member_id: str, protocols: list[Protocol]) -> Member:

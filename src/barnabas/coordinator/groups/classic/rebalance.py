@@ -135,7 +135,9 @@ class Rebalance:
         for member in group.members:
             if member.join is not None or member.instance_id is not None:
                 continue
-            logger.info("group %s: %s did not join again, it is out", group.group_id, member.member_id)
+            logger.info(
+                "group %s: member %s did not rejoin in time and was removed", group.group_id, member.member_id
+            )
             self.forget(group, member)
         if not group.members:
             logger.log(_level(group), "group %s is empty", group.group_id)
@@ -249,7 +251,11 @@ class Rebalance:
         if not late:
             return []
         for member in late:
-            logger.info("group %s: %s did not sync, it is out", group.group_id, member.member_id)
+            logger.info(
+                "group %s: member %s did not send SyncGroup in time and was removed",
+                group.group_id,
+                member.member_id,
+            )
             self.forget(group, member)
         return self.prepare(group, "members did not sync in time")
 

@@ -122,7 +122,7 @@ class Membership:
 
     def replace(self, draft: Draft, holder: Member, member_id: str) -> Member:
         """A static member has restarted under another member id, and gets what it had."""
-        logger.info("group %s: %s takes the place of %s", draft.group_id, member_id, holder.member_id)
+        logger.info("group %s: member %s replaces %s", draft.group_id, member_id, holder.member_id)
         target = draft.group.target(holder.member_id)
         successor = holder._replace(member_id=member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
         draft.remove_member(holder.member_id)
@@ -225,7 +225,7 @@ class Membership:
             if error is not None:
                 raise error
             for member_id in leavers:
-                logger.info("group %s: %s is out: %s", group.group_id, member_id, reason)
+                logger.info("group %s: member %s was removed: %s", group.group_id, member_id, reason)
                 self._timeouts.forget(group.group_id, member_id)
             if classic is not None:
                 self._downgraded(classic, "the last member of the consumer protocol has left")
