@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import select
 import threading
 import time
@@ -23,6 +24,7 @@ from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopic
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.server.run import BrokerServer
+from barnabas.storage.filesystem import read_file
 from barnabas.testing import BarnabasBroker
 from barnabas.testing.faulty_disk import FaultyDisk
 
@@ -146,6 +148,50 @@ def test_a_topic_is_not_made_again_while_the_deleted_one_is_still_written_down(
         disk.gate.set()
         (made,) = other.receive(header).topics
         assert made.error_code == 0
+
+
+class FullDisk(FaultyDisk):
+    """A disk that has no room for checkpoints while it is full."""
+
+    def __init__(self):
+        super().__init__()
+        self.is_full = False
+        self.refused = threading.Event()
+
+    def open(self, path, *, create=False):
+        if self.is_full and create and "-checkpoint" in path:
+            self.refused.set()
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().open(path, create=create)
+
+
+def test_a_topic_that_was_deleted_on_a_full_disk_is_written_down_no_more_when_it_is_made_again(
+    tmp_path, connect, make_topic, produce, batch
+):
+    disk = FullDisk()
+    settings = {
+        "log_dirs": (str(tmp_path),),
+        "listeners": ("PLAINTEXT://127.0.0.1:0",),
+        "replica_high_watermark_checkpoint_interval_ms": 3_600_000,
+    }
+    server = BrokerServer(BrokerConfig(**settings), fs=disk).start()
+    wire = connect(server)
+    topic = make_topic(by=wire)
+    produce(topic, batch(b"v"), by=wire)
+    server.stop()
+    checkpoint = f"{tmp_path}/replication-offset-checkpoint"
+    assert topic.name.encode() in read_file(disk, checkpoint)
+
+    with BrokerServer(BrokerConfig(**settings), fs=disk) as server:
+        wire = connect(server)
+        disk.is_full = True
+        wire(DeleteTopicsRequest(topics=[DeleteTopicState(name=topic.name)]))
+        assert disk.refused.wait(20)
+        disk.is_full = False
+        again = CreatableTopic(name=topic.name, num_partitions=1, replication_factor=1)
+        (made,) = wire(CreateTopicsRequest(topics=[again])).topics
+        assert made.error_code == 0
+        assert topic.name.encode() not in read_file(disk, checkpoint)
 
 
 def test_folders_of_a_topic_deleted_just_before_a_crash_are_deleted_at_the_restart(

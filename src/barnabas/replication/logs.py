@@ -65,7 +65,9 @@ class LogManager:
         self._checkpointing = asyncio.Lock()
         #: directories whose logs were deleted, until a write of their checkpoints begins
         self._rewriting: set[LogDirectory] = set()
-        #: those writes, until they are over
+        #: directories whose checkpoints may say something of deleted logs
+        self._outdated: set[LogDirectory] = set()
+        #: writes of those checkpoints, until they are over
         self._settling: set[asyncio.Task[None]] = set()
         #: writes of log start offsets that have not begun yet
         self._log_start_writes: dict[LogDirectory, asyncio.Future[None]] = {}
@@ -288,6 +290,8 @@ class LogManager:
         """
         while self._settling:
             await asyncio.wait(self._settling)
+        for directory in list(self._outdated):  # a disk that was full may have space again
+            await self._write_checkpoints(directory)
 
     # --- upkeep ---
 
@@ -380,22 +384,28 @@ class LogManager:
         await self._write_checkpoints(directory)
 
     async def _write_checkpoints(self, directory: LogDirectory) -> None:
+        self._outdated.add(directory)
         for of in (
             LogDirectory.log_start_checkpoint,
             LogDirectory.recovery_point_checkpoint,
             LogDirectory.cleaned_checkpoint,
             LogDirectory.high_watermark_checkpoint,
         ):
-            if directory.failure is None:
-                await self._write_checkpoint(directory, of)
+            if directory.failure is not None or not await self._write_checkpoint(directory, of):
+                return
+        self._outdated.discard(directory)
 
-    async def _write_checkpoint(self, directory: LogDirectory, of: Callable[[LogDirectory], Task]) -> None:
+    async def _write_checkpoint(self, directory: LogDirectory, of: Callable[[LogDirectory], Task]) -> bool:
+        """Whether it was written."""
         try:
             await self.checkpoint_one(directory, of)
         except OSError as error:
             directory.env.judge("a checkpoint", error)
         except Exception:
             log.exception("a checkpoint in %s could not be written", directory.path)
+        else:
+            return True
+        return False
 
     async def _load(
         self,
