@@ -43,9 +43,8 @@ class OffsetAbsent(BarnabasError):
         barnabas consume orders --since 10m --json | jq .value
         barnabas consume orders --format '{time} {partition}@{offset} {key}: {value}\n'
         """,
-        "Without --group every partition is read and nothing is remembered. With --group the group's "
-        "committed "
-        "offsets say where to begin, and what is printed is committed.",
+        "Without --group every partition is read, and no offsets are committed. With --group reading begins "
+        "at the group's committed offsets, and the offsets of printed records are committed.",
     )
 )
 @click.argument(
@@ -81,7 +80,9 @@ class OffsetAbsent(BarnabasError):
 @click.option("--since", metavar="WHEN", help="Begin at a time: 10m, 2h, 1d ago, or 2026-01-31T12:00.")
 @click.option("--max-messages", "-n", type=click.IntRange(min=1), metavar="N", help="End after N records.")
 @click.option("--until-end", "-e", is_flag=True, help="End where the topic ends now.")
-@click.option("--timeout", type=DURATION, metavar="SECONDS", help="End when no record has come for so long.")
+@click.option(
+    "--timeout", type=DURATION, metavar="SECONDS", help="End when no record has arrived for this long."
+)
 @click.option("--with-keys", is_flag=True, help="Print the key and a tab before each value.")
 @click.option(
     "--json", "as_json", is_flag=True, help="Print each record, with all its fields, as a line of JSON."

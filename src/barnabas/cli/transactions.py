@@ -202,7 +202,7 @@ def _minutes_option(command: F) -> F:
         """,
         "A transaction hangs when it is open in a partition and no coordinator will end it: it has been "
         "silent for longer than any transaction may take, and its coordinator does not know it there. "
-        "Readers of committed records wait at it for ever.",
+        "Consumers with isolation.level=read_committed wait for it for ever.",
     ),
 )
 @_partition_options
