@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from operator import is_not
 from typing import TYPE_CHECKING
 
 from barnabas.errors import ErrorCode, KafkaError
@@ -83,20 +84,36 @@ class Fetch:
             return None
         self._begin()
         self._read_all(self._targets)
-        return self._conclude(final)
+        response = self._respond_if_enough(final)
+        if response is None:
+            self._states = [partition.state for partition in self.partitions]
+            self._seen = sum(partition.committed_bytes for partition in self.partitions)
+        return response
 
     def steps(self) -> Iterator[None]:
         """As `attempt`, in steps of some targets each, for many of them; `outcome` is what comes of it."""
         self._begin()
         targets = list(self._targets)
+        found: dict[Partition, tuple[PartitionState, int]] = {}
         for start in range(0, len(targets), _TARGETS_A_STEP):
             self._read_all(targets[start : start + _TARGETS_A_STEP])
+            for partition in self.partitions:  # as they were when they were read: they go on meanwhile
+                found.setdefault(partition, (partition.state, partition.committed_bytes))
+            self.partitions = []
             yield
-        self.partitions = list(dict.fromkeys(self.partitions))
+        self.partitions = list(found)
+        self._states = [state for state, _ in found.values()]
+        self._seen = sum(committed for _, committed in found.values())
 
     def outcome(self, final: bool) -> FetchResponse | None:
         """What `attempt` returns, after the last of the `steps`."""
-        return self._conclude(final)
+        return self._respond_if_enough(final)
+
+    def has_moved(self) -> bool:
+        """Whether the steps are worth taking again for what came while they were taken."""
+        states = (partition.state for partition in self.partitions)
+        moved = self._seen != sum(partition.committed_bytes for partition in self.partitions)
+        return (moved or any(map(is_not, states, self._states))) and self._is_worth_reading()
 
     def is_due(self, final: bool) -> bool | None:
         """Whether the steps are worth taking again; None for not yet."""
@@ -121,14 +138,12 @@ class Fetch:
             results.append((target, data))
         self._left, self._read_bytes = left, size
 
-    def _conclude(self, final: bool) -> FetchResponse | None:
+    def _respond_if_enough(self, final: bool) -> FetchResponse | None:
         results, self._results = self._results, []
         size = self._read_bytes
         if size >= self._min_bytes or self._failed or final or not results:
             return self._respond(results)
         self._size = size
-        self._states = [partition.state for partition in self.partitions]
-        self._seen = sum(partition.committed_bytes for partition in self.partitions)
         return None
 
     def _is_worth_reading(self) -> bool:

@@ -90,4 +90,5 @@ async def _fetch_many(broker: Broker, operation: Fetch, max_wait_ms: int) -> Fet
         response = operation.outcome(left_ms <= 0)
         if response is not None:
             return response
-        await Delayed(operation.partitions, left_ms, operation.is_due).future
+        if not operation.has_moved():
+            await Delayed(operation.partitions, left_ms, operation.is_due).future

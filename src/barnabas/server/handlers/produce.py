@@ -125,6 +125,8 @@ class _Unvalidated(NamedTuple):
     """A batch that is long to validate."""
 
     partition: Partition
+    #: its topic, as the request names it, and its index
+    key: tuple[str | bytes, int]
     records: Buffer
     #: the place of the answer
     result: PartitionProduceResponse
@@ -138,7 +140,7 @@ async def _validate_and_append(
     unvalidated: list[_Unvalidated],
     waiting: list[Appended],
 ) -> ProduceResponse | None:
-    for partition, records, result in unvalidated:
+    for partition, key, records, result in unvalidated:
         try:
             valid = await broker.long_work.run(
                 validate_batch,
@@ -148,6 +150,11 @@ async def _validate_and_append(
                 broker.clock.now_ms(),
                 at_once=False,
             )
+            if request.transactional_id is not None:  # the transaction may have ended meanwhile
+                found = refusals(broker, request, context.api_version)
+                refused = found if isinstance(found, dict) else await found
+                if key in refused:
+                    raise refused[key]
             appended = partition.append(records, request.acks, Origin.CLIENT, valid)
         except KafkaError as error:
             _fail(result, error, context)
@@ -187,7 +194,7 @@ def _append(
         return failed
     except LongValidation:
         later = PartitionProduceResponse(index=data.index)
-        waiting.append(_Unvalidated(partition, records, later))
+        waiting.append(_Unvalidated(partition, (name, data.index), records, later))
         return later
     result = PartitionProduceResponse(
         index=data.index,
