@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed-dev
 PORTABLE := tests/unit/system tests/unit/storage tests/unit/server tests/unit/client tests/unit/registry/test_workers.py \
 	$(addprefix tests/integration/test_,start.py produce.py fetch.py crash.py restart.py compaction.py testing_plugin.py)
 
-.PHONY: help setup demo test test-portable check docs compat corruption hostile kills bench soak clean
+.PHONY: help setup demo test test-portable check docs compat corruption hostile kills mutants bench soak clean
 
 help:
 	@echo "make demo    the main job end to end: logs -> topics -> Spark -> a summary"
@@ -18,6 +18,7 @@ help:
 	@echo "make compat  Apache Kafka's own clients and tools against Barnabas (needs Maven)"
 	@echo "make hostile the worst requests that brokers and registries take: none may hold up the others"
 	@echo "make kills   what writes exactly once (Spark jobs, pipelines, examples), killed at many moments (SEEDS=25)"
+	@echo "make mutants small bugs planted in a package: which do the unit tests beside it let live? (PACKAGE=storage)"
 	@echo "make bench   speed beside Apache Kafka and Tansu, and of Spark beside its own connector"
 	@echo "make corruption  every file a broker keeps, damaged in every way, after a stop and after a kill"
 	@echo "make soak    ten minutes of clients and faults, and a checker of what the clients saw"
@@ -59,6 +60,10 @@ hostile: setup
 
 kills: setup
 	BARNABAS_THOROUGH=1 BARNABAS_KILL_SEEDS=$(or $(SEEDS),25) $(BIN)/python -m pytest -q tests/spark tests/examples -k "killed"
+
+mutants: setup
+	@$(BIN)/python -m pip install -q --disable-pip-version-check 'cosmic-ray>=8.4'
+	$(BIN)/python tests/mutation/mutants.py $(or $(PACKAGE),storage) --count $(or $(COUNT),60) --seed $(or $(SEED),1)
 
 bench: setup
 	$(BIN)/python -m bench $(BENCH)

@@ -9,10 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.errors import ErrorCode, KafkaError
-from barnabas.records import Record, all_records, batches, check_crc, encode_batch, parse_header
-from barnabas.records.batch import HEADER_SIZE, placed, with_timestamp_type
+from barnabas.records import (
+    Compression,
+    Record,
+    all_records,
+    batch_keys_and_values,
+    batches,
+    check_crc,
+    encode_batch,
+    parse_header,
+)
+from barnabas.records.batch import DELETE_HORIZON_FLAG, HEADER_SIZE, placed, with_timestamp_type
+from barnabas.records.compacted import without_records
 from barnabas.records.crc import crc32c
 
+NOW = 1_700_000_000_000
 RECORDS = [Record(b"k", b"v%d" % number, 1000 + number) for number in range(3)]
 
 
@@ -98,3 +109,37 @@ def test_log_append_time_gives_every_record_the_brokers_time():
     back = with_timestamp_type(header, stamped, None)
     check_crc(parse_header(back), back)
     assert [record.timestamp for record in all_records(back)] == [1000, 1001, 1002]
+
+
+@pytest.mark.parametrize("codec", Compression)
+def test_a_batch_that_has_lost_its_records_is_not_compressed(codec):
+    header = parse_header(encode_batch(RECORDS, producer_id=7, base_sequence=3, compression=codec))
+    header = header._replace(attributes=header.attributes | DELETE_HORIZON_FLAG)
+    left = without_records(header)
+    emptied = parse_header(left)
+    check_crc(emptied, left)
+    assert (emptied.compression, emptied.attributes & DELETE_HORIZON_FLAG, emptied.record_count) == (0, 0, 0)
+    assert (emptied.producer_id, emptied.base_sequence, emptied.last_offset) == (7, 3, 2)
+    assert list(all_records(left)) == []
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.none() | st.binary(max_size=300),
+            st.none() | st.binary(max_size=300),
+            st.integers(0, 2**40),
+            st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=5)), max_size=2),
+        ),
+        min_size=1,
+        max_size=5,
+    ),
+    st.sampled_from(Compression),
+)
+def test_keys_and_values_are_those_of_the_records(contents, codec):
+    records = [Record(key, value, NOW + time, tuple(headers)) for key, value, time, headers in contents]
+    before = encode_batch([Record(b"before", b"", NOW)])
+    data = before + encode_batch(records, compression=codec)
+    _, (position, header) = batches(data)
+    found = batch_keys_and_values(header, data, position)
+    assert found == [(record.key, record.value) for record in records]

@@ -87,6 +87,15 @@ def test_snappy_is_framed_as_xerial_does_and_a_bare_block_is_read_too():
     assert decompress(Compression.SNAPPY, bytes(cramjam.snappy.compress_raw(data))) == data
 
 
+@pytest.mark.parametrize("cut", [1, 2, 3])
+def test_snappy_whose_next_block_lacks_its_length_is_corrupt(cut):
+    framed = compress(Compression.SNAPPY, b"x" * 100)
+    with pytest.raises(KafkaError) as caught:
+        decompress(Compression.SNAPPY, framed + bytes(cut))
+    assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert bytes(decompress(Compression.SNAPPY, framed + framed[16:])) == b"x" * 200
+
+
 def test_gzip_members_in_a_row_are_read_as_one():
     assert decompress(Compression.GZIP, gzip.compress(b"one ") + gzip.compress(b"two")) == b"one two"
 

@@ -296,6 +296,38 @@ def test_connections_of_one_address_are_limited(run, caplog):
     assert "max.connections.per.ip=1" in caplog.text
 
 
+def test_connections_of_one_address_make_room_one_by_one(run):
+    async def scenario(server):
+        clients = [await server.connect() for _ in range(2)]
+        for client in clients:
+            client.send(client.heartbeat(1))
+            await client.answer(1)
+        assert await (await server.connect()).is_closed()
+        clients[0].close()
+        await until(lambda: len(server.connections) == 1)
+        again = await server.connect()
+        again.send(again.heartbeat(2))
+        await again.answer(2)
+        assert await (await server.connect()).is_closed()
+
+    run(scenario, max_connections_per_ip=2)
+
+
+def test_a_request_that_the_broker_gives_up_closes_its_connection(run, caplog):
+    async def scenario(server):
+        waiting = asyncio.get_running_loop().create_future()
+        server.heartbeat = lambda request: waiting
+        client = await server.connect()
+        client.send(client.heartbeat(1))
+        await until(lambda: len(server.connections) == 1)
+        await asyncio.sleep(0.01)
+        waiting.cancel()
+        assert await client.is_closed()  # an answer left out would be taken for that of the next request
+
+    run(scenario)
+    assert "a request was cancelled" in caplog.text
+
+
 @pytest.mark.parametrize("cancels", [True, False])
 def test_only_what_merely_waits_is_given_up_when_its_client_goes(run, cancels):
     async def scenario(server):

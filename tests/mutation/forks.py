@@ -1,0 +1,142 @@
+"""A pytest plugin that runs the tests once for each mutant of `mutants.py`, in a process forked off.
+
+After the tests have been collected all modules are imported. A child gives the functions of one module the
+code that they have with the bug, and runs the tests that call what is changed, the fastest first, until one
+fails. So a mutant costs as little as its tests. What is changed outside of functions is not tried.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+#: of the tests that call what is changed, as many are run as take so long, in seconds
+_BUDGET_S = 15.0
+#: a child that takes longer is caught in an endless loop, and the bug is caught
+_LIMIT_S = 60
+
+_failed: list[str] = []
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.failed:
+        _failed.append(report.nodeid)
+
+
+def pytest_runtestloop(session: pytest.Session) -> bool:
+    file = Path(os.environ["BARNABAS_MUTANTS"])
+    mutants = json.loads(file.read_text())
+    callers, seconds = _in_child(lambda: _profile(session, {mutant["path"] for mutant in mutants}))
+    functions: dict[tuple[str, str, int], list[types.FunctionType]] = {}
+    for found in gc.get_objects():
+        if isinstance(found, types.FunctionType):
+            code = found.__code__
+            functions.setdefault((code.co_filename, code.co_qualname, code.co_firstlineno), []).append(found)
+    gc.collect()
+    gc.freeze()  # a child copies the memory that it writes to, and a collection writes to all
+    for mutant in mutants:
+        path = mutant["path"]
+        changed = _changed(path, mutant.pop("source"))
+        planted = [
+            (function, new)
+            for old, new in changed
+            for function in functions.get((path, old.co_qualname, old.co_firstlineno), ())
+        ]
+        if not planted:
+            mutant["outcome"] = "not imported by the tests" if changed else "outside of functions"
+            continue
+        innermost = max((old.co_qualname for old, _ in changed), key=lambda name: name.count("."))
+        numbers = sorted(callers.get((path, innermost), ()), key=lambda number: seconds[number])
+        tests, left = [], _BUDGET_S
+        for number in numbers:
+            if left > 0:
+                tests.append(session.items[number])
+                left -= seconds[number]
+        if not tests:
+            mutant["outcome"] = "run by no test"
+            continue
+
+        def plant_and_run(planted: Any = planted, tests: Any = tests) -> bool:
+            for function, code in planted:
+                function.__code__ = code
+            return _run(tests)
+
+        mutant["outcome"] = "survived" if _in_child(plant_and_run) else "caught"
+    file.write_text(json.dumps(mutants))
+    return True
+
+
+def _in_child(work: Any) -> Any:
+    """What `work` returns in a process of its own; None when it ends otherwise."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if not pid:
+        try:
+            os.close(reader)
+            signal.alarm(_LIMIT_S * (10 if work.__name__ == "<lambda>" else 1))
+            with os.fdopen(writer, "wb") as pipe:
+                pickle.dump(work(), pipe)
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        content = pipe.read()
+    os.waitpid(pid, 0)
+    return pickle.loads(content) if content else None
+
+
+def _run(items: list[pytest.Item]) -> bool:
+    for item, following in zip(items, [*items[1:], None], strict=True):
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        if _failed:
+            return False
+    return True
+
+
+def _profile(session: pytest.Session, paths: set[str]) -> tuple[dict[tuple[str, str], set[int]], list[float]]:
+    """By file and function the numbers of the tests that call it; the seconds that each test takes."""
+    callers: dict[tuple[str, str], set[int]] = {}
+    seconds: list[float] = []
+
+    def note(frame: types.FrameType, event: str, _argument: object) -> None:
+        if event == "call" and frame.f_code.co_filename in paths:
+            place = (frame.f_code.co_filename, frame.f_code.co_qualname)
+            callers.setdefault(place, set()).add(len(seconds))
+
+    sys.setprofile(note)
+    threading.setprofile(note)
+    for item in session.items:
+        began = time.monotonic()
+        _run([item])
+        seconds.append(time.monotonic() - began)
+    sys.setprofile(None)
+    assert not _failed, f"these fail without any bug: {_failed}"
+    return callers, seconds
+
+
+def _changed(path: str, source: str) -> list[tuple[types.CodeType, types.CodeType]]:
+    """The functions that have another code, before and after."""
+    before = list(_codes(compile(Path(path).read_text(), path, "exec")))
+    after = list(_codes(compile(source, path, "exec")))
+    if len(before) != len(after):
+        return []
+    return [(old, new) for old, new in zip(before, after, strict=True) if old != new]
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            yield inner
+            yield from _codes(inner)
