@@ -8,6 +8,8 @@ from soak.checker.findings import Finding
 from soak.checker.model import NEVER, READ_UNCOMMITTED, Commit, History, Outcome, Place, Session
 from soak.checker.writes import named
 
+#: how long a producer must have lived in the calm for its idleness to count, in nanoseconds
+GRACE = 10_000_000_000
 #: the group's offset when it has none: members begin at the log's start
 NOTHING_COMMITTED = 0
 
@@ -140,7 +142,7 @@ def _stalled_producers(history: History) -> Iterator[Finding]:
     for process in history.processes.values():
         if process.role not in ("produce", "transact") or process.name in lively:
             continue
-        if history.stopped.get(process.name, NEVER) > history.calm:
+        if history.stopped.get(process.name, NEVER) > history.calm + GRACE:
             yield Finding(
                 "stalled-producer",
                 f"{process.name} got nothing acknowledged after the last fault",

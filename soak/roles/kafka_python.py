@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from threading import Timer
 from typing import Any
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, TopicPartition
@@ -14,6 +15,8 @@ from kafka.structs import OffsetAndMetadata
 from soak.roles.common import SECONDS, SESSION_MS, Draft, Offsets, Reader, Stop, Task, Transactions, Writer
 
 BATCH = 50
+#: how long a transaction may take, which no broker can keep waiting for ever
+PATIENCE_SECONDS = 4 * SECONDS
 
 
 def produce(task: Task, stop: Stop) -> None:
@@ -39,8 +42,12 @@ def transform(task: Task, stop: Stop) -> None:
     consumer = _subscribed(task, reader)
     while not stop:
         _poll(consumer, reader)
+        patience = Timer(PATIENCE_SECONDS, _give_up, ["kafka-python waits for a step of a transaction"])
+        patience.daemon = True
+        patience.start()
         if reader.done and not _process(task, producer, consumer, writer, reader, transactions):
             _rewind(consumer, reader)
+        patience.cancel()
     consumer.close()
     producer.close(SECONDS)
 
@@ -119,8 +126,13 @@ def _failed(writer: Writer, draft: Draft, error: Exception) -> None:
     batch that was on its way has timed out: that is the end of this life, too."""
     writer.failed(draft.id, repr(error))
     if isinstance(error, KafkaTimeoutError):
-        print("kafka-python stops sending when a batch has timed out", file=sys.stderr, flush=True)
-        os._exit(1)
+        _give_up("kafka-python stops sending when a batch has timed out")
+
+
+def _give_up(why: str) -> None:
+    """Some calls of kafka-python 3.0 have no timeout: a supervisor would end a process that hangs in one."""
+    print(why, file=sys.stderr, flush=True)
+    os._exit(1)
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
