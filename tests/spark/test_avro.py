@@ -117,7 +117,7 @@ def test_a_stream_sends_records_on_and_dead_letters_to_their_topic(
         .trigger(availableNow=True)
         .start()
     )
-    query.awaitTermination(120)
+    assert query.awaitTermination(300)
     assert query.exception() is None
     with SchemaRegistryClient({"url": registry}) as client:
         deserialize = AvroDeserializer(client)

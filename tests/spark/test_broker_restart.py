@@ -64,7 +64,7 @@ def test_a_task_reads_on_after_the_broker_was_killed(broker: BarnabasBroker) -> 
     broker.create_topic("t")
     write(broker, batches())
     # small fetches, so that most is still to be fetched when the broker dies
-    reading = read(broker, **{"fetch.message.max.bytes": "20000"})
+    reading = read(broker, **{"max.partition.fetch.bytes": "20000"})
     begun = numbers([next(reading)])
     broker.kill()
     broker.start()
