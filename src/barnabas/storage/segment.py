@@ -382,7 +382,7 @@ class LogSegment:
                 if len(block) < HEADER_SIZE:
                     raise self._cut_off(position)
             header = parse_header(block, position - block_at)
-            if header.size < HEADER_SIZE:
+            if not HEADER_SIZE <= header.size <= self.size - position:
                 raise self._cut_off(position)
             if header.base_offset < expected or not 0 <= header.last_offset_delta <= MAX_RELATIVE_OFFSET:
                 raise self._cut_off(position)

@@ -324,8 +324,8 @@ def sealed_and_stopped(bench, how):
 @pytest.mark.parametrize("place", [0, 1, 2])
 @pytest.mark.parametrize(
     "damage",
-    [lambda content: content[:-20], lambda content: content[:138], None],
-    ids=["torn", "cut", "gone"],
+    [lambda content: content[:-20], lambda content: content[:-1], lambda content: content[:138], None],
+    ids=["torn", "last byte", "cut", "gone"],
 )
 def test_segments_that_had_been_safe_and_are_cut_or_gone_are_not_passed_over(
     bench, caplog, how, place, damage
