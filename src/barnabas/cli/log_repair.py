@@ -13,10 +13,22 @@ from barnabas.metadata.copies import FILE_NAMES
 from barnabas.metadata.image import PartitionState
 from barnabas.metadata.journal import Journal, encode_snapshot
 from barnabas.metadata.store import Node
-from barnabas.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC, NO_SEQUENCE, crc_of
+from barnabas.records.batch import (
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    crc_of,
+    parse_header,
+    placed,
+)
+from barnabas.records.control import EndTransaction, encode_end_transaction
 from barnabas.storage import OsFileSystem, checkpoints
 from barnabas.storage.filesystem import replace_file
 from barnabas.storage.segment import MAX_RELATIVE_OFFSET, file_name
+from barnabas.storage.transaction_index import ENTRY, AbortedTransaction
 from barnabas.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition, topic_id_to_str
 
 _FS = OsFileSystem()
@@ -251,7 +263,7 @@ class Repair:
             following = partition.segments[place + 1 :]
             limit = following[0].base_offset if following else max(segment.end, partition.safe_end)
             if segment.damaged or segment.end < limit:
-                self._rewrite(segment, limit)
+                self._rewrite(partition, segment, limit)
         for finding in partition.findings:
             if finding.detail == "is no file":
                 self._move_aside(Path(finding.path))
@@ -259,18 +271,44 @@ class Repair:
             path = folder / file_name(partition.safe_end, ".log")
             self._write(path, b"", f"the log goes on, empty, at {partition.safe_end}")
 
-    def _rewrite(self, segment: Segment, limit: int) -> None:
-        """Writes a segment's whole batches again, with empty batches in the place of lost offsets."""
+    def _rewrite(self, partition: Partition, segment: Segment, limit: int) -> None:
+        """Writes a segment's whole batches again, with empty batches in the place of lost offsets.
+
+        A marker that is known to have aborted a transaction is made again: without it, the producer's next
+        marker would commit the records.
+        """
         parts: list[bytes] = []
+        aborted = _aborted_in(segment)
+
+        def fill(start: int, end: int, leader_epoch: int) -> None:
+            for transaction in aborted:
+                producer_epoch = _epoch_of(partition, transaction)
+                if not start <= transaction.last_offset < end or producer_epoch is None:
+                    continue
+                if start < transaction.last_offset:
+                    parts.append(_filler(start, transaction.last_offset, leader_epoch))
+                marker = encode_end_transaction(
+                    EndTransaction(commit=False, coordinator_epoch=0),
+                    producer_id=transaction.producer_id,
+                    producer_epoch=producer_epoch,
+                    timestamp=NO_TIMESTAMP,
+                )
+                parts.extend(
+                    map(bytes, placed(parse_header(marker), marker, transaction.last_offset, leader_epoch))
+                )
+                start = transaction.last_offset + 1
+            if start < end:
+                parts.append(_filler(start, end, leader_epoch))
+
         damaged = {end: offset for _, end, offset in segment.damaged}
         content = segment.path.read_bytes()
         for position, header in segment.batches:
             if position in damaged and damaged[position] < header.base_offset:
-                parts.append(_filler(damaged[position], header.base_offset, header.leader_epoch))
+                fill(damaged[position], header.base_offset, header.leader_epoch)
             parts.append(content[position : position + header.size])
         last_epoch = segment.batches[-1][1].leader_epoch if segment.batches else 0
         if segment.end < limit and limit - segment.base_offset <= MAX_RELATIVE_OFFSET:
-            parts.append(_filler(segment.end, limit, last_epoch))
+            fill(segment.end, limit, last_epoch)
         for suffix in (".log", ".index", ".timeindex", ".txnindex"):
             self._move_aside(segment.path.with_suffix(suffix))
         self._write(segment.path, b"".join(parts), f"{len(segment.batches)} whole batches")
@@ -303,6 +341,32 @@ class Repair:
 
 def _last_epoch(partition: Partition) -> int:
     return max((h.leader_epoch for segment in partition.segments for _, h in segment.batches), default=-1)
+
+
+def _aborted_in(segment: Segment) -> list[AbortedTransaction]:
+    """What the segment's `.txnindex` says, as far as it can be true."""
+    try:
+        content = segment.path.with_suffix(".txnindex").read_bytes()
+    except OSError:
+        return []
+    found: list[AbortedTransaction] = []
+    for at in range(0, len(content) - ENTRY.size + 1, ENTRY.size):
+        _, *fields = ENTRY.unpack_from(content, at)
+        aborted = AbortedTransaction._make(fields)
+        floor = found[-1].last_offset if found else segment.base_offset - 1
+        if aborted.first_offset < aborted.last_offset > floor:
+            found.append(aborted)
+    return found
+
+
+def _epoch_of(partition: Partition, aborted: AbortedTransaction) -> int | None:
+    """The producer's epoch in the transaction; None when no batch of it is left, so that it needs no end."""
+    for segment in reversed(partition.segments):
+        for _, header in reversed(segment.batches):
+            is_inside = aborted.first_offset <= header.base_offset < aborted.last_offset
+            if is_inside and header.producer_id == aborted.producer_id:
+                return header.producer_epoch
+    return None
 
 
 def _filler(start: int, end: int, leader_epoch: int) -> bytes:
