@@ -120,6 +120,8 @@ class PartitionLog(LogUpkeep):
                 config.index_interval_bytes,
             )
         except OSError as error:
+            if header.producer_id != NO_PRODUCER_ID:
+                self.producers.refuse(header)
             raise self._failed(error) from error
         self.log_end_offset = last_offset + 1
         self._appended(header, data, base_offset, leader_epoch)

@@ -84,14 +84,20 @@ class Producer:
         return None
 
 
+#: producers with a refused batch that a log remembers; the oldest are forgotten
+_MOST_REFUSED = 1000
+
+
 class Producers:
     """Every producer that a log remembers, as of `end_offset`. Owned by the log."""
 
-    __slots__ = ("_ended_transactions", "_open_transactions", "_producers", "end_offset")
+    __slots__ = ("_ended_transactions", "_open_transactions", "_producers", "_refused", "end_offset")
 
     def __init__(self) -> None:
         self.end_offset = 0
         self._producers: dict[ProducerId, Producer] = {}
+        #: the epoch and the base sequence of the batch that must come next, of producers that are not known
+        self._refused: dict[ProducerId, tuple[int, int]] = {}
         #: first offsets, ascending as they were appended
         self._open_transactions: dict[ProducerId, int] = {}
         #: the first and last offsets of those whose marker is not below the high watermark yet
@@ -163,7 +169,11 @@ class Producers:
                 INVALID_TXN_STATE, it is not part of the transaction that is open.
         """
         producer = self._producers.get(header.producer_id)
-        if producer is None or origin is Origin.REPLICATION:
+        if origin is Origin.REPLICATION:
+            return None
+        if producer is None:
+            if self._refused:
+                self._check_refused(header)
             return None  # what is not known (any more) may begin with any sequence
         if origin is Origin.CLIENT:
             repeated = producer.duplicate(header)
@@ -180,9 +190,34 @@ class Producers:
                 )
         return None
 
+    def refuse(self, header: BatchHeader) -> None:
+        """A batch was valid and could not be written: no later one of the producer may take its place.
+
+        Else a producer that the log does not know would begin with the next batch that it has in flight, and
+        librdkafka takes the first one for delivered when the second one is.
+        """
+        if header.producer_id in self._producers or header.is_control:
+            return
+        known = self._refused.get(header.producer_id)
+        if known is None or known[0] < header.producer_epoch:
+            if len(self._refused) >= _MOST_REFUSED:
+                del self._refused[next(iter(self._refused))]
+            self._refused[header.producer_id] = (header.producer_epoch, header.base_sequence)
+
+    def _check_refused(self, header: BatchHeader) -> None:
+        epoch, sequence = self._refused.get(header.producer_id, (NO_PRODUCER_EPOCH, 0))
+        if epoch == header.producer_epoch and sequence != header.base_sequence:
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {header.producer_id} epoch {epoch} sent sequence {header.base_sequence}, "
+                f"{sequence} comes next: it was refused before",
+            )
+
     def update(self, header: BatchHeader, base_offset: int) -> None:
         """A batch of records with a producer id was appended at `base_offset`."""
         producer = self._of_epoch(header.producer_id, header.producer_epoch)
+        if self._refused:
+            self._refused.pop(header.producer_id, None)
         last_offset = base_offset + header.last_offset_delta
         batches = producer.batches
         batches.append(

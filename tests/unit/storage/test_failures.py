@@ -280,3 +280,26 @@ def test_on_a_full_disk_retention_drops_all_but_the_active_segment(bench):
     bench.disk.space = 0
     bench.log.delete_old_segments(bench.clock.now_ms()).run()
     assert bench.log.log_start_offset == 4 and not bench.log.is_offline
+
+
+def test_no_later_batch_of_a_new_producer_takes_the_place_of_one_that_found_the_disk_full(bench, refused):
+    def send(sequence, epoch=0):
+        record = Record(b"k", b"%d" % sequence, NOW)
+        return bench.append(record, producer_id=5, producer_epoch=epoch, base_sequence=sequence)
+
+    bench.disk.space = 0
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+        send(3)
+    bench.disk.mend()
+    with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        send(4)  # it was on its way when the first was refused
+    assert [send(3).base_offset, send(4).base_offset] == [0, 1]
+
+
+def test_a_new_epoch_of_a_producer_may_give_up_what_found_the_disk_full(bench, refused):
+    bench.disk.space = 0
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+        bench.append(Record(b"k", b"v", NOW), producer_id=5, producer_epoch=0, base_sequence=3)
+    bench.disk.mend()
+    again = bench.append(Record(b"k", b"v", NOW), producer_id=5, producer_epoch=1, base_sequence=0)
+    assert again.base_offset == 0
