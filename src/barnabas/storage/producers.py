@@ -207,8 +207,10 @@ class Producers:
     def _check_refused(self, header: BatchHeader) -> None:
         epoch, sequence = self._refused.get(header.producer_id, (NO_PRODUCER_EPOCH, 0))
         if epoch == header.producer_epoch and sequence != header.base_sequence:
+            # The same error as for the batch before it: the client sends both again in their order. At
+            # OUT_OF_ORDER_SEQUENCE_NUMBER librdkafka begins a new epoch and may repeat what others have.
             raise KafkaError(
-                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                ErrorCode.KAFKA_STORAGE_ERROR,
                 f"producer {header.producer_id} epoch {epoch} sent sequence {header.base_sequence}, "
                 f"{sequence} comes next: it was refused before",
             )

@@ -83,6 +83,12 @@ def test_no_id_and_no_version_is_handed_out_twice(make_registry):
         done = list(pool.map(register, range(30)))
     assert len({(subject, version) for subject, version, _, _ in done}) == 30
     assert sorted(id_ for _, _, id_, _ in done) == list(range(1, 31))
+    deadline = time.monotonic() + 30
+    while (
+        len(registries[0]("GET", "/schemas").body) < 30
+    ):  # it may not have read yet what another has written
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
     expected = sorted(registries[0]("GET", "/schemas").body, key=lambda v: v["id"])
     assert {(v["subject"], v["version"], v["id"]) for v in expected} == {found[:3] for found in done}
     for registry in registries[1:]:
@@ -138,7 +144,7 @@ def test_records_that_nobody_understands_are_left_out(make_registry, barnabas_br
     again = make_registry(registry.topic)
     assert again("GET", "/subjects").body == ["s"]
     assert again.register("s", '"long"') == 2
-    assert caplog.text.count("skipped") == 8  # by both registries
+    assert caplog.text.count("skipped") == 10  # by both registries
     assert "NEWER" in caplog.text
 
 

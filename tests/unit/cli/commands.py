@@ -16,7 +16,7 @@ Name = tuple[str, ...]
 def walk(command: click.Command = app, path: Name = ()) -> Iterator[tuple[Name, click.Command]]:
     yield path, command
     if isinstance(command, click.Group):
-        context = click.Context(command)
+        context = click.Context(command, **app.context_settings)
         for name in command.list_commands(context):
             yield from walk(command.get_command(context, name), (*path, name))
 

@@ -45,7 +45,7 @@ def test_an_example_is_a_call_that_its_command_accepts(monkeypatch, call):
         call = call[: call.index("in")]
     if "run" in call and "here" in call:
         call = call[: call.index("run")]
-    parse(app, click.Context(app, info_name="barnabas"), call)
+    parse(app, click.Context(app, info_name="barnabas", **app.context_settings), call)
 
 
 def test_there_are_examples():

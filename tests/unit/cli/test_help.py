@@ -13,7 +13,7 @@ from barnabas.cli.app import app
 def walk(command, path=()):
     yield path, command
     if isinstance(command, click.Group):
-        context = click.Context(command)
+        context = click.Context(command, **app.context_settings)
         for name in command.list_commands(context):
             yield from walk(command.get_command(context, name), (*path, name))
 
@@ -42,7 +42,9 @@ def test_every_option_is_explained(path):
 
 
 def test_the_summaries_in_the_root_name_every_command():
-    assert [path[0] for path in COMMANDS if len(path) == 1] == app.list_commands(click.Context(app))
+    assert [path[0] for path in COMMANDS if len(path) == 1] == app.list_commands(
+        click.Context(app, **app.context_settings)
+    )
 
 
 def test_the_version_is_printed():
