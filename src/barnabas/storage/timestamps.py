@@ -12,6 +12,9 @@ from barnabas.storage.segment import LogSegment
 from barnabas.storage.segments import Segments
 from barnabas.storage.validation import AT_ONCE_BYTES, AT_ONCE_RECORDS, MOST_BYTES, MOST_RECORDS
 
+#: how many batches are searched at once, that is on the event loop
+MOST_AT_ONCE = 8
+
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
@@ -49,12 +52,16 @@ def with_max_timestamp(segments: Segments, log_start_offset: int) -> OffsetAtTim
 def _first_in(
     segment: LogSegment, start: int, timestamp: int, log_start_offset: int
 ) -> OffsetAtTimestamp | None:
+    searched = 0
     for position, header in segment.headers(segment.position_of(start)):
         if header.latest_record_timestamp >= timestamp and header.last_offset >= log_start_offset:
             if header.is_log_append_time and header.record_count == header.last_offset_delta + 1:
                 offset = max(header.base_offset, log_start_offset)
                 return OffsetAtTimestamp(header.max_timestamp, offset, header.leader_epoch)
             batch = LongBatch(header, segment.log.read_at(header.size, position))
+            searched += 1
+            if searched > MOST_AT_ONCE:  # headers that name a later time than their records have
+                raise batch
             found = batch.find_at_once(timestamp, log_start_offset)
             if found:
                 return found

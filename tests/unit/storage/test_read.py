@@ -258,3 +258,22 @@ def test_a_batch_that_claims_very_many_records_is_found_by_its_first(bench):
     with pytest.raises(LongBatch) as raised:
         bench.log.offset_for_timestamp(NOW)
     assert raised.value.find(NOW, 0)[:2] == (NOW, 0)
+
+
+def test_batches_whose_headers_name_a_later_time_than_their_records_are_searched_in_a_thread(bench):
+    payload = encode_batch([Record(None, b"", NOW)])
+    lying = assemble_batch(parse_header(payload)._replace(max_timestamp=NOW + 1000), payload[61:])
+    for _ in range(100):
+        bench.log.append_as_leader(lying, 0)
+    bench.append(Record(None, b"v", NOW + 2000))
+    start = rounds = 0
+    while True:
+        try:
+            found = bench.log.offset_for_timestamp(NOW + 500, start)
+            break
+        except LongBatch as batch:
+            rounds += 1
+            assert batch.find(NOW + 500, start) is None
+            start = batch.next_offset
+    assert found[:2] == (NOW + 2000, 100)
+    assert rounds > 10
