@@ -2,9 +2,9 @@
 
     python tests/mutation/mutants.py storage --count 60 --seed 1
 
-The bugs are cosmic-ray's mutations, drawn at random. `forks.py` plants them: no file is changed. Left out is
-what no unit test could find: changes of log calls and annotations, and the handlers of requests, which the
-integration tests test.
+The bugs are cosmic-ray's mutations, drawn at random. `forks.py` plants them: no file is changed. Changes of
+log calls and annotations are left out, since no unit test can find them. So are the handlers of requests: the
+integration tests cover those.
 """
 
 from __future__ import annotations

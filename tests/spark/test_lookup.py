@@ -189,7 +189,7 @@ def test_a_group_whose_offsets_cannot_be_read_is_not_taken_for_one_that_has_none
 
 
 class ChangingLeader:
-    """Stands in for a lookup's brokers: its partition has no leader, or another, at first."""
+    """The brokers of a lookup, as a fake: at first its partition has no leader, or another one."""
 
     def __init__(
         self,

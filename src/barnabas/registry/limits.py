@@ -2,7 +2,7 @@
 
 Beyond a limit it is refused with 42209 (422), beyond the depth with 42201 (422); the message names the limit.
 Elements, depth and steps are counted, so every registry refuses the same schemas, however busy its machine
-is. The processor time of a worker is the last resort against what no count foresaw.
+is. A limit on the CPU time of a worker stops what the counts do not cover.
 """
 
 from __future__ import annotations

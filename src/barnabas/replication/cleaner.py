@@ -238,7 +238,7 @@ class LogCleaner:
     def _put_off(self, log: PartitionLog, error: Exception) -> None:
         """A cleaning has failed: its log waits, every other log goes on."""
         if log.is_offline:
-            return  # which was told
+            return  # logged when it went offline
         if isinstance(error, OSError) and harm_of(error) is Harm.DIRECTORY:
             log.files.env.fail(error)
             return

@@ -302,7 +302,7 @@ class LogManager:
             if number % 100 == 99:
                 await asyncio.sleep(0)
             if partition_log.is_offline:
-                continue  # which was told
+                continue  # logged when it went offline
             try:
                 removal = partition_log.delete_old_segments(now_ms)
             except KafkaError as error:

@@ -11,10 +11,10 @@ from barnabas.spark.ranges import Offsets, from_json, to_json
 
 PositionJson: TypeAlias = dict[str, dict[str, Any]]
 
-#: Stands beside a topic's partitions, which are numbers.
+#: A key beside a topic's partitions, whose keys are numbers.
 _ID = "id"
 
-#: Stands beside the topics, and is no name of one.
+#: A key beside the topics; no topic can have this name.
 _PLAN = "#plan"
 
 

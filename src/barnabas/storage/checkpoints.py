@@ -66,7 +66,7 @@ class SegmentSizes(NamedTuple):
     #: -1 for those that were not written down: an earlier version's file
     index_size: int = -1
     time_index_size: int = -1
-    #: the largest timestamp in the segment, and the last offset of the first batch that bears it
+    #: the largest timestamp in the segment, and the last offset of the first batch that has it
     latest_timestamp: int = -1
     latest_offset: Offset = -1
 

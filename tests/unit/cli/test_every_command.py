@@ -5,7 +5,6 @@ code, no traceback.
 """
 
 import itertools
-import socket
 
 import click
 import pytest
@@ -73,19 +72,6 @@ def call(words):
 
 def test_what_is_said_of_commands_is_said_of_commands_that_exist():
     assert {*LASTING, *SENSIBLE} <= {*LEAVES}
-
-
-@pytest.fixture
-def unknown_names(monkeypatch):
-    """Names do not resolve, at once: a machine's own resolver may take its time to say so."""
-
-    def resolve(host, *arguments, **options):
-        if host[0].isalpha():
-            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-        return original(host, *arguments, **options)
-
-    original = socket.getaddrinfo
-    monkeypatch.setattr(socket, "getaddrinfo", resolve)
 
 
 @pytest.mark.parametrize("path", [path for path in BY_BROKER if path not in LASTING], ids=" ".join)

@@ -6,20 +6,9 @@ import sys
 import click
 import pytest
 from click.testing import CliRunner
+from tests.unit.cli.commands import COMMANDS, LEAVES
 
 from barnabas.cli.app import app
-
-
-def walk(command, path=()):
-    yield path, command
-    if isinstance(command, click.Group):
-        context = click.Context(command, **app.context_settings)
-        for name in command.list_commands(context):
-            yield from walk(command.get_command(context, name), (*path, name))
-
-
-COMMANDS = dict(walk(app))
-LEAVES = {path: command for path, command in COMMANDS.items() if not isinstance(command, click.Group)}
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)

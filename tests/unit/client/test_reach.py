@@ -83,19 +83,6 @@ def test_an_address_that_takes_no_connection_is_named():
             each.close()
 
 
-@pytest.fixture
-def unknown_names(monkeypatch):
-    """Names do not resolve, at once: a machine's own resolver may take its time to say so."""
-
-    def resolve(host, *arguments, **options):
-        if host[0].isalpha():
-            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-        return original(host, *arguments, **options)
-
-    original = socket.getaddrinfo
-    monkeypatch.setattr(socket, "getaddrinfo", resolve)
-
-
 def test_a_name_that_takes_too_long_to_resolve_is_named(monkeypatch):
     resolved = threading.Event()
 
