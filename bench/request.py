@@ -19,6 +19,7 @@ from typing import Any
 import uvloop
 
 from barnabas.config import BrokerConfig
+from barnabas.environment.network import SocketNetwork
 from barnabas.protocol.framing import RequestHeader, encode_request
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -55,7 +56,8 @@ def frame(request: Request, version: int) -> bytes:
 async def scenario(directory: str, measure: Callable[[str, Callable[[], None]], None]) -> None:
     broker = Broker(BrokerConfig(log_dirs=(directory,), listeners=("PLAINTEXT://127.0.0.1:0",)))
     await broker.start()
-    listener = Listener(Endpoint("BENCH", "127.0.0.1", 0), Dispatcher(broker, load()), broker.connections)
+    dispatcher = Dispatcher(broker, load())
+    listener = Listener(Endpoint("BENCH", "127.0.0.1", 0), dispatcher, broker.connections, SocketNetwork())
     session = Session(listener, 0)
     client = Nowhere()
     session.connection_made(client)

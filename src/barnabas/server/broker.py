@@ -16,6 +16,7 @@ from barnabas.config import BrokerConfig
 from barnabas.config.group import check_groups
 from barnabas.controller import Controller
 from barnabas.coordinator import GroupCoordinator, TransactionCoordinator
+from barnabas.environment.network import Network, SocketNetwork
 from barnabas.metadata import ClusterImage, ImageDelta, MetadataLoader, open_store
 from barnabas.metadata.configs import ConfigResolver
 from barnabas.metadata.features import TRANSACTION_VERSION
@@ -76,6 +77,7 @@ class Broker:
         clock: Clock | None = None,
         rng: random.Random | None = None,
         fs: FileSystem | None = None,
+        network: Network | None = None,
         busy_polling: BusyPolling | None = None,
     ) -> None:
         self.config = config
@@ -89,6 +91,7 @@ class Broker:
         )
         self._rng = rng or random.Random()
         self._fs = fs or OsFileSystem()
+        self._network = network or SocketNetwork()
         self._undo: list[Callable[[], Awaitable[None] | None]] = []
         #: where it listens, in the order of ``listeners``
         self.bound: list[Endpoint] = []
@@ -171,16 +174,19 @@ class Broker:
     def _bind(self) -> list[Listener]:
         """Take the addresses first: a second broker is told before it has touched anything."""
         endpoints = bound_endpoints(self.config)
-        advertised_endpoints(self.config, endpoints)  # refuses what is wrong before anything is bound
+        self._advertise(endpoints)  # refuses what is wrong before anything is bound
         self._undo.append(self.long_work.stop)
         dispatcher = Dispatcher(self, load(), self.long_work)
-        listeners = [Listener(endpoint, dispatcher, self.connections) for endpoint in endpoints]
+        listeners = [Listener(e, dispatcher, self.connections, self._network) for e in endpoints]
         for listener in listeners:
             self._undo.append(listener.unbind)
             listener.bind()
         self.bound = [listener.endpoint for listener in listeners]
-        self.advertised = advertised_endpoints(self.config, self.bound)
+        self.advertised = self._advertise(self.bound)
         return listeners
+
+    def _advertise(self, bound: list[Endpoint]) -> list[Endpoint]:
+        return advertised_endpoints(self.config, bound, self._network.machine_name)
 
     def _registration(self) -> BrokerImage:
         endpoints = tuple(BrokerEndpoint(e.name, e.host, e.port) for e in self.advertised)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from barnabas.config import BrokerConfig
 from barnabas.config.setting import shown
 from barnabas.errors import ConfigError
-from barnabas.server.machine import machine_name
 
 _PATTERN = re.compile(
     r"(?P<name>[A-Za-z0-9_-]+)://(?:\[(?P<v6>[0-9a-fA-F:.%]+)\]|(?P<host>[\w.-]{0,255})):(?P<port>\d{1,5})"
@@ -77,12 +76,12 @@ def bound_endpoints(config: BrokerConfig) -> list[Endpoint]:
 
 
 def advertised_endpoints(
-    config: BrokerConfig, bound: list[Endpoint], name_machine: Callable[[], str] = machine_name
+    config: BrokerConfig, bound: list[Endpoint], machine_name: Callable[[], str]
 ) -> list[Endpoint]:
     """What clients are told, for each of `bound` (with its real port) in that order.
 
     A port of 0 in ``advertised.listeners`` stands for the port that was bound. A listener on every interface
-    that has no advertised address is told by this machine's name.
+    that has no advertised address is told by this machine's name, which `machine_name` finds out.
 
     Raises:
         ConfigError: a name is not in ``listeners``, or an address cannot be connected to.
@@ -99,7 +98,7 @@ def advertised_endpoints(
     for endpoint in bound:
         told = advertised.get(endpoint.name)
         if told is None:
-            host = name_machine() if endpoint.is_every_interface else endpoint.host
+            host = machine_name() if endpoint.is_every_interface else endpoint.host
             told = Endpoint(endpoint.name, host, endpoint.port)
         elif told.is_every_interface:
             raise ConfigError(

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-import errno
 import itertools
-import socket
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from barnabas.config import BrokerConfig
+from barnabas.environment.network import BindError, Network, ServerSocket
 from barnabas.errors import ConfigError
 from barnabas.server.busy_polling import BusyPolling
 from barnabas.server.endpoint import Endpoint
-from barnabas.server.machine import port_owner
 from barnabas.server.session import Session
-from barnabas.system.sockets import claim_alone
 from barnabas.text import logger_of, shown
 
 if TYPE_CHECKING:
     from barnabas.server.dispatch import Dispatcher
 
 log = logger_of(__name__)
-
-_ANY_ADDRESS = "use 127.0.0.1 for this machine only, or 0.0.0.0 for all its addresses"
 
 
 class Closings:
@@ -130,13 +124,15 @@ class Connections:
 class Listener:
     """One entry of ``listeners``, bound."""
 
-    def __init__(self, endpoint: Endpoint, dispatcher: Dispatcher, connections: Connections) -> None:
+    def __init__(
+        self, endpoint: Endpoint, dispatcher: Dispatcher, connections: Connections, network: Network
+    ) -> None:
         #: as configured; once bound, with the real port
         self.endpoint = endpoint
         self.dispatcher = dispatcher
         self._connections = connections
-        self._sockets: list[socket.socket] = []
-        self._servers: list[asyncio.Server] = []
+        self._network = network
+        self._socket: ServerSocket | None = None
         self.admit = connections.admit
         self.busy_polling = connections.busy_polling
         self.forget = connections.forget
@@ -152,72 +148,22 @@ class Listener:
         Raises:
             ConfigError: the address cannot be had.
         """
-        host, port = self.endpoint.host, self.endpoint.port
+        endpoint = self.endpoint
         try:
-            found = socket.getaddrinfo(
-                host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_ADDRCONFIG
-            )
-            # A name may stand for several addresses (127.0.0.1 and ::1): all get the port of the first.
-            for family, kind, proto, _, address in dict.fromkeys(found):
-                self._sockets.append(_bind(family, kind, proto, address, port, both=host == "::"))
-                port = self._sockets[0].getsockname()[1]
-        except (OSError, UnicodeError) as error:
-            self.unbind()
-            raise ConfigError(_explain(self.endpoint, error)) from error
-        self.endpoint = Endpoint(self.endpoint.name, host, port)
+            self._socket = self._network.bind(endpoint.host, endpoint.port)
+        except BindError as error:
+            raise ConfigError(f"listeners={endpoint} cannot be used: {error}") from error
+        self.endpoint = Endpoint(endpoint.name, endpoint.host, self._socket.port)
 
     async def start(self) -> None:
-        """Accept connections."""
-        loop = asyncio.get_running_loop()
-        for sock in self._sockets:
-            self._servers.append(
-                await loop.create_server(
-                    lambda: Session(self, self._connections.next_id()),
-                    sock=sock,
-                    backlog=self.config.socket_listen_backlog_size,
-                )
-            )
+        """Accept connections; the listener is bound."""
+        assert self._socket is not None
+        await self._socket.accept(
+            lambda: Session(self, self._connections.next_id()), backlog=self.config.socket_listen_backlog_size
+        )
 
     def unbind(self) -> None:
         """Accept no more; open connections stay."""
-        for server in self._servers:
-            server.close()
-        for sock in self._sockets:
-            sock.close()
-        self._servers.clear()
-        self._sockets.clear()
-
-
-def _bind(
-    family: int, kind: int, proto: int, address: tuple[Any, ...], port: int, *, both: bool
-) -> socket.socket:
-    """A socket that listens; on IPv6 it takes IPv4 connections too if `both`, as Java's ``::`` does."""
-    sock = socket.socket(family, kind, proto)
-    try:
-        claim_alone(sock)
-        if family == socket.AF_INET6:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not both)
-        sock.setblocking(False)
-        sock.bind((address[0], port, *address[2:]))  # the rest is the zone of a link-local address
-        # Listening already, so that a second broker on the port is refused at once.
-        sock.listen(1)
-    except OSError:
-        sock.close()
-        raise
-    return sock
-
-
-def _explain(endpoint: Endpoint, error: OSError | UnicodeError) -> str:
-    where = f"listeners={endpoint} cannot be used"
-    if isinstance(error, socket.gaierror | UnicodeError):  # idna cannot encode every text
-        return f"{where}: {endpoint.host} is not known as a host name here; {_ANY_ADDRESS}"
-    if error.errno == errno.EADDRNOTAVAIL:
-        return f"{where}: {endpoint.host} is not an address of this machine; {_ANY_ADDRESS}"
-    if error.errno == errno.EADDRINUSE:
-        owner = port_owner(endpoint.port)
-        return (
-            f"{where}: the port is in use{f' by {owner}' if owner else ''}; stop that, or choose another port"
-        )
-    if error.errno in (errno.EACCES, errno.EPERM):
-        return f"{where}: permission denied; ports below 1024 are for root, choose a higher one"
-    return f"{where}: {error.strerror or error}"
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None

@@ -12,6 +12,7 @@ import errno
 from collections import deque
 from typing import TypeAlias, get_args
 
+from barnabas.environment.network import sendfile_descriptor
 from barnabas.types import Buffer, Chunk
 
 Chunks: TypeAlias = list[Chunk]
@@ -26,10 +27,7 @@ class Outbox:
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
-        socket = transport.get_extra_info("socket")
-        encrypted = transport.get_extra_info("sslcontext") is not None
-        #: the socket the kernel may send to by itself
-        self._descriptor: int | None = None if socket is None or encrypted else socket.fileno()
+        self._descriptor = sendfile_descriptor(transport)
         #: what was not handed to the transport yet
         self.waiting: deque[Chunk] = deque()
         #: how much of the first one is sent

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from barnabas.environment.network import set_buffer_sizes
 from barnabas.errors import ProtocolError
 from barnabas.protocol.framing import FrameDecoder
 from barnabas.protocol.wire import Readable
@@ -81,7 +81,12 @@ class Session(asyncio.Protocol):
             self._closing = True
             self._transport.abort()
             return
-        self._set_buffers(transport.get_extra_info("socket"))
+        config = self._listener.config
+        set_buffer_sizes(
+            transport,
+            send=config.socket_send_buffer_bytes,
+            receive=config.socket_receive_buffer_bytes,
+        )
         self._watch_idle()
 
     def data_received(self, data: bytes) -> None:
@@ -249,12 +254,3 @@ class Session(asyncio.Protocol):
             self.close(f"idle for connections.max.idle.ms={self._listener.config.connections_max_idle_ms}")
         else:
             self._idle_timer = self._loop.call_later(left, self._watch_idle)
-
-    def _set_buffers(self, sock: socket.socket | None) -> None:
-        if sock is None:
-            return
-        config = self._listener.config
-        if config.socket_send_buffer_bytes >= 0:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, config.socket_send_buffer_bytes)
-        if config.socket_receive_buffer_bytes >= 0:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, config.socket_receive_buffer_bytes)

@@ -12,7 +12,7 @@ import pytest
 
 from barnabas.cli.start import start as start_command
 from barnabas.client import Admin
-from barnabas.server.machine import machine_name
+from barnabas.environment.machine import machine_name
 
 BARNABAS = [sys.executable, "-m", "barnabas.cli"]
 

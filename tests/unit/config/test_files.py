@@ -205,7 +205,9 @@ def test_the_files_that_come_with_kafka_load(tmp_path: Path, name: str) -> None:
     config = BrokerConfig.from_text(read_settings(write(tmp_path, "server.properties", SHIPPED[name])))
     bound = bound_endpoints(config)
     assert [endpoint.port for endpoint in bound] == [9092]
-    assert [told.address for told in advertised_endpoints(config, bound)] == ["localhost:9092"]
+    assert [told.address for told in advertised_endpoints(config, bound, lambda: "laptop")] == [
+        "localhost:9092"
+    ]
 
 
 def test_kafkas_file_for_zookeeper_is_refused_with_the_reason(tmp_path: Path) -> None:

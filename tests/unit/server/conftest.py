@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from barnabas.config import BrokerConfig
+from barnabas.environment.network import SocketNetwork
 from barnabas.protocol.framing import RequestHeader, encode_request, parse_response
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -63,7 +64,9 @@ class Server:
             ),
         }
         dispatcher = Dispatcher(SimpleNamespace(), apis)  # type: ignore[arg-type]
-        self.listener = Listener(Endpoint("PLAINTEXT", "127.0.0.1", 0), dispatcher, self.connections)
+        self.listener = Listener(
+            Endpoint("PLAINTEXT", "127.0.0.1", 0), dispatcher, self.connections, SocketNetwork()
+        )
         self.listener.bind()
         await self.listener.start()
         try:

@@ -5,6 +5,10 @@ from barnabas.errors import ConfigError
 from barnabas.server.endpoint import Endpoint, advertised_endpoints, bound_endpoints
 
 
+def machine_name():
+    return "laptop.lan"
+
+
 @pytest.mark.parametrize(
     ("text", "endpoint"),
     [
@@ -56,7 +60,7 @@ def test_an_advertised_listener_named_for_tls_or_sasl_is_refused(name):
     with pytest.raises(
         ConfigError, match=rf"advertised\.listeners={name.upper()}://.* TLS and SASL are not there"
     ):
-        advertised_endpoints(config, bound_endpoints(config))
+        advertised_endpoints(config, bound_endpoints(config), machine_name)
 
 
 @pytest.mark.parametrize("protocol", SECURE)
@@ -91,7 +95,7 @@ def test_clients_are_told_the_bound_port_and_the_advertised_host():
         listener_security_protocol_map=A_AND_B,
     )
     bound = [Endpoint("A", "0.0.0.0", 4001), Endpoint("B", "127.0.0.1", 4002)]
-    assert advertised_endpoints(config, bound) == [
+    assert advertised_endpoints(config, bound, machine_name) == [
         Endpoint("A", "example.org", 4001),
         Endpoint("B", "127.0.0.1", 4002),
     ]
@@ -100,7 +104,7 @@ def test_clients_are_told_the_bound_port_and_the_advertised_host():
 @pytest.mark.parametrize("host", ["", "0.0.0.0", "[::]"])
 def test_a_listener_on_every_interface_is_told_by_the_machines_name(host):
     config = BrokerConfig(listeners=(f"PLAINTEXT://{host}:9092",))
-    told = advertised_endpoints(config, bound_endpoints(config), lambda: "laptop.lan")
+    told = advertised_endpoints(config, bound_endpoints(config), machine_name)
     assert [endpoint.address for endpoint in told] == ["laptop.lan:9092"]
 
 
@@ -108,7 +112,7 @@ def test_a_listener_on_every_interface_is_told_by_the_machines_name(host):
 def test_an_address_that_no_client_can_use_is_not_advertised(host):
     config = BrokerConfig(advertised_listeners=(f"PLAINTEXT://{host}:9092",))
     with pytest.raises(ConfigError, match=r"advertised\.listeners=PLAINTEXT://.* use a name"):
-        advertised_endpoints(config, bound_endpoints(config))
+        advertised_endpoints(config, bound_endpoints(config), machine_name)
 
 
 def test_an_advertised_name_that_is_not_bound_is_refused():
@@ -117,4 +121,4 @@ def test_an_advertised_name_that_is_not_bound_is_refused():
         listener_security_protocol_map="PLAINTEXT:PLAINTEXT,B:PLAINTEXT",
     )
     with pytest.raises(ConfigError, match="B, which listeners does not"):
-        advertised_endpoints(config, bound_endpoints(config))
+        advertised_endpoints(config, bound_endpoints(config), machine_name)

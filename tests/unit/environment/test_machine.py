@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.server import machine
+from barnabas.environment import machine
 
 
 @pytest.fixture

@@ -1,0 +1,205 @@
+"""The network, as brokers and their clients use it: listening and connecting, on asyncio's transports.
+
+`SocketNetwork` is the operating system's; `barnabas.simulation.network` has one in memory and virtual time.
+Both give ordinary asyncio transports, so a protocol costs no more than it does on the event loop itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+from barnabas.environment.machine import machine_name, port_owner
+from barnabas.system.sockets import claim_alone
+
+P = TypeVar("P", bound=asyncio.BaseProtocol)
+
+#: Makes the protocol of one connection.
+ProtocolFactory = Callable[[], P]
+
+_ANY_ADDRESS = "use 127.0.0.1 for this machine only, or 0.0.0.0 for all its addresses"
+
+
+class BindError(OSError):
+    """An address cannot be listened on; the message says why and what to do."""
+
+
+class ServerSocket(Protocol):
+    """An address that was taken. Nothing is accepted before `accept`."""
+
+    @property
+    def port(self) -> int:
+        """The port, also when a free one was asked for."""
+        ...
+
+    async def accept(
+        self,
+        protocol_factory: ProtocolFactory[asyncio.BaseProtocol],
+        *,
+        backlog: int,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """Begin to accept connections; this returns at once.
+
+        Args:
+            protocol_factory: makes the protocol of each connection.
+            backlog: how many connections may wait to be accepted.
+            tls: connections speak TLS, and protocols see what is inside.
+        """
+        ...
+
+    def close(self) -> None:
+        """Accept no more and give the address back; open connections stay."""
+        ...
+
+
+class Network(Protocol):
+    """What one machine's network does. Used on the event loop's thread only."""
+
+    def bind(self, host: str, port: int) -> ServerSocket:
+        """Take an address to listen on.
+
+        Args:
+            host: a name or an address of this machine; empty for all its addresses.
+            port: 0 for a free one.
+
+        Raises:
+            BindError: the address cannot be had.
+        """
+        ...
+
+    async def connect(
+        self, protocol_factory: ProtocolFactory[P], host: str, port: int, *, tls: ssl.SSLContext | None = None
+    ) -> tuple[asyncio.Transport, P]:
+        """Open a connection. It takes as long as the network does: bound it with `asyncio.timeout`.
+
+        Args:
+            tls: speak TLS, and check that the peer's certificate is for `host` if the context says so.
+
+        Raises:
+            OSError: it cannot be opened; `ConnectionRefusedError` when nobody listens there.
+        """
+        ...
+
+    def machine_name(self) -> str:
+        """The name or address by which other machines find this one."""
+        ...
+
+
+def set_buffer_sizes(transport: asyncio.BaseTransport, *, send: int, receive: int) -> None:
+    """Set the kernel's buffers of a connection, in bytes, if it has a socket; -1 leaves one as it is."""
+    sock = transport.get_extra_info("socket")
+    if sock is None:
+        return
+    if send >= 0:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send)
+    if receive >= 0:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive)
+
+
+def sendfile_descriptor(transport: asyncio.BaseTransport) -> int | None:
+    """The descriptor that the kernel may send a file to; None when the bytes must pass the transport."""
+    sock = transport.get_extra_info("socket")
+    if sock is None or transport.get_extra_info("sslcontext") is not None:
+        return None
+    descriptor: int = sock.fileno()
+    return descriptor
+
+
+class SocketNetwork:
+    """The operating system's network, through the running event loop."""
+
+    def bind(self, host: str, port: int) -> ServerSocket:
+        sockets: list[socket.socket] = []
+        try:
+            found = socket.getaddrinfo(
+                host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_ADDRCONFIG
+            )
+            # A name may stand for several addresses (127.0.0.1 and ::1): all get the port of the first.
+            taken = port
+            for family, kind, proto, _, address in dict.fromkeys(found):
+                sockets.append(_bind(family, kind, proto, address, taken, both=host == "::"))
+                taken = sockets[0].getsockname()[1]
+        except (OSError, UnicodeError) as error:
+            for sock in sockets:
+                sock.close()
+            raise BindError(_explain(host, port, error)) from error
+        return _ServerSockets(sockets)
+
+    async def connect(
+        self, protocol_factory: ProtocolFactory[P], host: str, port: int, *, tls: ssl.SSLContext | None = None
+    ) -> tuple[asyncio.Transport, P]:
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.create_connection(protocol_factory, host, port, ssl=tls)
+        except UnicodeError as error:  # idna cannot encode every text
+            raise OSError(errno.EINVAL, f"{host!r} is not a host name") from error
+
+    def machine_name(self) -> str:
+        return machine_name()
+
+
+class _ServerSockets:
+    """The sockets of one host name, all on one port."""
+
+    def __init__(self, sockets: list[socket.socket]) -> None:
+        self.port: int = sockets[0].getsockname()[1]
+        self._sockets = sockets
+        self._servers: list[asyncio.Server] = []
+
+    async def accept(
+        self,
+        protocol_factory: ProtocolFactory[asyncio.BaseProtocol],
+        *,
+        backlog: int,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        for sock in self._sockets:
+            self._servers.append(
+                await loop.create_server(protocol_factory, sock=sock, backlog=backlog, ssl=tls)
+            )
+
+    def close(self) -> None:
+        for server in self._servers:
+            server.close()
+        for sock in self._sockets:
+            sock.close()
+        self._servers.clear()
+        self._sockets.clear()
+
+
+def _bind(
+    family: int, kind: int, proto: int, address: tuple[Any, ...], port: int, *, both: bool
+) -> socket.socket:
+    """A socket that listens; on IPv6 it takes IPv4 connections too if `both`, as Java's ``::`` does."""
+    sock = socket.socket(family, kind, proto)
+    try:
+        claim_alone(sock)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not both)
+        sock.setblocking(False)
+        sock.bind((address[0], port, *address[2:]))  # the rest is the zone of a link-local address
+        # Listening already, so that a second broker on the port is refused at once.
+        sock.listen(1)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def _explain(host: str, port: int, error: OSError | UnicodeError) -> str:
+    if isinstance(error, socket.gaierror | UnicodeError):  # idna cannot encode every text
+        return f"{host} is not known as a host name here; {_ANY_ADDRESS}"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"{host} is not an address of this machine; {_ANY_ADDRESS}"
+    if error.errno == errno.EADDRINUSE:
+        owner = port_owner(port)
+        return f"the port is in use{f' by {owner}' if owner else ''}; stop that, or choose another port"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return "permission denied; ports below 1024 are for root, choose a higher one"
+    return error.strerror or str(error)
