@@ -56,7 +56,8 @@ def cases():
 
 def check(what: str, spent: Cost) -> None:
     print(
-        f"{what}: turn {spent.turn.seconds * 1000:.0f} ms, peak {spent.peak_mb:.0f} MB, "
+        f"{what}: turn {spent.turn.seconds * 1000:.0f} ms "
+        f"({spent.turn.collecting * 1000:.0f} ms of it collecting), peak {spent.peak_mb:.0f} MB, "
         f"held {spent.held_mb:.0f} MB, answer {spent.answered} bytes"
     )
     assert spent.turn.seconds <= LONGEST_TURN, spent

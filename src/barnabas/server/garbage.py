@@ -2,41 +2,99 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from time import perf_counter, process_time
 
-#: after so many full collections, each 70,000 new objects or more after the last, one looks at everything
-_SHORT_ONES = 200
+#: After so many collections of new objects, each of 70,000 or more, a collection of all objects is due.
+_NEW_ONES = 200
+#: How long the clients must have been silent, as a multiple of the time that the collection will take ...
+SILENCE = 10
+#: ... and in what share of the last second the process may have worked.
+IDLE = 0.1
+#: Seconds that the collector takes for one allocated block, until it has been measured.
+_SECONDS_A_BLOCK = 4e-7
+
+
+class Collections:
+    """Which collections have been made, and what one of all objects will take."""
+
+    def __init__(self) -> None:
+        self._new_ones = _NEW_ONES  # what the start has left has never been looked at
+        self._seconds_a_block = _SECONDS_A_BLOCK
+        self._collects_all = False
+
+    @property
+    def due(self) -> bool:
+        """Whether all objects should be looked at once there is time."""
+        return self._new_ones >= _NEW_ONES
+
+    @property
+    def seconds(self) -> float:
+        """How long a collection of all objects will take, about."""
+        return self._seconds_a_block * sys.getallocatedblocks()
+
+    def collect_all(self) -> None:
+        """Look at all objects. This stops the process: a quarter of a second with 10,000 topics."""
+        self._collects_all = True
+        began = perf_counter()
+        try:
+            gc.unfreeze()
+            gc.collect()
+        finally:
+            self._collects_all = False
+        self._seconds_a_block = (perf_counter() - began) / sys.getallocatedblocks()
+        self._new_ones = 0
+
+    def collected(self, phase: str, info: dict[str, int]) -> None:
+        """For `gc.callbacks`: what has survived a full collection is left alone from then on."""
+        if phase != "stop" or info["generation"] != 2:
+            return
+        gc.freeze()
+        if not self._collects_all:
+            self._new_ones += 1
 
 
 @contextmanager
-def short_collections() -> Iterator[None]:
-    """While entered, nearly all full collections look at new objects only: they take milliseconds.
+def short_collections() -> Iterator[Collections]:
+    """While entered, a full collection looks only at what is new since the last one: it takes milliseconds.
 
-    A collection stops the whole process. One that looks at everything takes a quarter of a second for 10,000
-    topics, and the objects of one large request are enough to cause it. What has survived a full collection
-    is left alone from then on. It is freed when nothing refers to it, like all else. Only old objects that
-    refer to each other in a circle wait for the one collection in many that looks at everything.
+    A collection stops the whole process, and the objects of one large request are enough to cause it. An old
+    object is freed when nothing refers to it, like all others. Only old objects that refer to each other in a
+    circle wait for `Collections.collect_all`, which nothing here calls. A broker hardly has such circles.
     """
-    short_ones = 0
-
-    def collected(phase: str, info: dict[str, int]) -> None:
-        nonlocal short_ones
-        if phase != "stop" or info["generation"] != 2:
-            return
-        if short_ones < _SHORT_ONES:
-            short_ones += 1
-            gc.freeze()
-        else:
-            short_ones = 0
-            gc.unfreeze()  # the next one looks at everything
-
-    gc.collect()
+    collections = Collections()
     gc.freeze()
-    gc.callbacks.append(collected)
+    gc.callbacks.append(collections.collected)
     try:
-        yield
+        yield collections
     finally:
-        gc.callbacks.remove(collected)
+        gc.callbacks.remove(collections.collected)
         gc.unfreeze()
+
+
+async def collect_all_when_idle(
+    collections: Collections,
+    silent_for: Callable[[], float],
+    cpu_time: Callable[[], float] = process_time,
+) -> None:
+    """Collect all objects, whenever that is due, at a moment when no client is likely to wait for it.
+
+    On a broker that is never idle for long enough it is not done: nobody is held up for it. Never returns.
+
+    Args:
+        silent_for: seconds since a client has last sent something.
+        cpu_time: seconds that the process has worked.
+    """
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    while True:
+        before = cpu_time()
+        await asyncio.sleep(1)
+        idle = cpu_time() - before <= IDLE
+        silence = min(silent_for(), loop.time() - began)
+        if idle and collections.due and silence >= SILENCE * collections.seconds:
+            collections.collect_all()

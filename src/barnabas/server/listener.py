@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import math
 from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -67,6 +69,7 @@ class Connections:
         self._next_id = itertools.count(1)
         self._per_ip: Counter[str] = Counter()
         self._open: set[Session] = set()
+        self._last_closed = -math.inf
 
     def __len__(self) -> int:
         return len(self._open)
@@ -112,9 +115,15 @@ class Connections:
         if session not in self._open:
             return
         self._open.discard(session)
+        self._last_closed = asyncio.get_running_loop().time()
         self._per_ip[session.client_host] -= 1
         if not self._per_ip[session.client_host]:
             del self._per_ip[session.client_host]
+
+    def silent_for(self) -> float:
+        """Seconds since a client has last sent something, or has gone."""
+        last = max((session.last_active for session in self._open), default=-math.inf)
+        return asyncio.get_running_loop().time() - max(last, self._last_closed)
 
     def close_all(self) -> None:
         for session in list(self._open):

@@ -14,7 +14,7 @@ from barnabas.config import BrokerConfig
 from barnabas.server.broker import Broker
 from barnabas.server.busy_polling import BusyPolling
 from barnabas.server.endpoint import Endpoint
-from barnabas.server.garbage import short_collections
+from barnabas.server.garbage import collect_all_when_idle, short_collections
 from barnabas.server.signals import StopSignals
 from barnabas.storage import FileSystem
 from barnabas.system import event_loop, limits
@@ -54,17 +54,21 @@ async def serve(
     loop = asyncio.get_running_loop()
     busy_polling = BusyPolling(loop.call_soon) if event_loop.turns_are_cheap(loop) else None
     broker = Broker(config, busy_polling=busy_polling)
-    try:
-        await broker.start()
-        if on_ready is not None:
-            on_ready(broker)
-        with short_collections(), ExitStack() as companion:
-            if beside is not None:
-                companion.enter_context(beside(broker))
-            await signals.wait()
-            await asyncio.to_thread(companion.close)
-    finally:
-        await broker.stop()
+    with short_collections() as collections:
+        try:
+            await broker.start()
+            if on_ready is not None:
+                on_ready(broker)
+            silent_for = broker.connections.silent_for
+            collecting = asyncio.ensure_future(collect_all_when_idle(collections, silent_for))
+            with ExitStack() as companion:
+                if beside is not None:
+                    companion.enter_context(beside(broker))
+                await signals.wait()
+                collecting.cancel()
+                await asyncio.to_thread(companion.close)
+        finally:
+            await broker.stop()
 
 
 def run(

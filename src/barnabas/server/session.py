@@ -67,7 +67,8 @@ class Session(asyncio.Protocol):
         self._held = 0
         self._write_paused = False
         self._closing = False
-        self._last_active = self._loop.time()
+        #: when the client last sent something or read on, in seconds of the loop
+        self.last_active = self._loop.time()
         self._idle_timer: asyncio.TimerHandle | None = None
 
     # --- asyncio's side ---
@@ -92,7 +93,7 @@ class Session(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._closing:
             return
-        self._last_active = self._loop.time()
+        self.last_active = self._loop.time()
         try:
             frames = self._frames.feed(data)
             if self._backlog:
@@ -114,7 +115,7 @@ class Session(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._write_paused = False
-        self._last_active = self._loop.time()
+        self.last_active = self._loop.time()
         self._send()
         self._continue()
 
@@ -248,8 +249,8 @@ class Session(asyncio.Protocol):
             return
         # What waits for an answer of ours is not idle; what does not read its answers is.
         if any(not waiting.done for waiting in self._unanswered):
-            self._last_active = self._loop.time()
-        left = self._last_active + limit - self._loop.time()
+            self.last_active = self._loop.time()
+        left = self.last_active + limit - self._loop.time()
         if left <= 0:
             self.close(f"idle for connections.max.idle.ms={self._listener.config.connections_max_idle_ms}")
         else:

@@ -1,10 +1,12 @@
 """Full collections of a broker's process."""
 
+import asyncio
 import gc
 
 import pytest
 
 from barnabas.server import garbage
+from barnabas.testing.virtual_time import run_virtual
 
 
 class Circle:
@@ -17,13 +19,28 @@ def circles():
 
 
 @pytest.fixture
-def short():
-    with garbage.short_collections():
-        yield
+def collections():
+    with garbage.short_collections() as collections:
+        yield collections
     gc.collect()
 
 
-def test_what_has_survived_is_not_looked_at_again(short):
+def old_circles():
+    """Circles that have survived a full collection, and that nothing refers to any more."""
+    kept = [Circle() for _ in range(10)]
+    gc.collect()
+    del kept
+
+
+def left_of_old_circles():
+    gc.unfreeze()
+    try:
+        return circles()
+    finally:
+        gc.freeze()
+
+
+def test_what_has_survived_is_not_looked_at_again(collections):
     kept = [Circle() for _ in range(100)]
     gc.collect()
     before = gc.get_freeze_count()
@@ -33,22 +50,81 @@ def test_what_has_survived_is_not_looked_at_again(short):
     assert gc.get_freeze_count() <= before
 
 
-def test_new_circles_are_freed(short):
+def test_new_circles_are_freed(collections):
     Circle()
     gc.collect()
     assert circles() == 0
 
 
-def test_old_circles_are_freed_after_many_collections(monkeypatch):
-    monkeypatch.setattr(garbage, "_SHORT_ONES", 3)
-    with garbage.short_collections():
-        kept = [Circle() for _ in range(10)]
+def test_old_circles_wait_however_many_collections_there_are(collections):
+    old_circles()
+    for _ in range(3 * garbage._NEW_ONES):
         gc.collect()
-        del kept
-        for _ in range(3):
-            gc.collect()
-        gc.collect()  # looks at everything
-        assert circles() == 0
+    assert left_of_old_circles() == 10
+
+
+class Clients:
+    """Clients that send something every few seconds, until they end."""
+
+    def __init__(self, every, end):
+        self.every, self.end = every, end
+
+    def silent_for(self):
+        now = asyncio.get_running_loop().time()
+        return now % self.every if now < self.end else now - self.end
+
+
+def served(collections, silent_for, seconds, cpu_time=lambda: 0.0):
+    """Serve for some virtual seconds."""
+
+    async def serve():
+        collecting = asyncio.ensure_future(garbage.collect_all_when_idle(collections, silent_for, cpu_time))
+        await asyncio.sleep(seconds)
+        collecting.cancel()
+
+    run_virtual(serve())
+
+
+def test_all_objects_are_collected_only_when_the_clients_have_been_silent_for_long(collections, monkeypatch):
+    monkeypatch.setattr(garbage.Collections, "seconds", 0.25)
+    old_circles()
+    clients = Clients(every=2.4, end=100)
+    served(collections, clients.silent_for, 100)
+    assert left_of_old_circles() == 10
+    clients.end = 0
+    served(collections, clients.silent_for, 4)
+    assert left_of_old_circles() == 0
+
+
+def test_clients_may_come_right_after_the_start(collections, monkeypatch):
+    monkeypatch.setattr(garbage.Collections, "seconds", 0.25)
+    old_circles()
+    served(collections, lambda: float("inf"), 2)
+    assert left_of_old_circles() == 10
+
+
+def test_a_process_that_works_is_not_idle_though_no_client_sends_anything(collections):
+    old_circles()
+    served(collections, lambda: 100.0, 60, lambda: asyncio.get_running_loop().time() * 0.5)
+    assert left_of_old_circles() == 10
+
+
+def test_a_collection_of_all_objects_is_due_again_after_many_of_new_ones(collections):
+    assert collections.due
+    collections.collect_all()
+    assert not collections.due
+    for _ in range(garbage._NEW_ONES):
+        gc.collect()
+    assert collections.due
+
+
+def test_it_is_known_how_long_a_collection_of_all_objects_will_take(collections):
+    collections.collect_all()
+    before = collections.seconds
+    assert before > 0
+    kept = [[] for _ in range(500_000)]
+    assert collections.seconds > before
+    del kept
 
 
 def test_everything_is_as_before_when_it_is_left():

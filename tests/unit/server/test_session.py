@@ -379,3 +379,21 @@ def test_closings_for_one_reason_are_logged_now_and_then():
     for number in range(5 * Closings.MOST_KNOWN):
         assert closings.line("a", f"reason {number}", 111) == f"reason {number}"
     assert len(closings._known) <= Closings.MOST_KNOWN
+
+
+def test_clients_are_silent_from_the_last_request_of_any_of_them(run):
+    async def scenario(server):
+        loop = asyncio.get_running_loop()
+        assert server.connections.silent_for() == float("inf")
+        clients = [await server.connect() for _ in range(3)]
+        for number, client in enumerate(clients):
+            before = loop.time()
+            client.send(client.heartbeat(number))
+            await client.answer(number)
+            assert server.connections.silent_for() <= loop.time() - before
+        clients[-1].close()
+        while len(server.connections) == 3:
+            await asyncio.sleep(0)
+        assert server.connections.silent_for() <= loop.time() - before  # it may just have sent something
+
+    run(scenario)
