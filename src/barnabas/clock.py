@@ -1,7 +1,7 @@
 """Wall time, taken from outside so that a test or a simulation can bring its own.
 
 Timers need no class of ours: they are the event loop's `call_later`, which a virtual-time loop
-(`barnabas.testing.virtual_time`) turns without waiting.
+(`barnabas.simulation.virtual_time`) turns without waiting.
 """
 
 from __future__ import annotations

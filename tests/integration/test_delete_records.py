@@ -15,8 +15,8 @@ from barnabas.protocol.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from barnabas.server.run import BrokerServer
+from barnabas.simulation.faulty_disk import FaultyDisk
 from barnabas.testing import BarnabasBroker
-from barnabas.testing.faulty_disk import FaultyDisk
 
 
 @pytest.fixture

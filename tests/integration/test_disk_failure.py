@@ -14,7 +14,7 @@ from barnabas.errors import BarnabasError, ConfigError, ErrorCode
 from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from barnabas.records import all_records
 from barnabas.server.run import BrokerServer
-from barnabas.testing.faulty_disk import FaultyDisk
+from barnabas.simulation.faulty_disk import FaultyDisk
 
 
 class Mounts:

@@ -24,9 +24,9 @@ from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopic
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.server.run import BrokerServer
+from barnabas.simulation.faulty_disk import FaultyDisk
 from barnabas.storage.filesystem import read_file
 from barnabas.testing import BarnabasBroker
-from barnabas.testing.faulty_disk import FaultyDisk
 
 
 @pytest.fixture

@@ -28,8 +28,8 @@ from barnabas.config import TopicConfig
 from barnabas.records import Compression, Record, batches, encode_batch
 from barnabas.records.builder import batch_records
 from barnabas.records.control import EndTransaction, decode_end_transaction, encode_end_transaction
+from barnabas.simulation.faulty_disk import FaultyDisk, PowerCut
 from barnabas.storage import Cleaning, LogDirectory, OpenFiles, Origin, Throttle, dirtiness
-from barnabas.testing.faulty_disk import FaultyDisk, PowerCut
 from barnabas.types import TopicPartition
 
 DIRECTORY = "/data"

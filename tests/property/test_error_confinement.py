@@ -34,8 +34,8 @@ from barnabas.replication.cleaner import LogCleaner
 from barnabas.replication.group_commit import GroupCommit
 from barnabas.replication.logs import LogManager
 from barnabas.replication.partition import Partition
+from barnabas.simulation.faulty_disk import FaultyDisk
 from barnabas.storage import LogDirectory, Origin, PartitionLog
-from barnabas.testing.faulty_disk import FaultyDisk
 from barnabas.types import TopicPartition
 
 START = 1_700_000_000_000

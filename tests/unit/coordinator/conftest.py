@@ -39,7 +39,7 @@ from barnabas.protocol.messages.sync_group import (
     SyncGroupResponse,
 )
 from barnabas.records import batches
-from barnabas.testing.virtual_time import run_virtual
+from barnabas.simulation.virtual_time import run_virtual
 
 #: makes member ids unique, over restarts too
 _numbers = itertools.count(1)

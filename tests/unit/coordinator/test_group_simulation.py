@@ -11,7 +11,7 @@ import random
 import pytest
 
 from barnabas.errors import ErrorCode, KafkaError
-from barnabas.testing.virtual_time import run_virtual
+from barnabas.simulation.virtual_time import run_virtual
 
 PARTITIONS = range(8)
 TROUBLE_SECONDS = 600

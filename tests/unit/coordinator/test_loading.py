@@ -12,7 +12,7 @@ from barnabas.coordinator.loading import CHUNK_BYTES, load
 from barnabas.errors import KafkaError
 from barnabas.records import Record, encode_batch
 from barnabas.records.control import EndTransaction, encode_end_transaction
-from barnabas.testing.virtual_time import run_virtual
+from barnabas.simulation.virtual_time import run_virtual
 
 PRODUCERS = (1, 2)
 

@@ -10,7 +10,7 @@ from barnabas.clock import LoopClock
 from barnabas.coordinator.runtime import CoordinatorRuntime, Result
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.records import Record, batches, encode_batch
-from barnabas.testing.virtual_time import run_virtual
+from barnabas.simulation.virtual_time import run_virtual
 
 
 class Counters:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from barnabas.coordinator.timers import Timers
-from barnabas.testing.virtual_time import run_virtual
+from barnabas.simulation.virtual_time import run_virtual
 
 
 def test_timer_fires_once_at_its_deadline():

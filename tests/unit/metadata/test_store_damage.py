@@ -18,8 +18,8 @@ from barnabas.metadata.journal import encode_line
 from barnabas.metadata.opening import check_unused
 from barnabas.metadata.store import Create, Node, StoreError, StoreUnavailableError
 from barnabas.metadata.tree import Change
+from barnabas.simulation.faulty_disk import FaultyDisk, PowerCut
 from barnabas.storage.filesystem import Lock
-from barnabas.testing.faulty_disk import FaultyDisk, PowerCut
 
 COPIES = ("/d/metadata-1.journal", "/d/metadata-2.journal")
 COMMITS = 5

@@ -12,8 +12,8 @@ from barnabas.clock import ManualClock
 from barnabas.config import BrokerConfig, TopicConfig
 from barnabas.records import Record, encode_batch
 from barnabas.replication.cleaner import LogCleaner
+from barnabas.simulation.faulty_disk import FaultyDisk
 from barnabas.storage import LogDirectory, OpenFiles
-from barnabas.testing.faulty_disk import FaultyDisk
 from barnabas.types import TopicPartition
 
 NOW = 1_700_000_000_000

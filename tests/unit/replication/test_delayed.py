@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.replication.delayed import Delayed
-from barnabas.testing.virtual_time import run_virtual
+from barnabas.simulation.virtual_time import run_virtual
 
 
 class Watched:

@@ -14,10 +14,10 @@ from barnabas.errors import ErrorCode, KafkaError
 from barnabas.metadata.image import ClusterImage, PartitionState, TopicImage
 from barnabas.records import Record, encode_batch
 from barnabas.replication.logs import LogManager, files_for_connections
+from barnabas.simulation.faulty_disk import FaultyDisk
+from barnabas.simulation.virtual_time import run_virtual
 from barnabas.storage import LogDirectory, PartitionLog
 from barnabas.storage.checkpoints import decode_offsets
-from barnabas.testing.faulty_disk import FaultyDisk
-from barnabas.testing.virtual_time import run_virtual
 from barnabas.types import TopicPartition
 
 DELAY_MS = 60_000

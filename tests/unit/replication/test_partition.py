@@ -14,9 +14,9 @@ from barnabas.metadata.image import PartitionState
 from barnabas.records import Record, encode_batch
 from barnabas.replication.partition import ACKS_ALL, Partition
 from barnabas.replication.produce import Acknowledgement, Appended
+from barnabas.simulation.faulty_disk import FaultyDisk
+from barnabas.simulation.virtual_time import run_virtual
 from barnabas.storage import LogDirectory, OpenFiles, Origin
-from barnabas.testing.faulty_disk import FaultyDisk
-from barnabas.testing.virtual_time import run_virtual
 from barnabas.types import TopicPartition
 
 ME, OTHER = 1, 2

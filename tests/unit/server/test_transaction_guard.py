@@ -10,7 +10,7 @@ import pytest
 from barnabas.config import BrokerConfig
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.server.transaction_guard import TransactionalWrite, TransactionGuard
-from barnabas.testing.virtual_time import run_virtual
+from barnabas.simulation.virtual_time import run_virtual
 from barnabas.types import ProducerIdentity, TopicPartition
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)

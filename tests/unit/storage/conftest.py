@@ -10,6 +10,7 @@ from barnabas.clock import ManualClock
 from barnabas.config import TopicConfig
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.records import Record, encode_batch
+from barnabas.simulation.faulty_disk import FaultyDisk
 from barnabas.storage import (
     Cleaning,
     LogDirectory,
@@ -18,7 +19,6 @@ from barnabas.storage import (
     Throttle,
     dirtiness,
 )
-from barnabas.testing.faulty_disk import FaultyDisk
 from barnabas.types import TopicPartition
 
 PARTITION = TopicPartition("logs", 0)

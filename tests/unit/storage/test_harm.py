@@ -8,10 +8,10 @@ import os
 import pytest
 
 from barnabas.clock import ManualClock
+from barnabas.simulation.faulty_disk import FaultyDisk
 from barnabas.storage.environment import LogEnvironment
 from barnabas.storage.harm import Harm, TornError, cure_of, harm_of, is_about_one_file
 from barnabas.storage.open_files import LogFile, OpenFiles
-from barnabas.testing.faulty_disk import FaultyDisk
 
 REQUEST = (
     "ENOSPC EDQUOT EMFILE ENFILE ENOMEM EAGAIN EBUSY EINVAL EBADF ENOENT EACCES EPERM EFBIG ENAMETOOLONG "

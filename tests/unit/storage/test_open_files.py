@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from barnabas.simulation.faulty_disk import FaultyDisk
 from barnabas.storage import OpenFiles
 from barnabas.storage.index import OffsetIndex, TimeIndex
 from barnabas.storage.open_files import LogFile
-from barnabas.testing.faulty_disk import FaultyDisk
 
 
 def test_no_more_files_than_the_capacity_are_open():

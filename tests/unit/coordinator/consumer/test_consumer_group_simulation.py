@@ -16,7 +16,7 @@ import pytest
 
 from barnabas.coordinator import ConsumerGroup, ConsumerGroupState
 from barnabas.errors import ErrorCode, KafkaError
-from barnabas.testing.virtual_time import run_virtual
+from barnabas.simulation.virtual_time import run_virtual
 
 TROUBLE_SECONDS = 400
 PEACE_SECONDS = 150

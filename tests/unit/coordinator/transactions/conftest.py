@@ -15,7 +15,7 @@ from barnabas.coordinator import Marker, TransactionCoordinator
 from barnabas.coordinator.transactions.codec import decode_value
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.records import all_records
-from barnabas.testing.virtual_time import run_virtual
+from barnabas.simulation.virtual_time import run_virtual
 from barnabas.types import ProducerIdentity, TopicPartition
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)

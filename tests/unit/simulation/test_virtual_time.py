@@ -6,7 +6,7 @@ import time
 import pytest
 
 from barnabas.clock import LoopClock
-from barnabas.testing.virtual_time import Deadlock, run_virtual
+from barnabas.simulation.virtual_time import Deadlock, run_virtual
 
 
 def test_timers_fire_in_order_without_waiting() -> None:
