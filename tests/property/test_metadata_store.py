@@ -50,15 +50,15 @@ async def _compare(path: Path, steps: list[list[Operation] | str]) -> None:
     store: MetadataStore = await EmbeddedStore.open(path)
     heard: list[tuple[Event, str]] = []
     expected: list[tuple[Event, str]] = []
-    store.watch("/a", lambda event, where: heard.append((event, where)))
-    model.watch("/a", lambda event, where: expected.append((event, where)))
+    await store.watch("/a", lambda event, where: heard.append((event, where)))
+    await model.watch("/a", lambda event, where: expected.append((event, where)))
     for step in steps:
         if isinstance(step, str):
             await store.close()
             await model.close()
             store, model = await EmbeddedStore.open(path), MemoryStore(server)
-            store.watch("/a", lambda event, where: heard.append((event, where)))
-            model.watch("/a", lambda event, where: expected.append((event, where)))
+            await store.watch("/a", lambda event, where: heard.append((event, where)))
+            await model.watch("/a", lambda event, where: expected.append((event, where)))
         else:
             assert await _outcome(store, step) == await _outcome(model, step)
         assert await _contents(store, "/") == await _contents(model, "/")

@@ -9,7 +9,17 @@ from pathlib import Path
 
 from barnabas.metadata.copies import JournalCopies
 from barnabas.metadata.operations import SingleOperations
-from barnabas.metadata.store import Node, Operation, StoreError, StoreUnavailableError, Watcher
+from barnabas.metadata.session import Session
+from barnabas.metadata.store import (
+    Cancel,
+    Node,
+    Operation,
+    SessionListener,
+    SessionState,
+    StoreError,
+    StoreUnavailableError,
+    Watcher,
+)
 from barnabas.metadata.tree import Change, Tree
 from barnabas.metadata.watches import Watches
 from barnabas.storage import FileSystem, OsFileSystem
@@ -30,6 +40,7 @@ class EmbeddedStore(SingleOperations):
         self._executor = executor
         self._tree: Tree | None = Tree(copies.journal.nodes.items(), copies.journal.transaction)
         self._watches = Watches()
+        self._session = Session(SessionState.CONNECTED)
         #: held while the tree is ahead of the disk
         self._settled = asyncio.Lock()
         self._pending: list[tuple[Sequence[Operation], asyncio.Future[list[int]]]] = []
@@ -67,6 +78,13 @@ class EmbeddedStore(SingleOperations):
     def session_id(self) -> int:
         return _SESSION
 
+    @property
+    def state(self) -> SessionState:
+        return self._session.state
+
+    def on_state(self, listener: SessionListener) -> Cancel:
+        return self._session.on_state(listener)
+
     async def get(self, path: str) -> Node:
         async with self._settled:
             return self._open_tree().get(path)
@@ -92,8 +110,9 @@ class EmbeddedStore(SingleOperations):
             self._writer = asyncio.create_task(self._write_pending(), name="metadata store writer")
         return await done
 
-    def watch(self, path: str, watcher: Watcher) -> None:
-        self._watches.add(path, watcher)
+    async def watch(self, path: str, watcher: Watcher) -> Cancel:
+        self._open_tree()
+        return self._watches.add(path, watcher)
 
     async def close(self) -> None:
         while self._writer is not None:
@@ -104,6 +123,7 @@ class EmbeddedStore(SingleOperations):
         self._watches.clear()
         await asyncio.get_running_loop().run_in_executor(self._executor, self._copies.close)
         self._executor.shutdown()
+        self._session.enter(SessionState.CLOSED)
 
     async def _write_pending(self) -> None:
         try:
@@ -135,7 +155,8 @@ class EmbeddedStore(SingleOperations):
             for _, done in applied:
                 _fail(done, error)
             return
-        self._watches.report(changes)
+        for change in changes:
+            self._watches.report(change.event, change.path)
         for versions, done in applied:
             if not done.done():
                 done.set_result(versions)

@@ -46,7 +46,7 @@ class MetadataLoader:
         Raises:
             StoreError: it cannot be read.
         """
-        self._store.watch("/", self._on_event)
+        await self._store.watch("/", self._on_event)
         self._changed.update((znodes.CLUSTER_ID, znodes.CONTROLLER, znodes.FEATURES))
         for folder in FOLDERS_READ:
             self._changed.update(f"{folder}/{name}" for name in await self._store.children(folder))

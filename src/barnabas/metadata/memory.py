@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from barnabas.metadata.operations import SingleOperations
-from barnabas.metadata.store import Delete, Node, Operation, StoreUnavailableError, Watcher
+from barnabas.metadata.session import Session
+from barnabas.metadata.store import (
+    Cancel,
+    Delete,
+    Node,
+    Operation,
+    SessionListener,
+    SessionState,
+    StoreUnavailableError,
+    Watcher,
+)
 from barnabas.metadata.tree import Tree
 from barnabas.metadata.watches import Watches
 
@@ -15,41 +25,52 @@ class MemoryServer:
 
     def __init__(self) -> None:
         self.tree = Tree()
-        self._sessions: dict[int, Watches] = {}
+        self._stores: dict[int, MemoryStore] = {}
         self._last_session = 0
 
-    def begin(self, watches: Watches) -> int:
-        """A new session's number; its watches hear of changes until it ends."""
+    def begin(self, store: MemoryStore) -> int:
+        """A new session's number; the store hears of changes until it ends."""
         self._last_session += 1
-        self._sessions[self._last_session] = watches
+        self._stores[self._last_session] = store
         return self._last_session
 
     def lives(self, session: int) -> bool:
-        return session in self._sessions
+        return session in self._stores
 
     def apply(self, operations: Sequence[Operation], session: int) -> list[int]:
         versions, changes = self.tree.apply(operations, session)
-        for watches in list(self._sessions.values()):
-            watches.report(changes)
+        for store in list(self._stores.values()):
+            for change in changes:
+                store.watches.report(change.event, change.path)
         return versions
 
-    def end(self, session: int) -> None:
+    def end(self, session: int, state: SessionState = SessionState.LOST) -> None:
         """What an ensemble does when it has not heard of a session for its timeout, or is told goodbye."""
-        if self._sessions.pop(session, None) is not None:
+        store = self._stores.pop(session, None)
+        if store is not None:
             self.apply([Delete(path) for path in self.tree.owned_by(session)], session)
+            store.session.enter(state)
 
 
 class MemoryStore(SingleOperations):
-    """One session with a `MemoryServer`; without one it gets its own."""
+    """One session with a `MemoryServer`; without one it gets its own. A lost session is not begun anew."""
 
     def __init__(self, server: MemoryServer | None = None) -> None:
         self._server = server or MemoryServer()
-        self._watches = Watches()
-        self._session_id = self._server.begin(self._watches)
+        self.watches = Watches()
+        self.session = Session(SessionState.CONNECTED)
+        self._session_id = self._server.begin(self)
 
     @property
     def session_id(self) -> int:
         return self._session_id
+
+    @property
+    def state(self) -> SessionState:
+        return self.session.state
+
+    def on_state(self, listener: SessionListener) -> Cancel:
+        return self.session.on_state(listener)
 
     async def get(self, path: str) -> Node:
         return self._tree.get(path)
@@ -67,11 +88,12 @@ class MemoryStore(SingleOperations):
         self._check_lives()
         return self._server.apply(operations, self._session_id)
 
-    def watch(self, path: str, watcher: Watcher) -> None:
-        self._watches.add(path, watcher)
+    async def watch(self, path: str, watcher: Watcher) -> Cancel:
+        self._check_lives()
+        return self.watches.add(path, watcher)
 
     async def close(self) -> None:
-        self._server.end(self._session_id)
+        self._server.end(self._session_id, SessionState.CLOSED)
 
     @property
     def _tree(self) -> Tree:

@@ -42,7 +42,21 @@ class EphemeralParentError(StoreError):
 
 
 class StoreUnavailableError(StoreError):
-    """The store cannot be read or written: its disk or its connection has failed, or it is closed."""
+    """The store cannot be read or written: its disk or its connection has failed, or it is closed.
+
+    Of a write this says that nothing has changed, unless it is an UnknownOutcomeError.
+    """
+
+
+class UnknownOutcomeError(StoreUnavailableError):
+    """The connection broke while a write was under way: it may have been carried out, or may still be.
+
+    Never repeat such a write blindly (kazoo 757): read what became of it first.
+    """
+
+
+class TransactionTooLargeError(StoreError):
+    """A transaction has more bytes than the store takes in one; nothing has changed. Divide it."""
 
 
 class Node(NamedTuple):
@@ -66,6 +80,33 @@ class Event(Enum):
 
 #: Called on the event loop with what happened to which path; it says that, not the new data: read again.
 Watcher: TypeAlias = Callable[[Event, str], None]
+
+
+class SessionState(Enum):
+    """What holds of the session with the store. A store in one process is CONNECTED until it is closed."""
+
+    #: Requests are answered, and every watch is set.
+    CONNECTED = "connected"
+    #: There is no connection. The session, and with it the ephemeral nodes, may live on. Requests fail at
+    #: once, and changes go unheard.
+    SUSPENDED = "suspended"
+    #: Suspended for longer than the session timeout: others may have seen the ephemeral nodes go. Whether
+    #: they did is known when the store answers again: CONNECTED with the same session id, or LOST.
+    OVERDUE = "overdue"
+    #: The store ended the session: its ephemeral nodes are gone. CONNECTED comes next, with a new session id.
+    LOST = "lost"
+    #: No session will begin any more: the authentication failed, or the client broke. Final.
+    FAILED = "failed"
+    #: `close` was called. Final.
+    CLOSED = "closed"
+
+
+#: Called on the event loop with the state that the session has come to. CONNECTED means: all that was read
+#: before may be stale, and all that changes from now on is reported; read again what matters.
+SessionListener: TypeAlias = Callable[[SessionState], None]
+
+#: Undoes what gave it; a second call does nothing.
+Cancel: TypeAlias = Callable[[], None]
 
 
 class Create(NamedTuple):
@@ -102,11 +143,23 @@ Operation: TypeAlias = Create | Set | Delete | Check
 
 
 class MetadataStore(Protocol):
-    """One session with a metadata store. Any method raises StoreUnavailableError when it is out of reach."""
+    """A client of a metadata store, with one session at a time.
+
+    Any method raises StoreUnavailableError when the store is out of reach; a write raises UnknownOutcomeError
+    when it may have been carried out all the same.
+    """
 
     @property
     def session_id(self) -> int:
-        """The number that owns this session's ephemeral nodes; never 0."""
+        """The number that owns this session's ephemeral nodes; never 0. A session that follows a lost one
+        has another."""
+
+    @property
+    def state(self) -> SessionState:
+        """What holds of the session now."""
+
+    def on_state(self, listener: SessionListener) -> Cancel:
+        """Call `listener` at each change of `state`, in the order in which they were added."""
 
     async def get(self, path: str) -> Node:
         """Raises NoNodeError."""
@@ -134,11 +187,15 @@ class MetadataStore(Protocol):
 
         Raises:
             StoreError: what the first operation that failed would raise alone; nothing has changed then.
+            TransactionTooLargeError: the store takes no transaction of this size (see `batches`).
         """
 
-    def watch(self, path: str, watcher: Watcher) -> None:
-        """Report every change of `path` and of all below it until the session ends (ZooKeeper's persistent
-        recursive watch). A change made through this session is reported before its call returns."""
+    async def watch(self, path: str, watcher: Watcher) -> Cancel:
+        """Report every change of `path` and of all below it from when this returns (ZooKeeper's persistent
+        recursive watch). A change made through this session is reported before its call returns.
+
+        What changes while the session is not CONNECTED is not reported: see `SessionListener`.
+        """
 
     async def close(self) -> None:
-        """End the session: its ephemeral nodes go, its watchers hear nothing more."""
+        """End the session: its ephemeral nodes go, and no one is told anything more but CLOSED."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from barnabas.metadata.store import Watcher
-from barnabas.metadata.tree import ROOT, Change, parent_of
+from barnabas.metadata.store import Cancel, Event, Watcher
+from barnabas.metadata.tree import ROOT, parent_of
 from barnabas.text import logger_of
 
 log = logger_of(__name__)
@@ -17,22 +15,32 @@ class Watches:
     def __init__(self) -> None:
         self._watchers: dict[str, list[Watcher]] = {}
 
-    def add(self, path: str, watcher: Watcher) -> None:
+    def add(self, path: str, watcher: Watcher) -> Cancel:
+        """Report to `watcher` until the answer is called."""
         self._watchers.setdefault(path, []).append(watcher)
+
+        def cancel() -> None:
+            watchers = self._watchers.get(path, [])
+            if watcher in watchers:
+                watchers.remove(watcher)
+            if not watchers:
+                self._watchers.pop(path, None)
+
+        return cancel
 
     def clear(self) -> None:
         self._watchers.clear()
 
-    def report(self, changes: Iterable[Change]) -> None:
-        """Tell each watcher of each change. What a watcher raises is logged: it must not fail the write."""
-        for change in changes:
-            path = change.path
-            while True:
-                for watcher in self._watchers.get(path, ()):
-                    try:
-                        watcher(change.event, change.path)
-                    except Exception:
-                        log.exception("a watcher of %s failed on %s", path, change.path)
-                if path == ROOT:
-                    break
-                path = parent_of(path)
+    def report(self, event: Event, changed: str) -> None:
+        """Tell who watches `changed` or a node above it. What a watcher raises is logged: it must not fail
+        the write."""
+        path = changed
+        while True:
+            for watcher in tuple(self._watchers.get(path, ())):
+                try:
+                    watcher(event, changed)
+                except Exception:
+                    log.exception("a watcher of %s failed on %s", path, changed)
+            if path == ROOT:
+                break
+            path = parent_of(path)

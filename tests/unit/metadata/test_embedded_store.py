@@ -81,7 +81,7 @@ def test_write_that_fails_on_disk_is_taken_back_and_later_ones_go_on(
     async def scenario() -> None:
         store = await EmbeddedStore.open(tmp_path)
         heard: list[str] = []
-        store.watch("/", lambda event, path: heard.append(path))
+        await store.watch("/", lambda event, path: heard.append(path))
         with monkeypatch.context() as patch:
             patch.setattr(store._copies, "commit", _full_disk)
             with pytest.raises(StoreUnavailableError, match="disk is full"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from barnabas.metadata.memory import MemoryServer, MemoryStore
-from barnabas.metadata.store import Event
+from barnabas.metadata.store import Event, SessionState
 
 
 def test_ephemeral_nodes_go_with_their_session_and_others_hear_of_it() -> None:
@@ -13,7 +13,7 @@ def test_ephemeral_nodes_go_with_their_session_and_others_hear_of_it() -> None:
         server = MemoryServer()
         leaving, staying = MemoryStore(server), MemoryStore(server)
         heard: list[tuple[Event, str]] = []
-        staying.watch("/", lambda event, path: heard.append((event, path)))
+        await staying.watch("/", lambda event, path: heard.append((event, path)))
         await leaving.create("/leaving", ephemeral=True)
         await staying.create("/staying", ephemeral=True)
         await leaving.create("/kept")
@@ -29,9 +29,12 @@ def test_session_the_server_ended_hears_nothing_more() -> None:
         server = MemoryServer()
         expired, other = MemoryStore(server), MemoryStore(server)
         heard: list[str] = []
-        expired.watch("/", lambda event, path: heard.append(path))
+        await expired.watch("/", lambda event, path: heard.append(path))
+        states: list[SessionState] = []
+        expired.on_state(states.append)
         server.end(expired.session_id)
         await other.create("/a")
         assert heard == []
+        assert states == [SessionState.LOST]
 
     asyncio.run(scenario())

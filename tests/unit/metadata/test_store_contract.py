@@ -23,6 +23,7 @@ from barnabas.metadata.store import (
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
+    SessionState,
     Set,
     StoreUnavailableError,
 )
@@ -192,7 +193,7 @@ def test_multi_that_fails_changes_nothing(play: Play, last: Any, error: type[Exc
         await store.create("/a", b"before")
         await store.create("/a/gone")
         heard: list[str] = []
-        store.watch("/", lambda event, path: heard.append(path))
+        await store.watch("/", lambda event, path: heard.append(path))
         with pytest.raises(error):
             await store.multi([Set("/a", b"after"), Delete("/a/gone"), Create("/a/new"), last])
         assert await store.children("/a") == ["gone"]
@@ -221,7 +222,7 @@ def test_watcher_hears_of_its_node_and_all_below_before_the_write_returns(play: 
         heard: list[tuple[Event, str]] = []
         await store.create("/a")
         await store.create("/other")
-        store.watch("/a", lambda event, path: heard.append((event, path)))
+        await store.watch("/a", lambda event, path: heard.append((event, path)))
         await store.create("/a/b")
         assert heard == [(Event.CREATED, "/a/b")]
         await store.set("/a", b"x")
@@ -245,9 +246,39 @@ def test_watcher_hears_of_its_node_and_all_below_before_the_write_returns(play: 
 def test_watch_of_a_name_is_not_a_watch_of_longer_names(play: Play) -> None:
     async def scenario(store: MetadataStore) -> None:
         heard: list[str] = []
-        store.watch("/a", lambda event, path: heard.append(path))
+        await store.watch("/a", lambda event, path: heard.append(path))
         await store.create("/ab")
         assert heard == []
+
+    play(scenario)
+
+
+def test_cancelled_watch_hears_nothing_more_and_others_go_on(play: Play) -> None:
+    async def scenario(store: MetadataStore) -> None:
+        heard: list[str] = []
+        cancelled: list[str] = []
+        cancel = await store.watch("/", lambda event, path: cancelled.append(path))
+        await store.watch("/", lambda event, path: heard.append(path))
+        await store.create("/a")
+        cancel()
+        cancel()
+        await store.create("/b")
+        assert (cancelled, heard) == (["/a"], ["/a", "/b"])
+
+    play(scenario)
+
+
+def test_session_is_connected_until_the_store_is_closed_and_listeners_hear_of_it_once(play: Play) -> None:
+    async def scenario(store: MetadataStore) -> None:
+        heard: list[SessionState] = []
+        cancelled: list[SessionState] = []
+        store.on_state(heard.append)
+        store.on_state(cancelled.append)()
+        assert store.state is SessionState.CONNECTED
+        await store.close()
+        await store.close()
+        assert store.state is SessionState.CLOSED
+        assert (heard, cancelled) == ([SessionState.CLOSED], [])
 
     play(scenario)
 
@@ -257,7 +288,7 @@ def test_watcher_that_fails_does_not_fail_the_write(play: Play, caplog: pytest.L
         def broken(event: Event, path: str) -> None:
             raise RuntimeError("on purpose")
 
-        store.watch("/", broken)
+        await store.watch("/", broken)
         await store.create("/a")
         assert await store.exists("/a")
 
