@@ -1,6 +1,6 @@
 # A broker alone: no Spark, no JVM. Build it with: docker build -t barnabas .
 # With the schema registry: docker build -t barnabas --build-arg EXTRAS='[protobuf]' .
-# Nobody has built this image yet: it was written on a machine without a container engine (docs/deployment.md).
+# Nobody has built this image yet: it was written on a machine without a container engine (docs/use/deployment.md).
 ARG PYTHON=3.13
 FROM python:${PYTHON}-slim AS build
 ARG EXTRAS=

@@ -7,14 +7,15 @@ STAMP := $(VENV)/.installed-dev
 PORTABLE := tests/unit/system tests/unit/storage tests/unit/server tests/unit/client tests/unit/registry/test_workers.py \
 	$(addprefix tests/integration/test_,start.py produce.py fetch.py crash.py restart.py compaction.py testing_plugin.py)
 
-.PHONY: help setup demo test test-portable check docs compat corruption hostile kills mutants bench soak clean
+.PHONY: help setup demo test test-portable check docs site compat corruption hostile kills mutants bench soak clean
 
 help:
 	@echo "make demo    the main job end to end: logs -> topics -> Spark -> a summary"
 	@echo "make test    the tests"
 	@echo "make test-portable  tests of the broker without what other systems than Linux lack"
 	@echo "make check   lint, types, layers, generated docs"
-	@echo "make docs    write the generated docs anew"
+	@echo "make docs    write the generated reference pages again"
+	@echo "make site    the documentation as a site with search, in .site/"
 	@echo "make compat  Apache Kafka's own clients and tools against Barnabas (needs Maven)"
 	@echo "make hostile the worst requests that brokers and registries take: none may hold up the others"
 	@echo "make kills   what writes exactly once (Spark jobs, pipelines, examples), killed at many moments (SEEDS=25)"
@@ -40,14 +41,18 @@ test-portable: setup
 	PYTHONPATH=$(CURDIR)/tests/portable $(BIN)/python -m pytest -q -n auto --maxprocesses 4 $(or $(TESTS),$(PORTABLE))
 
 check: setup
-	$(BIN)/ruff format --check src tests bench soak examples
-	$(BIN)/ruff check src tests bench soak examples
+	$(BIN)/ruff format --check src tests bench soak examples tools
+	$(BIN)/ruff check src tests bench soak examples tools
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m barnabas.docs --check
 
 docs: setup
 	$(BIN)/python -m barnabas.docs
+
+# Links to nowhere are errors. To look at it: .venv/bin/python -m http.server -d .site
+site: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build -q
 
 demo: setup
 	$(BIN)/python -m barnabas.demo $(FILES)
@@ -75,4 +80,4 @@ soak: setup
 	$(BIN)/python -m soak $(SOAK)
 
 clean:
-	rm -rf $(VENV) .demo .bench .compat .soak build dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .site .demo .bench .compat .soak build dist .mypy_cache .ruff_cache .pytest_cache

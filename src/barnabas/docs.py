@@ -1,7 +1,7 @@
-"""Writes the documents that are made from the code, so that they cannot say something else than it does.
+"""Write the reference pages that are generated from the code, so that they cannot disagree with it.
 
-python -m barnabas.docs            write them into docs/
-python -m barnabas.docs --check    exit with 1 if one of them there is out of date
+python -m barnabas.docs            write them into docs/reference/
+python -m barnabas.docs --check    exit with 1 if one of them is out of date
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DOCUMENTS: dict[str, Callable[[], str]] = {
     "spark.md": spark_reference,
 }
 
-_MARK = "<!-- Made by `make docs` from the code: change that, not this. -->\n\n"
+_MARK = "<!-- Generated from the code by `make docs`: change the code, not this page. -->\n\n"
 
 
 def render(name: str) -> str:
@@ -41,7 +41,9 @@ def stale(folder: Path) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m barnabas.docs", description="Write the generated docs.")
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if any is stale")
-    parser.add_argument("--folder", type=Path, default=Path("docs"), help="where they lie [default: docs]")
+    parser.add_argument(
+        "--folder", type=Path, default=Path("docs/reference"), help="their folder [default: %(default)s]"
+    )
     options = parser.parse_args(arguments)
     names = stale(options.folder)
     if options.check and names:

@@ -26,7 +26,7 @@ def pipeline() -> None:
     """Run Spark pipelines, and see how they are.
 
     A file in Python or SQL declares where rows come from, what is made of them and where they go:
-    docs/pipelines.md shows how. Spark needs Java 17 or newer and the extra barnabas[spark].
+    docs/use/pipelines.md shows how. Spark needs Java 17 or newer and the extra barnabas[spark].
     """
 
 

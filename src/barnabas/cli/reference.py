@@ -1,4 +1,4 @@
-"""docs/cli.md: every command with its options, from the commands themselves."""
+"""docs/reference/cli.md: every command with its options, from the commands themselves."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The settings of a broker (https://kafka.apache.org/documentation/#brokerconfigs): those Barnabas honours.
 
 The defaults are Apache Kafka's but for those of a broker that comes up on one machine with nothing to set:
-they are listed in docs/differences.md.
+they are listed in docs/reference/differences.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What DescribeConfigs tells of a setting, and what docs/configuration.md is made of."""
+"""What DescribeConfigs tells of a setting, and what docs/reference/configuration.md is made of."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What docs/configuration.md says: every setting, made from the declarations."""
+"""What docs/reference/configuration.md says: every setting, made from the declarations."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
         retention_ms: int = setting(Type.LONG, 604_800_000, minimum=-1, doc="How long ...")
 
 declares ``retention.ms``: the attribute's name with dots. The declaration is what parses and checks a value,
-what DescribeConfigs answers and what docs/configuration.md is made from.
+what DescribeConfigs answers and what docs/reference/configuration.md is made from.
 """
 
 from __future__ import annotations

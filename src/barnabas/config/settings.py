@@ -96,7 +96,7 @@ class Settings:
 
         # A long name cannot be a misspelt one, and comparing it would take long.
         close = difflib.get_close_matches(name, cls.declared, 1, cutoff=0.8) if len(name) <= 100 else []
-        cure = f"did you mean {close[0]}?" if close else "docs/configuration.md lists the settings"
+        cure = f"did you mean {close[0]}?" if close else "docs/reference/configuration.md lists the settings"
         return f"{shown(name)} is not a Barnabas setting: {cure}"
 
     def value(self, name: str) -> Any:

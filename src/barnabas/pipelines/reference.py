@@ -1,4 +1,4 @@
-"""What docs/pipeline-options.md says: every option of a pipeline file, from its declaration."""
+"""What docs/reference/pipeline-options.md says: every option of a pipeline file, from its declaration."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ _HEAD = """\
 # The options of a pipeline file
 
 The same in Python (`pipeline(name=...)`, `@source(topic=...)`, `@sink(topic=...)`) and in the TOML header of
-a SQL file (`name = ...`, `[source.NAME]`, `[sink.NAME]`). [pipelines.md](pipelines.md) shows them at work.
+a SQL file (`name = ...`, `[source.NAME]`, `[sink.NAME]`). [Pipelines](../use/pipelines.md) shows
+them at work.
 """
 
 

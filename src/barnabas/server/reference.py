@@ -1,4 +1,4 @@
-"""What docs/protocol.md says: the APIs served, made from the handlers' registry."""
+"""What docs/reference/protocol.md says: the APIs served, made from the handlers' registry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What docs/spark.md says: the data source's options, made from their declaration."""
+"""What docs/reference/spark.md says: the data source's options, made from their declaration."""
 
 from __future__ import annotations
 

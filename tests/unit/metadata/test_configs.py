@@ -106,7 +106,7 @@ def test_unknown_setting_is_refused() -> None:
 def test_misspelt_setting_is_refused_with_the_one_that_was_meant() -> None:
     with pytest.raises(ConfigError, match=r"num\.partition is not .* did you mean num\.partitions\?"):
         BrokerConfig.from_text({"num.partition": "3"})
-    with pytest.raises(ConfigError, match=r"colour is not .* docs/configuration\.md"):
+    with pytest.raises(ConfigError, match=r"colour is not .* docs/reference/configuration\.md"):
         TopicConfig.from_text({"colour": "red"})
 
 

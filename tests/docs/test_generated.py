@@ -11,7 +11,7 @@ from barnabas.config import BrokerConfig, TopicConfig
 from barnabas.server.handlers import load
 from barnabas.server.kafka_apis import KAFKA_APIS, WHY_ABSENT
 
-FOLDER = Path(__file__).parents[2] / "docs"
+FOLDER = Path(__file__).parents[2] / "docs" / "reference"
 
 
 @pytest.mark.parametrize("name", docs.DOCUMENTS)
