@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-dev
 # what a broker does with files, sockets, signals and processes
-PORTABLE := tests/unit/system tests/unit/storage tests/unit/server tests/unit/client tests/unit/registry/test_workers.py \
+PORTABLE := tests/unit/system tests/unit/storage tests/unit/logs tests/unit/server tests/unit/client tests/unit/registry/test_workers.py \
 	$(addprefix tests/integration/test_,start.py produce.py fetch.py crash.py restart.py compaction.py testing_plugin.py)
 
 .PHONY: help setup demo test test-portable check docs site compat corruption hostile kills mutants bench soak clean

@@ -18,8 +18,9 @@ from pathlib import Path
 
 from barnabas.clock import SystemClock
 from barnabas.config import TopicConfig
+from barnabas.logs import LogDirectory
 from barnabas.records import Record, encode_batch
-from barnabas.storage import LogDirectory, OpenFiles, OsFileSystem, PartitionLog
+from barnabas.storage import OpenFiles, OsFileSystem, PartitionLog
 from barnabas.types import TopicPartition, new_topic_id
 
 ROUNDS = 5

@@ -27,11 +27,11 @@ from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequ
 from barnabas.protocol.schema import Request
 from barnabas.records import Record, encode_batch
 from barnabas.server.broker import Broker
-from barnabas.server.dispatch import Dispatcher
-from barnabas.server.endpoint import Endpoint
 from barnabas.server.handlers import load
-from barnabas.server.listener import Listener
-from barnabas.server.session import Session
+from barnabas.server.network.endpoint import Endpoint
+from barnabas.server.network.listener import Listener
+from barnabas.server.network.session import Session
+from barnabas.server.requests.dispatch import Dispatcher
 from bench.log import cost
 
 TOPIC = "bench"

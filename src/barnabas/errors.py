@@ -183,3 +183,13 @@ class TooManyElements(ProtocolError):
 
 class ConfigError(BarnabasError):
     """A setting that is unknown or has a value not allowed; the text names setting, value and cure."""
+
+
+def fenced_since(first_version: int, version: int, error: KafkaError) -> KafkaError:
+    """The error as a request of `version` may be answered, when PRODUCER_FENCED came in `first_version`.
+
+    Older clients know only INVALID_PRODUCER_EPOCH (KIP-588).
+    """
+    if error.code is ErrorCode.PRODUCER_FENCED and version < first_version:
+        return KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, error.message)
+    return error

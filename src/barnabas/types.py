@@ -47,6 +47,9 @@ Chunk: TypeAlias = Buffer | StoredBytes
 #: A topic's identity, 16 bytes as on the wire (KIP-516); the name may be used again, the id is not.
 TopicId: TypeAlias = bytes
 
+#: A topic as Fetch names it: by its name, or by its id from v13 on.
+TopicKey: TypeAlias = str | TopicId
+
 ZERO_TOPIC_ID: TopicId = bytes(16)
 
 #: Ids Kafka keeps for itself: zero, and the one of its metadata topic.

@@ -26,7 +26,7 @@ from barnabas.protocol.wire import MAX_ELEMENTS
 from barnabas.records import lz4_frame, xerial
 from barnabas.records.batch import BatchHeader
 from barnabas.records.builder import assemble_batch
-from barnabas.server.pieces import MAX_ITEM_ELEMENTS
+from barnabas.server.requests.pieces import MAX_ITEM_ELEMENTS
 
 SIZE = 1_000_000
 LONGEST_NAME = 32_000

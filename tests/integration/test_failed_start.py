@@ -138,18 +138,18 @@ STEPS = [
     "barnabas.server.broker.bound_endpoints",
     "barnabas.server.broker.advertised_endpoints",
     "barnabas.server.broker.check_folders",
-    "barnabas.server.listener.Listener.bind",
+    "barnabas.server.network.listener.Listener.bind",
     "barnabas.server.broker.open_store",
     "barnabas.metadata.loader.MetadataLoader.start",
-    "barnabas.replication.logs.LogManager.open",
-    "barnabas.replication.logs.LogManager.load",
+    "barnabas.logs.manager.LogManager.open",
+    "barnabas.logs.manager.LogManager.load",
     "barnabas.controller.Controller.start",
     "barnabas.replication.manager.ReplicaManager.apply",
     "barnabas.coordinator.GroupCoordinator.start",
     "barnabas.coordinator.TransactionCoordinator.start",
     "barnabas.server.broker.upkeep",
-    "barnabas.replication.cleaner.LogCleaner.start",
-    "barnabas.server.listener.Listener.start",
+    "barnabas.logs.cleaner.LogCleaner.start",
+    "barnabas.server.network.listener.Listener.start",
 ]
 
 
@@ -187,7 +187,7 @@ def test_a_start_that_fails_before_the_logs_are_recovered_does_not_mark_them_as_
         raise RuntimeError("no further")
 
     with monkeypatch.context() as patched:
-        patched.setattr("barnabas.replication.logs.LogManager.load", fail)
+        patched.setattr("barnabas.logs.manager.LogManager.load", fail)
         with pytest.raises(RuntimeError, match="no further"):
             start(path)
     assert (path / ".kafka_cleanshutdown").exists() == is_clean

@@ -25,11 +25,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from barnabas.clock import ManualClock
 from barnabas.config import TopicConfig
+from barnabas.logs import LogDirectory
 from barnabas.records import Compression, Record, batches, encode_batch
 from barnabas.records.builder import batch_records
 from barnabas.records.control import EndTransaction, decode_end_transaction, encode_end_transaction
 from barnabas.simulation.faulty_disk import FaultyDisk, PowerCut
-from barnabas.storage import Cleaning, LogDirectory, OpenFiles, Origin, Throttle, dirtiness
+from barnabas.storage import Cleaning, OpenFiles, Origin, Throttle, dirtiness
 from barnabas.types import TopicPartition
 
 DIRECTORY = "/data"

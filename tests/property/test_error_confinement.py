@@ -27,15 +27,16 @@ from hypothesis import strategies as st
 from barnabas.clock import ManualClock
 from barnabas.config import BrokerConfig, TopicConfig
 from barnabas.errors import ErrorCode, KafkaError
+from barnabas.logs import LogDirectory
+from barnabas.logs.cleaner import LogCleaner
+from barnabas.logs.group_commit import GroupCommit
+from barnabas.logs.manager import LogManager
 from barnabas.metadata.image import PartitionState
 from barnabas.records import Record, batches, encode_batch
 from barnabas.records.builder import batch_records
-from barnabas.replication.cleaner import LogCleaner
-from barnabas.replication.group_commit import GroupCommit
-from barnabas.replication.logs import LogManager
 from barnabas.replication.partition import Partition
 from barnabas.simulation.faulty_disk import FaultyDisk
-from barnabas.storage import LogDirectory, Origin, PartitionLog
+from barnabas.storage import Origin, PartitionLog
 from barnabas.types import TopicPartition
 
 START = 1_700_000_000_000

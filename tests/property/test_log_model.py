@@ -24,9 +24,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from barnabas.clock import ManualClock
 from barnabas.config import TopicConfig
 from barnabas.errors import ErrorCode, KafkaError
+from barnabas.logs import LogDirectory
 from barnabas.records import Compression, Record, all_records, batches, encode_batch
 from barnabas.simulation.faulty_disk import FaultyDisk
-from barnabas.storage import Flush, LogDirectory, OpenFiles, PartitionLog
+from barnabas.storage import Flush, OpenFiles, PartitionLog
 from barnabas.storage.checkpoints import CLEAN_SHUTDOWN
 from barnabas.types import TopicPartition
 

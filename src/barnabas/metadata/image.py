@@ -89,6 +89,15 @@ class ClusterImage(NamedTuple):
             return None
         return topic.partitions[partition.partition]
 
+    def hosted_by(self, broker: BrokerId) -> dict[TopicPartition, TopicId]:
+        """The partitions that have a replica on a broker, with their topics' ids."""
+        return {
+            TopicPartition(topic.name, index): topic.id
+            for topic in self.topics.values()
+            for index, state in enumerate(topic.partitions)
+            if broker in state.replicas
+        }
+
     def topic_config(self, topic: str) -> Mapping[str, str]:
         """What was set for a topic, as text."""
         return self.topic_configs.get(topic, _NOTHING)

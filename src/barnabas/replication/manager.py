@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from barnabas.errors import ErrorCode, KafkaError
+from barnabas.logs.manager import LogManager
 from barnabas.metadata.configs import ConfigResolver
 from barnabas.metadata.image import ClusterImage, ImageDelta, TopicImage
-from barnabas.replication.fetch_session import TopicKey
-from barnabas.replication.logs import LogManager
 from barnabas.replication.partition import Partition
 from barnabas.text import logger_of
-from barnabas.types import BrokerId, TopicPartition
+from barnabas.types import BrokerId, TopicKey, TopicPartition
 
 log = logger_of(__name__)
 

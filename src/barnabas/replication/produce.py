@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from barnabas.errors import ErrorCode, KafkaError
-from barnabas.replication.delayed import Delayed
 from barnabas.replication.partition import Partition
+from barnabas.replication.purgatory import DelayedOperation
 from barnabas.types import Offset
 
 T = TypeVar("T")
@@ -30,9 +30,9 @@ class Acknowledgement(Generic[T]):
         self._acks = acks
         self._response = response
 
-    def wait(self, timeout_ms: int | None) -> Delayed[T]:
+    def wait(self, timeout_ms: int | None) -> DelayedOperation[T]:
         """`response`, when its time has come; partitions that failed are told to `fail` before."""
-        return Delayed([item.partition for item in self._left], timeout_ms, self._attempt)
+        return DelayedOperation([item.partition for item in self._left], timeout_ms, self._attempt)
 
     def _attempt(self, expired: bool) -> T | None:
         left = []

@@ -17,29 +17,30 @@ from barnabas.config.group import check_groups
 from barnabas.controller import Controller
 from barnabas.coordinator import GroupCoordinator, TransactionCoordinator
 from barnabas.environment.network import Network, SocketNetwork
+from barnabas.logs.cleaner import LogCleaner
+from barnabas.logs.group_commit import GroupCommit
+from barnabas.logs.jobs import stop_all, upkeep
+from barnabas.logs.log_dirs import check_folders, check_paths
+from barnabas.logs.manager import LogManager, files_for_connections
 from barnabas.metadata import ClusterImage, ImageDelta, MetadataLoader, open_store
 from barnabas.metadata.configs import ConfigResolver
 from barnabas.metadata.features import TRANSACTION_VERSION
 from barnabas.metadata.image import BrokerEndpoint, BrokerImage
-from barnabas.replication.cleaner import LogCleaner
-from barnabas.replication.fetch_session import FetchSessions
-from barnabas.replication.group_commit import GroupCommit
-from barnabas.replication.logs import LogManager, files_for_connections
 from barnabas.replication.manager import ReplicaManager
-from barnabas.server.busy_polling import BusyPolling
-from barnabas.server.coordinators import follow_leadership, forget_deleted_topics
-from barnabas.server.dispatch import Dispatcher
-from barnabas.server.endpoint import Endpoint, advertised_endpoints, bound_endpoints
+from barnabas.replication.partition import Partition
+from barnabas.server.adapters.coordinators import follow_leadership, forget_deleted_topics
+from barnabas.server.adapters.internal_log import ReplicatedLog
+from barnabas.server.adapters.markers import MarkerSender
+from barnabas.server.adapters.producer_ids import ProducerIds
+from barnabas.server.adapters.transaction_guard import TransactionGuard
+from barnabas.server.answers.topics import TopicAnswers
+from barnabas.server.fetching.sessions import FetchSessions
 from barnabas.server.handlers import load
-from barnabas.server.internal_log import ReplicatedLog
-from barnabas.server.jobs import stop_all, upkeep
-from barnabas.server.listener import Connections, Listener
-from barnabas.server.log_dirs import check_folders, check_paths
-from barnabas.server.long_work import LongWork
-from barnabas.server.markers import MarkerSender
-from barnabas.server.producer_ids import ProducerIds
-from barnabas.server.topic_answers import TopicAnswers
-from barnabas.server.transaction_guard import TransactionGuard
+from barnabas.server.network.busy_polling import BusyPolling
+from barnabas.server.network.endpoint import Endpoint, advertised_endpoints, bound_endpoints
+from barnabas.server.network.listener import Connections, Listener
+from barnabas.server.requests.dispatch import Dispatcher
+from barnabas.server.requests.long_work import LongWork
 from barnabas.storage import FileSystem, OsFileSystem
 from barnabas.text import logger_of
 from barnabas.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
@@ -63,7 +64,7 @@ class Broker:
     controller: Controller
     logs: LogManager
     replicas: ReplicaManager
-    cleaner: LogCleaner
+    cleaner: LogCleaner[Partition]
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     transaction_guard: TransactionGuard
@@ -207,7 +208,11 @@ class Broker:
         began = time.monotonic()
         self.logs.open(self.cluster_id)
         image = self.image
-        await self.logs.load(image, lambda topic: self.configs.topic_config(image, topic))
+        await self.logs.load(
+            image.hosted_by(self.config.node_id),
+            lambda topic: self.configs.topic_config(image, topic),
+            image.deleted_topics.keys(),
+        )
         for directory in self.logs.directories:
             log.info(
                 "%s: opened %d partitions%s",

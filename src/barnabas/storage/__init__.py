@@ -1,7 +1,6 @@
-"""Partitions on disk, in Apache Kafka's format."""
+"""One partition's log on disk, in Apache Kafka's format."""
 
 from barnabas.storage.cleaning import Cleaning, CleaningCancelled
-from barnabas.storage.directory import DirectoryLocked, LogDirectory
 from barnabas.storage.dirtiness import Dirtiness, dirtiness
 from barnabas.storage.filesystem import FileSystem, OsFileSystem
 from barnabas.storage.log import AppendInfo, FetchedRecords, PartitionLog
@@ -24,13 +23,11 @@ __all__ = [
     "AppendInfo",
     "Cleaning",
     "CleaningCancelled",
-    "DirectoryLocked",
     "Dirtiness",
     "FetchedRecords",
     "FileSystem",
     "Flush",
     "InvalidRecords",
-    "LogDirectory",
     "LongBatch",
     "LongValidation",
     "OffsetAtTimestamp",

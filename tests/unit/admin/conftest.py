@@ -20,9 +20,9 @@ from barnabas.metadata.memory import MemoryServer, MemoryStore
 from barnabas.metadata.opening import prepare
 from barnabas.protocol.codec import decode, encode
 from barnabas.protocol.framing import RequestHeader
-from barnabas.server.context import RequestContext
+from barnabas.server.answers.topics import TopicAnswers
 from barnabas.server.handlers import load
-from barnabas.server.topic_answers import TopicAnswers
+from barnabas.server.requests.context import RequestContext
 
 
 class FakeConnection:

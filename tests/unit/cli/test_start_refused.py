@@ -16,7 +16,7 @@ def refused(tmp_path, monkeypatch):
         pytest.fail("the broker went on to open its listeners and its data")
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("barnabas.server.listener.Listener.bind", never)
+    monkeypatch.setattr("barnabas.server.network.listener.Listener.bind", never)
     monkeypatch.setattr(Broker, "_open_logs", never)
 
     def run(*arguments, code=1):

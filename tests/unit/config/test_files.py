@@ -13,7 +13,7 @@ from barnabas.config import BrokerConfig
 from barnabas.config.files import read_settings
 from barnabas.config.properties import Property, parse_properties
 from barnabas.errors import ConfigError
-from barnabas.server.endpoint import advertised_endpoints, bound_endpoints
+from barnabas.server.network.endpoint import advertised_endpoints, bound_endpoints
 
 #: as a KRaft broker of Apache Kafka 4 is set up
 KAFKA = r"""

@@ -10,13 +10,14 @@ import pytest
 from barnabas.clock import ManualClock
 from barnabas.config import TopicConfig
 from barnabas.errors import ErrorCode, KafkaError
+from barnabas.logs import LogDirectory
 from barnabas.metadata.image import PartitionState
 from barnabas.records import Record, encode_batch
 from barnabas.replication.partition import ACKS_ALL, Partition
 from barnabas.replication.produce import Acknowledgement, Appended
 from barnabas.simulation.faulty_disk import FaultyDisk
 from barnabas.simulation.virtual_time import run_virtual
-from barnabas.storage import LogDirectory, OpenFiles, Origin
+from barnabas.storage import OpenFiles, Origin
 from barnabas.types import TopicPartition
 
 ME, OTHER = 1, 2
@@ -63,7 +64,7 @@ def append(partition, acks=ACKS_ALL):
 def test_alone_what_is_appended_is_committed_at_once(open_partition):
     partition = open_partition()
     waiter = Waiter()
-    partition.waiters.add(waiter)
+    partition.delayed_operations.add(waiter)
     info = append(partition)
     assert partition.log.high_watermark == 1
     assert partition.is_acknowledged(info.last_offset, ACKS_ALL)
@@ -102,7 +103,7 @@ def test_acks_all_is_refused_when_too_few_are_in_sync(open_partition):
 def test_an_older_state_changes_nothing_and_a_newer_wakes_who_waits(open_partition):
     partition = open_partition(led_by(ME, epoch=3))
     waiter = Waiter()
-    partition.waiters.add(waiter)
+    partition.delayed_operations.add(waiter)
     partition.update(led_by(OTHER, epoch=2))
     assert partition.is_leader
     assert waiter.woken == 0

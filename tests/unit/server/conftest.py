@@ -15,10 +15,10 @@ from barnabas.environment.network import SocketNetwork
 from barnabas.protocol.framing import RequestHeader, encode_request, parse_response
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from barnabas.server.dispatch import Dispatcher
-from barnabas.server.endpoint import Endpoint
 from barnabas.server.handlers import Api
-from barnabas.server.listener import Connections, Listener
+from barnabas.server.network.endpoint import Endpoint
+from barnabas.server.network.listener import Connections, Listener
+from barnabas.server.requests.dispatch import Dispatcher
 from barnabas.system import event_loop
 
 

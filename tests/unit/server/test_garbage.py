@@ -4,9 +4,9 @@ import asyncio
 import gc
 
 import pytest
-from barnabas.testing.virtual_time import run_virtual
 
 from barnabas.server import garbage
+from barnabas.simulation.virtual_time import run_virtual
 
 
 class Circle:

@@ -9,16 +9,10 @@ import pytest
 from barnabas.clock import ManualClock
 from barnabas.config import TopicConfig
 from barnabas.errors import ErrorCode, KafkaError
+from barnabas.logs import LogDirectory
 from barnabas.records import Record, encode_batch
 from barnabas.simulation.faulty_disk import FaultyDisk
-from barnabas.storage import (
-    Cleaning,
-    LogDirectory,
-    OpenFiles,
-    PartitionLog,
-    Throttle,
-    dirtiness,
-)
+from barnabas.storage import Cleaning, OpenFiles, PartitionLog, Throttle, dirtiness
 from barnabas.types import TopicPartition
 
 PARTITION = TopicPartition("logs", 0)

@@ -10,8 +10,9 @@ import pytest
 
 from barnabas.config import TopicConfig
 from barnabas.errors import ErrorCode
+from barnabas.logs import LogDirectory
 from barnabas.records import Record, all_records, encode_batch
-from barnabas.storage import LogDirectory, OpenFiles
+from barnabas.storage import OpenFiles
 from barnabas.types import TopicPartition
 
 NOW = 1_700_000_000_000

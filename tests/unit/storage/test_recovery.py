@@ -570,3 +570,32 @@ def test_a_producer_snapshot_that_is_gone_is_said(bench, caplog, how):
     assert f"{name} is missing: rebuilding the producers' state from the batches" in caplog.text
     (producer,) = bench.log.active_producers()
     assert producer.batches[-1].last_sequence == 11
+
+
+def test_where_a_log_begins_is_kept_while_it_cannot_be_opened(bench):
+    bench.fill(5)
+    bench.log.advance_log_start(3)
+    bench.stop()
+    bench.directory = bench.open()
+    bench.directory.log_start_checkpoint().run()  # it was not loaded
+    bench.directory.close()
+    assert bench.start().log_start_offset == 3
+
+
+def test_a_start_beyond_the_end_that_a_power_cut_has_left_is_written_anew(bench):
+    bench.fill(5)
+    bench.log.flush()
+    bench.fill(5)
+    bench.log.advance_log_start(8)
+    bench.directory.log_start_checkpoint().run()
+    bench.kill()
+    file = bench.disk.open(f"{bench.path}/logs-0/00000000000000000000.log")
+    file.truncate(bench.log.size // 2)  # what was not flushed is gone
+    file.close()
+    assert bench.start().log_end_offset == 5
+    assert bench.directory.has_stale_offsets
+    bench.directory.log_start_checkpoint().run()
+    assert not bench.directory.has_stale_offsets
+    bench.fill(10)
+    bench.kill()
+    assert bench.start().log_start_offset == 5

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from barnabas.errors import KafkaError
-from barnabas.server.pieces import MAX_ITEM_ELEMENTS, Pieces
+from barnabas.server.requests.pieces import MAX_ITEM_ELEMENTS, Pieces
 
 #: (broker, context, request) -> a response, an awaitable of one, or None for no reply
 Handler: TypeAlias = Callable[[Any, Any, Any], Any]

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.errors import KafkaError
+from barnabas.errors import KafkaError, fenced_since
 from barnabas.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-from barnabas.server.context import RequestContext
-from barnabas.server.fencing import fenced_since
 from barnabas.server.handlers import handles
+from barnabas.server.requests.context import RequestContext
 from barnabas.types import GROUP_METADATA_TOPIC, ProducerIdentity, TopicPartition
 
 if TYPE_CHECKING:

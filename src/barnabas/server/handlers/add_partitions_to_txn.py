@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from barnabas.errors import ErrorCode, KafkaError
+from barnabas.errors import ErrorCode, KafkaError, fenced_since
 from barnabas.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -19,10 +19,9 @@ from barnabas.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
-from barnabas.server.context import RequestContext
-from barnabas.server.fencing import fenced_since
 from barnabas.server.handlers import handles
-from barnabas.server.pieces import Pieces
+from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.pieces import Pieces
 from barnabas.types import ProducerIdentity, TopicPartition
 
 if TYPE_CHECKING:

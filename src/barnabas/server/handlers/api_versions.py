@@ -18,8 +18,8 @@ from barnabas.protocol.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-from barnabas.server.context import RequestContext
 from barnabas.server.handlers import Api, handles, load
+from barnabas.server.requests.context import RequestContext
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker

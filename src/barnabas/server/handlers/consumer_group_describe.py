@@ -19,10 +19,10 @@ from barnabas.protocol.messages.consumer_group_describe import (
     TopicPartitions,
 )
 from barnabas.protocol.messages.consumer_group_describe import Member as DescribedMember
-from barnabas.server.context import RequestContext
+from barnabas.server.answers.operations import GROUP_OPERATIONS, NOT_ASKED
 from barnabas.server.handlers import handles
-from barnabas.server.operations import GROUP_OPERATIONS, NOT_ASKED
-from barnabas.server.pieces import Pieces
+from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.pieces import Pieces
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker

@@ -13,8 +13,8 @@ from barnabas.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
+from barnabas.server.requests.context import RequestContext
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker

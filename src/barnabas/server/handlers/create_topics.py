@@ -21,10 +21,10 @@ from barnabas.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from barnabas.server.config_listing import new_topic_settings
-from barnabas.server.context import RequestContext
+from barnabas.server.answers.config_listing import new_topic_settings
 from barnabas.server.handlers import handles
-from barnabas.server.pieces import Pieces
+from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.pieces import Pieces
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker

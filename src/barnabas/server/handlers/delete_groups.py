@@ -12,9 +12,9 @@ from barnabas.protocol.messages.delete_groups import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
 )
-from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
-from barnabas.server.pieces import Pieces
+from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.pieces import Pieces
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker

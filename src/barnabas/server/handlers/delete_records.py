@@ -14,14 +14,15 @@ from barnabas.protocol.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
-from barnabas.server.pieces import Pieces
+from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.pieces import Pieces
 from barnabas.types import INTERNAL_TOPICS, Offset
 
 if TYPE_CHECKING:
+    from barnabas.logs import LogDirectory
     from barnabas.server.broker import Broker
-    from barnabas.storage import LogDirectory, PartitionLog
+    from barnabas.storage import PartitionLog
 
 #: in place of an offset: everything below the high watermark
 HIGH_WATERMARK = -1

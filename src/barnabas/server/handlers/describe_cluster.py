@@ -13,9 +13,9 @@ from barnabas.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from barnabas.server.context import RequestContext
+from barnabas.server.answers.operations import CLUSTER_OPERATIONS, NOT_ASKED
 from barnabas.server.handlers import handles
-from barnabas.server.operations import CLUSTER_OPERATIONS, NOT_ASKED
+from barnabas.server.requests.context import RequestContext
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker

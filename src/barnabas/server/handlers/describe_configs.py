@@ -21,15 +21,15 @@ from barnabas.protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from barnabas.server.config_listing import (
+from barnabas.server.answers.config_listing import (
     all_brokers_settings,
     broker_settings,
     group_settings,
     topic_settings,
 )
-from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
-from barnabas.server.pieces import Pieces
+from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.pieces import Pieces
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker

@@ -11,6 +11,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from barnabas.errors import ErrorCode, KafkaError
+from barnabas.logs import LogDirectory
 from barnabas.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -18,9 +19,8 @@ from barnabas.protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
-from barnabas.storage import LogDirectory
+from barnabas.server.requests.context import RequestContext
 from barnabas.types import TopicPartition
 
 if TYPE_CHECKING:

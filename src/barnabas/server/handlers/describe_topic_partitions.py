@@ -18,10 +18,10 @@ from barnabas.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from barnabas.server.context import RequestContext
+from barnabas.server.answers.operations import TOPIC_OPERATIONS
+from barnabas.server.answers.topics import leader_error
 from barnabas.server.handlers import handles
-from barnabas.server.leadership import leader_error
-from barnabas.server.operations import TOPIC_OPERATIONS
+from barnabas.server.requests.context import RequestContext
 from barnabas.types import INTERNAL_TOPICS
 
 if TYPE_CHECKING:

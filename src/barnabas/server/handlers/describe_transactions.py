@@ -12,9 +12,9 @@ from barnabas.protocol.messages.describe_transactions import (
     TopicData,
     TransactionState,
 )
-from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
-from barnabas.server.pieces import Pieces
+from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.pieces import Pieces
 from barnabas.types import TopicPartition
 
 if TYPE_CHECKING:

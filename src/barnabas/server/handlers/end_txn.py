@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.errors import KafkaError
+from barnabas.errors import KafkaError, fenced_since
 from barnabas.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from barnabas.server.context import RequestContext
-from barnabas.server.fencing import fenced_since
 from barnabas.server.handlers import handles
+from barnabas.server.requests.context import RequestContext
 from barnabas.types import ProducerIdentity
 
 if TYPE_CHECKING:

@@ -19,11 +19,11 @@ from barnabas.protocol.messages.fetch import (
     PartitionData,
 )
 from barnabas.protocol.wire import MAX_ELEMENTS
-from barnabas.replication.delayed import Delayed
-from barnabas.replication.fetch import Fetch
-from barnabas.replication.fetch_session import requested
-from barnabas.server.context import RequestContext
+from barnabas.replication.purgatory import DelayedOperation
+from barnabas.server.fetching.fetch import Fetch
+from barnabas.server.fetching.sessions import requested
 from barnabas.server.handlers import DIRECT_ELEMENTS, handles
+from barnabas.server.requests.context import RequestContext
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
@@ -76,7 +76,7 @@ def fetch(
     response = operation.attempt(request.max_wait_ms <= 0)
     if response is not None:
         return response
-    return Delayed(operation.partitions, request.max_wait_ms, operation.attempt).future
+    return DelayedOperation(operation.partitions, request.max_wait_ms, operation.attempt).future
 
 
 async def _fetch_many(broker: Broker, operation: Fetch, max_wait_ms: int) -> FetchResponse:
@@ -91,4 +91,4 @@ async def _fetch_many(broker: Broker, operation: Fetch, max_wait_ms: int) -> Fet
         if response is not None:
             return response
         if not operation.has_moved():
-            await Delayed(operation.partitions, left_ms, operation.is_due).future
+            await DelayedOperation(operation.partitions, left_ms, operation.is_due).future

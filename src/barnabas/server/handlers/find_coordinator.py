@@ -17,10 +17,10 @@ from barnabas.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from barnabas.server.auto_create import create_missing_topics
-from barnabas.server.context import RequestContext
+from barnabas.server.adapters.auto_create import create_missing_topics
 from barnabas.server.handlers import handles
-from barnabas.server.pieces import Pieces
+from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.pieces import Pieces
 from barnabas.types import GROUP_METADATA_TOPIC, NO_BROKER, TRANSACTION_STATE_TOPIC, TopicPartition
 
 if TYPE_CHECKING:

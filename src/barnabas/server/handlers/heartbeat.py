@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
+from barnabas.server.requests.context import RequestContext
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker

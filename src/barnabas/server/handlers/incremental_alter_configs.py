@@ -14,10 +14,10 @@ from barnabas.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from barnabas.server.config_changes import resources_once
-from barnabas.server.context import RequestContext
+from barnabas.server.answers.config_changes import resources_once
 from barnabas.server.handlers import handles
-from barnabas.server.pieces import Pieces
+from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.pieces import Pieces
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker

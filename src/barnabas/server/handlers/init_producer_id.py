@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.errors import ErrorCode, KafkaError
+from barnabas.errors import ErrorCode, KafkaError, fenced_since
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from barnabas.server.context import RequestContext
-from barnabas.server.fencing import fenced_since
 from barnabas.server.handlers import handles
+from barnabas.server.requests.context import RequestContext
 from barnabas.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerIdentity
 
 if TYPE_CHECKING:

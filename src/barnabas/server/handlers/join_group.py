@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from barnabas.coordinator import Caller
 from barnabas.errors import KafkaError
 from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
+from barnabas.server.requests.context import RequestContext
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker

@@ -15,9 +15,9 @@ from barnabas.protocol.messages.leave_group import (
     MemberIdentity,
     MemberResponse,
 )
-from barnabas.server.answers import mapped
-from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
+from barnabas.server.requests.answers import mapped
+from barnabas.server.requests.context import RequestContext
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker

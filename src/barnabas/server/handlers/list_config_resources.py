@@ -16,8 +16,8 @@ from barnabas.protocol.messages.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
-from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
+from barnabas.server.requests.context import RequestContext
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker

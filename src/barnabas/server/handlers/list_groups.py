@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from barnabas.coordinator import ClassicGroup, ConsumerGroup
 from barnabas.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
-from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
+from barnabas.server.requests.context import RequestContext
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker

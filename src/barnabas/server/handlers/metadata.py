@@ -19,11 +19,11 @@ from barnabas.protocol.messages.metadata import (
     MetadataResponseBroker,
     MetadataResponseTopic,
 )
-from barnabas.server.auto_create import create_missing_topics
-from barnabas.server.context import RequestContext
+from barnabas.server.adapters.auto_create import create_missing_topics
+from barnabas.server.answers.operations import CLUSTER_OPERATIONS, NOT_ASKED
 from barnabas.server.handlers import handles
-from barnabas.server.operations import CLUSTER_OPERATIONS, NOT_ASKED
-from barnabas.server.pieces import Pieces
+from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.pieces import Pieces
 from barnabas.types import ZERO_TOPIC_ID, TopicId
 
 if TYPE_CHECKING:

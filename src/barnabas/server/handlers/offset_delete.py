@@ -14,10 +14,10 @@ from barnabas.protocol.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from barnabas.server.answers import mapped
-from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
-from barnabas.server.pieces import Pieces
+from barnabas.server.requests.answers import mapped
+from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.pieces import Pieces
 from barnabas.types import TopicPartition
 
 if TYPE_CHECKING:

@@ -26,10 +26,10 @@ from barnabas.records.batch import COMPRESSION_MASK, TRANSACTIONAL_FLAG, low_att
 from barnabas.records.compression import Compression
 from barnabas.replication.partition import ACKS_ALL, Partition
 from barnabas.replication.produce import Acknowledgement, Appended
-from barnabas.server.context import RequestContext
+from barnabas.server.answers.transactional_produce import Refusals, refusals
 from barnabas.server.handlers import handles
-from barnabas.server.pieces import Pieces
-from barnabas.server.transactional_produce import Refusals, refusals
+from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.pieces import Pieces
 from barnabas.storage import InvalidRecords, LongValidation, Origin, validate_batch
 from barnabas.types import INTERNAL_TOPICS, Buffer
 

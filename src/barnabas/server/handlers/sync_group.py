@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from barnabas.server.context import RequestContext
 from barnabas.server.handlers import handles
+from barnabas.server.requests.context import RequestContext
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker

@@ -17,10 +17,10 @@ from barnabas.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from barnabas.server.context import RequestContext
+from barnabas.server.adapters.transaction_guard import TransactionalWrite
 from barnabas.server.handlers import handles
-from barnabas.server.pieces import Pieces
-from barnabas.server.transaction_guard import TransactionalWrite
+from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.pieces import Pieces
 from barnabas.types import GROUP_METADATA_TOPIC, ProducerIdentity, TopicPartition
 
 if TYPE_CHECKING:

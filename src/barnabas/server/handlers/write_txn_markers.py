@@ -17,10 +17,10 @@ from barnabas.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from barnabas.server.context import RequestContext
+from barnabas.server.adapters.markers import write_markers
 from barnabas.server.handlers import handles
-from barnabas.server.markers import write_markers
-from barnabas.server.pieces import Pieces
+from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.pieces import Pieces
 from barnabas.types import TopicPartition
 
 if TYPE_CHECKING:

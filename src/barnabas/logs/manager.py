@@ -1,0 +1,472 @@
+"""The logs of a broker, over all of its log directories."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from pathlib import Path
+from typing import Protocol
+
+from barnabas.clock import Clock
+from barnabas.config import BrokerConfig, TopicConfig
+from barnabas.errors import ConfigError, ErrorCode, KafkaError
+from barnabas.logs import DirectoryLocked, LogDirectory
+from barnabas.storage import FileSystem, OpenFiles, PartitionLog
+from barnabas.storage.checkpoints import LOG_STARTS
+from barnabas.storage.harm import cure_of
+from barnabas.system import limits
+from barnabas.text import logger_of
+from barnabas.types import ZERO_TOPIC_ID, TopicId, TopicPartition, topic_id_to_str
+
+log = logger_of(__name__)
+
+_MAX_OPEN_FILES = 16_384
+#: what else a process has open: the metadata store, locks, the event loop, what the program beside us needs
+_OTHER_FILES = 64
+
+
+class Task(Protocol):
+    """Work on the disk that blocks (`barnabas.storage.tasks`)."""
+
+    def run(self) -> None: ...
+
+
+class LogManager:
+    """Opens, makes, deletes and closes logs, each in the log directory where it lies.
+
+    Owned by the event loop; what blocks runs on `executor`.
+
+    Args:
+        on_failure: told the path of a directory that goes offline.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        fs: FileSystem,
+        clock: Clock,
+        executor: Executor,
+        on_failure: Callable[[str], None],
+    ) -> None:
+        self._config = config
+        self._files = OpenFiles(fs, _open_files())
+        self._clock = clock
+        self._executor = executor
+        self._on_failure = on_failure
+        self._directories: list[LogDirectory] = []
+        #: configured directories that could not be opened, and why
+        self.unopened: dict[str, OSError] = {}
+        self._where: dict[TopicPartition, LogDirectory] = {}
+        #: logs that exist and could not be opened; None where they must be in a directory that cannot be read
+        self._unreadable: dict[TopicPartition, LogDirectory | None] = {}
+        self._removals: set[asyncio.TimerHandle] = set()
+        #: two that write the same file would tear it
+        self._checkpointing = asyncio.Lock()
+        #: directories whose logs were deleted, until a write of their checkpoints begins
+        self._rewriting: set[LogDirectory] = set()
+        #: directories whose checkpoints may say something of deleted logs
+        self._outdated: set[LogDirectory] = set()
+        #: writes of those checkpoints, until they are over
+        self._settling: set[asyncio.Task[None]] = set()
+        #: writes of log start offsets that have not begun yet
+        self._log_start_writes: dict[LogDirectory, asyncio.Future[None]] = {}
+        self._is_closed = False
+
+    @property
+    def directories(self) -> Sequence[LogDirectory]:
+        """Those that could be opened, offline or not."""
+        return self._directories
+
+    def __iter__(self) -> Iterator[PartitionLog]:
+        for directory in self._directories:
+            yield from directory.logs.values()
+
+    def directory_of(self, topic_partition: TopicPartition) -> LogDirectory:
+        """Where a log lies."""
+        return self._where[topic_partition]
+
+    # --- start and stop ---
+
+    def open(self, cluster_id: str) -> None:
+        """Take the log directories for this broker.
+
+        Raises:
+            ConfigError: one is in use, belongs to another broker, or none can be opened.
+        """
+        loop = asyncio.get_running_loop()
+        for name in self._config.log_dirs:
+            path = str(Path(name).absolute())
+
+            def failed(_error: OSError, path: str = path) -> None:
+                # A thread that loads a log may be the one to find out.
+                loop.call_soon_threadsafe(self._on_failure, path)
+
+            try:
+                directory = LogDirectory.open(
+                    self._files,
+                    path,
+                    self._clock,
+                    cluster_id=cluster_id,
+                    node_id=self._config.node_id,
+                    on_failure=failed,
+                )
+            except DirectoryLocked as error:
+                raise ConfigError(str(error)) from error
+            except OSError as error:
+                log.error("log directory %s cannot be used: %s%s", path, error, cure_of(error))
+                self.unopened[path] = error
+                continue
+            self._directories.append(directory)
+        if not self._directories:
+            reasons = "; ".join(f"{path}: {error}{cure_of(error)}" for path, error in self.unopened.items())
+            raise ConfigError(f"log.dirs: no directory can be used ({reasons})")
+
+    async def load(
+        self,
+        hosted: Mapping[TopicPartition, TopicId],
+        config_of: Callable[[str], TopicConfig],
+        deleted: Collection[TopicId] = (),
+    ) -> None:
+        """Open every log that lies in the directories and belongs here, after a crash with recovery.
+
+        A partition that is not `hosted` on this broker stays where it is, with a log line: its metadata may
+        be what was lost. One that is missing though it has had records is not made anew.
+
+        Args:
+            hosted: the partitions of this broker, with their topics' ids.
+            config_of: the settings of a topic, by its name.
+            deleted: topics whose partitions are deleted where they are found.
+        """
+        known = set(hosted)
+        unseen: set[LogDirectory] = set()
+        outdated: set[LogDirectory] = set()
+        loading: list[Awaitable[None]] = []
+        pools: list[ThreadPoolExecutor] = []
+        for directory in self._directories:
+            pool = ThreadPoolExecutor(self._config.num_recovery_threads_per_data_dir, "recovery")
+            pools.append(pool)
+            unknown: list[TopicPartition] = []
+            try:
+                found = directory.found()
+            except OSError as error:
+                directory.env.fail(error)
+                unseen.add(directory)
+                continue
+            for topic_partition, found_id in found.items():
+                topic_id = hosted.get(topic_partition)
+                if found_id in deleted:
+                    self._set_aside(directory, topic_partition, "delete")
+                    if directory.forget(topic_partition):
+                        outdated.add(directory)
+                    continue
+                known.add(topic_partition)
+                if topic_id is None:
+                    unknown.append(topic_partition)
+                    continue
+                if found_id not in (topic_id, ZERO_TOPIC_ID):
+                    log.error(
+                        "%s cannot be opened: its partition.metadata names the topic id %s, the topic "
+                        "has %s; stop the broker and remove that file if the folder is the topic's, else "
+                        "the folder",
+                        topic_partition,
+                        topic_id_to_str(found_id),
+                        topic_id_to_str(topic_id),
+                    )
+                    self._unreadable[topic_partition] = directory
+                    continue
+                config = config_of(topic_partition.topic)
+                loading.append(self._load(directory, pool, topic_partition, topic_id, config))
+            if unknown:
+                more = ", ..." if unknown[5:] else ""
+                log.error(
+                    "%s: %d folders belong to no topic of this broker and are left alone: %s%s; if they "
+                    "are topics of yours, the metadata was set back: stop the broker and run "
+                    "`barnabas log check`",
+                    directory.path,
+                    len(unknown),
+                    ", ".join(map(str, unknown[:5])),
+                    more,
+                )
+            try:
+                leftovers = directory.leftovers()
+            except OSError as error:
+                directory.env.judge("what is to be deleted", error)
+                continue
+            for task in leftovers:
+                self._run(task)
+        await asyncio.gather(*loading)
+        for pool in pools:
+            pool.shutdown()
+        broken = set(self._unreadable.values())
+        for directory in self._directories:
+            if directory not in broken and directory.failure is None:
+                directory.is_recovered = True
+        for directory in self._directories:
+            # a crash came just after topics were deleted: new ones of their names must not be taken for them
+            if directory not in unseen and directory.forget_all_but(known):
+                outdated.add(directory)
+            if directory in outdated:
+                await self._write_checkpoints(directory)
+            elif directory.has_stale_offsets:
+                await self._write_checkpoint(directory, LogDirectory.log_start_checkpoint)
+        if self.unopened or any(directory.failure is not None for directory in self._directories):
+            self._unreadable.update(dict.fromkeys(hosted.keys() - self._where.keys()))
+        for topic_partition in sorted(hosted.keys() - self._where.keys() - self._unreadable.keys()):
+            for directory in self._directories:
+                if end := directory.expects(topic_partition):
+                    log.error(
+                        "%s/%s is gone with its records up to offset %d: put it back from a backup, or have "
+                        "`barnabas log repair` begin the partition anew",
+                        directory.path,
+                        topic_partition,
+                        end - 1,
+                    )
+                    self._unreadable[topic_partition] = directory
+
+    async def stop(self) -> None:
+        """Wait for the checkpoints that are being written, then `close`."""
+        while writing := {*self._settling, *self._log_start_writes.values()}:
+            await asyncio.wait(writing)
+        self.close()
+
+    def close(self) -> None:
+        """Flush and close every log. What still waits for its deletion is deleted at the next start."""
+        self._is_closed = True
+        for removal in self._removals:
+            removal.cancel()
+        for directory in self._directories:
+            try:
+                directory.close()
+            except Exception:
+                log.exception("log directory %s could not be closed", directory.path)
+
+    # --- logs ---
+
+    def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
+        """A log that is open."""
+        directory = self._where.get(topic_partition)
+        return None if directory is None else directory.logs.get(topic_partition)
+
+    def create(self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig) -> PartitionLog:
+        """A new log, in the working directory that holds the fewest.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        if topic_partition in self._unreadable:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {topic_partition} cannot be read")
+        working = [directory for directory in self._directories if directory.failure is None]
+        if not working:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "every log directory is offline")
+        directory = min(working, key=lambda directory: len(directory.logs))
+        created = directory.create(topic_partition, topic_id, config)
+        self._where[topic_partition] = directory
+        return created
+
+    def delete(self, topic_partition: TopicPartition) -> None:
+        """Take a log out at once; its files go when `file.delete.delay.ms` has passed.
+
+        One that could not be opened is moved aside instead, and one that is not there is fine. Once the logs
+        are closed the next start deletes it: another broker may have the directories.
+        """
+        if self._is_closed:
+            return
+        broken = self._unreadable.pop(topic_partition, None)
+        if broken is not None:
+            self._set_aside(broken, topic_partition)
+            broken.forget(topic_partition)
+            self._write_checkpoints_soon(broken)
+        directory = self._where.pop(topic_partition, None)
+        if directory is None:
+            return
+        delay_ms = directory.logs[topic_partition].config.file_delete_delay_ms
+        try:
+            removal = directory.delete(topic_partition)
+        except KafkaError as error:
+            log.error("%s cannot be deleted, the next start does it: %s", topic_partition, error)
+            return
+        self._write_checkpoints_soon(directory)
+        if removal is not None:
+            self.run_later(removal, delay_ms)
+
+    async def settle_deletions(self) -> None:
+        """Wait until the checkpoints say nothing any more of logs that were deleted.
+
+        To be awaited before topics are created: after a crash, what a checkpoint says of a deleted log would
+        be taken for that of a new one of its name, whose records would be hidden or go unchecked.
+        """
+        while self._settling:
+            await asyncio.wait(self._settling)
+        for directory in list(self._outdated):  # a disk that was full may have space again
+            await self._write_checkpoints(directory)
+
+    # --- upkeep ---
+
+    async def drop_expired(self) -> None:
+        """Delete what retention and DeleteRecords have left behind."""
+        now_ms = self._clock.now_ms()
+        for number, partition_log in enumerate(list(self)):
+            if number % 100 == 99:
+                await asyncio.sleep(0)
+            if partition_log.is_offline:
+                continue  # logged when it went offline
+            try:
+                removal = partition_log.delete_old_segments(now_ms)
+            except KafkaError as error:
+                log.error("retention of %s: %s", partition_log.topic_partition, error)
+            except Exception:
+                log.exception("retention of %s has failed", partition_log.topic_partition)
+            else:
+                if removal is not None:
+                    self.run_later(removal, partition_log.config.file_delete_delay_ms)
+
+    def expire_producers(self, expiration_ms: int) -> None:
+        """Forget producers that have been silent for `expiration_ms`."""
+        now_ms = self._clock.now_ms()
+        for partition_log in self:
+            partition_log.remove_expired_producers(now_ms, expiration_ms)
+
+    async def checkpoint(self, of: Callable[[LogDirectory], Task]) -> None:
+        """Write a checkpoint of every working directory, in a thread."""
+        for directory in self._directories:
+            if directory.failure is None:
+                await self._write_checkpoint(directory, of)
+
+    async def checkpoint_one(self, directory: LogDirectory, of: Callable[[LogDirectory], Task]) -> None:
+        """Write a checkpoint of one directory, in a thread, and none of the others meanwhile.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        async with self._checkpointing:
+            await asyncio.get_running_loop().run_in_executor(self._executor, of(directory).run)
+
+    async def store_log_starts(self, directory: LogDirectory) -> None:
+        """Have the log start offsets of a directory, as they are now, on disk. Requests share a write.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, they could not be written.
+        """
+        writing = self._log_start_writes.get(directory)
+        if writing is None:
+            writing = asyncio.ensure_future(self._store_log_starts(directory))
+            self._log_start_writes[directory] = writing
+        await asyncio.shield(writing)
+
+    async def _store_log_starts(self, directory: LogDirectory) -> None:
+        if directory.failure is not None:
+            del self._log_start_writes[directory]
+            raise directory.env.offline()
+        async with self._checkpointing:
+            del self._log_start_writes[directory]  # whoever comes from now on has something newer to write
+            task = directory.log_start_checkpoint()
+            try:
+                await asyncio.get_running_loop().run_in_executor(self._executor, task.run)
+            except OSError as error:
+                raise directory.env.judge(LOG_STARTS, error) from error
+
+    def run_later(self, task: Task, delay_ms: int) -> None:
+        """Run in a thread what deletes files, when readers may be done with them."""
+
+        def run() -> None:
+            self._removals.discard(handle)
+            self._run(task)
+
+        handle = asyncio.get_running_loop().call_later(delay_ms / 1000, run)
+        self._removals.add(handle)
+
+    # --- inside ---
+
+    def _write_checkpoints_soon(self, directory: LogDirectory) -> None:
+        """Logs were deleted: have the checkpoints say nothing of them (`settle_deletions`)."""
+        if directory not in self._rewriting:
+            self._rewriting.add(directory)
+            task = asyncio.ensure_future(self._rewrite_checkpoints(directory))
+            self._settling.add(task)
+            task.add_done_callback(self._settling.discard)
+
+    async def _rewrite_checkpoints(self, directory: LogDirectory) -> None:
+        async with self._checkpointing:
+            self._rewriting.discard(directory)
+        await self._write_checkpoints(directory)
+
+    async def _write_checkpoints(self, directory: LogDirectory) -> None:
+        self._outdated.add(directory)
+        for of in (
+            LogDirectory.log_start_checkpoint,
+            LogDirectory.recovery_point_checkpoint,
+            LogDirectory.cleaned_checkpoint,
+            LogDirectory.high_watermark_checkpoint,
+        ):
+            if directory.failure is not None or not await self._write_checkpoint(directory, of):
+                return
+        self._outdated.discard(directory)
+
+    async def _write_checkpoint(self, directory: LogDirectory, of: Callable[[LogDirectory], Task]) -> bool:
+        """Whether it was written."""
+        try:
+            await self.checkpoint_one(directory, of)
+        except OSError as error:
+            directory.env.judge("a checkpoint", error)
+        except Exception:
+            log.exception("a checkpoint in %s could not be written", directory.path)
+        else:
+            return True
+        return False
+
+    async def _load(
+        self,
+        directory: LogDirectory,
+        pool: Executor,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        config: TopicConfig,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            loaded = await loop.run_in_executor(pool, directory.load, topic_partition, topic_id, config)
+        except Exception as error:
+            if isinstance(error, KafkaError):
+                log.error("%s cannot be opened: %s", topic_partition, error.message)
+            else:  # a bug, or damage that nobody has thought of: the others are opened nevertheless
+                log.exception("%s cannot be opened", topic_partition)
+            self._unreadable[topic_partition] = directory
+            return
+        directory.adopt(loaded)
+        self._where[topic_partition] = directory
+
+    def _set_aside(
+        self, directory: LogDirectory, topic_partition: TopicPartition, suffix: str = "stray"
+    ) -> None:
+        try:
+            aside = directory.set_aside(topic_partition, suffix)
+        except FileNotFoundError:
+            log.info("%s has no folder", topic_partition)
+        except OSError as error:
+            log.error("%s belongs to no topic of this broker and cannot be moved: %s", topic_partition, error)
+            directory.env.judge(topic_partition, error)
+        else:
+            log.warning("%s belongs to no topic of this broker: its folder is now %s", topic_partition, aside)
+
+    def _run(self, task: Task) -> None:
+        future = asyncio.get_running_loop().run_in_executor(self._executor, task.run)
+        future.add_done_callback(_report)
+
+
+def _open_files() -> int:
+    """How many files of logs may be open at once."""
+    limit = limits.open_files()
+    return _MAX_OPEN_FILES if limit is None else min(_MAX_OPEN_FILES, limit // 2)
+
+
+def files_for_connections() -> int | None:
+    """How many of the files this process may open are left to connections; None when there is no limit."""
+    limit = limits.open_files()
+    return None if limit is None else max(1, limit - _open_files() - _OTHER_FILES)
+
+
+def _report(done: asyncio.Future[None]) -> None:
+    error = None if done.cancelled() else done.exception()
+    if error is not None:
+        log.error("files could not be deleted, the next start does it: %s", error)

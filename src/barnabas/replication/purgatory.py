@@ -1,0 +1,72 @@
+"""Operations that wait for partitions to progress: a fetch for records, a produce for the high watermark.
+
+What Kafka calls purgatory. An operation is tried again when a partition that it watches progresses, once in a
+turn of the event loop however many appends fall into it, and one last time when its time is up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Generic, Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Watched(Protocol):
+    """Something that can progress: it calls `progressed` of each of its delayed operations when it does."""
+
+    delayed_operations: set[DelayedOperation[object]]
+
+
+class DelayedOperation(Generic[T]):
+    """One waiting operation; `future` is what its client waits for.
+
+    Args:
+        watched: what is to progress.
+        timeout_ms: how long to wait at most; None for as long as it takes.
+        attempt: called with whether the time is up; returns the result, or None to wait on (never None when
+            the time is up). What it raises ends the wait too.
+    """
+
+    __slots__ = ("_attempt", "_loop", "_scheduled", "_timer", "_watched", "future")
+
+    def __init__(
+        self, watched: Iterable[Watched], timeout_ms: int | None, attempt: Callable[[bool], T | None]
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._attempt = attempt
+        self._scheduled = False
+        self._watched = tuple(watched)
+        self._timer: asyncio.TimerHandle | None = None
+        if timeout_ms is not None:
+            self._timer = self._loop.call_later(timeout_ms / 1000, self._try, True)
+        self.future: asyncio.Future[T] = self._loop.create_future()
+        # Whoever ends the wait (the result, the timer, a client that has gone): nothing is left behind.
+        self.future.add_done_callback(self._leave)
+        for item in self._watched:
+            item.delayed_operations.add(self)  # type: ignore[arg-type]
+
+    def progressed(self) -> None:
+        """Try again soon."""
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._try, False)
+
+    def _try(self, expired: bool) -> None:
+        self._scheduled = False
+        if self.future.done():
+            return
+        try:
+            result = self._attempt(expired)
+        except Exception as error:
+            self.future.set_exception(error)
+            return
+        if result is not None:
+            self.future.set_result(result)
+
+    def _leave(self, _future: asyncio.Future[T]) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        for item in self._watched:
+            item.delayed_operations.discard(self)

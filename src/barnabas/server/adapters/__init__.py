@@ -1,0 +1,1 @@
+"""What connects coordinators, replication and controller, which do not know one another."""

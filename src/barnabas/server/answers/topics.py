@@ -1,0 +1,76 @@
+"""What Metadata and DescribeTopicPartitions tell of topics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from barnabas.errors import ErrorCode
+from barnabas.metadata.image import BrokerImage, ClusterImage, PartitionState, TopicImage
+from barnabas.protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
+from barnabas.server.answers.operations import NOT_ASKED, TOPIC_OPERATIONS
+from barnabas.types import INTERNAL_TOPICS, BrokerId
+
+#: the first version of Metadata that knows LISTENER_NOT_FOUND
+_LISTENER_NOT_FOUND_SINCE = 6
+
+
+def leader_error(image: ClusterImage, state: PartitionState, listener: str) -> ErrorCode:
+    """What a client that came by `listener` is told of the partition: NONE, LEADER_NOT_AVAILABLE, or
+    LISTENER_NOT_FOUND when the leader has no such listener."""
+    leader = image.brokers.get(state.leader)
+    if leader is None:
+        return ErrorCode.LEADER_NOT_AVAILABLE
+    if leader.endpoint(listener) is None:
+        return ErrorCode.LISTENER_NOT_FOUND
+    return ErrorCode.NONE
+
+
+class TopicAnswers:
+    """A topic as Metadata tells it, made once and kept while the images of topic and brokers stand: a console
+    that asks for every topic again and again costs little. Answers must not be changed."""
+
+    def __init__(self) -> None:
+        self._brokers: Mapping[BrokerId, BrokerImage] = {}
+        self._made: dict[tuple[str, str, bool, bool], tuple[TopicImage, MetadataResponseTopic]] = {}
+
+    def get(
+        self, image: ClusterImage, topic: TopicImage, listener: str, version: int, *, operations: bool
+    ) -> MetadataResponseTopic:
+        """The answer to who came by `listener` and asked in `version`, for what it may do (or not)."""
+        if image.brokers is not self._brokers or len(self._made) > 100 + 4 * len(image.topics):
+            self._brokers = image.brokers
+            self._made.clear()
+        modern = version >= _LISTENER_NOT_FOUND_SINCE
+        key = (topic.name, listener, modern, operations)
+        made = self._made.get(key)
+        if made is None or made[0] is not topic:
+            made = self._made[key] = topic, _make(image, topic, listener, modern, operations)
+        return made[1]
+
+
+def _make(
+    image: ClusterImage, topic: TopicImage, listener: str, modern: bool, operations: bool
+) -> MetadataResponseTopic:
+    partitions = []
+    for number, state in enumerate(topic.partitions):
+        error = leader_error(image, state, listener)
+        if error is ErrorCode.LISTENER_NOT_FOUND and not modern:
+            error = ErrorCode.LEADER_NOT_AVAILABLE
+        partitions.append(
+            MetadataResponsePartition(
+                error_code=error,
+                partition_index=number,
+                leader_id=state.leader,
+                leader_epoch=state.leader_epoch,
+                replica_nodes=list(state.replicas),
+                isr_nodes=list(state.isr),
+                offline_replicas=[replica for replica in state.replicas if replica not in image.brokers],
+            )
+        )
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=partitions,
+        topic_authorized_operations=TOPIC_OPERATIONS if operations else NOT_ASKED,
+    )

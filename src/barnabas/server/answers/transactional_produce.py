@@ -1,0 +1,84 @@
+"""What a Produce with a transactional id goes through before it is appended (KIP-98, KIP-890)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, TypeAlias
+
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.protocol.messages.produce import ProduceRequest
+from barnabas.records.batch import TRANSACTIONAL_FLAG, low_attributes, parse_header
+from barnabas.server.adapters.transaction_guard import TransactionalWrite, Verdicts
+from barnabas.types import ProducerIdentity, TopicPartition
+
+if TYPE_CHECKING:
+    from barnabas.server.broker import Broker
+
+#: by topic (its name or its id, as the request has it) and partition: why a batch is not taken
+Refusals: TypeAlias = dict[tuple[str | bytes, int], KafkaError]
+
+#: from this version a client knows TRANSACTION_ABORTABLE, from the next it leaves adding partitions to us
+_ABORTABLE_FROM = 11
+_IMPLICIT_FROM = 12
+
+#: errors of a coordinator that older clients would not try again: this one they do
+_RETRIED = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
+
+
+def refusals(broker: Broker, request: ProduceRequest, version: int) -> Refusals | Awaitable[Refusals]:
+    """Which batches of a request with a transactional id must not be appended, and why."""
+    assert request.transactional_id is not None
+    names: dict[TopicPartition, tuple[str | bytes, int]] = {}
+    producer: ProducerIdentity | None = None
+    for topic in request.topic_data:
+        key = topic.name or topic.topic_id
+        for data in topic.partition_data:
+            if not data.records or not low_attributes(data.records) & TRANSACTIONAL_FLAG:
+                continue
+            try:
+                partition = broker.replicas.find(key, data.index)
+            except KafkaError:
+                continue  # the append will say so
+            header = parse_header(data.records)
+            producer = ProducerIdentity(header.producer_id, header.producer_epoch)
+            if not partition.log.producers.is_in_transaction(producer):
+                names[partition.topic_partition] = key, data.index
+    guard = broker.transaction_guard
+    if producer is None or (not names and not guard.is_asking(request.transactional_id)):
+        return {}
+    adds = version >= _IMPLICIT_FROM
+    verdicts = guard.admit(TransactionalWrite(request.transactional_id, producer, list(names), adds))
+    if isinstance(verdicts, dict):
+        return _refusals(verdicts, names, version)
+    return _later(verdicts, names, version)
+
+
+async def _later(
+    verdicts: Awaitable[Verdicts], names: dict[TopicPartition, tuple[str | bytes, int]], version: int
+) -> Refusals:
+    return _refusals(await verdicts, names, version)
+
+
+def _refusals(
+    verdicts: Verdicts, names: dict[TopicPartition, tuple[str | bytes, int]], version: int
+) -> Refusals:
+    return {
+        names[partition]: KafkaError(_told(code, version), "the coordinator refuses the transaction's write")
+        for partition, code in verdicts.items()
+        if code is not ErrorCode.NONE
+    }
+
+
+def _told(code: ErrorCode, version: int) -> ErrorCode:
+    """The coordinator's error as a producer of this version understands it."""
+    if code in _RETRIED or (code is ErrorCode.CONCURRENT_TRANSACTIONS and version < _IMPLICIT_FROM):
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    if code is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < _ABORTABLE_FROM:
+        return ErrorCode.INVALID_TXN_STATE
+    return code

@@ -1,0 +1,1 @@
+"""Listeners, connections, and the bytes that come and go."""

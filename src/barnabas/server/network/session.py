@@ -1,0 +1,257 @@
+"""One client connection: frames in, replies out, in order and in bounded memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from barnabas.environment.network import set_buffer_sizes
+from barnabas.errors import ProtocolError
+from barnabas.protocol.framing import FrameDecoder
+from barnabas.protocol.wire import Readable
+from barnabas.server.network.outbox import Chunks, Outbox
+from barnabas.text import logger_of
+
+if TYPE_CHECKING:
+    from barnabas.server.network.listener import Listener
+
+log = logger_of(__name__)
+
+#: A connection is read no further while this many of its requests are unanswered ...
+MAX_UNANSWERED = 64
+#: ... or this many bytes of finished replies wait behind one that is not.
+MAX_HELD_BYTES = 1 << 20
+#: How long a connection that we close may take to read what was sent to it, in seconds.
+CLOSE_GRACE = 5.0
+
+
+class Unanswered:
+    """A request's place in the order of replies."""
+
+    __slots__ = ("cancel", "chunks", "done")
+
+    def __init__(self, cancel: Callable[[], object] | None) -> None:
+        self.cancel = cancel
+        self.chunks: Chunks | None = None
+        self.done = False
+
+
+class Session(asyncio.Protocol):
+    """A connection from accept to close.
+
+    Requests are started as they come, so that several may wait at once, and answered in the order they came.
+    Reading stops while too much is unanswered or the client does not read its replies, and so does the
+    serving of what has been read: what one connection can make the broker hold is bounded.
+    """
+
+    client_software_name = ""
+    client_software_version = ""
+
+    def __init__(self, listener: Listener, connection_id: int) -> None:
+        self.connection_id = connection_id
+        self.listener = listener.endpoint.name
+        self.client_host = ""
+        self._listener = listener
+        self._serve = listener.dispatcher.serve
+        self._busy_polling = listener.busy_polling
+        self._frames = FrameDecoder(listener.config.socket_request_max_bytes)
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport = None  # type: ignore[assignment]
+        self._outbox: Outbox = None  # type: ignore[assignment]
+        self._backlog: deque[Readable] = deque()
+        self._unanswered: deque[Unanswered] = deque()
+        #: the request that nothing is served beside
+        self._exclusive: Unanswered | None = None
+        self._held = 0
+        self._write_paused = False
+        self._closing = False
+        #: when the client last sent something or read on, in seconds of the loop
+        self.last_active = self._loop.time()
+        self._idle_timer: asyncio.TimerHandle | None = None
+
+    # --- asyncio's side ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]
+        self._outbox = Outbox(self._transport)
+        peer = transport.get_extra_info("peername")
+        self.client_host = peer[0] if peer else ""
+        if not self._listener.admit(self):
+            self._closing = True
+            self._transport.abort()
+            return
+        config = self._listener.config
+        set_buffer_sizes(
+            transport,
+            send=config.socket_send_buffer_bytes,
+            receive=config.socket_receive_buffer_bytes,
+        )
+        self._watch_idle()
+
+    def data_received(self, data: bytes) -> None:
+        if self._closing:
+            return
+        self.last_active = self._loop.time()
+        try:
+            frames = self._frames.feed(data)
+            if self._backlog:
+                self._backlog.extend(frames)
+                return
+            for index, frame in enumerate(frames):
+                if self._is_full():
+                    self._backlog.extend(frames[index:])
+                    self._transport.pause_reading()
+                    return
+                self._serve(frame, self)
+            if self._busy_polling is not None:
+                self._busy_polling.served()
+        except ProtocolError as error:
+            self.close(str(error))
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        self.last_active = self._loop.time()
+        self._send()
+        self._continue()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closing = True
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        self._listener.forget(self)
+        self._outbox.clear()
+        self._backlog.clear()
+        for waiting in self._unanswered:
+            if waiting.cancel is not None and not waiting.done:
+                waiting.cancel()
+        self._unanswered.clear()
+
+    # --- the dispatcher's side ---
+
+    def reply(self, chunks: Chunks) -> None:
+        """Send a finished reply as soon as those before it are sent."""
+        if self._unanswered:
+            waiting = Unanswered(None)
+            self._unanswered.append(waiting)
+            self._settle(waiting, chunks)
+        elif not self._closing:
+            self._send(chunks)
+
+    def park(
+        self,
+        future: asyncio.Future[Any],
+        finish: Callable[[asyncio.Future[Any]], Chunks | None],
+        cancel: bool,
+        *,
+        exclusive: bool = False,
+    ) -> None:
+        """Keep the place of a request that `future` will answer; `finish` makes its reply.
+
+        With `cancel`, the future is cancelled when the connection ends before it. With `exclusive`, no other
+        request of this connection is served meanwhile.
+        """
+        waiting = Unanswered(future.cancel if cancel else None)
+        self._unanswered.append(waiting)
+        if exclusive:
+            self._exclusive = waiting
+
+        def settled(done: asyncio.Future[Any]) -> None:
+            if self._exclusive is waiting:
+                self._exclusive = None
+            if done.cancelled():
+                if not self._closing:
+                    self.close("a request was cancelled")
+                return
+            chunks = finish(done)
+            if not self._closing:
+                self._settle(waiting, chunks)
+                if exclusive:
+                    self._continue()
+
+        future.add_done_callback(settled)
+
+    def close(self, reason: str) -> None:
+        """Close the connection, saying why in the log; replies already sent still reach the client."""
+        if self._closing:
+            return
+        self._closing = True
+        line = self._listener.closings.line(self.client_host, reason, self._loop.time())
+        if line is not None:
+            log.warning("closing connection %d from %s: %s", self.connection_id, self.client_host, line)
+        self._transport.close()
+        self._loop.call_later(CLOSE_GRACE, self._transport.abort)
+
+    def shut_down(self) -> None:
+        """Close the connection because the broker stops."""
+        self._closing = True
+        self._transport.abort()
+
+    # --- inside ---
+
+    def _send(self, chunks: Chunks | None = None) -> None:
+        """Sends `chunks`, or goes on with what has waited."""
+        try:
+            if chunks is None:
+                self._outbox.resume()
+            else:
+                self._outbox.send(chunks)
+        except OSError as error:
+            self.close(f"a reply cannot be read: {error}")
+
+    def _is_full(self) -> bool:
+        return bool(
+            self._write_paused
+            or self._exclusive is not None
+            or self._outbox.waiting
+            or len(self._unanswered) >= MAX_UNANSWERED
+            or self._held > MAX_HELD_BYTES
+        )
+
+    def _settle(self, waiting: Unanswered, chunks: Chunks | None) -> None:
+        waiting.done = True
+        waiting.chunks = chunks
+        queue = self._unanswered
+        if queue[0] is not waiting:
+            self._held += sum(map(len, chunks)) if chunks else 0
+            return
+        queue.popleft()
+        if chunks:
+            self._send(chunks)
+        while queue and queue[0].done:
+            held = queue.popleft().chunks
+            if held:
+                self._held -= sum(map(len, held))
+                self._send(held)
+        self._continue()
+
+    def _continue(self) -> None:
+        """Serve what was read while the session was full, then read on."""
+        if not self._backlog:
+            return
+        try:
+            while self._backlog:
+                if self._closing or self._is_full():
+                    return
+                self._serve(self._backlog.popleft(), self)
+        except ProtocolError as error:
+            self.close(str(error))
+        if not self._closing:
+            self._transport.resume_reading()
+
+    def _watch_idle(self) -> None:
+        limit = self._listener.config.connections_max_idle_ms / 1000
+        if limit < 0:
+            return
+        # What waits for an answer of ours is not idle; what does not read its answers is.
+        if any(not waiting.done for waiting in self._unanswered):
+            self.last_active = self._loop.time()
+        left = self.last_active + limit - self._loop.time()
+        if left <= 0:
+            self.close(f"idle for connections.max.idle.ms={self._listener.config.connections_max_idle_ms}")
+        else:
+            self._idle_timer = self._loop.call_later(left, self._watch_idle)

@@ -1,0 +1,1 @@
+"""One request: finding its handler, dividing large ones, answering it."""

@@ -1,0 +1,271 @@
+"""The logs of a broker over several log directories: where they go, and when their files do."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+from concurrent.futures import Executor, Future
+
+import pytest
+
+from barnabas.clock import LoopClock
+from barnabas.config import BrokerConfig, TopicConfig
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.logs import LogDirectory
+from barnabas.logs.manager import LogManager, files_for_connections
+from barnabas.records import Record, encode_batch
+from barnabas.simulation.faulty_disk import FaultyDisk
+from barnabas.simulation.virtual_time import run_virtual
+from barnabas.storage import PartitionLog
+from barnabas.storage.checkpoints import decode_offsets
+from barnabas.types import TopicPartition
+
+DELAY_MS = 60_000
+CONFIG = TopicConfig(file_delete_delay_ms=DELAY_MS, segment_bytes=200, retention_ms=1000)
+
+
+class AtOnce(Executor):
+    """Does the work where it is given."""
+
+    def submit(self, work, /, *args, **kwargs):
+        done = Future()
+        try:
+            done.set_result(work(*args, **kwargs))
+        except OSError as error:
+            done.set_exception(error)
+        return done
+
+
+class Bench:
+    def __init__(self, *log_dirs, disk=None):
+        self.disk = disk or FaultyDisk()
+        self.offline = []
+        self.clock = LoopClock(asyncio.get_running_loop())
+        config = BrokerConfig(node_id=1, log_dirs=log_dirs or ("/a", "/b"))
+        self.logs = LogManager(config, self.disk, self.clock, AtOnce(), self.offline.append)
+        self.logs.open("c")
+
+    def create(self, name, records=0, config=CONFIG, **header):
+        log = self.logs.create(TopicPartition(name, 0), name.encode() * 16, config)
+        for number in range(records):
+            batch = encode_batch([Record(None, bytes(100), self.clock.now_ms())], **header)
+            log.append_as_leader(batch, 0)
+            log.advance_high_watermark(number + 1)
+        return log
+
+    def folders(self, path):
+        return sorted(entry.name for entry in self.disk.entries(path) if "checkpoint" not in entry.name)
+
+    def segments(self, log):
+        return sorted(entry.name for entry in self.disk.entries(log.files.path) if ".log" in entry.name)
+
+
+def hosted(names):
+    """Topics of one partition each, with their ids."""
+    return {TopicPartition(name, 0): name.encode() * 16 for name in names}
+
+
+@pytest.fixture
+def play():
+    """Runs a scenario in virtual time."""
+
+    def run(scenario, *log_dirs):
+        async def main():
+            await scenario(Bench(*log_dirs))
+
+        run_virtual(main())
+
+    return run
+
+
+def test_new_logs_go_where_the_fewest_are_and_never_where_it_is_offline(play):
+    async def scenario(bench):
+        first, second = bench.logs.directories
+        for name in "pqrs":
+            bench.create(name)
+        assert (len(first.logs), len(second.logs)) == (2, 2)
+        first.env.fail(OSError("gone"))
+        for name in "tu":
+            bench.create(name)
+        assert (len(first.logs), len(second.logs)) == (2, 4)
+        await asyncio.sleep(0)
+        assert bench.offline == ["/a"]
+        second.env.fail(OSError("gone"))
+        with pytest.raises(KafkaError) as refused:
+            bench.create("v")
+        assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+    play(scenario)
+
+
+def test_deleted_log_is_gone_at_once_and_its_files_after_the_delay(play):
+    async def scenario(bench):
+        bench.create("t", records=3)
+        bench.logs.delete(TopicPartition("t", 0))
+        assert bench.logs.get(TopicPartition("t", 0)) is None
+        assert list(bench.logs) == []
+        assert not any(name == "t-0" for name in bench.folders("/a"))
+        await asyncio.sleep(DELAY_MS / 1000 - 1)
+        assert any(name.startswith("t-0.") for name in bench.folders("/a"))
+        await asyncio.sleep(2)
+        assert not any(name.startswith("t-0") for name in bench.folders("/a"))
+
+    play(scenario)
+
+
+def test_files_whose_delay_is_not_over_at_the_stop_are_left_to_the_next_start(play):
+    async def scenario(bench):
+        bench.create("t", records=3)
+        bench.logs.delete(TopicPartition("t", 0))
+        await bench.logs.settle_deletions()
+        await bench.logs.stop()
+        await asyncio.sleep(2 * DELAY_MS / 1000)
+        assert any(name.startswith("t-0.") for name in bench.folders("/a"))
+        again = Bench(disk=bench.disk)
+        await again.logs.load({}, lambda _: CONFIG)
+        await asyncio.sleep(0)
+        assert not any(name.startswith("t-0") for name in again.folders("/a"))
+        again.logs.close()
+
+    play(scenario)
+
+
+def test_retention_of_one_log_does_not_depend_on_that_of_another(play, caplog, monkeypatch):
+    delete_old_segments = PartitionLog.delete_old_segments
+
+    def delete(log, now_ms):
+        if log.topic_partition.topic == "p":
+            raise RuntimeError("bug")
+        return delete_old_segments(log, now_ms)
+
+    async def scenario(bench):
+        logs = [bench.create(name, records=5) for name in "pqrs"]
+        await asyncio.sleep(10)
+        monkeypatch.setattr(PartitionLog, "delete_old_segments", delete)
+        bench.logs.directories[1].env.fail(OSError("gone"))  # has the second and the fourth
+        await bench.logs.drop_expired()
+        assert [log.log_start_offset for log in logs] == [0, 0, 5, 0]
+        assert "p-0" in caplog.text
+        assert len(bench.segments(logs[2])) > 1  # renamed, until readers are done with them
+        await asyncio.sleep(DELAY_MS / 1000 + 1)
+        assert len(bench.segments(logs[2])) == 1
+
+    play(scenario)
+
+
+def test_producers_that_have_been_silent_for_long_are_forgotten(play):
+    async def scenario(bench):
+        log = bench.create("t", records=1, producer_id=7, producer_epoch=0, base_sequence=0)
+        await asyncio.sleep(10)
+        bench.logs.expire_producers(11_000)
+        assert len(log.producers) == 1
+        bench.logs.expire_producers(9_000)
+        assert len(log.producers) == 0
+
+    play(scenario)
+
+
+def test_checkpoint_of_a_directory_that_fails_does_not_keep_the_others_from_theirs(play):
+    async def scenario(bench):
+        for name in "pq":
+            bench.create(name, records=2).flush()
+        first, second = bench.logs.directories
+        written = []
+
+        def checkpoint(directory):
+            class Task:
+                def run(self):
+                    written.append(directory)
+                    if directory is first:
+                        raise OSError("no")
+
+            return Task()
+
+        await bench.logs.checkpoint(checkpoint)
+        assert written == [first, second]
+        first.env.fail(OSError("gone"))
+        written.clear()
+        await bench.logs.checkpoint(LogDirectory.recovery_point_checkpoint)
+        await bench.logs.checkpoint(checkpoint)
+        assert written == [second]
+
+    play(scenario)
+
+
+def test_only_what_the_cluster_places_on_this_broker_is_opened():
+    async def scenario():
+        bench = Bench()
+        for name in "pqr":
+            bench.create(name, records=2)
+        await bench.logs.stop()
+        again = Bench(disk=bench.disk)
+        await again.logs.load(hosted("p"), lambda _: CONFIG)
+        assert [log.topic_partition for log in again.logs] == [TopicPartition("p", 0)]
+        assert again.logs.get(TopicPartition("p", 0)).log_end_offset == 2
+        left = again.folders("/a") + again.folders("/b")
+        assert {"q-0", "r-0"} <= set(left)  # its metadata may be what was lost
+        again.logs.close()
+
+    asyncio.run(scenario())
+
+
+def test_logs_behind_one_that_is_deleted_unknown_or_anothers_are_opened():
+    async def scenario():
+        bench = Bench("/a")
+        for name in "opqrs":
+            bench.create(name, records=2)
+        bench.logs.close()
+        again = Bench("/a", disk=bench.disk)
+        known = {**hosted("qs"), TopicPartition("r", 0): b"other topic id.."}
+        await again.logs.load(known, lambda _: CONFIG, deleted=[b"o" * 16])
+        assert sorted(log.topic_partition.topic for log in again.logs) == ["q", "s"]
+        assert {"p-0", "r-0"} <= set(again.folders("/a")) and "o-0" not in again.folders("/a")
+        with pytest.raises(KafkaError):  # what lies there may be its records
+            again.create("r")
+        again.logs.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("limit", "left"),
+    [(resource.RLIM_INFINITY, None), (1000, 1000 - 500 - 64), (100, 1), (1_000_000, 1_000_000 - 16_384 - 64)],
+)
+def test_connections_get_the_files_that_logs_and_the_rest_leave(monkeypatch, limit, left):
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
+    assert files_for_connections() == left
+
+
+class Threads(AtOnce):
+    """As threads: refuses work after its shutdown."""
+
+    is_shut_down = False
+
+    def submit(self, work, /, *args, **kwargs):
+        if self.is_shut_down:
+            raise RuntimeError("cannot schedule new futures after shutdown")
+        return super().submit(work, *args, **kwargs)
+
+    def shutdown(self, *args, **kwargs):
+        self.is_shut_down = True
+
+
+def test_stop_waits_until_the_checkpoints_say_nothing_of_deleted_logs(play, caplog):
+    async def scenario(bench):
+        executor = bench.logs._executor = Threads()
+        for number in range(3):
+            bench.create(f"t{number}", records=1)
+        await bench.logs.checkpoint(LogDirectory.high_watermark_checkpoint)
+        bench.logs.delete(TopicPartition("t0", 0))
+        await bench.logs.stop()
+        executor.shutdown()
+        bench.logs.delete(TopicPartition("t1", 0))  # what the metadata say is done at the next start
+        while len(asyncio.all_tasks()) > 1:
+            await asyncio.sleep(0)
+        assert not [record for record in caplog.records if record.levelname == "ERROR"]
+        assert all(directory.closed_cleanly for directory in bench.logs.directories)
+        path = "/a/replication-offset-checkpoint"
+        named = {tp.topic for tp in decode_offsets(bench.disk.open(path).read_at(1000, 0))[0]}
+        assert named == {"t1", "t2"}
+
+    play(scenario, "/a")
