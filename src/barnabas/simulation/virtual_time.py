@@ -2,20 +2,35 @@
 
 A test of timeouts then takes no time, and is the same at every run. Real sockets and threads have no place in
 it: what waits for neither a timer nor a ready callback would wait for ever, and is reported as a deadlock.
+
+A `VirtualProcess` is one of many processes on such a loop. It can be killed as the system kills one: nothing
+of it runs any more, no `finally` block of it begins anything, and the others go on.
 """
 
 from __future__ import annotations
 
 import asyncio
 import selectors
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from contextvars import Context, ContextVar, copy_context
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 T = TypeVar("T")
+
+#: the process that what runs now belongs to; None for the test or the simulation itself
+_current: ContextVar[VirtualProcess | None] = ContextVar("virtual process", default=None)
+
+#: a coroutine may await in its `finally` blocks when it is closed: so many times it is closed again
+_CLOSINGS = 10
 
 
 class Deadlock(RuntimeError):
     """Nothing is ready and no timer is set: the coroutine under test would never finish."""
+
+
+class Killed(BaseException):
+    """Raised in what a process is doing when it is killed by its own doing, to go no further."""
 
 
 class _VirtualSelector(selectors.BaseSelector):
@@ -53,6 +68,121 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self._virtual.now
+
+    # What a dead process schedules is cancelled at once; `VirtualProcess.kill` sees to what it had scheduled.
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        handle = super().call_soon(callback, *args, context=context)
+        process = _process_of(context)
+        if process is not None and not process.is_alive:
+            handle.cancel()
+        return handle
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        handle = super().call_at(when, callback, *args, context=context)
+        process = _process_of(context)
+        if process is not None and not process.is_alive:
+            handle.cancel()
+        return handle
+
+    def create_task(  # type: ignore[override]
+        self, coro: Coroutine[Any, Any, T], *, name: str | None = None, context: Context | None = None
+    ) -> asyncio.Task[T]:
+        task = super().create_task(coro, name=name, context=context)
+        process = _process_of(context)
+        if process is not None:
+            process.note_task(task)
+        return task
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        if not isinstance(context.get("exception"), Killed):
+            super().call_exception_handler(context)
+
+    def cancel_handles_of(self, process: VirtualProcess) -> None:
+        """Prevent everything that a process has scheduled."""
+        # Private, and the same in every Python so far; the tests would say if that changed.
+        for handle in [*self._ready, *self._scheduled]:  # type: ignore[attr-defined]
+            if handle._context.get(_current) is process:
+                handle.cancel()
+
+    def _write_to_self(self) -> None:
+        """Nobody waits in `select`."""
+
+
+class VirtualProcess:
+    """Everything that `run` begins on a loop in virtual time: tasks, timers, callbacks, and what those begin.
+
+    They belong to the process by the context (`contextvars`) that they inherit. Whoever calls back into a
+    process from outside, as a network does, schedules that with the context it was called with from inside
+    (``loop.call_soon(callback, context=copy_context())``).
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.is_alive = True
+        self._context = copy_context()
+        self._context.run(_current.set, self)
+        self._tasks: WeakValueDictionary[int, asyncio.Task[Any]] = WeakValueDictionary()
+        self._task_count = 0
+
+    def __repr__(self) -> str:
+        return f"<{'' if self.is_alive else 'dead '}process {self.name}>"
+
+    @staticmethod
+    def current() -> VirtualProcess | None:
+        """The process that what runs now belongs to."""
+        return _current.get()
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Begin a coroutine in this process. Whoever awaits it from outside waits for ever after `kill`."""
+        return asyncio.get_running_loop().create_task(coroutine, name=self.name, context=self._context.copy())
+
+    def kill(self) -> None:
+        """End the process at this point, as SIGKILL does; it may be the one that is running."""
+        if not self.is_alive:
+            return
+        self.is_alive = False
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualTimeLoop)
+        loop.cancel_handles_of(self)
+        for _, task in sorted(self._tasks.items()):  # by age: not in an order that depends on addresses
+            self._end(task)
+
+    def note_task(self, task: asyncio.Task[Any]) -> None:
+        """A task of this process was made."""
+        self._task_count += 1
+        self._tasks[self._task_count] = task
+        if not self.is_alive:  # a `finally` block has made it
+            self._end(task)
+
+    def _end(self, task: asyncio.Task[Any]) -> None:
+        if not task.done():
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            if self._context.copy().run(_close, task.get_coro()):
+                asyncio.tasks._unregister_task(task)  # else the loop's end would wait for it
+
+
+def _process_of(context: Context | None) -> VirtualProcess | None:
+    return _current.get() if context is None else context.get(_current)
+
+
+def _close(coroutine: Any) -> bool:
+    """Closes a coroutine for good, now rather than when it is collected; False if it is running."""
+    for _ in range(_CLOSINGS):
+        try:
+            coroutine.close()
+        except RuntimeError:  # it awaits something in a `finally` block
+            continue
+        except ValueError:  # it is the one that kills
+            return False
+        except BaseException:  # it has no business with anyone any more
+            return True
+        return True
+    return True
 
 
 def run_virtual(coroutine: Coroutine[Any, Any, T]) -> T:
