@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from barnabas.config import BrokerConfig, GroupConfig, Setting, Settings, TopicConfig, Type, Update
 from barnabas.config.layers import Layer, Source, entries, read
-from barnabas.controller.fencing import ControllerSeat
+from barnabas.controller.controller_election import ControllerElection
 from barnabas.controller.names import check_topic_name
 from barnabas.errors import ConfigError, ErrorCode, KafkaError
 from barnabas.metadata import znodes
@@ -112,8 +112,8 @@ class _Resource(NamedTuple):
 class ConfigControl:
     """The part of the controller that decides what is set for topics and brokers."""
 
-    def __init__(self, seat: ControllerSeat, loader: MetadataLoader, configs: ConfigResolver) -> None:
-        self._seat = seat
+    def __init__(self, election: ControllerElection, loader: MetadataLoader, configs: ConfigResolver) -> None:
+        self._election = election
         self._loader = loader
         self._configs = configs
 
@@ -134,7 +134,7 @@ class ConfigControl:
     async def _change(
         self, changes: Mapping[ConfigResource, Change], validate_only: bool
     ) -> dict[ConfigResource, KafkaError]:
-        async with self._seat.turn:
+        async with self._election.lock:
             image = await self._loader.settled()
             errors: dict[ConfigResource, KafkaError] = {}
             writes: dict[ConfigResource, list[Operation]] = {}
@@ -149,7 +149,7 @@ class ConfigControl:
                 else:
                     writes[resource] = _write(found, texts)
             if not validate_only:
-                errors |= await self._seat.write_each(writes)
+                errors |= await self._election.write_each(writes)
                 await self._loader.settled()
             return errors
 

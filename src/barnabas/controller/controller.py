@@ -7,9 +7,9 @@ from random import Random
 
 from barnabas.clock import Clock
 from barnabas.controller.configs import ConfigChange, ConfigControl, ConfigResource
-from barnabas.controller.election import elect
+from barnabas.controller.controller_election import ControllerElection
 from barnabas.controller.features import FeatureUpdate, update_features
-from barnabas.controller.fencing import ControllerSeat
+from barnabas.controller.leader_election import elect
 from barnabas.controller.producer_ids import allocate_block
 from barnabas.controller.topics import NewPartitions, NewTopic, TopicControl
 from barnabas.errors import KafkaError
@@ -25,7 +25,7 @@ log = logger_of(__name__)
 
 
 class Controller:
-    """One broker's controller, which acts while it holds the seat (`ControllerSeat`).
+    """One broker's controller, which acts while it is elected (`ControllerElection`).
 
     Its methods decide one after the other, each on an image that shows all that was decided before, and
     return when this broker's image shows the result.
@@ -44,24 +44,24 @@ class Controller:
         self._loader = loader
         self._broker = broker
         self._clock = clock
-        self._seat = ControllerSeat(store, broker.id, clock)
-        self._topics = TopicControl(self._seat, loader, configs, broker.id, random)
-        self._configs = ConfigControl(self._seat, loader, configs)
+        self._election = ControllerElection(store, broker.id, clock)
+        self._topics = TopicControl(self._election, loader, configs, broker.id, random)
+        self._configs = ConfigControl(self._election, loader, configs)
 
     @property
     def active(self) -> bool:
         """Whether this broker is the cluster's controller."""
-        return self._seat.held
+        return self._election.is_won
 
     async def start(self) -> None:
-        """Register the broker, take the seat if it is free, and see that every partition has a leader.
+        """Register the broker, run for controller, and see that every partition has a leader.
 
         Raises:
             StoreError: the store cannot be used; NodeExistsError: a live broker has this broker's id.
         """
         node = znodes.encode_broker(self._broker, self._clock.now_ms())
         await self._store.create(znodes.broker(self._broker.id), node, ephemeral=True)
-        if await self._seat.take():
+        if await self._election.run():
             await self._elect_leaders(restarted=(self._broker.id,))
             await self._topics.forget_deleted()
         await self._loader.settled()
@@ -96,23 +96,23 @@ class Controller:
 
     async def update_features(self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False) -> None:
         """As `features.update_features`."""
-        await update_features(self._store, self._seat, self._loader, updates, validate_only=validate_only)
+        await update_features(self._store, self._election, self._loader, updates, validate_only=validate_only)
 
     async def allocate_producer_ids(self) -> range:
         """As `producer_ids.allocate_block`."""
-        return await allocate_block(self._store, self._seat, self._broker.id)
+        return await allocate_block(self._store, self._election, self._broker.id)
 
     async def _elect_leaders(self, restarted: Sequence[BrokerId]) -> None:
-        async with self._seat.turn:
+        async with self._election.lock:
             image = await self._loader.settled()
             changes: list[Operation] = []
             for topic in image.topics.values():
                 for number, state in enumerate(topic.partitions):
                     elected = elect(state, image.brokers, restarted)
                     if elected is not None:
-                        data = znodes.encode_partition_state(elected, self._seat.epoch)
+                        data = znodes.encode_partition_state(elected, self._election.epoch)
                         path = znodes.partition_state(topic.name, number)
                         changes.append(Set(path, data, state.partition_epoch))
             if changes:
-                await self._seat.write(changes)
+                await self._election.write(changes)
                 log.info("elected leaders for %d partitions", len(changes))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from barnabas.controller.fencing import ControllerSeat
+from barnabas.controller.controller_election import ControllerElection
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.metadata import znodes
 from barnabas.metadata.features import SUPPORTED, FinalizedFeatures
@@ -32,7 +32,7 @@ class FeatureUpdate(NamedTuple):
 
 async def update_features(
     store: MetadataStore,
-    seat: ControllerSeat,
+    election: ControllerElection,
     loader: MetadataLoader,
     updates: Sequence[FeatureUpdate],
     *,
@@ -43,11 +43,11 @@ async def update_features(
     Raises:
         KafkaError: INVALID_REQUEST, there is nothing to do or a feature is named twice;
             INVALID_UPDATE_VERSION, a level is not supported, or lower than before where the update is not
-            called a downgrade; and as `ControllerSeat.write`.
+            called a downgrade; and as `ControllerElection.write`.
     """
     if not updates or len({update.name for update in updates}) < len(updates):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "name each feature to update, once")
-    async with seat.turn:
+    async with election.lock:
         image = await loader.settled()
         for update in updates:
             _check(update, image.features)
@@ -58,7 +58,7 @@ async def update_features(
             return
         node = await store.exists(znodes.FEATURES)
         data = znodes.encode_features(levels)
-        await seat.write(
+        await election.write(
             [Create(znodes.FEATURES, data) if node is None else Set(znodes.FEATURES, data, node.version)]
         )
         await loader.settled()

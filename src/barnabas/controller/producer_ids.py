@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.controller.fencing import ControllerSeat
+from barnabas.controller.controller_election import ControllerElection
 from barnabas.metadata import znodes
 from barnabas.metadata.store import Create, MetadataStore, Set
 from barnabas.types import BrokerId
@@ -11,19 +11,19 @@ from barnabas.types import BrokerId
 BLOCK_SIZE = 1000
 
 
-async def allocate_block(store: MetadataStore, seat: ControllerSeat, broker_id: BrokerId) -> range:
+async def allocate_block(store: MetadataStore, election: ControllerElection, broker_id: BrokerId) -> range:
     """A block of producer ids that no one else gets, now or after a restart.
 
     Raises:
-        KafkaError: as `ControllerSeat.write`.
+        KafkaError: as `ControllerElection.write`.
     """
-    async with seat.turn:
+    async with election.lock:
         node = await store.exists(znodes.PRODUCER_ID_BLOCK)
         first = znodes.decode_producer_id_block(node.data)[1] + 1 if node else 0
         block = range(first, first + BLOCK_SIZE)
         data = znodes.encode_producer_id_block(broker_id, block[0], block[-1])
         if node is None:
-            await seat.write([Create(znodes.PRODUCER_ID_BLOCK, data)])
+            await election.write([Create(znodes.PRODUCER_ID_BLOCK, data)])
         else:
-            await seat.write([Set(znodes.PRODUCER_ID_BLOCK, data, node.version)])
+            await election.write([Set(znodes.PRODUCER_ID_BLOCK, data, node.version)])
         return block

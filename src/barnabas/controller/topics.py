@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 from barnabas.config import BrokerConfig
 from barnabas.controller.assignment import check_assignment, check_assignments, refuse
 from barnabas.controller.configs import check_topic_config
-from barnabas.controller.fencing import ControllerSeat
+from barnabas.controller.controller_election import ControllerElection
 from barnabas.controller.names import Collisions, check_topic_name
 from barnabas.controller.placement import place_replicas
 from barnabas.errors import ErrorCode, KafkaError
@@ -62,13 +62,13 @@ class TopicControl:
 
     def __init__(
         self,
-        seat: ControllerSeat,
+        election: ControllerElection,
         loader: MetadataLoader,
         configs: ConfigResolver,
         broker_id: BrokerId,
         random: Random,
     ) -> None:
-        self._seat = seat
+        self._election = election
         self._broker_id = broker_id
         self._loader = loader
         self._configs = configs
@@ -82,7 +82,7 @@ class TopicControl:
         Raises:
             KafkaError: the request as a whole is refused.
         """
-        async with self._seat.turn:
+        async with self._election.lock:
             image = await self._loader.settled()
             defaults = self._configs.broker_config(image)
             results: dict[str, TopicImage | KafkaError] = {}
@@ -103,7 +103,7 @@ class TopicControl:
 
     async def delete(self, topic_ids: Sequence[TopicId]) -> dict[TopicId, KafkaError]:
         """Delete topics; for each that was not deleted, why."""
-        async with self._seat.turn:
+        async with self._election.lock:
             image = await self._loader.settled()
             enabled = self._configs.broker_config(image).delete_topic_enable
             errors: dict[TopicId, KafkaError] = {}
@@ -128,7 +128,7 @@ class TopicControl:
         Raises:
             KafkaError: the request as a whole is refused.
         """
-        async with self._seat.turn:
+        async with self._election.lock:
             image = await self._loader.settled()
             errors: dict[str, KafkaError] = {}
             grown: dict[str, tuple[TopicImage, int]] = {}
@@ -146,7 +146,7 @@ class TopicControl:
     async def forget_deleted(self) -> None:
         """Take away the notes of deleted topics that no other broker has folders of; this one has none left,
         since its image has told it."""
-        async with self._seat.turn:
+        async with self._election.lock:
             await self._loader.settled()
             await self._forget_deleted()
 
@@ -160,7 +160,7 @@ class TopicControl:
         if not notes:
             return
         try:
-            await self._seat.write(notes)
+            await self._election.write(notes)
         except KafkaError as error:  # the topics are gone all the same; the next controller tries again
             log.warning("notes of deleted topics stay: %s", error)
 
@@ -231,8 +231,8 @@ class TopicControl:
         return TopicImage(topic.name, topic.id, topic.partitions + new), old
 
     async def _write_each(self, transactions: Mapping[K, list[Operation]]) -> dict[K, KafkaError]:
-        """As `ControllerSeat.write_each`; afterwards the image shows what was written."""
-        errors = await self._seat.write_each(transactions)
+        """As `ControllerElection.write_each`; afterwards the image shows what was written."""
+        errors = await self._election.write_each(transactions)
         await self._loader.settled()
         return errors
 
@@ -258,7 +258,7 @@ class TopicControl:
     def _partition_creations(self, topic: TopicImage, first: int) -> list[Operation]:
         operations: list[Operation] = []
         for number in range(first, len(topic.partitions)):
-            state = znodes.encode_partition_state(topic.partitions[number], self._seat.epoch)
+            state = znodes.encode_partition_state(topic.partitions[number], self._election.epoch)
             operations.append(Create(znodes.partition(topic.name, number)))
             operations.append(Create(znodes.partition_state(topic.name, number), state))
         return operations

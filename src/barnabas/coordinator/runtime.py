@@ -7,8 +7,8 @@ they are committed, and only then answers. So a failed append has nothing to rev
 replays the same records, ends in the same state.
 
 Operations on one key (a group id, a transactional id) run one after another: the next sees what the one
-before has committed (but see `Turns`). On a single replica an append is committed at once, and then a whole
-operation runs without a task or a future.
+before has committed (but see `KeyedLock`). On a single replica an append is committed at once, and then a
+whole operation runs without a task or a future.
 
 What is appended is replayed in the order of the log. So a transaction's records, which count only once its
 marker is there (KIP-98), are always known before the marker is.
@@ -27,9 +27,9 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 from barnabas.clock import Clock
 from barnabas.coordinator.backoff import Complaints
 from barnabas.coordinator.futures import fail, resolve
+from barnabas.coordinator.keyed_lock import KeyedLock
 from barnabas.coordinator.loading import InternalLog, load
 from barnabas.coordinator.timers import Timers
-from barnabas.coordinator.turns import Turns
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.records import Record, encode_batch
 from barnabas.records.control import EndTransaction, encode_end_transaction
@@ -114,13 +114,13 @@ class _State(Enum):
 class _Append:
     """Records that are in the log and not known to be committed, and whoever waits for that."""
 
-    __slots__ = ("error", "is_settled", "key", "reply", "result", "timeout", "together")
+    __slots__ = ("error", "is_settled", "key", "reply", "result", "shared", "timeout")
 
     def __init__(
-        self, key: str, together: bool, result: Result[Any], reply: asyncio.Future[Any] | None
+        self, key: str, shared: bool, result: Result[Any], reply: asyncio.Future[Any] | None
     ) -> None:
         self.key = key
-        self.together = together
+        self.shared = shared
         self.result = result
         self.reply = asyncio.get_running_loop().create_future() if reply is None else reply
         self.timeout: asyncio.TimerHandle
@@ -131,7 +131,7 @@ class _Append:
 class _Slot(Generic[S]):
     """A partition this broker coordinates."""
 
-    __slots__ = ("appends", "epoch", "loading", "shard", "state", "timers", "turns")
+    __slots__ = ("appends", "epoch", "loading", "lock", "shard", "state", "timers")
 
     def __init__(self, epoch: LeaderEpoch, timers: Timers) -> None:
         self.epoch = epoch
@@ -139,7 +139,7 @@ class _Slot(Generic[S]):
         self.timers = timers
         self.shard: S
         self.loading: asyncio.Task[None] | None = None
-        self.turns = Turns()
+        self.lock = KeyedLock()
         #: in the order of the log, in which they are replayed
         self.appends: deque[_Append] = deque()
 
@@ -194,7 +194,7 @@ class CoordinatorRuntime(Generic[S]):
         for append in slot.appends:
             append.timeout.cancel()
             fail(append.reply, gone)
-        slot.turns.clear()
+        slot.lock.clear()
 
     async def stop(self) -> None:
         """Resign from everything."""
@@ -210,30 +210,30 @@ class CoordinatorRuntime(Generic[S]):
     # --- operations ---
 
     def write(
-        self, partition: int, key: str, operation: Operation[S, T], *, together: bool = False
+        self, partition: int, key: str, operation: Operation[S, T], *, shared: bool = False
     ) -> T | Awaitable[T]:
-        """Run an operation that may append: `together` with its like if it does not look at what they write.
+        """Run an operation that may append: beside other `shared` ones if it does not read what they write.
 
         Raises:
             KafkaError: NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS; what the operation raises; for an
                 append that failed, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR or the log's own error.
         """
         slot = self._active(partition)
-        if slot.turns.is_free(key, together):
-            return self._run(partition, slot, key, together, operation)
+        if slot.lock.is_free(key, shared):
+            return self._run(partition, slot, key, shared, operation)
         reply: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def run() -> None:
             try:
                 if self._slots.get(partition) is not slot:
                     raise KafkaError(ErrorCode.NOT_COORDINATOR)
-                answer = self._run(partition, slot, key, together, operation, reply)
+                answer = self._run(partition, slot, key, shared, operation, reply)
                 if answer is not reply:
                     resolve(reply, answer)
             except Exception as error:
                 fail(reply, error)
 
-        slot.turns.wait(key, together, run)
+        slot.lock.wait(key, shared, run)
         return reply
 
     def write_unattended(self, partition: int, key: str, operation: Operation[S, Any]) -> None:
@@ -263,7 +263,7 @@ class CoordinatorRuntime(Generic[S]):
         """
         end: Result[None] = Result(producer=producer, marker=marker)
         # It concerns all keys that the producer has written, and the order of the log is all that counts.
-        return self.write(partition, f"producer {producer.producer_id}", lambda _: end, together=True)
+        return self.write(partition, f"producer {producer.producer_id}", lambda _: end, shared=True)
 
     def read(self, partition: int, operation: Callable[[S], T]) -> T:
         """Read what is committed.
@@ -343,7 +343,7 @@ class CoordinatorRuntime(Generic[S]):
         partition: int,
         slot: _Slot[S],
         key: str,
-        together: bool,
+        shared: bool,
         operation: Operation[S, T],
         reply: asyncio.Future[T] | None = None,
     ) -> T | Awaitable[T]:
@@ -361,9 +361,9 @@ class CoordinatorRuntime(Generic[S]):
             if result.afterwards is not None:
                 asyncio.get_running_loop().call_soon(result.afterwards)
             return answer
-        append = _Append(key, together, result, reply)
+        append = _Append(key, shared, result, reply)
         slot.appends.append(append)
-        slot.turns.take(key, together)
+        slot.lock.acquire(key, shared)
         late = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the append was not committed in time")
         loop = asyncio.get_running_loop()
         append.timeout = loop.call_later(self._write_timeout, fail, append.reply, late)
@@ -395,7 +395,7 @@ class CoordinatorRuntime(Generic[S]):
         if append.error is None and afterwards is not None:
             # Behind the callbacks that are there already, which bring the response on its way.
             append.reply.add_done_callback(lambda _: afterwards())
-        slot.turns.give_back(append.key, append.together)
+        slot.lock.release(append.key, append.shared)
 
     def _batch(self, result: Result[Any], epoch: LeaderEpoch) -> bytes:
         now = self._clock.now_ms()

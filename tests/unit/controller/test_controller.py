@@ -1,4 +1,4 @@
-"""The controller's seat, elections, producer ids and settings."""
+"""The controller election, leader elections, producer ids and settings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.unit.controller.conftest import Member, Play, broker_image, join
 from barnabas.config import BrokerConfig
 from barnabas.controller import ConfigChange, ConfigResource, NewTopic
 from barnabas.controller.configs import AlterOperation, ResourceType
-from barnabas.controller.election import elect
+from barnabas.controller.leader_election import elect
 from barnabas.controller.placement import place_replicas
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.metadata import znodes
@@ -26,7 +26,7 @@ BROKER = ConfigResource(ResourceType.BROKER, "1")
 EVERY_BROKER = ConfigResource(ResourceType.BROKER, "")
 
 
-# --- the seat ---
+# --- controller election ---
 
 
 def test_first_broker_takes_the_seat_and_the_second_does_not() -> None:

@@ -289,9 +289,9 @@ def test_partitions_are_loaded_one_after_another(run):
 
 
 def commit(runtime, key, value):
-    """An operation that looks at nothing: it may be under way together with its like."""
+    """An operation that looks at nothing: it may be under way beside its like."""
     operation = lambda shard: Result(value, [Record(key, b"%d" % value)])  # noqa: E731
-    return runtime.write(0, "k", operation, together=True)
+    return runtime.write(0, "k", operation, shared=True)
 
 
 def test_operations_together_are_all_under_way_at_once(run):

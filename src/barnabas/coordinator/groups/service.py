@@ -231,7 +231,7 @@ class GroupCoordinator:
         """OffsetCommit; see `GroupShard.commit`. An empty group id is allowed, for old clients' sake."""
         partition = self.partition_for(request.group_id)
         return self._runtime.write(
-            partition, request.group_id, lambda shard: shard.commit(request, api_version), together=True
+            partition, request.group_id, lambda shard: shard.commit(request, api_version), shared=True
         )
 
     def commit_in_transaction(
@@ -248,7 +248,7 @@ class GroupCoordinator:
             partition,
             request.group_id,
             lambda shard: shard.commit_in_transaction(request, topic_ids),
-            together=True,
+            shared=True,
         )
 
     def end_transaction(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.admin.conftest import AdminBroker, Play
+from tests.unit.server.handlers.admin.conftest import AdminBroker, Play
 
 from barnabas.config import BrokerConfig
 from barnabas.controller import NewTopic

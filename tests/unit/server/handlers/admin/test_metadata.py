@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.unit.admin.conftest import AdminBroker, Play
+from tests.unit.server.handlers.admin.conftest import AdminBroker, Play
 
 from barnabas.config import BrokerConfig
 from barnabas.controller import NewPartitions, NewTopic

@@ -24,7 +24,7 @@ from barnabas.types import BrokerId
 K = TypeVar("K")
 
 
-class ControllerSeat:
+class ControllerElection:
     """One broker's part in controller elections, and the writes that its controller epoch fences.
 
     A broker is elected by creating the ephemeral node ``/controller`` and raising ``/controller_epoch`` in
@@ -38,15 +38,15 @@ class ControllerSeat:
         self._clock = clock
         self._epoch_version: int | None = None
         #: held by whoever decides something: decisions are made one after the other
-        self.turn = asyncio.Lock()
+        self.lock = asyncio.Lock()
         #: how many controllers there have been, this one included
         self.epoch = 0
 
     @property
-    def held(self) -> bool:
+    def is_won(self) -> bool:
         return self._epoch_version is not None
 
-    async def take(self) -> bool:
+    async def run(self) -> bool:
         """Try to be elected; False when another broker is the controller.
 
         Raises:
@@ -54,11 +54,11 @@ class ControllerSeat:
         """
         node = await self._store.get(znodes.CONTROLLER_EPOCH)
         epoch = znodes.decode_controller_epoch(node.data) + 1
-        seat = znodes.encode_controller(self._broker_id, self._clock.now_ms())
+        node_data = znodes.encode_controller(self._broker_id, self._clock.now_ms())
         try:
             _, version = await self._store.multi(
                 [
-                    Create(znodes.CONTROLLER, seat, ephemeral=True),
+                    Create(znodes.CONTROLLER, node_data, ephemeral=True),
                     Set(znodes.CONTROLLER_EPOCH, znodes.encode_controller_epoch(epoch), node.version),
                 ]
             )
