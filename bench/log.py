@@ -16,11 +16,12 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from barnabas.clock import SystemClock
 from barnabas.config import TopicConfig
+from barnabas.environment.clock import SystemClock
+from barnabas.environment.filesystem import OsFileSystem
 from barnabas.logs import LogDirectory
 from barnabas.records import Record, encode_batch
-from barnabas.storage import OpenFiles, OsFileSystem, PartitionLog
+from barnabas.storage import OpenFiles, PartitionLog
 from barnabas.types import TopicPartition, new_topic_id
 
 ROUNDS = 5

@@ -17,9 +17,9 @@ from click.testing import CliRunner
 
 from barnabas.cli.app import app
 from barnabas.config import BrokerConfig
+from barnabas.environment.filesystem import OsFileSystem
 from barnabas.errors import BarnabasError
 from barnabas.server.broker import Broker
-from barnabas.storage import OsFileSystem
 from barnabas.system import event_loop
 from barnabas.testing import BarnabasBroker
 

@@ -10,9 +10,8 @@ import pytest
 
 from barnabas.client import Admin, Producer
 from barnabas.config import BrokerConfig
+from barnabas.environment.filesystem import OsFile, OsFileSystem
 from barnabas.server.run import BrokerServer
-from barnabas.storage import OsFileSystem
-from barnabas.storage.filesystem import OsFile
 
 
 class TrackedFile(OsFile):

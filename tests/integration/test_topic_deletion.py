@@ -13,9 +13,10 @@ from random import Random
 
 import pytest
 
-from barnabas.clock import SystemClock
 from barnabas.config import BrokerConfig
 from barnabas.controller import Controller, NewTopic
+from barnabas.environment.clock import SystemClock
+from barnabas.environment.filesystem import read_file
 from barnabas.errors import ErrorCode
 from barnabas.metadata import MetadataLoader, open_store
 from barnabas.metadata.configs import ConfigResolver
@@ -25,7 +26,6 @@ from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, Delete
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.server.run import BrokerServer
 from barnabas.simulation.faulty_disk import FaultyDisk
-from barnabas.storage.filesystem import read_file
 from barnabas.testing import BarnabasBroker
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.clock import SystemClock
 from barnabas.config import TopicConfig
 from barnabas.coordinator.transactions.codec import transaction_record
 from barnabas.coordinator.transactions.transaction import Transaction, TransactionState
+from barnabas.environment.clock import SystemClock
+from barnabas.environment.filesystem import OsFileSystem
 from barnabas.logs import LogDirectory
 from barnabas.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from barnabas.protocol.messages.add_partitions_to_txn import (
@@ -38,7 +39,7 @@ from barnabas.protocol.messages.txn_offset_commit import (
 )
 from barnabas.records import Record, all_records, encode_batch
 from barnabas.records.control import EndTransaction, encode_end_transaction
-from barnabas.storage import OpenFiles, Origin, OsFileSystem
+from barnabas.storage import OpenFiles, Origin
 from barnabas.storage.checkpoints import META_PROPERTIES, decode_properties
 from barnabas.testing import BarnabasBroker
 from barnabas.types import TopicPartition

@@ -23,8 +23,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from barnabas.clock import ManualClock
 from barnabas.config import TopicConfig
+from barnabas.environment.clock import ManualClock
 from barnabas.logs import LogDirectory
 from barnabas.records import Compression, Record, batches, encode_batch
 from barnabas.records.builder import batch_records

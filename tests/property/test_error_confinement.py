@@ -24,8 +24,8 @@ from concurrent.futures import ThreadPoolExecutor
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from barnabas.clock import ManualClock
 from barnabas.config import BrokerConfig, TopicConfig
+from barnabas.environment.clock import ManualClock
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.logs import LogDirectory
 from barnabas.logs.cleaner import LogCleaner

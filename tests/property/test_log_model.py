@@ -21,8 +21,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from barnabas.clock import ManualClock
 from barnabas.config import TopicConfig
+from barnabas.environment.clock import ManualClock
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.logs import LogDirectory
 from barnabas.records import Compression, Record, all_records, batches, encode_batch

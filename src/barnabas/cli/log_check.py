@@ -9,13 +9,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from barnabas.environment.filesystem import OsFileSystem
 from barnabas.errors import BarnabasError
 from barnabas.metadata import legacy, znodes
 from barnabas.metadata.copies import Found, choose, find_copies
 from barnabas.metadata.journal import Journal
 from barnabas.metadata.store import StoreUnavailableError
 from barnabas.records import BatchHeader
-from barnabas.storage import OsFileSystem, checkpoints
+from barnabas.storage import checkpoints
 from barnabas.storage.epochs import FILE_NAME as EPOCH_FILE
 from barnabas.storage.epochs import LeaderEpochs
 from barnabas.storage.index import OffsetIndex, TimeIndex

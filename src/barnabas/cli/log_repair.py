@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from barnabas.cli.log_check import Directories, Partition, Segment, topics_of
-from barnabas.clock import SystemClock
+from barnabas.environment.clock import SystemClock
+from barnabas.environment.filesystem import OsFileSystem, replace_file
 from barnabas.metadata import legacy, znodes
 from barnabas.metadata.copies import FILE_NAMES
 from barnabas.metadata.image import PartitionState
@@ -25,8 +26,7 @@ from barnabas.records.batch import (
     placed,
 )
 from barnabas.records.control import EndTransaction, encode_end_transaction
-from barnabas.storage import OsFileSystem, checkpoints
-from barnabas.storage.filesystem import replace_file
+from barnabas.storage import checkpoints
 from barnabas.storage.segment import MAX_RELATIVE_OFFSET, file_name
 from barnabas.storage.transaction_index import ENTRY, AbortedTransaction
 from barnabas.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition, topic_id_to_str

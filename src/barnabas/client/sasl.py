@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Mapping
 from typing import TypeAlias
 
 from barnabas.client.errors import AuthenticationError
-from barnabas.clock import SystemClock
+from barnabas.environment.clock import SystemClock
 
 Exchange: TypeAlias = Generator[bytes, bytes, None]
 

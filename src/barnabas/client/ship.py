@@ -42,7 +42,7 @@ from barnabas.client.ship_recovery import find_shipped
 from barnabas.client.ship_state import HEADER, Shipped, SourceState, encode_header
 from barnabas.client.tail import FileTail, Position
 from barnabas.client.topic_check import ensure_topic
-from barnabas.clock import SystemClock
+from barnabas.environment.clock import SystemClock
 from barnabas.types import TopicPartition
 
 __all__ = ["parse_line", "Shipper", "Progress"]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from random import Random
 
-from barnabas.clock import Clock
 from barnabas.controller.configs import ConfigChange, ConfigControl, ConfigResource
 from barnabas.controller.controller_election import ControllerElection
 from barnabas.controller.features import FeatureUpdate, update_features
 from barnabas.controller.leader_election import elect
 from barnabas.controller.producer_ids import allocate_block
 from barnabas.controller.topics import NewPartitions, NewTopic, TopicControl
+from barnabas.environment.clock import Clock
 from barnabas.errors import KafkaError
 from barnabas.metadata import znodes
 from barnabas.metadata.configs import ConfigResolver

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from barnabas.clock import Clock
+from barnabas.environment.clock import Clock
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.metadata import znodes
 from barnabas.metadata.store import (

@@ -24,12 +24,12 @@ from enum import Enum
 from functools import partial
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-from barnabas.clock import Clock
 from barnabas.coordinator.backoff import Complaints
 from barnabas.coordinator.futures import fail, resolve
 from barnabas.coordinator.keyed_lock import KeyedLock
 from barnabas.coordinator.loading import InternalLog, load
 from barnabas.coordinator.timers import Timers
+from barnabas.environment.clock import Clock
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.records import Record, encode_batch
 from barnabas.records.control import EndTransaction, encode_end_transaction

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from barnabas.storage.filesystem import OsFileSystem
+from barnabas.environment.filesystem import OsFileSystem
 from barnabas.system import locks
 from barnabas.system.files import is_read_only, user_id
 

@@ -9,8 +9,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from barnabas.clock import Clock
 from barnabas.config import BrokerConfig
+from barnabas.environment.clock import Clock
 from barnabas.errors import KafkaError
 from barnabas.logs import LogDirectory
 from barnabas.logs.manager import LogManager

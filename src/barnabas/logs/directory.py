@@ -19,14 +19,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-from barnabas.clock import Clock
 from barnabas.config import TopicConfig
+from barnabas.environment.clock import Clock
+from barnabas.environment.filesystem import FileSystem, Lock, replace_file
 from barnabas.errors import BarnabasError, ConfigError, ErrorCode, KafkaError
 from barnabas.storage import checkpoints
 from barnabas.storage.checkpoints import CLEAN_SHUTDOWN, SegmentSizes
 from barnabas.storage.damage import keep_damaged, read_small_file
 from barnabas.storage.environment import LogEnvironment
-from barnabas.storage.filesystem import FileSystem, Lock, replace_file
 from barnabas.storage.log import PartitionLog
 from barnabas.storage.open_files import OpenFiles
 from barnabas.storage.recovery import load_log, new_log

@@ -8,11 +8,12 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
 
-from barnabas.clock import Clock
 from barnabas.config import BrokerConfig, TopicConfig
+from barnabas.environment.clock import Clock
+from barnabas.environment.filesystem import FileSystem
 from barnabas.errors import ConfigError, ErrorCode, KafkaError
 from barnabas.logs import DirectoryLocked, LogDirectory
-from barnabas.storage import FileSystem, OpenFiles, PartitionLog
+from barnabas.storage import OpenFiles, PartitionLog
 from barnabas.storage.checkpoints import LOG_STARTS
 from barnabas.storage.harm import cure_of
 from barnabas.system import limits

@@ -20,6 +20,7 @@ import contextlib
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 
+from barnabas.environment.filesystem import File, FileSystem, Lock, read_file, replace_file
 from barnabas.metadata import legacy
 from barnabas.metadata.journal import (
     Journal,
@@ -32,7 +33,6 @@ from barnabas.metadata.journal import (
 )
 from barnabas.metadata.store import Node, StoreUnavailableError
 from barnabas.metadata.tree import Change
-from barnabas.storage.filesystem import File, FileSystem, Lock, read_file, replace_file
 from barnabas.storage.harm import cure_of
 from barnabas.text import logger_of
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from barnabas.environment.filesystem import FileSystem, OsFileSystem
 from barnabas.metadata.copies import JournalCopies
 from barnabas.metadata.operations import SingleOperations
 from barnabas.metadata.session import Session
@@ -22,7 +23,6 @@ from barnabas.metadata.store import (
 )
 from barnabas.metadata.tree import Change, Tree
 from barnabas.metadata.watches import Watches
-from barnabas.storage import FileSystem, OsFileSystem
 
 _SESSION = 1
 

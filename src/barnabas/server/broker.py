@@ -11,11 +11,12 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from barnabas import __version__
-from barnabas.clock import Clock, SystemClock
 from barnabas.config import BrokerConfig
 from barnabas.config.group import check_groups
 from barnabas.controller import Controller
 from barnabas.coordinator import GroupCoordinator, TransactionCoordinator
+from barnabas.environment.clock import Clock, SystemClock
+from barnabas.environment.filesystem import FileSystem, OsFileSystem
 from barnabas.environment.network import Network, SocketNetwork
 from barnabas.logs.cleaner import LogCleaner
 from barnabas.logs.group_commit import GroupCommit
@@ -41,7 +42,6 @@ from barnabas.server.network.endpoint import Endpoint, advertised_endpoints, bou
 from barnabas.server.network.listener import Connections, Listener
 from barnabas.server.requests.dispatch import Dispatcher
 from barnabas.server.requests.long_work import LongWork
-from barnabas.storage import FileSystem, OsFileSystem
 from barnabas.text import logger_of
 from barnabas.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 

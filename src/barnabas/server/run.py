@@ -9,14 +9,14 @@ from contextlib import AbstractContextManager, ExitStack
 from types import TracebackType
 from typing import Self
 
-from barnabas.clock import Clock
 from barnabas.config import BrokerConfig
+from barnabas.environment.clock import Clock
+from barnabas.environment.filesystem import FileSystem
 from barnabas.server.broker import Broker
 from barnabas.server.garbage import collect_all_when_idle, short_collections
 from barnabas.server.network.busy_polling import BusyPolling
 from barnabas.server.network.endpoint import Endpoint
 from barnabas.server.signals import StopSignals
-from barnabas.storage import FileSystem
 from barnabas.system import event_loop, limits
 from barnabas.text import logger_of
 

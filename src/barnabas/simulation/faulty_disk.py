@@ -1,6 +1,6 @@
 """A disk in memory that forgets, tears and refuses: what the log must survive.
 
-It is a `barnabas.storage.filesystem.FileSystem`. A power cut (`crash`) keeps what was fsynced and, of the
+It is a `barnabas.environment.filesystem.FileSystem`. A power cut (`crash`) keeps what was fsynced and, of the
 rest, what chance decides: of a file's unsynced bytes any 64-byte sector may have reached the disk or not, and
 of a folder's unsynced names the first few. So whoever relies on an order that no fsync enforces is found out.
 """
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from barnabas.storage.filesystem import IOV_MAX, Entry, VectoredFile
+from barnabas.environment.filesystem import IOV_MAX, Entry, VectoredFile
 from barnabas.types import Buffer
 
 SECTOR = 64

@@ -2,7 +2,6 @@
 
 from barnabas.storage.cleaning import Cleaning, CleaningCancelled
 from barnabas.storage.dirtiness import Dirtiness, dirtiness
-from barnabas.storage.filesystem import FileSystem, OsFileSystem
 from barnabas.storage.log import AppendInfo, FetchedRecords, PartitionLog
 from barnabas.storage.open_files import OpenFiles
 from barnabas.storage.producers import Origin, Producer
@@ -25,7 +24,6 @@ __all__ = [
     "CleaningCancelled",
     "Dirtiness",
     "FetchedRecords",
-    "FileSystem",
     "Flush",
     "InvalidRecords",
     "LongBatch",
@@ -33,7 +31,6 @@ __all__ = [
     "OffsetAtTimestamp",
     "OpenFiles",
     "Origin",
-    "OsFileSystem",
     "PartitionLog",
     "Producer",
     "RecordError",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
+from barnabas.environment.filesystem import FileSystem, read_file
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.storage.checkpoints import SegmentSizes
-from barnabas.storage.filesystem import FileSystem, read_file
 from barnabas.storage.harm import is_about_one_file
 from barnabas.storage.log_files import LogFiles
 from barnabas.storage.salvage import whole_batches

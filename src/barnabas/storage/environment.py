@@ -7,9 +7,9 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from barnabas.clock import Clock
+from barnabas.environment.clock import Clock
+from barnabas.environment.filesystem import FileSystem
 from barnabas.errors import ErrorCode, KafkaError
-from barnabas.storage.filesystem import FileSystem
 from barnabas.storage.harm import Harm, harm_of
 from barnabas.storage.open_files import OpenFiles
 from barnabas.types import TopicPartition

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from barnabas.config import TopicConfig
+from barnabas.environment.filesystem import write_file
 from barnabas.storage.checkpoints import PARTITION_METADATA, encode_partition_metadata
 from barnabas.storage.environment import LogEnvironment
-from barnabas.storage.filesystem import write_file
 from barnabas.storage.harm import TornError
 from barnabas.storage.open_files import LogFile
 from barnabas.storage.producer_snapshot import encode_snapshot

@@ -10,7 +10,7 @@ import errno
 from collections.abc import Sequence
 from contextlib import suppress
 
-from barnabas.storage.filesystem import File, FileSystem
+from barnabas.environment.filesystem import File, FileSystem
 from barnabas.types import Buffer
 
 

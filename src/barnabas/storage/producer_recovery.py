@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
+from barnabas.environment.filesystem import read_file
 from barnabas.records.batch import BatchHeader
 from barnabas.records.control import decode_end_transaction
-from barnabas.storage.filesystem import read_file
 from barnabas.storage.log_files import LogFiles
 from barnabas.storage.producer_snapshot import decode_snapshot
 from barnabas.storage.producers import Producers

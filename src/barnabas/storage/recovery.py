@@ -16,6 +16,7 @@ import logging
 from collections.abc import Iterator, Mapping
 
 from barnabas.config import TopicConfig
+from barnabas.environment.filesystem import Entry
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.records.batch import HEADER_SIZE, BatchHeader, check_crc, parse_header
 from barnabas.storage import producer_recovery
@@ -31,7 +32,6 @@ from barnabas.storage.damage import (
 from barnabas.storage.environment import LogEnvironment
 from barnabas.storage.epochs import FILE_NAME as EPOCH_FILE
 from barnabas.storage.epochs import LeaderEpochs
-from barnabas.storage.filesystem import Entry
 from barnabas.storage.index import Index, OffsetIndex, TimeIndex
 from barnabas.storage.log import PartitionLog
 from barnabas.storage.log_files import (

@@ -13,8 +13,8 @@ import logging
 import re
 from collections.abc import Sequence
 
+from barnabas.environment.filesystem import Entry
 from barnabas.storage.environment import LogEnvironment
-from barnabas.storage.filesystem import Entry
 from barnabas.storage.open_files import LogFile
 from barnabas.storage.segment import LogSegment
 from barnabas.types import Offset

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from barnabas.storage.filesystem import FileSystem, replace_file
+from barnabas.environment.filesystem import FileSystem, replace_file
 from barnabas.storage.open_files import LogFile
 from barnabas.types import Offset
 

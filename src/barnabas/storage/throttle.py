@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from barnabas.clock import Clock
+from barnabas.environment.clock import Clock
 
 
 class Throttle:

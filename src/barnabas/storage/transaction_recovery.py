@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
+from barnabas.environment.filesystem import Entry
 from barnabas.storage.damage import keep_damaged, read_small_file
-from barnabas.storage.filesystem import Entry
 from barnabas.storage.log_files import LogFiles
 from barnabas.storage.producer_recovery import find_aborted
 from barnabas.storage.segment import LogSegment

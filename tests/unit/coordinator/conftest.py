@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from barnabas.clock import LoopClock
 from barnabas.config import BrokerConfig, GroupConfig
 from barnabas.coordinator import Caller, ConsumerGroup, GroupCoordinator, OffsetKey
+from barnabas.environment.clock import LoopClock
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.metadata.image import ClusterImage, PartitionState, TopicImage
 from barnabas.protocol.messages.consumer_group_heartbeat import (

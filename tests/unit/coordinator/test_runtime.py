@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from barnabas.clock import LoopClock
 from barnabas.coordinator.runtime import CoordinatorRuntime, Result
+from barnabas.environment.clock import LoopClock
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.records import Record, batches, encode_batch
 from barnabas.simulation.virtual_time import run_virtual

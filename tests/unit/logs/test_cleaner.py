@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from barnabas.clock import ManualClock
 from barnabas.config import BrokerConfig, TopicConfig
+from barnabas.environment.clock import ManualClock
 from barnabas.logs import LogDirectory
 from barnabas.logs.cleaner import LogCleaner
 from barnabas.records import Record, encode_batch

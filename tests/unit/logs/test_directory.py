@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.clock import ManualClock
 from barnabas.config import TopicConfig
+from barnabas.environment.clock import ManualClock
+from barnabas.environment.filesystem import OsFileSystem
 from barnabas.errors import ConfigError, KafkaError
 from barnabas.logs import DirectoryLocked, LogDirectory
 from barnabas.records import Record, encode_batch
-from barnabas.storage import OpenFiles, OsFileSystem
+from barnabas.storage import OpenFiles
 from barnabas.storage.checkpoints import (
     decode_offsets,
     decode_partition_metadata,

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from barnabas.config import BrokerConfig
+from barnabas.environment.filesystem import OsFileSystem
 from barnabas.errors import ConfigError
 from barnabas.logs.access import explain
 from barnabas.logs.log_dirs import check_folders, check_paths
-from barnabas.storage import OsFileSystem
 from barnabas.system import locks
 
 
@@ -86,7 +86,7 @@ def test_other_errors_are_explained(number, says):
 
 def test_the_broker_that_uses_a_folder_is_named_by_its_process(tmp_path):
     holder = (
-        "import sys, time; from barnabas.storage import OsFileSystem\n"
+        "import sys, time; from barnabas.environment.filesystem import OsFileSystem\n"
         f"lock = OsFileSystem().lock({str(tmp_path / '.lock')!r})\n"
         "print('held', flush=True); sys.stdin.read()"
     )

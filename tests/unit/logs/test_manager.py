@@ -8,8 +8,8 @@ from concurrent.futures import Executor, Future
 
 import pytest
 
-from barnabas.clock import LoopClock
 from barnabas.config import BrokerConfig, TopicConfig
+from barnabas.environment.clock import LoopClock
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.logs import LogDirectory
 from barnabas.logs.manager import LogManager, files_for_connections

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.environment.filesystem import Lock
 from barnabas.metadata.copies import JournalCopies
 from barnabas.metadata.embedded import EmbeddedStore
 from barnabas.metadata.journal import encode_line
@@ -19,7 +20,6 @@ from barnabas.metadata.opening import check_unused
 from barnabas.metadata.store import Create, Node, StoreError, StoreUnavailableError
 from barnabas.metadata.tree import Change
 from barnabas.simulation.faulty_disk import FaultyDisk, PowerCut
-from barnabas.storage.filesystem import Lock
 
 COPIES = ("/d/metadata-1.journal", "/d/metadata-2.journal")
 COMMITS = 5

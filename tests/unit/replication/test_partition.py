@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from barnabas.clock import ManualClock
 from barnabas.config import TopicConfig
+from barnabas.environment.clock import ManualClock
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.logs import LogDirectory
 from barnabas.metadata.image import PartitionState

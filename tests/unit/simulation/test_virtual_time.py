@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from barnabas.clock import LoopClock
+from barnabas.environment.clock import LoopClock
 from barnabas.simulation.virtual_time import Deadlock, run_virtual
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from barnabas.clock import ManualClock
 from barnabas.config import TopicConfig
+from barnabas.environment.clock import ManualClock
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.logs import LogDirectory
 from barnabas.records import Record, encode_batch

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from barnabas.clock import ManualClock
+from barnabas.environment.clock import ManualClock
 from barnabas.simulation.faulty_disk import FaultyDisk
 from barnabas.storage.environment import LogEnvironment
 from barnabas.storage.harm import Harm, TornError, cure_of, harm_of, is_about_one_file

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
-from barnabas.clock import Clock
 from barnabas.config import BrokerConfig
 from barnabas.config.setting import LONG_MAX
 from barnabas.coordinator.groups import codec
@@ -13,6 +12,7 @@ from barnabas.coordinator.groups.codec import NO_EXPIRY, CommittedOffset, Offset
 from barnabas.coordinator.groups.offsets import Group, OffsetStore
 from barnabas.coordinator.groups.pending import PendingOffsets
 from barnabas.coordinator.runtime import Result
+from barnabas.environment.clock import Clock
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequest,

@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 from typing import TypeVar
 
-from barnabas.clock import Clock
 from barnabas.config import BrokerConfig, GroupConfig
 from barnabas.coordinator.futures import awaited
 from barnabas.coordinator.groups.caller import Caller
@@ -24,6 +23,7 @@ from barnabas.coordinator.groups.shard import Group, GroupShard
 from barnabas.coordinator.loading import InternalLog
 from barnabas.coordinator.partitioning import partition_for
 from barnabas.coordinator.runtime import CoordinatorRuntime, Result, ShardContext
+from barnabas.environment.clock import Clock
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.metadata.features import GROUP_VERSION
 from barnabas.metadata.image import ClusterImage

@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Collection, Iterator
 from functools import partial
 from typing import TypeVar
 
-from barnabas.clock import Clock
 from barnabas.config import BrokerConfig
 from barnabas.coordinator.loading import InternalLog
 from barnabas.coordinator.partitioning import partition_for
@@ -19,6 +18,7 @@ from barnabas.coordinator.runtime import CoordinatorRuntime, Result, ShardContex
 from barnabas.coordinator.transactions.completion import MarkerWriter
 from barnabas.coordinator.transactions.shard import TransactionShard
 from barnabas.coordinator.transactions.transaction import Transaction
+from barnabas.environment.clock import Clock
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.text import logger_of
 from barnabas.types import (

@@ -11,7 +11,7 @@ import random
 from collections import OrderedDict
 from collections.abc import Iterable
 
-from barnabas.clock import Clock
+from barnabas.environment.clock import Clock
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
 from barnabas.types import TopicKey

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from barnabas.clock import LoopClock
 from barnabas.config import BrokerConfig
 from barnabas.coordinator import Marker, TransactionCoordinator
 from barnabas.coordinator.transactions.codec import decode_value
+from barnabas.environment.clock import LoopClock
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.records import all_records
 from barnabas.simulation.virtual_time import run_virtual

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from barnabas.clock import ManualClock
+from barnabas.environment.clock import ManualClock
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.fetch import (
     FetchPartition,

@@ -3,7 +3,7 @@
 import asyncio
 from types import SimpleNamespace
 
-from barnabas.clock import SystemClock
+from barnabas.environment.clock import SystemClock
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse
 from barnabas.server.handlers import produce

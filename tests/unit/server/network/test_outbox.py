@@ -5,9 +5,9 @@ import random
 
 import pytest
 
+from barnabas.environment.filesystem import IOV_MAX, OsFileSystem
 from barnabas.server.network.outbox import PIECE_BYTES, Outbox
 from barnabas.storage import OpenFiles
-from barnabas.storage.filesystem import IOV_MAX, OsFileSystem
 from barnabas.storage.open_files import FileSlice, LogFile
 from barnabas.system import event_loop
 

@@ -18,7 +18,6 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from barnabas.clock import Clock
 from barnabas.config import BrokerConfig
 from barnabas.coordinator.backoff import LONGEST_MS, backoff_ms
 from barnabas.coordinator.groups.classic.group import ClassicGroup, GroupState
@@ -27,6 +26,7 @@ from barnabas.coordinator.groups.classic.sessions import Sessions, Step
 from barnabas.coordinator.groups.codec import group_record
 from barnabas.coordinator.runtime import Result
 from barnabas.coordinator.timers import Timers
+from barnabas.environment.clock import Clock
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.join_group import JoinGroupResponse
 from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse

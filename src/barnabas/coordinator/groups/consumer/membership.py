@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from barnabas.clock import Clock
 from barnabas.config import BrokerConfig, GroupConfig
 from barnabas.coordinator.groups.caller import Caller
 from barnabas.coordinator.groups.classic.group import ClassicGroup
@@ -27,6 +26,7 @@ from barnabas.coordinator.groups.consumer.rounds import Rounds
 from barnabas.coordinator.groups.consumer.timeouts import Late, Timeouts
 from barnabas.coordinator.groups.consumer.topics import Topics
 from barnabas.coordinator.runtime import Result
+from barnabas.environment.clock import Clock
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.consumer_group_heartbeat import (
     Assignment,

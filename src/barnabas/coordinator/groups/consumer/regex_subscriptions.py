@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 from functools import partial
 
-from barnabas.clock import Clock
 from barnabas.config import BrokerConfig
 from barnabas.coordinator.backoff import backoff_ms
 from barnabas.coordinator.groups.consumer import regexes
@@ -19,6 +18,7 @@ from barnabas.coordinator.groups.consumer.draft import Draft
 from barnabas.coordinator.groups.consumer.group import ConsumerGroup
 from barnabas.coordinator.groups.consumer.rounds import Rounds
 from barnabas.coordinator.groups.consumer.topics import Topics
+from barnabas.environment.clock import Clock
 from barnabas.text import logger_of
 
 logger = logger_of(__name__)

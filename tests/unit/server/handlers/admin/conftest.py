@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from barnabas.clock import ManualClock
 from barnabas.config import BrokerConfig
 from barnabas.controller import Controller
+from barnabas.environment.clock import ManualClock
 from barnabas.metadata import ClusterImage, MetadataLoader, znodes
 from barnabas.metadata.configs import ConfigResolver
 from barnabas.metadata.image import BrokerEndpoint, BrokerImage

@@ -9,9 +9,9 @@ import stat
 
 import pytest
 
+from barnabas.environment import filesystem
+from barnabas.environment.filesystem import IOV_MAX, OsFileSystem, read_file, replace_file, write_file
 from barnabas.simulation.faulty_disk import FaultyDisk
-from barnabas.storage import filesystem
-from barnabas.storage.filesystem import IOV_MAX, OsFileSystem, read_file, replace_file, write_file
 
 
 @pytest.fixture(params=["system", "memory"])
