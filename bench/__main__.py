@@ -13,7 +13,7 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 
-from bench import report, spark_workloads, workloads
+from bench import report, scale, spark_workloads, workloads
 from bench.artifacts import CACHE, Unavailable
 from bench.peers import PEERS
 from bench.spark import BROKERS, SparkBench
@@ -105,7 +105,7 @@ class Bench:
 
 def measure_brokers(options: argparse.Namespace, directory: Path) -> Iterator[report.Results]:
     """The brokers' part of a run, when there is anything of it to do."""
-    offered = workloads.quick() if options.quick else workloads.full()
+    offered = workloads.quick() if options.quick else [*workloads.full(), *scale.scales()]
     chosen = [workload for workload in offered if options.only in workload.name]
     if not chosen:
         return
@@ -158,7 +158,7 @@ def main() -> int:
     print(f"{report.machine()}; {time.monotonic() - started:.0f} s")
     for results in parts:
         print("\n" + report.table(results), end="\n\n")
-        print("\n".join(report.targets(results)))
+        print("\n".join([*report.growth(results), *report.targets(results)]))
         if results.failures:
             print("\nfailed:\n" + "\n".join(results.failures))
     report.write_json(parts, options.json)

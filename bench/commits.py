@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
-import socket
 import time
-from typing import TypeVar
 
 from barnabas.errors import ErrorCode
-from barnabas.protocol.framing import RequestHeader, encode_request, parse_response
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -21,45 +17,14 @@ from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchResponse,
 )
-from barnabas.protocol.schema import Request, Response
+from bench.connection import SECONDS, Connection
 
-#: the versions that librdkafka 2.16 speaks, or the last that knows one group, by the API's number
-VERSIONS = {8: 8, 9: 7, 10: 2}
 IN_FLIGHT = 20
-SECONDS = 120.0
 _NOT_YET = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
 )
-
-R = TypeVar("R", bound=Response)
-
-
-class _Connection:
-    def __init__(self, bootstrap: str) -> None:
-        host, _, port = bootstrap.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), timeout=SECONDS)
-        self._file = self._socket.makefile("rb")
-        self._ids = itertools.count(1)
-
-    def __enter__(self) -> _Connection:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-        self._socket.close()
-
-    def send(self, request: Request) -> RequestHeader:
-        header = RequestHeader(request.api_key, VERSIONS[request.api_key], next(self._ids), "bench")
-        self._socket.sendall(b"".join(map(bytes, encode_request(header, request))))
-        return header
-
-    def receive(self, header: RequestHeader, answer: type[R]) -> R:
-        size = int.from_bytes(self._file.read(4), "big")
-        response = parse_response(header, self._file.read(size))
-        assert isinstance(response, answer)
-        return response
 
 
 def group(number: int) -> str:
@@ -72,7 +37,7 @@ def commit(bootstrap: str, topic: str, partitions: int, groups: int, rounds: int
     Raises:
         RuntimeError: a commit was refused.
     """
-    with _Connection(bootstrap) as connection:
+    with Connection(bootstrap) as connection:
         for number in range(groups):
             _find_coordinator(connection, group(number))
         sent = []
@@ -92,7 +57,7 @@ def commit(bootstrap: str, topic: str, partitions: int, groups: int, rounds: int
             _check(connection.receive(header, OffsetCommitResponse))
 
 
-def _find_coordinator(connection: _Connection, key: str) -> None:
+def _find_coordinator(connection: Connection, key: str) -> None:
     deadline = time.monotonic() + SECONDS
     while True:
         header = connection.send(FindCoordinatorRequest(key=key))
@@ -117,7 +82,7 @@ def wait_for(bootstrap: str, topic: str, groups: int, offset: int) -> None:
         RuntimeError: it does not, or tells another.
     """
     deadline = time.monotonic() + SECONDS
-    with _Connection(bootstrap) as connection:
+    with Connection(bootstrap) as connection:
         for number in range(groups):
             request = OffsetFetchRequest(
                 group_id=group(number), topics=[OffsetFetchRequestTopic(name=topic, partition_indexes=[0])]

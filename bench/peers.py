@@ -14,8 +14,9 @@ import subprocess
 import sys
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from compileall import compile_dir
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +24,7 @@ import barnabas
 from bench.artifacts import kafka_classpath, tansu_binary
 
 START_SECONDS = 60.0
-STOP_SECONDS = 20.0
+STOP_SECONDS = 60.0
 # ApiVersions (key 18) version 0, correlation id 1, no client id: the first thing any client asks.
 _API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -137,6 +138,8 @@ class Barnabas(Peer):
     """This project's broker, as installed beside the Python that runs the benchmark."""
 
     name = "barnabas"
+    #: where a counter of the event loop's long turns reports (`bench.stalls`); None runs without it
+    stall_report: Path | None = None
 
     def prepare(self) -> None:
         # As pip does when it installs a package; a checkout may have changed since it last ran, and may
@@ -145,8 +148,12 @@ class Barnabas(Peer):
 
     def command(self) -> list[str]:
         settings = [word for setting in self.settings for word in ("--set", setting)]
+        if self.stall_report is None:
+            program = [str(Path(sys.executable).with_name("barnabas"))]
+        else:
+            program = [sys.executable, "-m", "bench.stalls", str(self.stall_report)]
         return [
-            str(Path(sys.executable).with_name("barnabas")),
+            *program,
             "start",
             "--data",
             str(self.directory / "data"),
@@ -154,6 +161,19 @@ class Barnabas(Peer):
             self.bootstrap,
             *settings,
         ]
+
+    @contextmanager
+    def counted_stalls(self) -> Iterator[None]:
+        """Count the long turns meanwhile; they are in `stall_report` afterwards."""
+        assert self.stall_report is not None
+        os.kill(self.pid, signal.SIGUSR1)
+        yield
+        os.kill(self.pid, signal.SIGUSR1)
+        deadline = time.monotonic() + STOP_SECONDS
+        while not self.stall_report.exists():
+            if time.monotonic() > deadline:
+                raise RuntimeError("no report of the event loop's long turns")
+            time.sleep(0.05)
 
 
 class Kafka(Peer):
@@ -258,6 +278,15 @@ def cpu_seconds(pid: int) -> float:
     """What this process has used so far, without its children."""
     fields = _stat(pid)
     return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def cpu_nanoseconds(pid: int) -> int:
+    """What the threads of this process that still run have used so far; finer than `cpu_seconds`."""
+    used = 0
+    for task in (Path("/proc") / str(pid) / "task").iterdir():
+        with suppress(OSError):  # it has ended
+            used += int((task / "schedstat").read_text().split()[0])
+    return used
 
 
 def tree_cpu_seconds(root: int) -> float:

@@ -13,6 +13,7 @@ import platform
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
@@ -26,6 +27,10 @@ MOST = {
     ("idle memory", "MB"): 60.0,
     ("group join to first record", "s"): 0.5,
     ("group join to first record, fresh broker", "s"): 0.5,
+    ("scale: longest turn of the event loop, 10,000p", "ms"): 5.0,
+    ("scale: idle, 10,000p", "% of a core"): 2.0,
+    ("scale: clean start, 10,000p", "s"): 5.0,
+    ("scale: memory, 10,000p", "KB a partition"): 4.0,
     ("spark exactly-once over at-least-once, 100,000 rows (barnabas)", "% more time"): 25.0,
     ("spark micro-batch, 200 records/s to nowhere (barnabas)", "p50 ms"): 250.0,
 }
@@ -93,6 +98,25 @@ def table(results: Results) -> str:
         + " |"
         for line in lines
     )
+
+
+def growth(results: Results) -> Iterator[str]:
+    """How each figure grows that was measured at several numbers of partitions."""
+    figures: dict[Row, list[tuple[int, Row]]] = defaultdict(list)
+    for row in results.values:
+        what, comma, partitions = row[0].removesuffix("p").rpartition(", ")
+        if row[0].startswith("scale: ") and comma:
+            figures[what, row[1]].append((int(partitions.replace(",", "")), row))
+    for (what, unit), rows in figures.items():
+        for peer in results.peers:
+            values = [(n, value) for n, row in rows if (value := results.middle(row, peer)) is not None]
+            steps = [
+                f"{value / before:.2f} from {fewer:,} to {more:,}p"
+                for (fewer, before), (more, value) in pairwise(values)
+                if before
+            ]
+            if steps:
+                yield f"{what}, {unit}, {peer}: times {', '.join(steps)}"
 
 
 def targets(results: Results) -> Iterator[str]:

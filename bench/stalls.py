@@ -1,0 +1,143 @@
+"""A broker that counts the turns of its event loop which take long, and says what ran in them.
+
+    python -m bench.stalls REPORT start --data DIRECTORY ...
+
+runs `barnabas start`, which counts from one SIGUSR1 to the next and then writes the REPORT (JSON). A timer of
+a millisecond measures how late it is called: that is how long the loop did nothing else, less the time that
+its thread waited for a core (another process had it, which is no fault of the broker's). What ran is a sample
+of the stack, taken by another thread while the timer is late, and how long Python's garbage collector took.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import signal
+import sys
+import threading
+from collections import Counter, deque
+from collections.abc import Coroutine
+from pathlib import Path
+from time import perf_counter
+from types import FrameType
+from typing import Any, TypeVar
+
+from barnabas import cli
+from barnabas.system import event_loop
+
+T = TypeVar("T")
+
+BEAT = 0.001
+#: a turn that takes longer, in seconds, is a stall
+LONG = 0.005
+#: the timer is this late when the stack is looked at
+SUSPECT = 0.003
+#: the longest stalls that are reported with what ran in them
+MOST_REPORTED = 40
+
+
+class StallCounter:
+    """Watches the event loop of the thread it is made in, from `start` to `stop`."""
+
+    def __init__(self) -> None:
+        self._thread_id = threading.get_ident()
+        self._schedstat = os.open(f"/proc/self/task/{threading.get_native_id()}/schedstat", os.O_RDONLY)
+        self._turns: Counter[int] = Counter()
+        self._stalls: list[tuple[float, list[str]]] = []
+        self._seen: deque[str] = deque(maxlen=8)
+        self._collecting = 0.0
+        self._due = 0.0
+        self._waited = 0.0
+        self._stopped = threading.Event()
+
+    def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        gc.callbacks.append(self._collected)
+        threading.Thread(target=self._sample, name="stall sampler", daemon=True).start()
+        self._schedule()
+
+    def stop(self) -> dict[str, object]:
+        """How many turns took how many milliseconds (rounded down), and the longest with what ran in them."""
+        self._stopped.set()
+        gc.callbacks.remove(self._collected)
+        self._stalls.sort(key=lambda stall: stall[0], reverse=True)
+        return {
+            "longest_ms": self._stalls[0][0] if self._stalls else float(max(self._turns, default=0)),
+            "stalls": len(self._stalls),
+            "turns_by_ms": dict(sorted(self._turns.items())),
+            "longest": self._stalls[:MOST_REPORTED],
+        }
+
+    def _schedule(self) -> None:
+        self._waited = self._waited_for_core()
+        self._due = perf_counter() + BEAT
+        self._loop.call_later(BEAT, self._beat)
+
+    def _beat(self) -> None:
+        if self._stopped.is_set():
+            return
+        late = perf_counter() - self._due - (self._waited_for_core() - self._waited)
+        self._turns[max(0, int(late * 1000))] += 1
+        if late > LONG:
+            self._stalls.append((round(late * 1000, 1), list(self._seen)))
+        self._seen.clear()
+        self._schedule()
+
+    def _waited_for_core(self) -> float:
+        """Seconds that this thread was ready to run and had no core."""
+        return int(os.pread(self._schedstat, 100, 0).split()[1]) / 1e9
+
+    def _collected(self, phase: str, info: dict[str, int]) -> None:
+        if threading.get_ident() != self._thread_id:
+            return
+        if phase == "start":
+            self._collecting = perf_counter()
+        elif (took := perf_counter() - self._collecting) > BEAT:
+            self._seen.append(f"garbage collection {info['generation']}: {took * 1000:.1f} ms")
+
+    def _sample(self) -> None:
+        while not self._stopped.wait(BEAT):
+            if perf_counter() - self._due > SUSPECT:
+                frame = sys._current_frames().get(self._thread_id)
+                if frame is not None:
+                    self._seen.append(_described(frame))
+
+
+def _described(frame: FrameType | None) -> str:
+    """The innermost of the functions on the stack, the outermost first."""
+    names: list[str] = []
+    while frame is not None and len(names) < 7:
+        names.append(f"{Path(frame.f_code.co_filename).stem}.{frame.f_code.co_name}:{frame.f_lineno}")
+        frame = frame.f_back
+    return " > ".join(reversed(names))
+
+
+async def _watched(main: Coroutine[Any, Any, T], report: Path) -> T:
+    counter: StallCounter | None = None
+
+    def switch() -> None:
+        nonlocal counter
+        if counter is None:
+            counter = StallCounter()
+            counter.start()
+        else:
+            partial = report.with_suffix(".partial")
+            partial.write_text(json.dumps(counter.stop(), indent=1))
+            partial.rename(report)
+            counter = None
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, switch)
+    return await main
+
+
+def main() -> None:
+    report = Path(sys.argv.pop(1))
+    run = event_loop.run
+    event_loop.run = lambda main: run(_watched(main, report))
+    cli.main()
+
+
+if __name__ == "__main__":
+    main()
