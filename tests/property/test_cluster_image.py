@@ -78,8 +78,8 @@ async def _compare(rounds: list[list[Step]], alone: bool) -> None:
         await newcomer.start()
         image = await member.loader.settled()
         assert image == newcomer.image
-        assert {topic.id: topic.name for topic in image.topics.values()} == image.topic_names
-        assert image.topic_configs.keys() <= image.topics.keys()
+        assert {topic.id: topic.name for topic in image.topics.values()} == dict(image.topic_names)
+        assert {*image.topic_configs} <= {*image.topics}
         assert not image.deleted_topics if alone else True
         for topic in image.topics.values():
             assert all(state.leader in state.isr for state in topic.partitions)

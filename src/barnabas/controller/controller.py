@@ -106,7 +106,7 @@ class Controller:
         async with self._election.lock:
             image = await self._loader.settled()
             changes: list[Operation] = []
-            for topic in image.topics.values():
+            for _, topic in sorted(image.topics.items()):
                 for number, state in enumerate(topic.partitions):
                     elected = elect(state, image.brokers, restarted)
                     if elected is not None:

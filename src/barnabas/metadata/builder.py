@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from typing import TypeVar
 from urllib.parse import unquote
+
+from immutables import Map
 
 from barnabas.metadata import znodes
 from barnabas.metadata.features import FinalizedFeatures
@@ -25,9 +28,12 @@ _NAMED_PATH = re.compile(rf"(?P<folder>{'|'.join(_NAMED)})/(?P<name>[^/]+)")
 #: the folders that an image is made of
 FOLDERS_READ = (*_NAMED, znodes.TOPICS)
 
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
 
 class ImageBuilder:
-    """Copies what it has to change, once, and shares the rest with the last image."""
+    """Shares with the last image all that has not changed: the cost follows what has."""
 
     def __init__(self, store: MetadataStore, before: ClusterImage) -> None:
         self._store = store
@@ -57,9 +63,7 @@ class ImageBuilder:
             controller_id=await self._controller() if znodes.CONTROLLER in paths else before.controller_id,
             brokers=brokers,
             topics=topic_images,
-            topic_names={topic.id: topic.name for topic in topic_images.values()}
-            if topics
-            else before.topic_names,
+            topic_names=self._topic_names(topics, topic_images),
             topic_configs=topic_configs,
             broker_configs=broker_configs,
             group_configs=group_configs,
@@ -70,6 +74,11 @@ class ImageBuilder:
             before,
             after,
             topics=frozenset(topics),
+            partitions={
+                name: sorted(number for number in numbers if number < len(topic_images[name].partitions))
+                for name, numbers in topics.items()
+                if numbers is not None and name in topic_images
+            },
             topic_configs=frozenset(names.get(znodes.TOPIC_CONFIGS, ())),
             brokers=znodes.BROKER_IDS in names,
             broker_configs=znodes.BROKER_CONFIGS in names,
@@ -105,25 +114,27 @@ class ImageBuilder:
     ) -> Mapping[str, Mapping[str, str]]:
         if folder not in names:
             return before
-        configs = dict(before)
-        for encoded, node in await self._read(folder, names[folder]):
+        read = await self._read(folder, names[folder])
+        configs = _map(before).mutate()
+        for encoded, node in read:
             name = unquote(encoded)
             if node is None:
                 configs.pop(name, None)
             else:
                 configs[name] = znodes.decode_config(node.data)
-        return configs
+        return configs.finish()
 
     async def _deleted_topics(self, names: Collection[str]) -> Mapping[TopicId, frozenset[BrokerId]]:
         if not names:
             return self._before.deleted_topics
-        deleted = dict(self._before.deleted_topics)
-        for name, node in await self._read(znodes.DELETED_TOPICS, names):
+        read = await self._read(znodes.DELETED_TOPICS, names)
+        deleted = _map(self._before.deleted_topics).mutate()
+        for name, node in read:
             if node is None:
                 deleted.pop(topic_id_from_str(name), None)
             else:
                 deleted[topic_id_from_str(name)] = znodes.decode_deleted_topic(node.data)
-        return deleted
+        return deleted.finish()
 
     async def _read(self, folder: str, names: Collection[str]) -> list[tuple[str, Node | None]]:
         nodes = await self._store.read([f"{folder}/{name}" for name in names])
@@ -132,27 +143,48 @@ class ImageBuilder:
     async def _topics(self, changed: dict[str, set[int] | None]) -> Mapping[str, TopicImage]:
         if not changed:
             return self._before.topics
-        topics = dict(self._before.topics)
-        whole = [name for name, numbers in changed.items() if numbers is None or name not in topics]
+        before = self._before.topics
+        topics: dict[str, TopicImage | None] = {name: before.get(name) for name in changed}
+        whole = [name for name, numbers in changed.items() if numbers is None or topics[name] is None]
         for name, node in await self._read(znodes.TOPICS, whole):
-            topics.pop(name, None)
-            if node is not None:
-                topics[name] = _without_states(name, node)
+            topics[name] = None if node is None else _without_states(name, node)
         states = [
             (name, number)
-            for name, numbers in changed.items()
-            if name in topics
-            for number in (range(len(topics[name].partitions)) if name in whole else numbers or ())
+            for name, topic in topics.items()
+            if topic is not None
+            for number in (range(len(topic.partitions)) if name in whole else changed[name] or ())
         ]
         nodes = await self._store.read([znodes.partition_state(*state) for state in states])
         read: dict[str, dict[int, Node | None]] = {}
         for (name, number), node in zip(states, nodes, strict=True):
             read.setdefault(name, {})[number] = node
         for name, by_number in read.items():
-            topic = _with_states(topics.pop(name), by_number)
-            if topic is not None:
-                topics[name] = topic
-        return topics
+            topic = topics[name]
+            topics[name] = topic and _with_states(topic, by_number)
+        after = _map(before).mutate()
+        for name, topic in topics.items():
+            if topic is None:
+                after.pop(name, None)
+            else:
+                after[name] = topic
+        return after.finish()
+
+    def _topic_names(
+        self, changed: Collection[str], topics: Mapping[str, TopicImage]
+    ) -> Mapping[TopicId, str]:
+        if not changed:
+            return self._before.topic_names
+        names = _map(self._before.topic_names).mutate()
+        for name in changed:
+            if (gone := self._before.topics.get(name)) is not None:
+                names.pop(gone.id, None)
+            if (topic := topics.get(name)) is not None:
+                names[topic.id] = name
+        return names.finish()
+
+
+def _map(mapping: Mapping[_K, _V]) -> Map[_K, _V]:
+    return mapping if isinstance(mapping, Map) else Map(mapping)
 
 
 def _without_states(name: str, node: Node) -> TopicImage:

@@ -30,6 +30,8 @@ class ConfigResolver:
         self._layers = self._broker_layers(ClusterImage())
         self._broker = static
         self._plain_topic = TopicConfig.from_layers(self._layers, {})
+        #: of topics with settings of their own: the settings as text, and what holds
+        self._topics: dict[str, tuple[Mapping[str, str], TopicConfig]] = {}
         self._groups: dict[str, GroupConfig] = {}
         self._group_source: Mapping[str, Mapping[str, str]] = {}
 
@@ -41,10 +43,15 @@ class ConfigResolver:
     def topic_config(self, image: ClusterImage, topic: str) -> TopicConfig:
         """A topic's settings as they hold now; of one that does not exist, what it would start with."""
         self._refresh(image)
-        if topic not in image.topic_configs:
+        texts = image.topic_configs.get(topic)
+        if texts is None:
+            self._topics.pop(topic, None)
             return self._plain_topic
-        texts = image.topic_config(topic)
-        return TopicConfig.from_layers(self.topic_layers(image, topic), texts)
+        known = self._topics.get(topic)
+        if known is None or known[0] is not texts:
+            config = TopicConfig.from_layers(self.topic_layers(image, topic), texts)
+            known = self._topics[topic] = texts, config
+        return known[1]
 
     def group_config(self, image: ClusterImage, group_id: str) -> GroupConfig:
         """The settings of a consumer group as they hold now."""
@@ -82,6 +89,7 @@ class ConfigResolver:
         self._layers = self._broker_layers(image)
         self._broker = BrokerConfig.from_layers(self._layers, self._static.given)
         self._groups = {}
+        self._topics = {}
         self._plain_topic = TopicConfig.from_layers(self._layers, {})
 
     def _broker_layers(self, image: ClusterImage) -> list[Layer]:

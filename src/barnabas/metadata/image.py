@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -61,7 +61,12 @@ class TopicImage(NamedTuple):
 
 
 class ClusterImage(NamedTuple):
-    """Brokers, topics and settings. Nothing in here may be changed, the mappings neither."""
+    """Brokers, topics and settings. Nothing in here may be changed, the mappings neither.
+
+    The loader's images have persistent maps of what there may be thousands of: an image shares with the next
+    one all that stays. These maps are iterated in another order by each process: sort what is shown or
+    stored.
+    """
 
     cluster_id: str = ""
     controller_id: BrokerId = NO_BROKER
@@ -119,6 +124,8 @@ class ImageDelta(NamedTuple):
     after: ClusterImage
     #: topics whose partitions changed
     topics: frozenset[str] = frozenset()
+    #: for topics of which nothing but these partitions changed; any partition of the other `topics` may have
+    partitions: Mapping[str, Collection[int]] = _NOTHING
     #: topics whose own settings changed
     topic_configs: frozenset[str] = frozenset()
     #: whether a broker came, went or moved

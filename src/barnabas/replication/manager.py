@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.logs.manager import LogManager
@@ -64,14 +64,15 @@ class ReplicaManager:
     def apply(self, delta: ImageDelta) -> None:
         """Open, update, configure and delete partitions as the cluster image says."""
         image = self._image = delta.after
-        for name in delta.topics:
+        for name in sorted(delta.topics):
             before, after = delta.before.topics.get(name), image.topics.get(name)
             if before is not None and (after is None or after.id != before.id):
                 self._delete(before)
             if after is not None:
-                self._host(after)
-        changed = image.topics.keys() if delta.broker_configs else delta.topic_configs
-        for name in changed:
+                same = before is not None and after.id == before.id
+                changed = delta.partitions.get(name) if same else None
+                self._host(after, range(len(after.partitions)) if changed is None else changed)
+        for name in image.topics if delta.broker_configs else delta.topic_configs:
             self._configure(name)
 
     def take_offline(self, log_dir: str) -> None:
@@ -83,8 +84,9 @@ class ReplicaManager:
             if self._logs.directory_of(partition.topic_partition).path == log_dir:
                 partition.refuse_writes(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log_dir} is offline"))
 
-    def _host(self, topic: TopicImage) -> None:
-        for index, state in enumerate(topic.partitions):
+    def _host(self, topic: TopicImage, indexes: Iterable[int]) -> None:
+        for index in indexes:
+            state = topic.partitions[index]
             if self._node_id not in state.replicas:
                 continue
             partition = self._partitions.get((topic.id, index))

@@ -211,7 +211,7 @@ class Broker:
         await self.logs.load(
             image.hosted_by(self.config.node_id),
             lambda topic: self.configs.topic_config(image, topic),
-            image.deleted_topics.keys(),
+            image.deleted_topics,
         )
         for directory in self.logs.directories:
             log.info(

@@ -44,15 +44,25 @@ class TopicAnswers:
         key = (topic.name, listener, modern, operations)
         made = self._made.get(key)
         if made is None or made[0] is not topic:
-            made = self._made[key] = topic, _make(image, topic, listener, modern, operations)
+            made = self._made[key] = topic, _make(image, topic, listener, modern, operations, made)
         return made[1]
 
 
 def _make(
-    image: ClusterImage, topic: TopicImage, listener: str, modern: bool, operations: bool
+    image: ClusterImage,
+    topic: TopicImage,
+    listener: str,
+    modern: bool,
+    operations: bool,
+    last: tuple[TopicImage, MetadataResponseTopic] | None,
 ) -> MetadataResponseTopic:
+    """A new answer, which shares with the `last` one the partitions that are as they were."""
+    states, answers = ((), ()) if last is None else (last[0].partitions, last[1].partitions)
     partitions = []
     for number, state in enumerate(topic.partitions):
+        if number < len(states) and state is states[number]:
+            partitions.append(answers[number])
+            continue
         error = leader_error(image, state, listener)
         if error is ErrorCode.LISTENER_NOT_FOUND and not modern:
             error = ErrorCode.LEADER_NOT_AVAILABLE

@@ -49,9 +49,9 @@ def list_config_resources(
 def _names(broker: Broker, kind: ResourceType) -> Iterable[str]:
     image = broker.image
     if kind is ResourceType.TOPIC:
-        return image.topics
+        return sorted(image.topics)
     if kind is ResourceType.BROKER:
         return map(str, image.brokers)
     if kind is ResourceType.GROUP:
-        return image.group_configs
+        return sorted(image.group_configs)
     return ()

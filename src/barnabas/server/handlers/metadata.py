@@ -53,7 +53,7 @@ def metadata(
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
     answer = _Answer(broker, context, request)
     if request.topics is None or (context.api_version == 0 and not request.topics):
-        return answer.make(answer.image.topics)
+        return answer.make(sorted(answer.image.topics))
     ids = list(dict.fromkeys(t.topic_id for t in request.topics if t.topic_id != ZERO_TOPIC_ID))
     if ids and context.api_version < 12:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "topic ids can be asked for from version 12 on")

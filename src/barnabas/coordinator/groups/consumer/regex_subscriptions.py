@@ -139,8 +139,13 @@ class RegexSubscriptions:
             return False
         if wanted != group.regexes.keys() or age_ms > self._config().group_consumer_regex_refresh_interval_ms:
             return True
-        seen = self._looked_through.get(group.group_id)
-        return seen is not self._topics.names and (seen is None or bool({*self._topics.names} - {*seen}))
+        seen, names = self._looked_through.get(group.group_id), self._topics.names
+        if seen is names:
+            return False
+        if seen is None or not {*names} <= {*seen}:
+            return True
+        self._looked_through[group.group_id] = names  # other changes of topics: no need to compare again
+        return False
 
     async def _look_up(self, group_id: str, wanted: Collection[str], names: Collection[str]) -> None:
         found = await regexes.resolve(wanted, names)

@@ -64,7 +64,7 @@ def test_topic_that_is_only_validated_is_described_and_not_made(play: Play) -> N
         (result,) = (await broker.ask(request)).topics
         assert (result.error_code, result.num_partitions, result.replication_factor) == (0, 4, 1)
         assert {c.name: c.value for c in result.configs}["retention.ms"] == "5"
-        assert broker.image.topics == {}
+        assert not broker.image.topics
 
     play(scenario, config=BrokerConfig(num_partitions=4))
 
@@ -90,7 +90,7 @@ def test_topic_named_twice_is_refused_and_the_others_are_made(play: Play) -> Non
             "once": ErrorCode.NONE,
             "twice": ErrorCode.INVALID_REQUEST,
         }
-        assert broker.image.topics.keys() == {"once"}
+        assert set(broker.image.topics) == {"once"}
 
     play(scenario)
 
@@ -110,7 +110,7 @@ def test_topics_are_deleted_by_name_in_every_version(play: Play, version: int) -
             "t": ErrorCode.NONE,
             "nope": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         }
-        assert broker.image.topics.keys() == {"kept"}
+        assert set(broker.image.topics) == {"kept"}
 
     play(scenario)
 
@@ -125,7 +125,7 @@ def test_topics_are_deleted_by_id(play: Play) -> None:
             ("t", known, ErrorCode.NONE),
             (None, unknown, ErrorCode.UNKNOWN_TOPIC_ID),
         }
-        assert broker.image.topics == {}
+        assert not broker.image.topics
 
     play(scenario)
 
