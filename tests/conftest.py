@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from barnabas.metadata.zookeeper.server import ZooKeeperMissingError, ZooKeeperServer
 
 settings.register_profile(
     "default", max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow]
@@ -22,6 +25,29 @@ _SAMPLES = Path(__file__).parents[2] / "shared" / "data" / "loghub"
 def real_logs() -> list[Path]:
     """Return the samples of real logs; none where they are absent, and the test must pass without them."""
     return sorted(_SAMPLES.glob("*.log"))
+
+
+def _running(server: ZooKeeperServer) -> Iterator[ZooKeeperServer]:
+    try:
+        server.start(timeout=120)
+    except ZooKeeperMissingError as error:
+        pytest.skip(str(error))
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    """A real ZooKeeper that tests share: each works below a chroot of its own, and nobody stops it."""
+    yield from _running(ZooKeeperServer(tmp_path_factory.mktemp("zookeeper"), fsync=False))
+
+
+@pytest.fixture
+def own_zookeeper(tmp_path: Path) -> Iterator[ZooKeeperServer]:
+    """A real ZooKeeper of the test's own, which it may pause, stop and start again."""
+    yield from _running(ZooKeeperServer(tmp_path / "zookeeper", tick=0.2, fsync=False))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

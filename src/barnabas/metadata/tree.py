@@ -96,7 +96,7 @@ class Tree:
 
     def _change(self, operation: Operation, session: int) -> Change:
         path = operation.path
-        _check_path(path)
+        check_path(path)
         if isinstance(operation, Create):
             return self._creation(operation, session)
         before = self.get(path)
@@ -136,7 +136,8 @@ def parent_of(path: str) -> str:
     return path.rpartition("/")[0] or ROOT
 
 
-def _check_path(path: str) -> None:
+def check_path(path: str) -> None:
+    """Raises ValueError for what cannot be the path of a node."""
     parts = path.split("/")
     if parts[0] or len(parts) < 2 or any(part in ("", ".", "..") for part in parts[1:]) or "\0" in path:
         raise ValueError(f"{path!r} is not a path: write /a/b, without empty parts, '.' or '..'")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.zookeeper import new_chroot, opened
 
 from barnabas.metadata.embedded import EmbeddedStore
 from barnabas.metadata.memory import MemoryStore
@@ -27,6 +28,7 @@ from barnabas.metadata.store import (
     Set,
     StoreUnavailableError,
 )
+from barnabas.metadata.zookeeper.server import ZooKeeperServer
 
 Scenario = Callable[[MetadataStore], Awaitable[Any]]
 Play = Callable[[Scenario], Any]
@@ -52,13 +54,20 @@ STORES: dict[str, Callable[[Path], AbstractAsyncContextManager[MetadataStore]]] 
 }
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=[*STORES, "zookeeper"])
 def play(request: pytest.FixtureRequest, tmp_path: Path) -> Play:
     """Runs a scenario with a fresh store of each kind."""
+    if request.param == "zookeeper":  # started only if it is among the tests to run
+        server: ZooKeeperServer = request.getfixturevalue("zookeeper")
+
+    def fresh() -> AbstractAsyncContextManager[MetadataStore]:
+        if request.param == "zookeeper":
+            return opened(new_chroot(server.address))
+        return STORES[request.param](tmp_path)
 
     def run(scenario: Scenario) -> Any:
         async def session() -> Any:
-            async with STORES[request.param](tmp_path) as store:
+            async with fresh() as store:
                 return await scenario(store)
 
         return asyncio.run(session())

@@ -1,0 +1,262 @@
+"""kazoo's client, run in its own thread, for a store on an event loop.
+
+kazoo connects, keeps the session alive, finds the next server and authenticates. What it lacks is added here:
+requests of our own, events of recursive watches, when the ensemble was last heard of, and one wake-up of the
+event loop for all that its thread finds at once.
+
+Everything kazoo's thread finds goes through one inbox in the order it was found: an event before the answer
+to the request that caused it, the failures of a connection before its end.
+
+Private parts of kazoo that are relied on, which is why its version is pinned: ``KazooClient._call``,
+``_connection``, ``_conn_retry``, ``_session_callback``, ``_session_id``, ``_state`` and
+``ConnectionHandler._invoke``, ``_read_header``, ``_read_watch_event``, ``_socket``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Any, Protocol
+
+from kazoo.client import KazooClient
+from kazoo.protocol.connection import ConnectionHandler
+from kazoo.protocol.serialization import Connect, Watch
+from kazoo.protocol.states import KeeperState
+
+from barnabas.metadata.store import Event
+from barnabas.metadata.zookeeper.requests import Request, failure_in
+from barnabas.text import logger_of
+
+log = logger_of(__name__)
+
+_EVENTS = {1: Event.CREATED, 2: Event.DELETED, 3: Event.CHANGED}
+#: between two attempts to connect, growing; in seconds
+_FIRST_RETRY, _LAST_RETRY = 0.05, 1.0
+
+
+class Link(Enum):
+    """What kazoo says of its connection."""
+
+    CONNECTED = "connected"
+    DROPPED = "dropped"
+    EXPIRED = "expired"
+    #: kazoo stops for good
+    REFUSED = "refused"
+    STOPPED = "stopped"
+
+
+_LINKS = {
+    KeeperState.CONNECTED: Link.CONNECTED,
+    KeeperState.CONNECTED_RO: Link.CONNECTED,
+    KeeperState.CONNECTING: Link.DROPPED,
+    KeeperState.EXPIRED_SESSION: Link.EXPIRED,
+    KeeperState.AUTH_FAILED: Link.REFUSED,
+    KeeperState.CLOSED: Link.STOPPED,
+}
+
+
+class Owner(Protocol):
+    """Who is told, on the event loop."""
+
+    def link_changed(self, link: Link, session_id: int) -> None: ...
+
+    def answered(self, pending: Pending, value: Any, error: Exception | None) -> None: ...
+
+    def node_changed(self, event: Event, path: str) -> None: ...
+
+    def inbox_emptied(self) -> None:
+        """Called once after a burst of the others."""
+
+
+class Pending:
+    """A request under way, in place of kazoo's own ``AsyncResult``."""
+
+    __slots__ = ("_connection", "future", "request")
+
+    def __init__(self, connection: Connection, request: Request, future: asyncio.Future[Any]) -> None:
+        self._connection = connection
+        self.request = request
+        self.future = future
+
+    def set(self, value: Any) -> None:
+        self._connection.post(self._connection.owner.answered, self, value, failure_in(value))
+
+    def set_exception(self, error: Exception) -> None:
+        self._connection.post(self._connection.owner.answered, self, None, error)
+
+
+class Connection:
+    """One kazoo client. Its methods belong to the event loop, `post` to any thread."""
+
+    def __init__(
+        self,
+        servers: Sequence[str],
+        session_timeout: float,
+        owner: Owner,
+        auth: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        self.owner = owner
+        self._loop = asyncio.get_running_loop()
+        self._inbox: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self._woken = False
+        self._log = _KazooLog()
+        self._client = _Client(self, servers, session_timeout, self._log, auth)
+
+    @property
+    def heard_at(self) -> float:
+        """When the ensemble last sent anything, in seconds of `time.monotonic`."""
+        return self._client.handler_of_connection.heard_at
+
+    @property
+    def session_timeout(self) -> float:
+        """As agreed with the ensemble, in seconds."""
+        return self._client.handler_of_connection.session_timeout
+
+    @property
+    def trouble(self) -> str:
+        """What kazoo last complained of."""
+        return self._log.trouble
+
+    def start(self) -> None:
+        self._client.start_async()
+
+    def send(self, pending: Pending) -> None:
+        self._client._call(pending.request, pending)
+
+    def drop(self) -> None:
+        """Have kazoo notice now that the connection is broken, and make another one."""
+        self._client.handler_of_connection.drop()
+
+    async def stop(self, patience: float) -> bool:
+        """End the session; False when the ensemble did not hear of it within `patience` seconds.
+
+        kazoo may hang in a connection attempt for as long as a session lives: its thread is left alone then.
+        """
+        stopped = self._loop.create_future()
+
+        def stop() -> None:
+            with contextlib.suppress(Exception):  # kazoo complains when its thread does not end
+                self._client.stop()
+                self._client.close()
+            self.post(_resolve, stopped)
+
+        threading.Thread(target=stop, name="barnabas-zookeeper-stop", daemon=True).start()
+        for _ in range(2):
+            if (await asyncio.wait({stopped}, timeout=patience))[0]:
+                return True
+            self.drop()
+        return False
+
+    def post(self, function: Callable[..., None], *args: Any) -> None:
+        """Call `function` on the event loop, after all that was posted before."""
+        self._inbox.append((function, args))
+        if not self._woken:
+            self._woken = True
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                self._loop.call_soon_threadsafe(self._empty_inbox)
+
+    def _empty_inbox(self) -> None:
+        self._woken = False  # first: what comes from now on wakes the loop again
+        inbox = self._inbox
+        while inbox:
+            function, args = inbox.popleft()
+            function(*args)
+        self.owner.inbox_emptied()
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+class _Handler(ConnectionHandler):
+    """Notes when the ensemble was heard of, and passes events of recursive watches on."""
+
+    heard_at = 0.0
+    session_timeout = 0.0
+
+    def drop(self) -> None:
+        sock = self._socket
+        if sock is not None:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+
+    def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
+        result = super()._invoke(timeout, request, xid)
+        if isinstance(request, Connect):
+            self.heard_at = time.monotonic()
+            if result[0].time_out > 0:
+                self.session_timeout = result[0].time_out / 1000
+        return result
+
+    def _read_header(self, timeout: float) -> Any:
+        read = super()._read_header(timeout)
+        self.heard_at = time.monotonic()
+        return read
+
+    def _read_watch_event(self, buffer: bytes, offset: int) -> None:
+        watch, _ = Watch.deserialize(buffer, offset)
+        event = _EVENTS.get(watch.type)
+        if event is not None:
+            connection = self.client.connection
+            connection.post(connection.owner.node_changed, event, watch.path)
+
+
+class _Client(KazooClient):
+    def __init__(
+        self,
+        connection: Connection,
+        servers: Sequence[str],
+        session_timeout: float,
+        kazoo_log: _KazooLog,
+        auth: Sequence[tuple[str, str]],
+    ) -> None:
+        self.connection = connection
+        super().__init__(
+            hosts=",".join(servers),
+            timeout=session_timeout,
+            auth_data=list(auth),
+            connection_retry={"max_tries": -1, "delay": _FIRST_RETRY, "max_delay": _LAST_RETRY},
+            logger=kazoo_log,
+        )
+        self._connection = self.handler_of_connection = _Handler(
+            self, self._conn_retry.copy(), logger=kazoo_log
+        )
+
+    def _session_callback(self, state: Any) -> None:
+        before, session_id = self._state, self._session_id
+        super()._session_callback(state)
+        if state != before:
+            self.connection.post(self.connection.owner.link_changed, _LINKS[state], session_id or 0)
+
+
+class _KazooLog:
+    """Takes kazoo's log lines. The store reports states itself, so the lines are details; a line for each
+    attempt to connect would fill a log while the ensemble is away."""
+
+    def __init__(self) -> None:
+        self.trouble = ""
+
+    def log(self, level: int, message: str, *args: Any) -> None:
+        pass  # each packet
+
+    def debug(self, message: str, *args: Any) -> None:
+        pass  # each request
+
+    def info(self, message: str, *args: Any) -> None:
+        log.debug(message, *args)
+
+    def warning(self, message: str, *args: Any) -> None:
+        self.trouble = message % args if args else message
+        log.debug(message, *args)
+
+    warn = warning
+
+    def exception(self, message: str, *args: Any) -> None:
+        log.exception(message, *args)

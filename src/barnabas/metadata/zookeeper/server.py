@@ -1,0 +1,297 @@
+"""A real ZooKeeper beside the brokers, from the jars that come with PySpark: for development and for tests.
+
+It is a single server on the loopback interface, with a small heap and its log in its folder. It keeps its
+data: started again in the same folder it knows all it knew.
+
+    folder/zoo.cfg, log4j2.properties    written at each start
+    folder/zookeeper.log                 its log; zookeeper.out is what else it printed
+    folder/data/                         its transactions and snapshots
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from barnabas.errors import BarnabasError
+from barnabas.system import processes
+
+#: what of PySpark's jars ZooKeeper needs: itself, its log, its metrics, and snappy for snapshots
+JARS = (
+    "zookeeper",
+    "zookeeper-jute",
+    "slf4j-api",
+    "log4j-slf4j2-impl",
+    "log4j-api",
+    "log4j-core",
+    "metrics-core",
+    "snappy-java",
+)
+_MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+_CURE = 'install Java 17 or newer, and PySpark with `pip install "barnabas[spark]"`'
+#: starts quickly, and stays small
+_JAVA_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Djava.awt.headless=true")
+#: kilobytes by which a file of transactions grows; 64 MB if nothing is set
+_GROWTH = 1024
+_LOG_CONFIG = """\
+status = error
+rootLogger.level = info
+rootLogger.appenderRef.file.ref = file
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {folder}/zookeeper.log
+appender.file.filePattern = {folder}/zookeeper.log.%i
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{ISO8601}} %p %c{{1}}: %m%n
+appender.file.policies.type = Policies
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = 10MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 2
+"""
+
+
+class ZooKeeperMissingError(BarnabasError):
+    """A ZooKeeper cannot be run here: Java or PySpark's jars are missing. The text says what to install."""
+
+
+class ZooKeeperStartError(BarnabasError):
+    """The ZooKeeper that was started did not get ready."""
+
+
+class ZooKeeperServer:
+    """A ZooKeeper server that this process starts and ends. Usable as a context manager.
+
+    Args:
+        folder: where it keeps its files; made if it is missing.
+        port: on the loopback interface; 0 takes a free one, which stays the same from then on.
+        heap_mb: the largest Java heap, in megabytes.
+        tick: seconds; sessions are ended at multiples of it, and live for two of them at least.
+        fsync: False lets a power failure lose what it has acknowledged, and spares a disk in tests.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        port: int = 0,
+        heap_mb: int = 256,
+        tick: float = 0.5,
+        fsync: bool = True,
+    ) -> None:
+        self._folder = Path(folder).absolute()
+        self._port = port
+        self._heap_mb = heap_mb
+        self._tick_ms = max(1, round(tick * 1000))
+        self._fsync = fsync
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        """``host:port``, as for ``zookeeper.connect``."""
+        return f"127.0.0.1:{self._port}"
+
+    @property
+    def port(self) -> int:
+        return self._port
+
+    @property
+    def pid(self) -> int | None:
+        """Its process, None when it does not run."""
+        return None if self._process is None else self._process.pid
+
+    def start(self, timeout: float = 30.0) -> Self:
+        """Start it and wait until it serves; one that runs is left as it is.
+
+        Raises:
+            ZooKeeperMissingError: there is no Java, or no PySpark.
+            ZooKeeperStartError: its port is taken, it ended, or it did not serve within `timeout` seconds.
+        """
+        if self._process is not None:
+            return self
+        command = self._command()
+        self._port = _free_port(self._port)
+        self._write_configuration()
+        with (self._folder / "zookeeper.out").open("ab") as output:
+            self._process = subprocess.Popen(
+                command,
+                cwd=self._folder,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                **processes.own_group(),
+            )
+        try:
+            self._wait_until_ready(self._process, time.monotonic() + timeout)
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """End it cleanly; one that does not run is fine. Sessions live on until their timeout."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        processes.ask_to_stop(process)
+        _continue(process)
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+
+    def pause(self) -> None:
+        """Have it stand still, with its connections open (SIGSTOP)."""
+        if self._process is None:
+            raise RuntimeError("the ZooKeeper server does not run")
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Undo `pause`."""
+        if self._process is None:
+            raise RuntimeError("the ZooKeeper server does not run")
+        _continue(self._process)
+
+    def ask(self, word: str, timeout: float = 5.0) -> str:
+        """The answer to one of its four-letter words: ``ruok``, ``srvr``.
+
+        Raises:
+            OSError: it does not answer.
+        """
+        with socket.create_connection(("127.0.0.1", self._port), timeout) as connection:
+            connection.sendall(word.encode())
+            parts = []
+            while part := connection.recv(4096):
+                parts.append(part)
+        return b"".join(parts).decode()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _command(self) -> list[str]:
+        return [
+            java(),
+            f"-Xmx{self._heap_mb}m",
+            *_JAVA_OPTIONS,
+            f"-Dzookeeper.preAllocSize={_GROWTH}",
+            f"-Dzookeeper.forceSync={'yes' if self._fsync else 'no'}",
+            f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}",
+            "-cp",
+            os.pathsep.join(map(str, jars())),
+            _MAIN,
+            str(self._folder / "zoo.cfg"),
+        ]
+
+    def _write_configuration(self) -> None:
+        (self._folder / "data").mkdir(parents=True, exist_ok=True)
+        (self._folder / "log4j2.properties").write_text(_LOG_CONFIG.format(folder=self._folder.as_posix()))
+        settings = {
+            "dataDir": (self._folder / "data").as_posix(),
+            "clientPort": self._port,
+            "clientPortAddress": "127.0.0.1",
+            "tickTime": self._tick_ms,
+            "minSessionTimeout": 2 * self._tick_ms,
+            "maxSessionTimeout": 3_600_000,
+            "maxClientCnxns": 0,
+            "admin.enableServer": "false",
+            "4lw.commands.whitelist": "ruok,srvr",
+            "autopurge.snapRetainCount": 3,
+            "autopurge.purgeInterval": 1,
+        }
+        lines = (f"{name}={value}\n" for name, value in settings.items())
+        (self._folder / "zoo.cfg").write_text("".join(lines))
+
+    def _wait_until_ready(self, process: subprocess.Popen[bytes], deadline: float) -> None:
+        while True:
+            try:
+                if "Mode:" in self.ask("srvr", 1.0):
+                    return
+            except OSError:
+                pass  # it does not listen yet
+            try:
+                code = process.wait(0.02)  # and no busy loop meanwhile
+            except subprocess.TimeoutExpired:
+                if time.monotonic() < deadline:
+                    continue
+                reason = "did not get ready in time"
+            else:
+                reason = f"ended with {code}"
+            raise ZooKeeperStartError(f"ZooKeeper at {self.address} {reason}: {self._last_words()}")
+
+    def _last_words(self) -> str:
+        for name in ("zookeeper.out", "zookeeper.log"):
+            path = self._folder / name
+            lines = path.read_text(errors="replace").splitlines() if path.exists() else []
+            if lines:
+                told = [line for line in lines if "Exception" in line] or lines
+                return f"{told[-1].strip()} (all of it is in {path})"
+        return f"{self._folder} has no log of it"
+
+
+def java() -> str:
+    """The Java to run, by JAVA_HOME or PATH.
+
+    Raises:
+        ZooKeeperMissingError: there is none.
+    """
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=str(Path(home, "bin")) if home else None)
+    if found is None:
+        raise ZooKeeperMissingError(f"a ZooKeeper needs Java, and there is none: {_CURE}")
+    return found
+
+
+def jars() -> list[Path]:
+    """ZooKeeper's class path.
+
+    Raises:
+        ZooKeeperMissingError: PySpark is not installed, or has no ZooKeeper in it.
+    """
+    spec = importlib.util.find_spec("pyspark")
+    folders = (spec.submodule_search_locations or ()) if spec is not None else ()
+    found: list[Path] = []
+    for name in JARS:
+        matches = [path for folder in folders for path in Path(folder, "jars").glob(f"{name}-[0-9]*.jar")]
+        if not matches:
+            raise ZooKeeperMissingError(f"a ZooKeeper needs {name}.jar, which comes with PySpark: {_CURE}")
+        found.append(max(matches))
+    return found
+
+
+def _free_port(port: int) -> int:
+    """`port`, or any for 0. Refuses one that is taken: another ZooKeeper on it would seem to be ours."""
+    try:
+        with socket.create_server(("127.0.0.1", port)) as probe:
+            free: int = probe.getsockname()[1]
+    except OSError as error:
+        raise ZooKeeperStartError(
+            f"ZooKeeper cannot listen on 127.0.0.1:{port} ({error.strerror}): choose another port, or stop "
+            "what has it"
+        ) from error
+    return free
+
+
+def _continue(process: subprocess.Popen[bytes]) -> None:
+    if hasattr(signal, "SIGCONT"):
+        process.send_signal(signal.SIGCONT)
