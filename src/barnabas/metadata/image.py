@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from immutables import Map
+
 from barnabas.metadata.features import FinalizedFeatures
 from barnabas.types import NO_BROKER, BrokerId, LeaderEpoch, TopicId, TopicPartition
 
@@ -14,6 +16,7 @@ ALL_BROKERS = "<default>"
 
 
 _NOTHING: Mapping[Any, Any] = MappingProxyType({})
+_EMPTY: Mapping[Any, Any] = Map()
 
 
 class BrokerEndpoint(NamedTuple):
@@ -71,18 +74,18 @@ class ClusterImage(NamedTuple):
     cluster_id: str = ""
     controller_id: BrokerId = NO_BROKER
     brokers: Mapping[BrokerId, BrokerImage] = _NOTHING
-    topics: Mapping[str, TopicImage] = _NOTHING
-    topic_names: Mapping[TopicId, str] = _NOTHING
+    topics: Mapping[str, TopicImage] = _EMPTY
+    topic_names: Mapping[TopicId, str] = _EMPTY
     #: what was set for a topic, as text, by topic
-    topic_configs: Mapping[str, Mapping[str, str]] = _NOTHING
+    topic_configs: Mapping[str, Mapping[str, str]] = _EMPTY
     #: what was set for a broker, as text, by its id or `ALL_BROKERS`
-    broker_configs: Mapping[str, Mapping[str, str]] = _NOTHING
+    broker_configs: Mapping[str, Mapping[str, str]] = _EMPTY
     #: what was set for a group, as text, by its id
-    group_configs: Mapping[str, Mapping[str, str]] = _NOTHING
+    group_configs: Mapping[str, Mapping[str, str]] = _EMPTY
 
     features: FinalizedFeatures = FinalizedFeatures()
     #: topics that are gone, and the brokers that may still have folders of theirs
-    deleted_topics: Mapping[TopicId, frozenset[BrokerId]] = _NOTHING
+    deleted_topics: Mapping[TopicId, frozenset[BrokerId]] = _EMPTY
 
     def topic_by_id(self, topic_id: TopicId) -> TopicImage | None:
         name = self.topic_names.get(topic_id)
