@@ -317,6 +317,6 @@ def test_change_that_must_not_be_is_refused_and_changes_nothing(
         steps = (good, step) if resource == TOPIC and expected is not ErrorCode.NONE else (step,)
         assert await alter(member, resource, *steps) is expected
         assert member.image.topic_configs == before.topic_configs
-        assert dict(member.image.broker_configs) == before.broker_configs
+        assert member.image.broker_configs == before.broker_configs
 
     play(scenario)
