@@ -1,0 +1,73 @@
+"""The client between brokers, with a whole broker, on the network in memory and on that of the system."""
+
+import asyncio
+import random
+
+from barnabas.config import BrokerConfig
+from barnabas.environment.network import SocketNetwork
+from barnabas.interbroker import BrokerClient
+from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.protocol.messages.metadata import MetadataRequest
+from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.records import Record, encode_batch
+from barnabas.server.broker import Broker
+from barnabas.simulation.network import SimulatedNetwork
+from barnabas.system import event_loop
+
+RECORDS = 64
+RECORD_BYTES = 50_000
+
+
+async def produce_and_fetch(broker, brokers):
+    """Makes a topic, writes megabytes to it and reads them, over two channels; the fetch is parked first."""
+    control, fetches = brokers.channel(1, "control"), brokers.channel(1, "fetch")
+    topic = CreatableTopic(name="large", num_partitions=1, replication_factor=1)
+    created = await control.send(CreateTopicsRequest(topics=[topic], timeout_ms=5000))
+    topic_id = created.topics[0].topic_id
+    wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 24)
+    fetch = FetchRequest(
+        max_wait_ms=20_000,
+        min_bytes=RECORDS * RECORD_BYTES,
+        max_bytes=1 << 24,
+        topics=[FetchTopic(topic="large", topic_id=topic_id, partitions=[wanted])],
+    )
+    fetched = fetches.submit(fetch)
+    values = [random.Random(number).randbytes(RECORD_BYTES) for number in range(RECORDS)]
+    for value in values:
+        batch = encode_batch([Record(None, value, broker.clock.now_ms())])
+        data = TopicProduceData(
+            name="large",
+            topic_id=topic_id,
+            partition_data=[PartitionProduceData(index=0, records=batch)],
+        )
+        await control.send(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[data]))
+    records = (await fetched).responses[0].partitions[0].records
+    return values, b"".join(map(bytes, records if isinstance(records, list) else [records]))
+
+
+def test_a_whole_broker_serves_it_over_both_networks(tmp_path):
+    async def scenario(server_network, client_network, host):
+        config = BrokerConfig(
+            log_dirs=(str(tmp_path / host),), listeners=("PLAINTEXT://:0",), advertised_listeners=()
+        )
+        broker = Broker(config, network=server_network)
+        await broker.start()
+        brokers = BrokerClient(
+            client_network,
+            lambda broker_id: (host, broker.bound[0].port),
+            client_id="tests",
+            rng=random.Random(1),
+        )
+        try:
+            described = await brokers.channel(1, "control").send(MetadataRequest(topics=[]))
+            assert described.brokers[0].host == server_network.machine_name()
+            values, records = await produce_and_fetch(broker, brokers)
+            assert all(value in records for value in values)
+        finally:
+            await brokers.close()
+            await broker.stop()
+
+    simulated = SimulatedNetwork(random.Random(1))
+    event_loop.run(scenario(SocketNetwork(), SocketNetwork(), "localhost"))
+    asyncio.run(scenario(simulated.host("broker-1"), simulated.host("client"), "broker-1"))
