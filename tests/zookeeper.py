@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from barnabas.metadata.store import MetadataStore, SessionState
 from barnabas.metadata.zookeeper.address import ZooKeeperAddress, parse_address
 from barnabas.metadata.zookeeper.store import ZooKeeperStore
 
@@ -31,3 +33,27 @@ async def opened(
         yield store
     finally:
         await store.close()
+
+
+async def until(store: MetadataStore, *wanted: SessionState) -> SessionState:
+    """Wait until the session has come to one of the states; which one it was."""
+    reached: asyncio.Future[SessionState] = asyncio.get_running_loop().create_future()
+
+    def on_state(state: SessionState) -> None:
+        if state in wanted and not reached.done():
+            reached.set_result(state)
+
+    cancel = store.on_state(on_state)
+    try:
+        if store.state in wanted:
+            return store.state
+        return await asyncio.wait_for(reached, PATIENT)
+    finally:
+        cancel()
+
+
+async def until_true(condition: Callable[[], bool]) -> None:
+    """Wait until something that other threads and processes bring about holds."""
+    async with asyncio.timeout(PATIENT):
+        while not condition():
+            await asyncio.sleep(0.005)

@@ -26,10 +26,28 @@ _NAMED = (
 _NAMED_PATH = re.compile(rf"(?P<folder>{'|'.join(_NAMED)})/(?P<name>[^/]+)")
 
 #: the folders that an image is made of
-FOLDERS_READ = (*_NAMED, znodes.TOPICS)
+_FOLDERS = (*_NAMED, znodes.TOPICS)
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
+
+
+async def all_paths(store: MetadataStore, image: ClusterImage) -> set[str]:
+    """What has to be read to know everything anew: what is in the store, and what was when `image` was made.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    paths = {znodes.CLUSTER_ID, znodes.CONTROLLER, znodes.FEATURES}
+    for folder in _FOLDERS:
+        paths.update(f"{folder}/{name}" for name in await store.children(folder))
+    paths.update(map(znodes.topic, image.topics))
+    paths.update(map(znodes.broker, image.brokers))
+    paths.update(map(znodes.topic_config, image.topic_configs))
+    paths.update(map(znodes.broker_config, image.broker_configs))
+    paths.update(map(znodes.group_config, image.group_configs))
+    paths.update(map(znodes.deleted_topic, image.deleted_topics))
+    return paths
 
 
 class ImageBuilder:

@@ -135,3 +135,17 @@ class ImageDelta(NamedTuple):
     brokers: bool = False
     #: whether settings of brokers changed, which are the defaults of topics' too
     broker_configs: bool = False
+
+    def narrowed(self) -> ImageDelta:
+        """The same change without what was read again and found as it was before."""
+        before, after = self.before, self.after
+        topics = frozenset(name for name in self.topics if before.topics.get(name) != after.topics.get(name))
+        return self._replace(
+            topics=topics,
+            partitions={name: numbers for name, numbers in self.partitions.items() if name in topics},
+            topic_configs=frozenset(
+                name for name in self.topic_configs if before.topic_config(name) != after.topic_config(name)
+            ),
+            brokers=self.brokers and before.brokers != after.brokers,
+            broker_configs=self.broker_configs and before.broker_configs != after.broker_configs,
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -13,7 +13,17 @@ from barnabas.metadata import ImageDelta, MetadataLoader, MetadataStore, znodes
 from barnabas.metadata.image import BrokerEndpoint, BrokerImage, PartitionState
 from barnabas.metadata.memory import MemoryServer, MemoryStore
 from barnabas.metadata.opening import prepare
-from barnabas.metadata.store import Create, Delete, Operation, Set, StoreUnavailableError
+from barnabas.metadata.store import (
+    Create,
+    Delete,
+    Event,
+    Node,
+    Operation,
+    SessionState,
+    Set,
+    StoreUnavailableError,
+)
+from barnabas.metadata.watches import Watches
 from barnabas.types import TopicPartition, new_topic_id
 
 STATE = PartitionState((1, 2), isr=(1, 2), leader=1)
@@ -179,23 +189,161 @@ def test_settings_that_are_set_changed_and_unset() -> None:
     play(scenario)
 
 
-def test_listener_that_fails_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
-    async def session() -> None:
+def test_listener_that_fails_ends_the_applying_and_the_owner_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> None:
         store = MemoryStore()
         await prepare(store)
-        loader = MetadataLoader(store)
+        failures: list[Exception] = []
+        loader = MetadataLoader(store, failures.append)
         heard: list[ImageDelta] = []
+        await loader.start()
 
         def broken(delta: ImageDelta) -> None:
             raise RuntimeError("on purpose")
 
         loader.subscribe(broken)
         loader.subscribe(heard.append)
+        await store.multi(topic_nodes("t", new_topic_id()))
+        with pytest.raises(StoreUnavailableError, match="could not be applied: on purpose"):
+            await loader.settled()
+        await store.multi(topic_nodes("u", new_topic_id()))
+        with pytest.raises(StoreUnavailableError, match="could not be applied: on purpose"):
+            await loader.settled()
+        assert "u" not in loader.image.topics
+        assert heard == []
+        assert [str(failure) for failure in failures] == ["on purpose"]
+        await loader.stop()
+
+    asyncio.run(scenario())
+    assert "on purpose" in caplog.text
+
+
+def test_read_that_fails_is_tried_again_without_any_news() -> None:
+    async def session() -> None:
+        store = AwayStore()
+        await prepare(store)
+        loader = MetadataLoader(store)
+        applied = asyncio.Event()
         await loader.start()
-        assert len(heard) == 1
+        loader.subscribe(lambda delta: applied.set() if "t" in delta.topics else None)
+        store.failing_reads = 3
+        await store.multi(topic_nodes("t", new_topic_id()))
+        await asyncio.wait_for(applied.wait(), 60)
+        assert store.failing_reads == 0
+        await loader.stop()
 
     asyncio.run(session())
-    assert "on purpose" in caplog.text
+
+
+class AwayStore(MemoryStore):
+    """A store that is away for a while: it cannot be read then, and changes go unheard."""
+
+    def __init__(self, server: MemoryServer | None = None) -> None:
+        super().__init__(server)
+        self.failing_reads = 0
+        self.watches = _DeafWatches(self)
+
+    async def read(self, paths: Sequence[str]) -> list[Node | None]:
+        if self.failing_reads:
+            self.failing_reads -= 1
+            raise StoreUnavailableError("on purpose")
+        await asyncio.sleep(0)
+        return await super().read(paths)
+
+    def leave(self) -> None:
+        self.session.enter(SessionState.SUSPENDED)
+
+    def come_back(self) -> None:
+        self.session.enter(SessionState.CONNECTED)
+
+    def _check_lives(self) -> None:
+        if self.state is not SessionState.CONNECTED:
+            raise StoreUnavailableError("away")
+
+
+class _DeafWatches(Watches):
+    def __init__(self, store: AwayStore) -> None:
+        super().__init__()
+        self._store = store
+
+    def report(self, event: Event, changed: str) -> None:
+        if self._store.state is SessionState.CONNECTED:
+            super().report(event, changed)
+
+
+def test_everything_is_read_again_after_a_reconnection_and_only_what_changed_is_told() -> None:
+    """Traps 15 and 17: whatever came, went or changed unheard, a broker that was away for a blink too."""
+
+    async def session() -> None:
+        server = MemoryServer()
+        store, other, bouncing = AwayStore(server), MemoryStore(server), MemoryStore(server)
+        await prepare(store)
+        for name in ("kept", "deleted", "changed"):
+            await other.multi(topic_nodes(name, new_topic_id(), 2))
+        await other.create(znodes.topic_config("kept"), znodes.encode_config({"a": "1"}))
+        await other.create(znodes.group_config("g"), znodes.encode_config({"a": "1"}))
+        await bouncing.create(znodes.broker(1), znodes.encode_broker(BROKER, 0), ephemeral=True)
+        loader = MetadataLoader(store)
+        deltas: list[ImageDelta] = []
+        await loader.start()
+        loader.subscribe(deltas.append)
+        before = loader.image
+        store.leave()
+        with pytest.raises(StoreUnavailableError):
+            await loader.settled()
+        await other.multi([*topic_removal("deleted", 2), *topic_nodes("made", new_topic_id())])
+        state = znodes.encode_partition_state(STATE._replace(leader=2, leader_epoch=1), 1)
+        await other.set(znodes.partition_state("changed", 1), state)
+        await other.delete(znodes.topic_config("kept"))
+        await other.delete(znodes.group_config("g"))
+        await bouncing.close()
+        await other.create(znodes.broker(1), znodes.encode_broker(BROKER, 0), ephemeral=True)
+        assert loader.image is before
+        store.come_back()
+        image = await loader.settled()
+        assert set(image.topics) == {"kept", "changed", "made"}
+        assert image.topics["changed"].partitions[1].leader == 2
+        assert (image.topic_config("kept"), image.group_config("g")) == ({}, {})
+        assert image.brokers[1].epoch > before.brokers[1].epoch
+        (delta,) = deltas
+        assert delta.topics == {"deleted", "changed", "made"}
+        assert (delta.topic_configs, delta.brokers, delta.broker_configs) == ({"kept"}, True, False)
+        store.leave()
+        store.come_back()
+        await loader.settled()
+        assert (deltas[-1].topics, deltas[-1].topic_configs, deltas[-1].brokers) == (set(), set(), False)
+        await loader.stop()
+
+    asyncio.run(session())
+
+
+@pytest.mark.parametrize("turns", range(12))
+def test_second_break_while_everything_is_read_again_loses_nothing(turns: int) -> None:
+    """Trap 16 (KAFKA-9307): what was read before the second break is not taken for the whole."""
+
+    async def session() -> None:
+        server = MemoryServer()
+        store, other = AwayStore(server), MemoryStore(server)
+        await prepare(store)
+        for number in range(3):
+            await other.multi(topic_nodes(f"t{number}", new_topic_id()))
+        loader = MetadataLoader(store)
+        await loader.start()
+        store.leave()
+        await other.multi(topic_nodes("first", new_topic_id()))
+        store.come_back()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        store.leave()
+        await other.multi(topic_nodes("second", new_topic_id()))
+        await other.multi(topic_removal("t1"))
+        store.come_back()
+        assert set((await loader.settled()).topics) == {"t0", "t2", "first", "second"}
+        await loader.stop()
+
+    asyncio.run(session())
 
 
 def test_store_that_cannot_be_read_leaves_the_image_and_is_read_again_later(

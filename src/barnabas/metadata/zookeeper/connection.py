@@ -8,8 +8,9 @@ Everything kazoo's thread finds goes through one inbox in the order it was found
 to the request that caused it, the failures of a connection before its end.
 
 Private parts of kazoo that are relied on, which is why its version is pinned: ``KazooClient._call``,
-``_connection``, ``_conn_retry``, ``_session_callback``, ``_session_id``, ``_state`` and
-``ConnectionHandler._invoke``, ``_read_header``, ``_read_watch_event``, ``_socket``.
+``_connection``, ``_conn_retry``, ``_session_callback``, ``_session_id`` and ``_state``, and of its
+``ConnectionHandler`` ``_connect``, ``_invoke``, ``_read``, ``_read_header``, ``_read_socket``,
+``_read_watch_event`` and ``_socket``.
 """
 
 from __future__ import annotations
@@ -17,15 +18,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from typing import Any, Protocol
 
 from kazoo.client import KazooClient
-from kazoo.protocol.connection import ConnectionHandler
+from kazoo.exceptions import ConnectionDropped
+from kazoo.protocol.connection import CLOSE_RESPONSE, ConnectionHandler
 from kazoo.protocol.serialization import Connect, Watch
 from kazoo.protocol.states import KeeperState
 
@@ -36,6 +39,8 @@ from barnabas.text import logger_of
 log = logger_of(__name__)
 
 _EVENTS = {1: Event.CREATED, 2: Event.DELETED, 3: Event.CHANGED}
+#: bytes
+_READ_AHEAD = 1 << 18
 #: between two attempts to connect, growing; in seconds
 _FIRST_RETRY, _LAST_RETRY = 0.05, 1.0
 
@@ -105,6 +110,7 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self._inbox: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._woken = False
+        self._held = False
         self._log = _KazooLog()
         self._client = _Client(self, servers, session_timeout, self._log, auth)
 
@@ -147,15 +153,30 @@ class Connection:
             self.post(_resolve, stopped)
 
         threading.Thread(target=stop, name="barnabas-zookeeper-stop", daemon=True).start()
-        for _ in range(2):
-            if (await asyncio.wait({stopped}, timeout=patience))[0]:
-                return True
-            self.drop()
+        if (await asyncio.wait({stopped}, timeout=patience))[0]:
+            return True
+        self.drop()
+        await asyncio.wait({stopped}, timeout=patience)
         return False
 
     def post(self, function: Callable[..., None], *args: Any) -> None:
         """Call `function` on the event loop, after all that was posted before."""
         self._inbox.append((function, args))
+        if not self._held:
+            self._wake()
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Within it, kazoo's thread does not wake the loop; then once for all that it has posted."""
+        self._held = True
+        try:
+            yield
+        finally:
+            self._held = False  # first: the loop's thread may post at the same time
+            if self._inbox:
+                self._wake()
+
+    def _wake(self) -> None:
         if not self._woken:
             self._woken = True
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
@@ -176,10 +197,57 @@ def _resolve(future: asyncio.Future[None]) -> None:
 
 
 class _Handler(ConnectionHandler):
-    """Notes when the ensemble was heard of, and passes events of recursive watches on."""
+    """Notes when the ensemble was heard of, passes events of recursive watches on, and reads ahead.
+
+    kazoo takes two system calls and a new selector for each half of a packet. This one takes all that has
+    come, and goes through it at once: a burst of events costs little, and wakes the event loop once.
+    """
 
     heard_at = 0.0
     session_timeout = 0.0
+    #: what was received and not read yet; empty while a connection is being made
+    _received = bytearray()
+
+    def _connect(self, *args: Any) -> Any:
+        self._received = bytearray()
+        return super()._connect(*args)
+
+    def _read_socket(self, read_timeout: float) -> Any:
+        received = self._received
+        with self.client.connection.held():
+            received += self._receive(_READ_AHEAD, read_timeout)
+            while True:
+                result = super()._read_socket(
+                    read_timeout
+                )  # and the rest of a packet, if it is not all there
+                if result == CLOSE_RESPONSE or not self._has_packet():
+                    return result
+
+    def _has_packet(self) -> bool:
+        received = self._received
+        return len(received) >= 4 and len(received) >= 4 + int.from_bytes(received[:4], "big")
+
+    def _read(self, length: int, timeout: float) -> bytes:
+        received = self._received
+        while len(received) < length:
+            received += self._receive(length - len(received), timeout)
+        data = bytes(memoryview(received)[:length])
+        del received[:length]
+        return data
+
+    def _receive(self, most: int, timeout: float) -> bytes:
+        """Wait for bytes, `most` of them at most."""
+        with self._socket_error_handling():
+            while True:
+                try:
+                    data: bytes = self._socket.recv(most)
+                except (BlockingIOError, ssl.SSLWantReadError):
+                    if not self.handler.select([self._socket], [], [], timeout)[0]:
+                        raise self.handler.timeout_exception("socket time-out during read") from None
+                    continue
+                if not data:
+                    raise ConnectionDropped("socket connection broken")
+                return data
 
     def drop(self) -> None:
         sock = self._socket

@@ -157,10 +157,11 @@ class ZooKeeperServer:
             process.wait()
 
     def pause(self) -> None:
-        """Have it stand still, with its connections open (SIGSTOP)."""
+        """Have it stand still, with its connections open (SIGSTOP): it does when this returns."""
         if self._process is None:
             raise RuntimeError("the ZooKeeper server does not run")
         self._process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         """Undo `pause`."""

@@ -462,6 +462,8 @@ def _of_request(error: Exception, request: Request, path: str) -> StoreError:
     if isinstance(error, _LOST_ANSWERS):
         kind = UnknownOutcomeError if request.writes else StoreUnavailableError
         return kind(f"the connection to ZooKeeper broke before an answer came ({_text(error)})")
+    if isinstance(error, kazoo_errors.AuthFailedError):
+        return StoreUnavailableError("ZooKeeper refused the authentication")
     if isinstance(error, kazoo_errors.UnimplementedError):
         return StoreError("ZooKeeper does not know a request: it must be of version 3.6 or later")
     return _of_node(error, path or "a transaction")

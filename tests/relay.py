@@ -1,0 +1,82 @@
+"""A TCP relay on the loopback interface, which a test cuts: nobody needs to be root for it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+
+class Relay:
+    """Passes bytes between its own port and `target`'s, both on 127.0.0.1."""
+
+    def __init__(self, target: int) -> None:
+        self._target = target
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server
+        self._is_cut = False
+        #: whether what the target says is swallowed, while it still hears everything
+        self.mute = False
+        #: how many connections were made through it
+        self.connections = 0
+
+    @property
+    def address(self) -> str:
+        port = self._server.sockets[0].getsockname()[1]
+        return f"127.0.0.1:{port}"
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+
+    async def stop(self) -> None:
+        self._server.close()
+        self.cut()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def cut(self) -> None:
+        """Break all connections, and every new one as soon as it is made."""
+        self._is_cut = True
+        for writer in self._writers:
+            writer.transport.abort()
+
+    def heal(self) -> None:
+        """Let connections through again, and all that is said."""
+        self._is_cut = self.mute = False
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._tasks.add(asyncio.current_task())  # type: ignore[arg-type]
+        self._writers.add(writer)
+        with contextlib.suppress(OSError):
+            if not self._is_cut:
+                self.connections += 1
+                far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target)
+                self._writers.add(far_writer)
+                await asyncio.gather(
+                    self._pass(reader, far_writer, is_answer=False),
+                    self._pass(far_reader, writer, is_answer=True),
+                )
+        writer.transport.abort()
+
+    async def _pass(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_answer: bool
+    ) -> None:
+        try:
+            while data := await reader.read(65536):
+                if not (is_answer and self.mute):
+                    writer.write(data)
+                    await writer.drain()
+        finally:
+            writer.transport.abort()
+
+
+@asynccontextmanager
+async def relay(target: int) -> AsyncIterator[Relay]:
+    """A relay to port `target` for as long as the block lasts."""
+    made = Relay(target)
+    await made.start()
+    try:
+        yield made
+    finally:
+        await made.stop()
