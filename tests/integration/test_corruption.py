@@ -125,7 +125,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
         point = folder / "live" / "replication-offset-checkpoint"
         deadline = time.monotonic() + 20
         while True:
-            written, _ = decode_offsets(point.read_bytes())
+            written = decode_offsets(point.read_bytes()).offsets
             known = {tp.topic: offset for tp, offset in written.items()}
             if ends.items() <= known.items() and known.get("__consumer_offsets", 0) >= 7:
                 break

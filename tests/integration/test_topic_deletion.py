@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
-import select
-import threading
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -16,16 +13,12 @@ import pytest
 from barnabas.config import BrokerConfig
 from barnabas.controller import Controller, NewTopic
 from barnabas.environment.clock import SystemClock
-from barnabas.environment.filesystem import read_file
 from barnabas.errors import ErrorCode
 from barnabas.metadata import MetadataLoader, open_store
 from barnabas.metadata.configs import ConfigResolver
 from barnabas.metadata.image import BrokerEndpoint, BrokerImage
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from barnabas.server.run import BrokerServer
-from barnabas.simulation.faulty_disk import FaultyDisk
 from barnabas.testing import BarnabasBroker
 
 
@@ -98,100 +91,24 @@ def test_a_new_topic_is_not_taken_for_one_of_its_name_that_was_deleted_just_befo
         assert [record.text for record in broker.consume("t", len(values) + 1)] == [*values, "last"]
 
 
-def test_nothing_is_left_written_down_of_a_deleted_topic():
-    never = {"replica.high.watermark.checkpoint.interval.ms": "3600000"}
-    with BarnabasBroker(never, mode="process") as broker:
-        broker.create_topic("t", 1)
-        broker.produce("t", "a")
-        broker.restart()
-        checkpoint = broker.data / "replication-offset-checkpoint"
-        assert "t 0 1" in checkpoint.read_text()
-        broker.admin().delete_topic("t")
-        wait_for(lambda: "t 0 1" not in checkpoint.read_text())
-
-
-class GatedDisk(FaultyDisk):
-    """A disk on which checkpoints are not written while the gate is closed."""
-
-    def __init__(self):
-        super().__init__()
-        self.gate = threading.Event()
-        self.gate.set()
-        self.waiting = threading.Event()
-
-    def rename(self, source, target):
-        if target.endswith("-checkpoint") and not self.gate.is_set():
-            self.waiting.set()
-            self.gate.wait(20)
-        super().rename(source, target)
-
-
-def test_a_topic_is_not_made_again_while_the_deleted_one_is_still_written_down(
-    tmp_path, connect, make_topic, produce, batch
-):
-    disk = GatedDisk()
-    settings = {"log_dirs": (str(tmp_path),), "listeners": ("PLAINTEXT://127.0.0.1:0",)}
-    with BrokerServer(BrokerConfig(**settings), fs=disk) as broker:
-        wire, other = connect(broker), connect(broker)
-        topic = make_topic(by=wire)
-        produce(topic, batch(b"v"), by=wire)
-        disk.gate.clear()
-        (deleted,) = wire(DeleteTopicsRequest(topics=[DeleteTopicState(name=topic.name)])).responses
-        assert deleted.error_code == 0
-        assert disk.waiting.wait(20)
-        again = CreatableTopic(name=topic.name, num_partitions=1, replication_factor=1)
-        header = other.send(CreateTopicsRequest(topics=[again]))
-        named = [MetadataRequestTopic(name=topic.name)]
-        (known,) = wire(MetadataRequest(topics=named, allow_auto_topic_creation=False)).topics
-        assert known.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert select.select([other.socket], [], [], 0.5)[0] == []
-        disk.gate.set()
-        (made,) = other.receive(header).topics
-        assert made.error_code == 0
-
-
-class FullDisk(FaultyDisk):
-    """A disk that has no room for checkpoints while it is full."""
-
-    def __init__(self):
-        super().__init__()
-        self.is_full = False
-        self.refused = threading.Event()
-
-    def open(self, path, *, create=False):
-        if self.is_full and create and "-checkpoint" in path:
-            self.refused.set()
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return super().open(path, create=create)
-
-
-def test_a_topic_that_was_deleted_on_a_full_disk_is_written_down_no_more_when_it_is_made_again(
-    tmp_path, connect, make_topic, produce, batch
-):
-    disk = FullDisk()
-    settings = {
-        "log_dirs": (str(tmp_path),),
-        "listeners": ("PLAINTEXT://127.0.0.1:0",),
-        "replica_high_watermark_checkpoint_interval_ms": 3_600_000,
+def test_what_is_written_down_of_a_deleted_topic_does_not_hold_for_a_new_one_of_its_name():
+    hour = "3600000"
+    rarely = {
+        "replica.high.watermark.checkpoint.interval.ms": hour,
+        "log.flush.offset.checkpoint.interval.ms": hour,
+        "log.flush.start.offset.checkpoint.interval.ms": hour,
     }
-    server = BrokerServer(BrokerConfig(**settings), fs=disk).start()
-    wire = connect(server)
-    topic = make_topic(by=wire)
-    produce(topic, batch(b"v"), by=wire)
-    server.stop()
-    checkpoint = f"{tmp_path}/replication-offset-checkpoint"
-    assert topic.name.encode() in read_file(disk, checkpoint)
-
-    with BrokerServer(BrokerConfig(**settings), fs=disk) as server:
-        wire = connect(server)
-        disk.is_full = True
-        wire(DeleteTopicsRequest(topics=[DeleteTopicState(name=topic.name)]))
-        assert disk.refused.wait(20)
-        disk.is_full = False
-        again = CreatableTopic(name=topic.name, num_partitions=1, replication_factor=1)
-        (made,) = wire(CreateTopicsRequest(topics=[again])).topics
-        assert made.error_code == 0
-        assert topic.name.encode() not in read_file(disk, checkpoint)
+    with BarnabasBroker(rarely, mode="process") as broker:
+        broker.create_topic("t", 1)
+        broker.produce("t", "a", "b", "c")
+        broker.restart()
+        broker.admin().delete_topic("t")
+        broker.create_topic("t", 1)
+        assert all("t 0 3" in (broker.data / name).read_text() for name in CHECKPOINTS[::2])
+        broker.kill()
+        broker.start()
+        broker.produce("t", "new")
+        assert [record.text for record in broker.consume("t", 1)] == ["new"]
 
 
 def test_folders_of_a_topic_deleted_just_before_a_crash_are_deleted_at_the_restart(

@@ -126,8 +126,9 @@ def check_directories(paths: Sequence[Path]) -> Directories:
     findings: list[Finding] = []
     copies, journal = _check_metadata(paths, findings)
     partitions: list[Partition] = []
+    topics = {} if journal is None else topics_of(journal)
     for path in paths:
-        points, compacted = _check_small_files(path, findings)
+        points, compacted = _check_small_files(path, findings, topics)
         sizes = _sizes(path)
         partitions += [
             _check_partition(folder, match, points, compacted, sizes)
@@ -214,9 +215,12 @@ def _check_metadata(paths: Sequence[Path], findings: list[Finding]) -> tuple[lis
 
 
 def _check_small_files(
-    path: Path, findings: list[Finding]
+    path: Path, findings: list[Finding], topics: Mapping[str, znodes.Assignment]
 ) -> tuple[dict[TopicPartition, int], set[TopicPartition]]:
-    """The recovery points, and the partitions that were compacted once."""
+    """The recovery points, and the partitions that were compacted once.
+
+    What is said of a deleted topic does not count for the one that has its name now.
+    """
     compacted: set[TopicPartition] = set()
     points: dict[TopicPartition, int] = {}
     for name in _CHECKPOINTS:
@@ -224,10 +228,14 @@ def _check_small_files(
         if not file.exists():
             continue
         try:
-            offsets, damage = checkpoints.decode_offsets(file.read_bytes())
+            offsets, tags, damage = checkpoints.decode_offsets(file.read_bytes())
         except OSError as error:
-            offsets, damage = {}, f"cannot be read ({error.strerror})"
+            offsets, tags, damage = {}, {}, f"cannot be read ({error.strerror})"
         findings.append(_finding(file, damage, f"{len(offsets)} offsets"))
+        for topic_partition, tag in tags.items():
+            topic = topics.get(topic_partition.topic)
+            if topic is not None and tag != checkpoints.tag_of_topic(topic.topic_id):
+                del offsets[topic_partition]
         if name == checkpoints.RECOVERY_POINTS:
             points = offsets
         if name == checkpoints.CLEANED:

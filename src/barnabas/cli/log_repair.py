@@ -225,11 +225,12 @@ class Repair:
     def _forget_recovery_points(self, path: Path, unsure: set[TopicPartition]) -> None:
         """Has the next start read these partitions through, as after a crash."""
         file = path / checkpoints.RECOVERY_POINTS
-        offsets = checkpoints.decode_offsets(file.read_bytes())[0] if file.is_file() else {}
-        offsets.update(dict.fromkeys(unsure, 0))
-        self._write(
-            file, checkpoints.encode_offsets(offsets), "the next start reads repaired partitions through"
-        )
+        offsets, tags, _ = checkpoints.decode_offsets(file.read_bytes() if file.is_file() else b"")
+        for topic_partition in unsure:
+            offsets[topic_partition] = 0
+            tags.pop(topic_partition, None)
+        content = checkpoints.encode_offsets(offsets, tags)
+        self._write(file, content, "the next start reads repaired partitions through")
         for name in (checkpoints.CLEAN_SHUTDOWN, checkpoints.SEGMENT_SIZES):
             self._move_aside(path / name)
 

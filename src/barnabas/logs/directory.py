@@ -73,6 +73,12 @@ class LogDirectory:
         self._lock = lock
         #: each segment's size as of the clean stop
         self._sizes = self._read_sizes() if was_clean else None
+        #: by checkpoint and partition: which topic is meant (`checkpoints.tag_of_topic`), as it was read
+        self._tags: dict[str, dict[TopicPartition, int]] = {}
+        #: the same of the logs that are open
+        self._open_tags: dict[TopicPartition, int] = {}
+        #: whether a checkpoint that was read does not say which topics it means: Apache Kafka's do not
+        self.has_untagged_offsets = False
         #: whether the recovery points, or some of them, could not be read
         self._has_lost_points = False
         self._recovery_points = self._read_offsets(checkpoints.RECOVERY_POINTS)
@@ -129,8 +135,13 @@ class LogDirectory:
         """The error that took the directory offline, None while it works."""
         return self.env.failure
 
-    def expects(self, topic_partition: TopicPartition) -> Offset:
-        """Up to which offset a partition's records are known to have been safe on disk here."""
+    def expects(self, topic_partition: TopicPartition, topic_id: TopicId = ZERO_TOPIC_ID) -> Offset:
+        """Up to which offset a partition's records are known to have been safe on disk here.
+
+        With `topic_id`, those of that topic, not of one of its name that was deleted.
+        """
+        if topic_id != ZERO_TOPIC_ID:
+            self._forget_other_topics(topic_partition, topic_id)
         return self._recovery_points.get(topic_partition, 0)
 
     def found(self) -> dict[TopicPartition, TopicId]:
@@ -193,6 +204,7 @@ class LogDirectory:
     def adopt(self, log: PartitionLog) -> PartitionLog:
         """Takes charge of a loaded log."""
         self.logs[log.topic_partition] = log
+        self._open_tags[log.topic_partition] = checkpoints.tag_of_topic(log.topic_id)
         if self._log_starts.get(log.topic_partition, 0) > log.log_end_offset:
             self.has_stale_offsets = True
         return log
@@ -206,6 +218,7 @@ class LogDirectory:
         env = self.env
         if env.failure is not None:
             raise env.offline()
+        self._forget_other_topics(topic_partition, topic_id)
         path = f"{env.path}/{topic_partition}"
         try:
             is_new = env.fs.make_directory(path)
@@ -262,6 +275,7 @@ class LogDirectory:
             KafkaError: KAFKA_STORAGE_ERROR, its folder could not be renamed: the next start deletes it.
         """
         log = self.logs.pop(topic_partition)
+        del self._open_tags[topic_partition]
         self.forget(topic_partition)
         log.abandon()
         try:
@@ -273,22 +287,37 @@ class LogDirectory:
         return TreeRemoval(self.env.fs, path)
 
     def forget(self, topic_partition: TopicPartition) -> bool:
-        """Leave a log out of the checkpoints: a later one of its name must not be taken for it.
-
-        Returns whether it was in any. The files say nothing of it once they are written again.
-        """
-        found = [offsets.pop(topic_partition, None) for offsets in self._written()]
+        """Leave a log out of the checkpoints when they are written again; whether it was in any."""
+        found = [offsets.pop(topic_partition, None) for offsets in self._written().values()]
+        for tags in self._tags.values():
+            tags.pop(topic_partition, None)
         return any(offset is not None for offset in found)
 
     def forget_all_but(self, known: Collection[TopicPartition]) -> bool:
         """Leave the logs of all other partitions out of the checkpoints; whether there were any."""
-        others = {tp for offsets in self._written() for tp in offsets if tp not in known}
+        others = {tp for offsets in self._written().values() for tp in offsets if tp not in known}
         for topic_partition in others:
             self.forget(topic_partition)
         return bool(others)
 
-    def _written(self) -> tuple[dict[TopicPartition, Offset], ...]:
-        return self._recovery_points, self._log_starts, self.high_watermarks, self.cleaned_to
+    def _forget_other_topics(self, topic_partition: TopicPartition, topic_id: TopicId) -> None:
+        """Drop what the checkpoints still say of a deleted topic of the same name.
+
+        Its records would seem to be lost, and the new topic's would be hidden or go unchecked.
+        """
+        tag = checkpoints.tag_of_topic(topic_id)
+        for name, offsets in self._written().items():
+            if self._tags[name].get(topic_partition, tag) != tag:
+                del self._tags[name][topic_partition]
+                offsets.pop(topic_partition, None)
+
+    def _written(self) -> dict[str, dict[TopicPartition, Offset]]:
+        return {
+            checkpoints.RECOVERY_POINTS: self._recovery_points,
+            checkpoints.LOG_STARTS: self._log_starts,
+            checkpoints.HIGH_WATERMARKS: self.high_watermarks,
+            checkpoints.CLEANED: self.cleaned_to,
+        }
 
     def recovery_point_checkpoint(self) -> Replacement:
         """The recovery points, to be written down now and then: they bound what a crash costs."""
@@ -358,6 +387,7 @@ class LogDirectory:
         *,
         was_clean: bool,
     ) -> PartitionLog:
+        self._forget_other_topics(topic_partition, topic_id)
         path = f"{env.path}/{topic_partition}"
         log = load_log(
             env,
@@ -418,7 +448,8 @@ class LogDirectory:
             self.cleaned_checkpoint().run()
 
     def _checkpoint(self, name: str, offsets: Mapping[TopicPartition, Offset]) -> Replacement:
-        return Replacement(self.env.fs, f"{self.path}/{name}", checkpoints.encode_offsets(offsets))
+        tags = self._tags[name] | self._open_tags
+        return Replacement(self.env.fs, f"{self.path}/{name}", checkpoints.encode_offsets(offsets, tags))
 
     def _size_checkpoint(self) -> Replacement:
         sizes = (
@@ -446,14 +477,17 @@ class LogDirectory:
 
     def _read_offsets(self, name: str) -> dict[TopicPartition, Offset]:
         path = f"{self.path}/{name}"
+        self._tags[name] = {}
         try:
-            offsets, damage = checkpoints.decode_offsets(read_small_file(self.env.fs, path))
+            offsets, self._tags[name], damage = checkpoints.decode_offsets(read_small_file(self.env.fs, path))
         except FileNotFoundError:
             if self.was_clean and name != checkpoints.CLEANED:
                 logger.warning("%s is missing: %s", path, _MEANING[name])
             return {}
         except ValueError as error:
             offsets, damage = {}, str(error)
+        if len(self._tags[name]) < len(offsets):
+            self.has_untagged_offsets = True
         if damage is not None:
             logger.warning("%s is damaged (%s): %s", path, damage, _MEANING[name])
             self._has_lost_points = self._has_lost_points or name == checkpoints.RECOVERY_POINTS

@@ -64,12 +64,6 @@ class LogManager:
         self._removals: set[asyncio.TimerHandle] = set()
         #: two that write the same file would tear it
         self._checkpointing = asyncio.Lock()
-        #: directories whose logs were deleted, until a write of their checkpoints begins
-        self._rewriting: set[LogDirectory] = set()
-        #: directories whose checkpoints may say something of deleted logs
-        self._outdated: set[LogDirectory] = set()
-        #: writes of those checkpoints, until they are over
-        self._settling: set[asyncio.Task[None]] = set()
         #: writes of log start offsets that have not begun yet
         self._log_start_writes: dict[LogDirectory, asyncio.Future[None]] = {}
         self._is_closed = False
@@ -204,10 +198,9 @@ class LogManager:
             if directory not in broken and directory.failure is None:
                 directory.is_recovered = True
         for directory in self._directories:
-            # a crash came just after topics were deleted: new ones of their names must not be taken for them
             if directory not in unseen and directory.forget_all_but(known):
                 outdated.add(directory)
-            if directory in outdated:
+            if directory in outdated or directory.has_untagged_offsets:
                 await self._write_checkpoints(directory)
             elif directory.has_stale_offsets:
                 await self._write_checkpoint(directory, LogDirectory.log_start_checkpoint)
@@ -215,7 +208,7 @@ class LogManager:
             self._unreadable.update(dict.fromkeys(hosted.keys() - self._where.keys()))
         for topic_partition in sorted(hosted.keys() - self._where.keys() - self._unreadable.keys()):
             for directory in self._directories:
-                if end := directory.expects(topic_partition):
+                if end := directory.expects(topic_partition, hosted[topic_partition]):
                     log.error(
                         "%s/%s is gone with its records up to offset %d: put it back from a backup, or have "
                         "`barnabas log repair` begin the partition anew",
@@ -227,7 +220,7 @@ class LogManager:
 
     async def stop(self) -> None:
         """Wait for the checkpoints that are being written, then `close`."""
-        while writing := {*self._settling, *self._log_start_writes.values()}:
+        while writing := self._log_start_writes.values():
             await asyncio.wait(writing)
         self.close()
 
@@ -277,7 +270,6 @@ class LogManager:
         if broken is not None:
             self._set_aside(broken, topic_partition)
             broken.forget(topic_partition)
-            self._write_checkpoints_soon(broken)
         directory = self._where.pop(topic_partition, None)
         if directory is None:
             return
@@ -287,20 +279,8 @@ class LogManager:
         except KafkaError as error:
             log.error("%s cannot be deleted, the next start does it: %s", topic_partition, error)
             return
-        self._write_checkpoints_soon(directory)
         if removal is not None:
             self.run_later(removal, delay_ms)
-
-    async def settle_deletions(self) -> None:
-        """Wait until the checkpoints say nothing any more of logs that were deleted.
-
-        To be awaited before topics are created: after a crash, what a checkpoint says of a deleted log would
-        be taken for that of a new one of its name, whose records would be hidden or go unchecked.
-        """
-        while self._settling:
-            await asyncio.wait(self._settling)
-        for directory in list(self._outdated):  # a disk that was full may have space again
-            await self._write_checkpoints(directory)
 
     # --- upkeep ---
 
@@ -379,21 +359,7 @@ class LogManager:
 
     # --- inside ---
 
-    def _write_checkpoints_soon(self, directory: LogDirectory) -> None:
-        """Logs were deleted: have the checkpoints say nothing of them (`settle_deletions`)."""
-        if directory not in self._rewriting:
-            self._rewriting.add(directory)
-            task = asyncio.ensure_future(self._rewrite_checkpoints(directory))
-            self._settling.add(task)
-            task.add_done_callback(self._settling.discard)
-
-    async def _rewrite_checkpoints(self, directory: LogDirectory) -> None:
-        async with self._checkpointing:
-            self._rewriting.discard(directory)
-        await self._write_checkpoints(directory)
-
     async def _write_checkpoints(self, directory: LogDirectory) -> None:
-        self._outdated.add(directory)
         for of in (
             LogDirectory.log_start_checkpoint,
             LogDirectory.recovery_point_checkpoint,
@@ -402,7 +368,6 @@ class LogManager:
         ):
             if directory.failure is not None or not await self._write_checkpoint(directory, of):
                 return
-        self._outdated.discard(directory)
 
     async def _write_checkpoint(self, directory: LogDirectory, of: Callable[[LogDirectory], Task]) -> bool:
         """Whether it was written."""

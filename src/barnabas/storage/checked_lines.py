@@ -3,6 +3,7 @@
 Kafka's checkpoint files have none, and a digit that was changed is still a number. Kafka splits a line at
 blanks and drops those at its end, so each line ends in 32 of them: a tab for each bit that is set of the
 CRC-32C of what is before, a space for the others, the highest bit first. A line without is Kafka's own.
+A line may carry a *tag* in the same way, before its checksum: a number for which Kafka's format has no place.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from barnabas.records.crc import crc32c
 
 _BITS = 32
 _BLANKS = str.maketrans("01", " \t")
+_DIGITS = str.maketrans(" \t", "01")
 
 
 def encode(lines: Iterable[str]) -> bytes:
@@ -21,8 +23,19 @@ def encode(lines: Iterable[str]) -> bytes:
     return "\n".join(["0", str(len(checked)), *checked, ""]).encode()
 
 
+def tagged(line: str, tag: int) -> str:
+    """A line for `encode` that carries a number of 32 bits."""
+    return line + _blanks(tag)
+
+
+def tag_of(line: str) -> int | None:
+    """The number that a line of `decode` carries, if it does."""
+    blanks = line[len(line.rstrip(" \t")) :]
+    return int(blanks.translate(_DIGITS), 2) if len(blanks) == _BITS else None
+
+
 def decode(content: bytes) -> tuple[list[str], str | None]:
-    """The lines that are whole, and what is wrong with the others or the file; None when nothing is.
+    """The lines that are whole, each with its tag if it has one; what is wrong with the rest, or None.
 
     Without a whole beginning nothing of the file counts.
     """
@@ -38,9 +51,11 @@ def decode(content: bytes) -> tuple[list[str], str | None]:
     damage = None
     is_checked = any(line.endswith((" ", "\t")) for line in lines[2:])
     for number, line in enumerate(lines[2:], 3):
-        text = line.rstrip(" \t")
-        if line == text + _checksum(text) or (line == text and not is_checked):
+        text = line[:-_BITS]
+        if line == text + _checksum(text):
             whole.append(text)
+        elif not is_checked:
+            whole.append(line)
         else:
             damage = damage or f"line {number} does not match its checksum"
     if damage is None and lines[1] != str(len(whole)):
@@ -49,4 +64,8 @@ def decode(content: bytes) -> tuple[list[str], str | None]:
 
 
 def _checksum(line: str) -> str:
-    return f"{crc32c(line.encode('ascii', 'replace')):032b}".translate(_BLANKS)
+    return _blanks(crc32c(line.encode("ascii", "replace")))
+
+
+def _blanks(number: int) -> str:
+    return f"{number:0{_BITS}b}".translate(_BLANKS)

@@ -3,9 +3,11 @@
 - `recovery-point-offset-checkpoint`, `replication-offset-checkpoint` (high watermarks),
   `log-start-offset-checkpoint` and `cleaner-offset-checkpoint` (up to where logs are compacted) are text: a
   line "0" (the version), a line with the number of entries, then a line "topic partition offset" for each,
-  with a checksum that Kafka does not see (`barnabas.storage.checked_lines`). So is `barnabas-segment-sizes`,
-  ours, with a line for every segment as of the last clean stop: "topic partition base-offset size
-  index-bytes timeindex-bytes latest-timestamp its-offset".
+  with a checksum and a tag that Kafka does not see (`barnabas.storage.checked_lines`). The tag tells the
+  logs of two topics apart that have had the same name: what is said of a deleted one does not hold for the
+  next, even if the broker died, or its disk was full, before the line could be taken out. So is
+  `barnabas-segment-sizes`, ours, with a line for every segment as of the last clean stop: "topic partition
+  base-offset size index-bytes timeindex-bytes latest-timestamp its-offset".
 - `meta.properties` says whose directory it is: version=1, cluster.id, node.id, directory.id (KIP-858).
 - `.kafka_cleanshutdown` exists between a clean stop and the next start.
 - `partition.metadata`, in each partition's folder, holds the topic id (KIP-516), and in a third line, which
@@ -37,26 +39,51 @@ MAX_OFFSET = 2**62
 CLEAN_SHUTDOWN_CONTENT = b'{"version":0,"brokerEpoch":-1}'
 
 
-def encode_offsets(offsets: Mapping[TopicPartition, Offset]) -> bytes:
-    """The content of an offset checkpoint."""
-    return checked_lines.encode(
-        f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()
-    )
+class CheckpointedOffsets(NamedTuple):
+    """What an offset checkpoint says."""
+
+    #: of the lines that are whole
+    offsets: dict[TopicPartition, Offset]
+    #: `tag_of_topic` of those lines; Apache Kafka's have none
+    tags: dict[TopicPartition, int]
+    #: what is wrong with the file; None when nothing is
+    damage: str | None
 
 
-def decode_offsets(content: bytes) -> tuple[dict[TopicPartition, Offset], str | None]:
-    """The offsets whose lines are whole, and what is wrong with the file; None when nothing is."""
+def tag_of_topic(topic_id: TopicId) -> int:
+    """What tells apart topics that have had the same name."""
+    return crc32c(topic_id)
+
+
+def encode_offsets(offsets: Mapping[TopicPartition, Offset], tags: Mapping[TopicPartition, int]) -> bytes:
+    """The content of an offset checkpoint; `tags` are those of topics, as far as they are known."""
+    lines = []
+    for topic_partition, offset in offsets.items():
+        line = f"{topic_partition.topic} {topic_partition.partition} {offset}"
+        tag = tags.get(topic_partition)
+        lines.append(line if tag is None else checked_lines.tagged(line, tag))
+    return checked_lines.encode(lines)
+
+
+def decode_offsets(content: bytes) -> CheckpointedOffsets:
+    """The inverse of `encode_offsets`, of a file of Kafka's too. Never raises."""
     lines, damage = checked_lines.decode(content)
     offsets = {}
+    tags = {}
     for line in lines:
         try:
-            topic, partition, offset = line.split()
+            topic, number, offset = line.split()
             if not 0 <= int(offset) <= MAX_OFFSET:
                 raise ValueError("no offset")
-            offsets[TopicPartition(topic, int(partition))] = int(offset)
+            topic_partition = TopicPartition(topic, int(number))
         except ValueError:
             damage = damage or f"{line[:80]!r} is not a topic, a partition and an offset"
-    return offsets, damage
+            continue
+        offsets[topic_partition] = int(offset)
+        tag = checked_lines.tag_of(line)
+        if tag is not None:
+            tags[topic_partition] = tag
+    return CheckpointedOffsets(offsets, tags, damage)
 
 
 class SegmentSizes(NamedTuple):

@@ -180,34 +180,37 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path, caplog):
 
 def test_offsets_and_topic_ids_come_back_from_their_files():
     offsets = {TopicPartition("a.b-c_d", 7): 2**62, TopicPartition("x", 0): 0}
-    assert decode_offsets(encode_offsets(offsets)) == (offsets, None)
+    tags = {TopicPartition("x", 0): 2**32 - 1}
+    assert decode_offsets(encode_offsets(offsets, tags)) == (offsets, tags, None)
     topic_id = new_topic_id()
     assert decode_partition_metadata(encode_partition_metadata(topic_id)) == topic_id
 
 
 @pytest.mark.parametrize("content", [b"", b"0", b"1\n0\n", b"0\n1\n", b"0\n1\na 0\n", b"0\nx\n", b"\xff"])
 def test_what_is_no_checkpoint_is_seen(content):
-    offsets, damage = decode_offsets(content)
-    assert offsets == {}
+    offsets, tags, damage = decode_offsets(content)
+    assert offsets == tags == {}
     assert damage is not None
 
 
 def test_a_checkpoint_of_kafkas_is_read():
-    assert decode_offsets(b"0\n1\na 0 5\n") == ({TopicPartition("a", 0): 5}, None)
+    assert decode_offsets(b"0\n1\na 0 5\n") == ({TopicPartition("a", 0): 5}, {}, None)
 
 
 def test_any_flipped_bit_in_a_checkpoint_is_seen_and_other_lines_still_count():
     offsets = {TopicPartition("orders", 3): 1234567, TopicPartition("x", 0): 100}
-    whole = encode_offsets(offsets)
+    tags = {TopicPartition("orders", 3): 77, TopicPartition("x", 0): 1}
+    whole = encode_offsets(offsets, tags)
     for place in range(len(whole)):
         for bit in range(8):
             flipped = bytearray(whole)
             flipped[place] ^= 1 << bit
-            found, damage = decode_offsets(bytes(flipped))
-            assert damage is not None
-            assert found.items() <= offsets.items()
+            found = decode_offsets(bytes(flipped))
+            assert found.damage is not None
+            assert found.offsets.items() <= offsets.items()
+            assert found.tags.items() <= tags.items()
     for size in range(len(whole)):
-        assert decode_offsets(whole[:size])[1] is not None
+        assert decode_offsets(whole[:size]).damage is not None
 
 
 def test_any_flipped_bit_in_a_topic_id_is_seen():

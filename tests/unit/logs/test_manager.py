@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import resource
 from concurrent.futures import Executor, Future
 
@@ -17,7 +18,6 @@ from barnabas.records import Record, encode_batch
 from barnabas.simulation.faulty_disk import FaultyDisk
 from barnabas.simulation.virtual_time import run_virtual
 from barnabas.storage import PartitionLog
-from barnabas.storage.checkpoints import decode_offsets
 from barnabas.types import TopicPartition
 
 DELAY_MS = 60_000
@@ -117,7 +117,6 @@ def test_files_whose_delay_is_not_over_at_the_stop_are_left_to_the_next_start(pl
     async def scenario(bench):
         bench.create("t", records=3)
         bench.logs.delete(TopicPartition("t", 0))
-        await bench.logs.settle_deletions()
         await bench.logs.stop()
         await asyncio.sleep(2 * DELAY_MS / 1000)
         assert any(name.startswith("t-0.") for name in bench.folders("/a"))
@@ -236,36 +235,55 @@ def test_connections_get_the_files_that_logs_and_the_rest_leave(monkeypatch, lim
     assert files_for_connections() == left
 
 
-class Threads(AtOnce):
-    """As threads: refuses work after its shutdown."""
+def test_what_checkpoints_say_of_a_deleted_topic_does_not_hold_for_a_new_one_of_its_name(caplog):
+    """The disk was full, or the broker died, before the checkpoints could be written again."""
 
-    is_shut_down = False
+    async def scenario():
+        bench = Bench("/a")
+        for name in ("g", "e", "k"):
+            bench.create(name, records=3).flush()
+        bench.logs.get(TopicPartition("g", 0)).advance_log_start(2)
+        for of in (
+            LogDirectory.recovery_point_checkpoint,
+            LogDirectory.log_start_checkpoint,
+            LogDirectory.high_watermark_checkpoint,
+        ):
+            await bench.logs.checkpoint(of)
+        for name in ("g", "e"):
+            bench.logs.delete(TopicPartition(name, 0))
+        config = TopicConfig(segment_bytes=10_000)
+        new = bench.logs.create(TopicPartition("g", 0), b"another topic id", config)
+        new.append_as_leader(encode_batch([Record(None, b"new", bench.clock.now_ms())]), 0)
+        new.flush()
+        bench.disk.crash(random.Random(1))
+        again = Bench("/a", disk=bench.disk)
+        ids = {**hosted("k"), TopicPartition("g", 0): b"another topic id"}
+        ids[TopicPartition("e", 0)] = b"again a topic id"
+        await again.logs.load(ids, lambda _: config)
+        assert again.logs.get(TopicPartition("k", 0)).log_end_offset == 3
+        reopened = again.logs.get(TopicPartition("g", 0))
+        assert (reopened.log_start_offset, reopened.log_end_offset) == (0, 1)
+        assert again.logs.create(TopicPartition("e", 0), b"again a topic id", config).log_end_offset == 0
+        again.logs.close()
 
-    def submit(self, work, /, *args, **kwargs):
-        if self.is_shut_down:
-            raise RuntimeError("cannot schedule new futures after shutdown")
-        return super().submit(work, *args, **kwargs)
-
-    def shutdown(self, *args, **kwargs):
-        self.is_shut_down = True
+    asyncio.run(scenario())
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
-def test_stop_waits_until_the_checkpoints_say_nothing_of_deleted_logs(play, caplog):
-    async def scenario(bench):
-        executor = bench.logs._executor = Threads()
-        for number in range(3):
-            bench.create(f"t{number}", records=1)
-        await bench.logs.checkpoint(LogDirectory.high_watermark_checkpoint)
-        bench.logs.delete(TopicPartition("t0", 0))
-        await bench.logs.stop()
-        executor.shutdown()
-        bench.logs.delete(TopicPartition("t1", 0))  # what the metadata say is done at the next start
-        while len(asyncio.all_tasks()) > 1:
-            await asyncio.sleep(0)
-        assert not [record for record in caplog.records if record.levelname == "ERROR"]
-        assert all(directory.closed_cleanly for directory in bench.logs.directories)
-        path = "/a/replication-offset-checkpoint"
-        named = {tp.topic for tp in decode_offsets(bench.disk.open(path).read_at(1000, 0))[0]}
-        assert named == {"t1", "t2"}
+def test_folder_that_is_missing_counts_as_lost_only_for_the_topic_that_the_checkpoint_means():
+    async def scenario():
+        bench = Bench("/a")
+        bench.create("t", records=3).flush()
+        bench.logs.close()
+        bench.disk.remove_tree("/a/t-0")
+        again = Bench("/a", disk=bench.disk)
+        await again.logs.load(hosted("t"), lambda _: CONFIG)
+        with pytest.raises(KafkaError):
+            again.create("t")
+        again.logs.close()
+        other = Bench("/a", disk=bench.disk)
+        await other.logs.load({TopicPartition("t", 0): b"another topic id"}, lambda _: CONFIG)
+        assert other.logs.create(TopicPartition("t", 0), b"another topic id", CONFIG).log_end_offset == 0
+        other.logs.close()
 
-    play(scenario, "/a")
+    asyncio.run(scenario())

@@ -23,7 +23,6 @@ async def create_missing_topics(broker: Broker, names: Iterable[str]) -> dict[st
         KafkaError: this broker cannot make topics at the moment.
     """
     topics = [_defaults(name, broker.config) for name in dict.fromkeys(names)]
-    await broker.logs.settle_deletions()
     results = await broker.controller.create_topics(topics)
     return {
         name: result

@@ -53,7 +53,6 @@ async def create_topics(
 ) -> CreateTopicsResponse:
     named = Counter(topic.name for topic in request.topics)
     once = [_parse(topic) for topic in request.topics if named[topic.name] == 1]
-    await broker.logs.settle_deletions()
     outcomes = await broker.controller.create_topics(once, validate_only=request.validate_only)
     results = []
     for topic in once:

@@ -35,12 +35,6 @@ class FakeConnection:
         raise AssertionError(f"closed: {reason}")
 
 
-class NoLogs:
-    """A log manager in whose directories nothing is left of a deleted topic."""
-
-    async def settle_deletions(self) -> None: ...
-
-
 class AdminBroker:
     """As much of a broker as the admin handlers use."""
 
@@ -52,7 +46,6 @@ class AdminBroker:
         self.others: list[MemoryStore] = []
         self.loader = MetadataLoader(self.store)
         self.topic_answers = TopicAnswers()
-        self.logs = NoLogs()
         self.configs = ConfigResolver(config, config.node_id)
         endpoint = BrokerEndpoint("PLAINTEXT", "127.0.0.1", 9092)
         broker = BrokerImage(config.node_id, (endpoint,))
