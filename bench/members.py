@@ -9,17 +9,18 @@ leader assign, and sends heartbeats, from which it learns that it must join agai
 from __future__ import annotations
 
 import asyncio
-import itertools
 import resource
 import sys
 import time
 import uuid
 from abc import ABC, abstractmethod
 from contextlib import suppress
+from random import Random
 from typing import TypeVar
 
+from barnabas.environment.network import SocketNetwork
 from barnabas.errors import ErrorCode
-from barnabas.protocol.framing import RequestHeader, encode_request, parse_response
+from barnabas.interbroker import Channel, ChannelSettings
 from barnabas.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -52,26 +53,6 @@ ASSIGNMENT = b"\0\1\0\0\0\1\0\5bench\0\0\0\1\0\0\0\0\xff\xff\xff\xff"
 R = TypeVar("R", bound=Response)
 
 
-class _Connection:
-    """One connection of one member: a request at a time."""
-
-    async def open(self, bootstrap: str) -> None:
-        host, _, port = bootstrap.rpartition(":")
-        self._reader, self._writer = await asyncio.open_connection(host, int(port))
-        self._ids = itertools.count(1)
-
-    async def ask(self, request: Request, answer: type[R]) -> R:
-        header = RequestHeader(request.api_key, VERSIONS[request.api_key], next(self._ids), "bench")
-        self._writer.write(b"".join(map(bytes, encode_request(header, request))))
-        size = int.from_bytes(await self._reader.readexactly(4), "big")
-        response = parse_response(header, await self._reader.readexactly(size))
-        assert isinstance(response, answer)
-        return response
-
-    def close(self) -> None:
-        self._writer.close()
-
-
 class _Group:
     """What the members of one group know together."""
 
@@ -94,13 +75,21 @@ class _Group:
 class _Member(ABC):
     def __init__(self, group: _Group) -> None:
         self._group = group
-        self._connection = _Connection()
+        self._channel: Channel
 
     async def connect(self, bootstrap: str) -> None:
         """Connect, and have the topic made that keeps the groups."""
-        await self._connection.open(bootstrap)
+        host, _, port = bootstrap.rpartition(":")
+        self._channel = Channel(
+            SocketNetwork(),
+            lambda: (host, int(port)),
+            name=bootstrap,
+            client_id="bench",
+            rng=Random(0),
+            settings=ChannelSettings(request_timeout=SETTLE_SECONDS),
+        )
         find = FindCoordinatorRequest(key=self._group.id)
-        while (await self._connection.ask(find, FindCoordinatorResponse)).error_code:
+        while (await self._ask(find, FindCoordinatorResponse)).error_code:
             await asyncio.sleep(0.1)
 
     @abstractmethod
@@ -110,10 +99,15 @@ class _Member(ABC):
     async def leave(self) -> None:
         """Leave the group."""
         await self._leave()
-        self._connection.close()
+        await self._channel.close()
 
     @abstractmethod
     async def _leave(self) -> None: ...
+
+    async def _ask(self, request: Request, answer: type[R]) -> R:
+        response = await self._channel.send(request, at_most=VERSIONS[request.api_key])
+        assert isinstance(response, answer)
+        return response
 
 
 class _ClassicMember(_Member):
@@ -127,7 +121,7 @@ class _ClassicMember(_Member):
 
     async def _join(self) -> bool:
         """One round; whether it gave this member a part."""
-        joined = await self._connection.ask(
+        joined = await self._ask(
             JoinGroupRequest(
                 group_id=self._group.id,
                 session_timeout_ms=SESSION_MS,
@@ -146,7 +140,7 @@ class _ClassicMember(_Member):
             return False
         _check("JoinGroup", joined.error_code)
         self._generation = joined.generation_id
-        synced = await self._connection.ask(
+        synced = await self._ask(
             SyncGroupRequest(
                 group_id=self._group.id,
                 generation_id=self._generation,
@@ -173,7 +167,7 @@ class _ClassicMember(_Member):
             try:
                 await asyncio.wait_for(self._group.settled.wait(), HEARTBEAT_SECONDS)
             except TimeoutError:
-                error = (await self._connection.ask(request, HeartbeatResponse)).error_code
+                error = (await self._ask(request, HeartbeatResponse)).error_code
                 if error in _AGAIN:
                     return
                 _check("Heartbeat", error)
@@ -181,9 +175,7 @@ class _ClassicMember(_Member):
                 return
 
     async def _leave(self) -> None:
-        await self._connection.ask(
-            LeaveGroupRequest(group_id=self._group.id, member_id=self._id), LeaveGroupResponse
-        )
+        await self._ask(LeaveGroupRequest(group_id=self._group.id, member_id=self._id), LeaveGroupResponse)
 
 
 class _ConsumerMember(_Member):
@@ -202,7 +194,7 @@ class _ConsumerMember(_Member):
         )
         owned: list[TopicPartitions] = []
         while not self._group.settled.is_set():
-            told = await self._connection.ask(request, ConsumerGroupHeartbeatResponse)
+            told = await self._ask(request, ConsumerGroupHeartbeatResponse)
             if told.error_code in _NOT_YET:
                 await asyncio.sleep(0.1)
                 continue
@@ -222,7 +214,7 @@ class _ConsumerMember(_Member):
 
     async def _leave(self) -> None:
         request = ConsumerGroupHeartbeatRequest(group_id=self._group.id, member_id=self._id, member_epoch=-1)
-        await self._connection.ask(request, ConsumerGroupHeartbeatResponse)
+        await self._ask(request, ConsumerGroupHeartbeatResponse)
 
 
 _AGAIN = (ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.REBALANCE_IN_PROGRESS)

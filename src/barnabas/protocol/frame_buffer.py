@@ -9,7 +9,7 @@ from barnabas.errors import ProtocolError
 from barnabas.protocol.wire import Readable
 
 #: Small frames are received here, several at a time, and copied out.
-_COMMON = 64 * 1024
+_COMMON = 16 * 1024
 #: A frame above this size, in bytes, gets memory of its own.
 _SMALL = _COMMON // 2
 #: So much more memory than was received is taken, unless the peer is trusted: the bytes may never come.
