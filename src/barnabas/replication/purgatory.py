@@ -13,10 +13,23 @@ from typing import Generic, Protocol, TypeVar
 T = TypeVar("T")
 
 
-class Watched(Protocol):
-    """Something that can progress: it calls `progressed` of each of its delayed operations when it does."""
+class Watcher(Protocol):
+    """What is told when something progresses."""
 
-    delayed_operations: set[DelayedOperation[object]]
+    def progressed(self, new_bytes: int) -> None:
+        """So many bytes were committed; 0 when something else has changed: leadership, a log's bounds.
+
+        Called in the middle of the change: take note of it, and act in a later turn of the event loop.
+        """
+
+
+class Watched(Protocol):
+    """Something that can progress: it calls `progressed` of each of its watchers when it does.
+
+    They are kept in the order in which they came, for a simulation to be the same each time.
+    """
+
+    watchers: dict[Watcher, None]
 
 
 class DelayedOperation(Generic[T]):
@@ -45,9 +58,9 @@ class DelayedOperation(Generic[T]):
         # Whoever ends the wait (the result, the timer, a client that has gone): nothing is left behind.
         self.future.add_done_callback(self._leave)
         for item in self._watched:
-            item.delayed_operations.add(self)  # type: ignore[arg-type]
+            item.watchers[self] = None
 
-    def progressed(self) -> None:
+    def progressed(self, _new_bytes: int) -> None:
         """Try again soon."""
         if not self._scheduled:
             self._scheduled = True
@@ -69,4 +82,4 @@ class DelayedOperation(Generic[T]):
         if self._timer is not None:
             self._timer.cancel()
         for item in self._watched:
-            item.delayed_operations.discard(self)
+            item.watchers.pop(self, None)

@@ -9,7 +9,7 @@ Always: log start offset <= last stable offset <= high watermark <= log end offs
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from barnabas.config import TopicConfig
 from barnabas.errors import ErrorCode, KafkaError
@@ -39,6 +39,7 @@ class LogUpkeep:
         "failure",
         "files",
         "high_watermark",
+        "listener",
         "log_end_offset",
         "log_start_offset",
         "producers",
@@ -69,6 +70,8 @@ class LogUpkeep:
         self.log_end_offset = log_end_offset
         self.epochs = epochs
         self.producers = producers
+        #: called when the log's start moves, or its end moves back
+        self.listener: Callable[[], None] | None = None
         self.closed = False
         #: why the log takes no more writes until the next start, None while it does
         self.failure: Exception | None = None
@@ -133,6 +136,7 @@ class LogUpkeep:
             return False
         self.log_start_offset = offset
         self.epochs.truncate_from_start(offset)
+        self._bounds_moved()
         return True
 
     def delete_old_segments(self, now_ms: int) -> Removal | None:
@@ -179,6 +183,7 @@ class LogUpkeep:
             if start > self.log_start_offset:
                 self.log_start_offset = start
                 self.epochs.truncate_from_start(start)
+                self._bounds_moved()
 
     def roll_overdue(self, now_ms: int) -> bool:
         """Seals an active segment with records that `max.compaction.lag.ms` wants compacted; whether it did.
@@ -289,6 +294,11 @@ class LogUpkeep:
         self.epochs.truncate_from_end(end)
         self.producers = load_producers(self.files, end)
         self.producers.committed(self.high_watermark)
+        self._bounds_moved()
+
+    def _bounds_moved(self) -> None:
+        if self.listener is not None:
+            self.listener()
 
     def prepare_flush(self) -> Flush | None:
         """What makes the log durable up to its end: run it in any thread, then `complete_flush` it here.

@@ -27,9 +27,11 @@ BATCH = encode_batch([Record(None, b"v", timestamp=1_700_000_000_000)])
 class Waiter:
     def __init__(self):
         self.woken = 0
+        self.new_bytes = 0
 
-    def progressed(self):
+    def progressed(self, new_bytes):
         self.woken += 1
+        self.new_bytes += new_bytes
 
 
 @pytest.fixture
@@ -64,20 +66,31 @@ def append(partition, acks=ACKS_ALL):
 def test_alone_what_is_appended_is_committed_at_once(open_partition):
     partition = open_partition()
     waiter = Waiter()
-    partition.delayed_operations.add(waiter)
+    partition.watchers[waiter] = None
     info = append(partition)
     assert partition.log.high_watermark == 1
     assert partition.is_acknowledged(info.last_offset, ACKS_ALL)
-    assert (waiter.woken, partition.committed_bytes) == (1, len(BATCH))
+    assert (waiter.woken, waiter.new_bytes) == (1, len(BATCH))
 
 
 def test_a_duplicate_is_not_counted_twice(open_partition):
     partition = open_partition()
     batch = encode_batch([Record(None, b"v", timestamp=0)], producer_id=1, producer_epoch=0, base_sequence=0)
+    waiter = Waiter()
+    partition.watchers[waiter] = None
     first = partition.append(batch, ACKS_ALL, Origin.CLIENT)
     again = partition.append(batch, ACKS_ALL, Origin.CLIENT)
     assert (first.base_offset, again.base_offset, again.duplicate) == (0, 0, True)
-    assert partition.committed_bytes == len(batch)
+    assert waiter.new_bytes == len(batch)
+
+
+def test_watchers_hear_that_the_start_of_the_log_has_moved(open_partition):
+    partition = open_partition()
+    append(partition)
+    waiter = Waiter()
+    partition.watchers[waiter] = None
+    assert partition.log.advance_log_start(1)
+    assert (waiter.woken, waiter.new_bytes) == (1, 0)
 
 
 def test_only_the_leader_takes_records(open_partition):
@@ -103,7 +116,7 @@ def test_acks_all_is_refused_when_too_few_are_in_sync(open_partition):
 def test_an_older_state_changes_nothing_and_a_newer_wakes_who_waits(open_partition):
     partition = open_partition(led_by(ME, epoch=3))
     waiter = Waiter()
-    partition.delayed_operations.add(waiter)
+    partition.watchers[waiter] = None
     partition.update(led_by(OTHER, epoch=2))
     assert partition.is_leader
     assert waiter.woken == 0

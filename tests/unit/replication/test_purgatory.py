@@ -11,11 +11,11 @@ from barnabas.simulation.virtual_time import run_virtual
 
 class Watched:
     def __init__(self):
-        self.delayed_operations = set()
+        self.watchers = {}
 
     def progress(self):
-        for operation in self.delayed_operations:
-            operation.progressed()
+        for watcher in self.watchers:
+            watcher.progressed(0)
 
 
 def test_an_operation_ends_when_progress_is_enough_and_leaves_nothing_behind():
@@ -33,7 +33,7 @@ def test_an_operation_ends_when_progress_is_enough_and_leaves_nothing_behind():
         assert await operation.future == "enough"
         assert asyncio.get_running_loop().time() == 0
         await asyncio.sleep(0)
-        assert watched.delayed_operations == other.delayed_operations == set()
+        assert watched.watchers == other.watchers == {}
 
     run_virtual(main())
 
@@ -67,7 +67,7 @@ def test_a_client_that_goes_takes_its_operation_with_it():
         operation = DelayedOperation([watched], 500, lambda expired: None)
         operation.future.cancel()
         await asyncio.sleep(0)
-        assert watched.delayed_operations == set()
+        assert watched.watchers == {}
         await asyncio.sleep(1)
 
     run_virtual(main())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.metadata.image import PartitionState
-from barnabas.replication.purgatory import DelayedOperation
+from barnabas.replication.purgatory import Watcher
 from barnabas.text import logger_of
 from barnabas.types import NO_LEADER_EPOCH, BrokerId, Buffer, LeaderEpoch, Offset, TopicPartition
 
@@ -48,11 +48,9 @@ class Partition:
         self.log = log
         self.topic_partition: TopicPartition = log.topic_partition
         self.state = state
-        #: the bytes that have passed the high watermark since the partition was opened
-        self.committed_bytes = 0
         self._uncommitted_bytes = 0
-        #: operations to try again when the high watermark moves or leadership changes
-        self.delayed_operations: set[DelayedOperation[object]] = set()
+        #: told when the high watermark, leadership or the log's bounds move
+        self.watchers: dict[Watcher, None] = {}
         #: what every request is answered with, once the topic was deleted
         self.unavailable: KafkaError | None = None
         #: what whoever waits for a write is answered with, once the log or its directory is offline
@@ -63,6 +61,7 @@ class Partition:
         #: what lies below must be fsynced before it counts
         self._flush_due: Offset = 0
         self._flush_timer: asyncio.TimerHandle | None = None
+        log.listener = self._wake
         self.advance_high_watermark()
 
     def __repr__(self) -> str:
@@ -105,6 +104,7 @@ class Partition:
     def take_down(self, error: KafkaError) -> None:
         """Answer every request from now on, and those that wait, with `error`."""
         self.unavailable = error
+        self.log.listener = None
         self.refuse_writes(error)
 
     def refuse_writes(self, error: KafkaError) -> None:
@@ -161,9 +161,9 @@ class Partition:
     def _commit(self) -> None:
         if self.log.advance_high_watermark(self._own_end()):
             # Too much when only a part of it has passed: whoever waits for bytes reads to make sure.
-            self.committed_bytes += self._uncommitted_bytes
-            self._uncommitted_bytes = 0
-            self._wake()
+            new_bytes, self._uncommitted_bytes = self._uncommitted_bytes, 0
+            if self.watchers:
+                self._wake(new_bytes)
 
     def _own_end(self) -> Offset:
         """The end of what this replica may count as its own."""
@@ -171,9 +171,9 @@ class Partition:
         due = self._flush_due
         return log.log_end_offset if not due or due <= log.recovery_point else log.recovery_point
 
-    def _wake(self) -> None:
-        for operation in self.delayed_operations:
-            operation.progressed()
+    def _wake(self, new_bytes: int = 0) -> None:
+        for watcher in self.watchers:
+            watcher.progressed(new_bytes)
 
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
         """The largest leader epoch not above `epoch` and where it ends; (-1, -1) when unknown (KIP-279).

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from operator import is_not
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from barnabas.errors import ErrorCode, KafkaError
@@ -15,11 +14,11 @@ from barnabas.protocol.messages.fetch import (
     PartitionData,
 )
 from barnabas.replication.partition import Partition
+from barnabas.replication.purgatory import Watcher
 from barnabas.server.fetching.sessions import FetchSession, FetchTarget
 from barnabas.types import NO_LEADER_EPOCH, TopicKey
 
 if TYPE_CHECKING:
-    from barnabas.metadata.image import PartitionState
     from barnabas.replication.manager import ReplicaManager
 
 
@@ -30,10 +29,12 @@ _TARGETS_A_STEP = 64
 class Fetch:
     """A fetch in progress; `attempt` is tried at once and, while it answers None, again when there is more.
 
+    A partition that had nothing is read again only after it has had news: what a wake-up costs does not grow
+    with the number of partitions that the client waits for.
+
     Args:
         replicas: where the partitions are.
-        targets: what to read, in this order.
-        session: what the client has been told already; None for a full answer.
+        wanted: what to read, in this order; or the session that knows it, and what the client has been told.
         min_bytes: how much is worth an answer before the time is up.
         max_bytes: the largest answer; the first batch is sent even when it is larger.
         committed: up to the last stable offset (read_committed) instead of the high watermark.
@@ -42,68 +43,64 @@ class Fetch:
     __slots__ = (
         "_committed",
         "_failed",
+        "_has_changed",
+        "_is_watching",
         "_left",
         "_max_bytes",
         "_min_bytes",
+        "_new_bytes",
         "_read_bytes",
         "_replicas",
         "_results",
-        "_seen",
         "_session",
-        "_size",
-        "_states",
-        "_targets",
-        "partitions",
+        "_unread",
+        "watchers",
     )
 
     def __init__(
         self,
         replicas: ReplicaManager,
-        targets: Collection[FetchTarget],
-        session: FetchSession | None,
+        wanted: FetchSession | Iterable[FetchTarget],
         *,
         min_bytes: int,
         max_bytes: int,
         committed: bool,
     ) -> None:
         self._replicas = replicas
-        self._targets = targets
-        self._session = session
         self._min_bytes = min(min_bytes, max_bytes)
         self._max_bytes = max_bytes
         self._committed = committed
-        #: those read at the last attempt
-        self.partitions: list[Partition] = []
-        self._states: list[PartitionState] = []
-        self._seen = 0
-        self._size = 0
+        self._session = wanted if isinstance(wanted, FetchSession) else None
+        targets = wanted.to_read(committed=committed) if isinstance(wanted, FetchSession) else wanted
+        #: what the next attempt reads: what it has not read, what had records, and what has had news
+        self._unread: dict[FetchTarget, None] = dict.fromkeys(targets)
+        #: what was read; None for what has to be read again
+        self._results: dict[FetchTarget, PartitionData | None] = {}
+        self._is_watching = False
+        self._new_bytes = 0
+
+    @property
+    def unread(self) -> int:
+        """How many partitions the next attempt reads."""
+        return len(self._unread)
 
     def attempt(self, final: bool) -> FetchResponse | None:
         """The response; None while there is too little to send, unless this attempt is `final`."""
-        if self.partitions and not final and not self._is_worth_reading():
+        if self._is_watching and not final and not self._is_worth_reading():
             return None
         self._begin()
-        self._read_all(self._targets)
-        response = self._respond_if_enough(final)
-        if response is None:
-            self._states = [partition.state for partition in self.partitions]
-            self._seen = sum(partition.committed_bytes for partition in self.partitions)
-        return response
+        unread, self._unread = self._unread, {}
+        self._read_all(unread)
+        return self._respond_if_enough(final)
 
     def steps(self) -> Iterator[None]:
-        """As `attempt`, in steps of some targets each, for many of them; `outcome` is what comes of it."""
+        """As `attempt`, in steps of some partitions each, for many of them; `outcome` is what comes of it."""
+        self.watch()  # partitions go on between the steps
         self._begin()
-        targets = list(self._targets)
-        found: dict[Partition, tuple[PartitionState, int]] = {}
-        for start in range(0, len(targets), _TARGETS_A_STEP):
-            self._read_all(targets[start : start + _TARGETS_A_STEP])
-            for partition in self.partitions:  # as they were when they were read: they go on meanwhile
-                found.setdefault(partition, (partition.state, partition.committed_bytes))
-            self.partitions = []
+        unread, self._unread = list(self._unread), {}
+        for start in range(0, len(unread), _TARGETS_A_STEP):
+            self._read_all(unread[start : start + _TARGETS_A_STEP])
             yield
-        self.partitions = list(found)
-        self._states = [state for state, _ in found.values()]
-        self._seen = sum(committed for _, committed in found.values())
 
     def outcome(self, final: bool) -> FetchResponse | None:
         """What `attempt` returns, after the last of the `steps`."""
@@ -111,23 +108,56 @@ class Fetch:
 
     def has_moved(self) -> bool:
         """Whether the steps are worth taking again for what came while they were taken."""
-        states = (partition.state for partition in self.partitions)
-        moved = self._seen != sum(partition.committed_bytes for partition in self.partitions)
-        return (moved or any(map(is_not, states, self._states))) and self._is_worth_reading()
+        return bool(self._new_bytes or self._has_changed) and self._is_worth_reading()
 
     def is_due(self, final: bool) -> bool | None:
         """Whether the steps are worth taking again; None for not yet."""
         return final or self._is_worth_reading() or None
 
-    def _begin(self) -> None:
-        self.partitions = []
-        self._left, self._read_bytes, self._failed = self._max_bytes, 0, False
-        self._results: list[tuple[FetchTarget, PartitionData]] = []
+    def has_news(self, target: FetchTarget, new_bytes: int) -> None:
+        """A partition has moved (`NewsListener`)."""
+        self._unread[target] = None
+        if new_bytes:
+            self._new_bytes += new_bytes
+        else:
+            self._has_changed = True
+        for watcher in self.watchers:
+            watcher.progressed(new_bytes)
 
-    def _read_all(self, targets: Collection[FetchTarget]) -> None:
+    def watch(self) -> None:
+        """Hear of news from now on."""
+        if not self._is_watching:
+            self._is_watching = True
+            #: the operation that waits for this fetch to progress
+            self.watchers: dict[Watcher, None] = {}
+            if self._session is not None:
+                self._session.join(self)
+                return
+            for target in (*self._results, *self._unread):
+                target.watch(self)
+
+    def close(self, _future: object = None) -> None:
+        """Hear nothing more: there is an answer, or nobody waits for one."""
+        if self._is_watching:
+            self._is_watching = False
+            if self._session is not None:
+                self._session.leave(self)
+                return
+            for target in (*self._results, *self._unread):
+                target.unwatch()
+
+    def _begin(self) -> None:
+        self._has_changed = self._failed = False
+        self._new_bytes = self._read_bytes = 0
+        self._left = self._max_bytes
+
+    def _read_all(self, targets: Iterable[FetchTarget]) -> None:
         left, size = self._left, self._read_bytes
         results = self._results
+        is_incremental = self._session is not None and self._session.epoch > 1
         for target in targets:
+            if is_incremental and size and not left:
+                break  # the others stay ready for the next request: reading on would cost and send nothing
             data = self._read(target, min(left, target.max_bytes), size == 0)
             if data.error_code or data.diverging_epoch.epoch >= 0:
                 self._failed = True
@@ -135,31 +165,35 @@ class Fetch:
                 read = sum(map(len, data.records))
                 size += read
                 left = max(0, left - read)
-            results.append((target, data))
+            results[target] = data
         self._left, self._read_bytes = left, size
 
     def _respond_if_enough(self, final: bool) -> FetchResponse | None:
-        results, self._results = self._results, []
         size = self._read_bytes
-        if size >= self._min_bytes or self._failed or final or not results:
-            return self._respond(results)
-        self._size = size
+        session = self._session
+        is_of_nothing = not (self._results if session is None else session.targets)
+        if size >= self._min_bytes or self._failed or final or is_of_nothing:
+            response = self._respond()
+            self.close()
+            return response
+        if size:
+            results = self._results
+            for target, data in results.items():
+                if data is not None and data.records:  # not to be kept: the log goes on
+                    results[target] = None
+                    self._unread[target] = None
+        self.watch()
         return None
 
     def _is_worth_reading(self) -> bool:
         """Whether enough was committed since the last attempt, or a partition has changed hands or gone."""
-        if self._committed:
+        if self._committed and self._new_bytes:
             return True  # the end of a transaction lets out more than its own bytes
-        new = sum(partition.committed_bytes for partition in self.partitions) - self._seen
-        return self._size + new >= self._min_bytes or any(
-            partition.state is not state or partition.unavailable
-            for partition, state in zip(self.partitions, self._states, strict=True)
-        )
+        return self._has_changed or self._read_bytes + self._new_bytes >= self._min_bytes
 
     def _read(self, target: FetchTarget, max_bytes: int, min_one: bool) -> PartitionData:
         try:
-            partition = self._replicas.find(target.topic, target.index)
-            self.partitions.append(partition)
+            partition = target.find_partition(self._replicas)
             partition.check_leader(target.current_leader_epoch)
             log = partition.log
             data = PartitionData(
@@ -202,16 +236,21 @@ class Fetch:
         data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
         return True
 
-    def _respond(self, results: list[tuple[FetchTarget, PartitionData]]) -> FetchResponse:
+    def _respond(self) -> FetchResponse:
         session = self._session
         topics: list[FetchableTopicResponse] = []
         current: TopicKey | None = None
-        for target, data in results:
+        for target, data in self._results.items():
+            if data is None:
+                continue
             if session is not None:
-                if not target.is_news(data) and session.epoch > 1:
-                    continue
+                is_news = target.is_news(data)
                 if data.records:
-                    session.rotate(target)
+                    session.was_served(target)
+                elif self._has_nothing_left(target, data):
+                    session.was_told(target)
+                if not is_news and session.epoch > 1:
+                    continue
             if target.topic != current:
                 current = target.topic
                 topics.append(
@@ -221,3 +260,13 @@ class Fetch:
                 )
             topics[-1].partitions.append(data)
         return FetchResponse(session_id=session.session_id if session else 0, responses=topics)
+
+    def _has_nothing_left(self, target: FetchTarget, data: PartitionData) -> bool:
+        """Whether a partition has no more records to send, and no news since it was read."""
+        bound = data.last_stable_offset if self._committed else data.high_watermark
+        return (
+            target.offset == bound
+            and not data.error_code
+            and data.diverging_epoch.epoch < 0
+            and target not in self._unread
+        )

@@ -61,34 +61,37 @@ def fetch(
         session = broker.fetch_sessions.resolve(request, context.api_version >= TOPIC_ID_VERSION)
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
-    targets = list(session.targets.values() if session else requested(request))
     operation = Fetch(
         broker.replicas,
-        targets,
-        session,
+        session or requested(request),
         min_bytes=request.min_bytes,
         max_bytes=max(0, min(request.max_bytes, broker.config.fetch_max_bytes)),
         committed=request.isolation_level == READ_COMMITTED,
     )
-    if len(targets) > DIRECT_ELEMENTS:
+    if operation.unread > DIRECT_ELEMENTS:
         context.exclusive = True
         return _fetch_many(broker, operation, request.max_wait_ms)
     response = operation.attempt(request.max_wait_ms <= 0)
     if response is not None:
         return response
-    return DelayedOperation(operation.partitions, request.max_wait_ms, operation.attempt).future
+    future = DelayedOperation([operation], request.max_wait_ms, operation.attempt).future
+    future.add_done_callback(operation.close)
+    return future
 
 
 async def _fetch_many(broker: Broker, operation: Fetch, max_wait_ms: int) -> FetchResponse:
     """A fetch of so many partitions that it is made in steps between which others are served."""
     clock = asyncio.get_running_loop().time
     end = clock() + max_wait_ms / 1000
-    while True:
-        async for _ in broker.long_work.slices(operation.steps()):
-            pass
-        left_ms = round(1000 * (end - clock()))
-        response = operation.outcome(left_ms <= 0)
-        if response is not None:
-            return response
-        if not operation.has_moved():
-            await DelayedOperation(operation.partitions, left_ms, operation.is_due).future
+    try:
+        while True:
+            async for _ in broker.long_work.slices(operation.steps()):
+                pass
+            left_ms = round(1000 * (end - clock()))
+            response = operation.outcome(left_ms <= 0)
+            if response is not None:
+                return response
+            if not operation.has_moved():
+                await DelayedOperation([operation], left_ms, operation.is_due).future
+    finally:
+        operation.close()
