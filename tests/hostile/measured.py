@@ -70,7 +70,8 @@ class MeasuredBroker:
         try:
             await self.broker.start()
             events.Handle._run = self._timed(original)  # type: ignore[method-assign]
-            with short_collections():
+            with short_collections() as collections:
+                collections.begin()
                 gc.callbacks.append(self._time_collection)
                 self._started.set()
                 await self._stopping.wait()

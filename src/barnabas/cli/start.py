@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -93,7 +94,11 @@ def start(
     broker_config = _read_config(data, listen, advertise, settings, config)
     if registry is not None:
         parse_address(registry, "--registry", "127.0.0.1:8081", default_host="127.0.0.1")
-    from barnabas.server.run import run
+    gc.disable()  # what is imported stays
+    try:
+        from barnabas.server.run import run
+    finally:
+        gc.enable()
 
     def announce(broker: Broker) -> None:
         click.echo(_summary(broker, broker_config), err=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import getpass
 import os
 import re
 from pathlib import Path
@@ -78,6 +77,8 @@ def _denied_part(folder: Path) -> Path | None:
 
 def _user() -> str:
     try:
+        import getpass  # for this message only: it takes its time
+
         return getpass.getuser()
     except (KeyError, OSError, ImportError):  # a user id that has no name
         return user_id()

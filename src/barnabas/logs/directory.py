@@ -71,6 +71,8 @@ class LogDirectory:
         #: it must be written anew before the log grows past it, or a restart would hide the new records
         self.has_stale_offsets = False
         self._lock = lock
+        #: the topics' ids as `found` has read them, until the logs are loaded
+        self._found: dict[TopicPartition, TopicId] = {}
         #: each segment's size as of the clean stop
         self._sizes = self._read_sizes() if was_clean else None
         #: by checkpoint and partition: which topic is meant (`checkpoints.tag_of_topic`), as it was read
@@ -157,10 +159,11 @@ class LogDirectory:
                 topic_partition = TopicPartition(folder["topic"], int(folder["partition"]))
                 if topic_partition in self.logs:
                     partitions[topic_partition] = self.logs[topic_partition].topic_id
-                elif self.env.fs.entries(path):
-                    partitions[topic_partition] = self._read_topic_id(path)
+                elif (topic_id := self._read_topic_id(path)) is not None:
+                    partitions[topic_partition] = topic_id
                 elif not self.expects(topic_partition):
                     self.env.fs.remove_tree(path)
+        self._found = dict(partitions)
         return partitions
 
     def leftovers(self) -> list[TreeRemoval]:
@@ -224,7 +227,7 @@ class LogDirectory:
             is_new = env.fs.make_directory(path)
             if not is_new:
                 self._require_other_folder(topic_partition)
-            if not is_new and env.fs.entries(path) and self._read_topic_id(path) != topic_id:
+            if not is_new and self._read_topic_id(path) not in (None, topic_id):
                 aside = self.set_aside(topic_partition, "stray")
                 logger.warning(
                     "%s was another topic's than the one of its name: it is moved to %s",
@@ -403,7 +406,8 @@ class LogDirectory:
             sizes=None if self._sizes is None else self._sizes.get(topic_partition),
             cleaned_to=self.cleaned_to.get(topic_partition, 0),
         )
-        if not log.files.is_blank and not (was_clean and self._read_topic_id(path) == topic_id):
+        found_id = self._found.pop(topic_partition, None)
+        if not log.files.is_blank and not (was_clean and found_id == topic_id):
             log.files.write_topic_id()
         return log
 
@@ -494,11 +498,14 @@ class LogDirectory:
             keep_damaged(self.env.fs, path)
         return offsets
 
-    def _read_topic_id(self, folder: str) -> TopicId:
+    def _read_topic_id(self, folder: str) -> TopicId | None:
+        """The topic's id in a partition's folder: zero when it is unknown, None when the folder is empty."""
         path = f"{folder}/{checkpoints.PARTITION_METADATA}"
         try:
             return checkpoints.decode_partition_metadata(read_small_file(self.env.fs, path))
         except FileNotFoundError:
+            if not self.env.fs.entries(folder):
+                return None
             logger.warning("%s is missing: using the name of the partition's folder", path)
             return ZERO_TOPIC_ID
         except ValueError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
@@ -138,9 +139,9 @@ class LogManager:
         outdated: set[LogDirectory] = set()
         loading: list[Awaitable[None]] = []
         pools: list[ThreadPoolExecutor] = []
+        threads = self._config.num_recovery_threads_per_data_dir
         for directory in self._directories:
-            pool = ThreadPoolExecutor(self._config.num_recovery_threads_per_data_dir, "recovery")
-            pools.append(pool)
+            wanted: deque[tuple[TopicPartition, TopicId, TopicConfig]] = deque()
             unknown: list[TopicPartition] = []
             try:
                 found = directory.found()
@@ -170,8 +171,11 @@ class LogManager:
                     )
                     self._unreadable[topic_partition] = directory
                     continue
-                config = config_of(topic_partition.topic)
-                loading.append(self._load(directory, pool, topic_partition, topic_id, config))
+                wanted.append((topic_partition, topic_id, config_of(topic_partition.topic)))
+            if wanted:
+                pool = ThreadPoolExecutor(threads, "recovery")
+                pools.append(pool)
+                loading += [self._load(directory, pool, wanted) for _ in range(min(threads, len(wanted)))]
             if unknown:
                 more = ", ..." if unknown[5:] else ""
                 log.error(
@@ -385,22 +389,15 @@ class LogManager:
         self,
         directory: LogDirectory,
         pool: Executor,
-        topic_partition: TopicPartition,
-        topic_id: TopicId,
-        config: TopicConfig,
+        wanted: deque[tuple[TopicPartition, TopicId, TopicConfig]],
     ) -> None:
+        """Has one thread of several open logs, until there are no more `wanted`."""
         loop = asyncio.get_running_loop()
-        try:
-            loaded = await loop.run_in_executor(pool, directory.load, topic_partition, topic_id, config)
-        except Exception as error:
-            if isinstance(error, KafkaError):
-                log.error("%s cannot be opened: %s", topic_partition, error.message)
-            else:  # a bug, or damage that nobody has thought of: the others are opened nevertheless
-                log.exception("%s cannot be opened", topic_partition)
-            self._unreadable[topic_partition] = directory
-            return
-        directory.adopt(loaded)
-        self._where[topic_partition] = directory
+        loaded, unreadable = await loop.run_in_executor(pool, _load_logs, directory, wanted)
+        for partition_log in loaded:
+            directory.adopt(partition_log)
+            self._where[partition_log.topic_partition] = directory
+        self._unreadable.update(dict.fromkeys(unreadable, directory))
 
     def _set_aside(
         self, directory: LogDirectory, topic_partition: TopicPartition, suffix: str = "stray"
@@ -430,6 +427,27 @@ def files_for_connections() -> int | None:
     """How many of the files this process may open are left to connections; None when there is no limit."""
     limit = limits.open_files()
     return None if limit is None else max(1, limit - _open_files() - _OTHER_FILES)
+
+
+def _load_logs(
+    directory: LogDirectory, wanted: deque[tuple[TopicPartition, TopicId, TopicConfig]]
+) -> tuple[list[PartitionLog], list[TopicPartition]]:
+    """Loads logs until none is wanted: those that could be loaded, and the partitions of the others."""
+    loaded: list[PartitionLog] = []
+    unreadable: list[TopicPartition] = []
+    while True:
+        try:
+            topic_partition, topic_id, config = wanted.popleft()
+        except IndexError:  # the other threads have taken the rest
+            return loaded, unreadable
+        try:
+            loaded.append(directory.load(topic_partition, topic_id, config))
+        except Exception as error:
+            if isinstance(error, KafkaError):
+                log.error("%s cannot be opened: %s", topic_partition, error.message)
+            else:  # a bug, or damage that nobody has thought of: the others are opened nevertheless
+                log.exception("%s cannot be opened", topic_partition)
+            unreadable.append(topic_partition)
 
 
 def _report(done: asyncio.Future[None]) -> None:

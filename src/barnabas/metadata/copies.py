@@ -25,8 +25,8 @@ from barnabas.metadata import legacy
 from barnabas.metadata.journal import (
     Journal,
     UnknownFormatError,
-    commit_of,
     decode,
+    encode_commit,
     encode_line,
     encode_snapshot,
     furthest_generation,
@@ -48,18 +48,19 @@ _LEAST_BYTES = 256 * 1024
 class Found:
     """One copy as it lies on the disk."""
 
-    def __init__(self, fs: FileSystem, path: str) -> None:
+    def __init__(self, fs: FileSystem, path: str, like: Found | None = None) -> None:
         self.path = path
+        self.content = b""
         self.journal: Journal | None = None
         #: what is wrong with it as a whole; None when `journal` is there
         self.problem: str | None = None
         self.is_missing = False
-        #: the furthest generation that can be read of it, its damage or not; -1 when nothing can
-        self.reached = -1
         try:
-            content = read_file(fs, path)
-            self.reached = furthest_generation(content)
-            self.journal = decode(content)
+            self.content = read_file(fs, path)
+            if like is not None and like.is_whole and like.content == self.content:
+                self.journal = like.journal  # as it should be, and decoding takes long
+            else:
+                self.journal = decode(self.content)
         except (FileNotFoundError, NotADirectoryError):
             self.is_missing = True
             self.problem = "is missing"
@@ -69,6 +70,11 @@ class Found:
             raise StoreUnavailableError(f"{path} {error}: use the version that wrote it") from error
         except (ValueError, KeyError, TypeError) as error:
             self.problem = f"is damaged: {error}"
+        #: the furthest generation that can be read of it, its damage or not; -1 when nothing can
+        self.reached = self.generation
+        if not self.is_whole:
+            with contextlib.suppress(ValueError, AttributeError, TypeError):
+                self.reached = furthest_generation(self.content)
 
     @property
     def is_whole(self) -> bool:
@@ -97,7 +103,10 @@ def find_copies(fs: FileSystem, folders: Sequence[str], usable: Sequence[str] = 
     """
     homes = _homes(usable or folders)
     elsewhere = [f"{folder}/{name}" for folder in folders for name in FILE_NAMES]
-    return [Found(fs, path) for path in dict.fromkeys([*homes, *elsewhere])]
+    found: list[Found] = []
+    for path in dict.fromkeys([*homes, *elsewhere]):
+        found.append(Found(fs, path, like=found[0] if found else None))
+    return found
 
 
 def choose(copies: Sequence[Found]) -> Found | None:
@@ -179,12 +188,12 @@ class JournalCopies:
         """
         journal = self.journal
         generation = journal.generation + 1
-        line = commit_of(generation, transaction, changes)
+        commit = encode_commit(generation, transaction, changes)
         nodes = _changed(journal.nodes, changes)
         failures = []
         for copy in self._copies:
             try:
-                if not copy.append(line):
+                if not copy.append(commit):
                     copy.rewrite(journal.store_id, generation, transaction, nodes)
             except Exception as error:  # whatever it is: memory must not get ahead of the files
                 cure = cure_of(error) if isinstance(error, OSError) else ""
@@ -266,14 +275,14 @@ class _Copy:
         """Take the file as it is: it holds `journal`."""
         self._file = self._fs.open(self.path)
         self._size = journal.size
-        self._snapshot_size = journal.size
+        self._snapshot_size = journal.snapshot_size
         self._checksum = journal.checksum
 
-    def append(self, line: Mapping[str, object]) -> bool:
+    def append(self, commit: bytes) -> bool:
         """Append a commit and fsync it; False when the file has to be written anew instead."""
         if self._file is None or self._size > max(_LEAST_BYTES, 2 * self._snapshot_size):
             return False
-        data, checksum = encode_line(line, self._checksum)
+        data, checksum = encode_line(commit, self._checksum)
         self._file.write_at([data], self._size)
         self._file.sync()
         self._size += len(data)

@@ -45,6 +45,8 @@ class Journal:
     #: bytes of the whole lines, and the last one's checksum
     size: int = 0
     checksum: int = 0
+    #: bytes of the first line, the snapshot
+    snapshot_size: int = 0
     #: what is wrong behind them, None for a whole file
     damage: str | None = None
 
@@ -56,26 +58,22 @@ def encode_snapshot(
     head = {"format": FORMAT, "store": store_id, "generation": generation, "transaction": transaction}
     # one by one, since the encoder lets no other thread run before it returns
     entries = ",".join([_encode(_entry(path, node)) for path, node in nodes.items()])
-    return _line(f'{_encode(head)[:-1]},"nodes":[{entries}]}}'.encode(), 0)
+    return encode_line(f'{_encode(head)[:-1]},"nodes":[{entries}]}}'.encode(), 0)
 
 
-def commit_of(generation: int, transaction: int, changes: Iterable[Change]) -> dict[str, Any]:
-    """A commit's line, for `encode_line`; ephemeral nodes are left out: they end with the process."""
+def encode_commit(generation: int, transaction: int, changes: Iterable[Change]) -> bytes:
+    """A commit, for `encode_line`; ephemeral nodes are left out: they end with the process."""
     entries: list[Any] = []
     for change in changes:
         if change.after is None:
             entries.append([change.path])
         elif not change.after.owner:
             entries.append(_entry(change.path, change.after))
-    return {"generation": generation, "transaction": transaction, "changes": entries}
+    return _encode({"generation": generation, "transaction": transaction, "changes": entries}).encode()
 
 
-def encode_line(value: Mapping[str, Any], before: int) -> tuple[bytes, int]:
-    """One line behind the line whose checksum is `before`, and its own checksum."""
-    return _line(_encode(value).encode(), before)
-
-
-def _line(body: bytes, before: int) -> tuple[bytes, int]:
+def encode_line(body: bytes, before: int) -> tuple[bytes, int]:
+    """An encoded object as the line behind the one whose checksum is `before`, and its own checksum."""
     checksum = _checksum(before, body)
     return b"%08x %b\n" % (checksum, body), checksum
 
@@ -99,6 +97,7 @@ def decode(content: bytes) -> Journal:
             break
         if journal is None:
             journal = _snapshot(value)
+            journal.snapshot_size = len(line)
         else:
             _apply(journal, value)
         journal.size += len(line)

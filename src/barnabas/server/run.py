@@ -57,6 +57,7 @@ async def serve(
     with short_collections() as collections:
         try:
             await broker.start()
+            collections.begin()
             if on_ready is not None:
                 on_ready(broker)
             silent_for = broker.connections.silent_for

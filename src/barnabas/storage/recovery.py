@@ -56,6 +56,7 @@ from barnabas.types import NO_PRODUCER_ID, Offset, TopicId, TopicPartition
 logger = logging.getLogger(__name__)
 
 _READ_BYTES = 1024 * 1024
+_OF_SEGMENTS = frozenset((LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT))
 
 
 def new_log(
@@ -193,7 +194,7 @@ def _cleared(env: LogEnvironment, path: str) -> dict[str, Entry]:
     listed = env.fs.entries(path)
     if complete_swaps(env, path, listed):
         listed = env.fs.entries(path)
-    entries = {entry.name: entry for entry in listed if _is_known(f"{path}/{entry.name}")}
+    entries = {entry.name: entry for entry in listed if _is_known(path, entry.name)}
     indexes = (INDEX, TIME_INDEX, TRANSACTION_INDEX)
     for name in list(entries):
         is_orphan = name.endswith(indexes) and name.partition(".")[0] + LOG not in entries
@@ -203,14 +204,14 @@ def _cleared(env: LogEnvironment, path: str) -> dict[str, Entry]:
     return entries
 
 
-def _is_known(path: str) -> bool:
+def _is_known(folder: str, name: str) -> bool:
     """Whether a file is named as one of a log's: those of segments by an offset."""
-    stem, _, kind = path.rpartition("/")[2].partition(".")
-    if f".{kind}" not in (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT):
+    stem, dot, kind = name.partition(".")
+    if dot + kind not in _OF_SEGMENTS:
         return True
     if len(stem) == 20 and stem.isdecimal() and int(stem) <= MAX_OFFSET:
         return True
-    logger.warning("ignored %s: its name is not an offset", path)
+    logger.warning("ignored %s/%s: its name is not an offset", folder, name)
     return False
 
 

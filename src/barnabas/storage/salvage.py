@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from barnabas.errors import KafkaError
 from barnabas.records.batch import HEADER_SIZE, MAGIC, MAGIC_AT, BatchHeader, check_crc, parse_header
 from barnabas.storage.segment import MAX_RELATIVE_OFFSET
 from barnabas.types import Offset
+
+if TYPE_CHECKING:
+    import mmap
 
 _MAGIC = bytes([MAGIC])
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.metadata.embedded import EmbeddedStore
-from barnabas.metadata.store import Create, NoNodeError, StoreUnavailableError
+from barnabas.metadata.store import Create, NoNodeError, Set, StoreUnavailableError
 
 
 def test_nodes_versions_and_numbers_survive_a_restart(tmp_path: Path) -> None:
@@ -118,3 +118,22 @@ def test_writes_at_once_share_commits(tmp_path: Path, monkeypatch: pytest.Monkey
         return commits
 
     assert asyncio.run(scenario()) <= 3
+
+
+def test_restarts_do_not_let_the_journal_grow(tmp_path: Path) -> None:
+    names = [f"/{number}" for number in range(400)]
+
+    async def restart() -> None:
+        store = await EmbeddedStore.open(tmp_path)
+        await store.multi([Set(name, b"x" * 300) for name in names])
+        await store.close()
+
+    async def scenario() -> int:
+        store = await EmbeddedStore.open(tmp_path)
+        await store.multi([Create(name, b"x" * 300) for name in names])
+        await store.close()
+        for _ in range(20):
+            await restart()
+        return (tmp_path / "metadata-1.journal").stat().st_size
+
+    assert asyncio.run(scenario()) < 5 * 400 * 330

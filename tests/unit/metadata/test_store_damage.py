@@ -206,7 +206,7 @@ def test_metadata_of_two_brokers_is_not_mixed() -> None:
 def test_journal_of_a_newer_format_is_refused() -> None:
     disk = FaultyDisk()
     disk.make_directory("/d")
-    put(disk, COPIES[0], encode_line({"format": 99}, 0)[0])
+    put(disk, COPIES[0], encode_line(b'{"format": 99}', 0)[0])
     with pytest.raises(StoreUnavailableError, match="format 99"):
         read(disk)
 

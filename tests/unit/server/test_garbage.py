@@ -21,6 +21,7 @@ def circles():
 @pytest.fixture
 def collections():
     with garbage.short_collections() as collections:
+        collections.begin()
         yield collections
     gc.collect()
 
@@ -127,7 +128,18 @@ def test_it_is_known_how_long_a_collection_of_all_objects_will_take(collections)
     del kept
 
 
-def test_everything_is_as_before_when_it_is_left():
-    with garbage.short_collections():
-        pass
+def test_nothing_is_collected_during_the_start():
+    with garbage.short_collections() as collections:
+        assert not gc.isenabled()
+        collections.begin()
+        assert gc.isenabled()
+        assert gc.get_freeze_count()
+
+
+@pytest.mark.parametrize("has_started", [False, True])
+def test_everything_is_as_before_when_it_is_left(has_started):
+    with garbage.short_collections() as collections:
+        if has_started:
+            collections.begin()
+    assert gc.isenabled()
     assert gc.get_freeze_count() == 0
