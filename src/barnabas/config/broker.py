@@ -52,11 +52,44 @@ class BrokerConfig(Settings):
         ("barnabas-data",),
         doc="The folders that hold the data.",
     )
-    metadata_store: str = setting(
+    metadata_store: str | None = setting(
         Type.STRING,
-        "embedded",
-        choices=("embedded", "memory"),
-        doc="Where the cluster's metadata lives: embedded (a file beside the data) or memory (lost at stop).",
+        None,
+        choices=("embedded", "memory", "zookeeper"),
+        doc="Where the cluster's metadata lives: embedded (files beside the data), memory (lost at stop) or "
+        "zookeeper. Unset means zookeeper if zookeeper.connect is set, else embedded.",
+    )
+    zookeeper_connect: str | None = setting(
+        Type.STRING,
+        None,
+        doc="The ZooKeeper servers that the brokers of a cluster share: HOST:PORT,HOST:PORT/chroot. A chroot "
+        "for each cluster keeps several in one ensemble apart; it is made if it is missing.",
+    )
+    zookeeper_session_timeout_ms: int = setting(
+        Type.INT,
+        18_000,
+        minimum=1,
+        doc="How long ZooKeeper hears nothing of a broker before it takes it for dead, in milliseconds; "
+        "ZooKeeper may set bounds.",
+    )
+    zookeeper_connection_timeout_ms: int | None = setting(
+        Type.INT,
+        None,
+        minimum=1,
+        doc="How long a starting broker waits for ZooKeeper, in milliseconds. Unset means "
+        "zookeeper.session.timeout.ms.",
+    )
+    zookeeper_max_in_flight_requests: int = setting(
+        Type.INT,
+        10,
+        minimum=1,
+        doc="How many requests to ZooKeeper may be unanswered at once; at most 200 are.",
+    )
+    zookeeper_set_acl: bool = setting(
+        Type.BOOLEAN,
+        False,
+        doc="Whether only brokers may change the nodes in ZooKeeper. Not possible yet: brokers would have to "
+        "authenticate with ZooKeeper.",
     )
     broker_rack: str | None = setting(Type.STRING, None, doc="The rack of this broker.")
 

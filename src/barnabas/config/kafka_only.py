@@ -53,7 +53,7 @@ _UNSUPPORTED = (
             "delegation.token.",
             "password.encoder.",
             "zookeeper.ssl.",
-            "zookeeper.set.acl",
+            "zookeeper.clientCnxnSocket",
             "super.users",
             "allow.everyone.if.no.acl.found",
             "principal.builder.class",
@@ -63,13 +63,16 @@ _UNSUPPORTED = (
         ),
     ),
     _Unsupported(
-        "ZooKeeper is not there yet; remove it: the metadata is stored beside the data",
-        (
-            "zookeeper.",
-            "broker.id.generation.enable",
-            "reserved.broker.max.id",
-            "control.plane.listener.name",
-        ),
+        "ids are not generated; remove it and give each broker its node.id",
+        ("broker.id.generation.enable", "reserved.broker.max.id"),
+    ),
+    _Unsupported(
+        "brokers learn of changes from ZooKeeper, not from the controller; remove it",
+        ("control.plane.listener.name",),
+    ),
+    _Unsupported(
+        "there is no KRaft to migrate to; remove it",
+        ("zookeeper.metadata.migration.enable", "zookeeper.metadata.migration.min.batch.size"),
     ),
     _Unsupported(
         "it was for upgrades of Kafka before 4.0; remove it",

@@ -18,7 +18,7 @@ would have no effect. [differences.md](differences.md) lists the defaults that d
 A broker takes its settings from `barnabas start --set NAME=VALUE`, else from `--config FILE`, else from the
 defaults. FILE is TOML, where a setting is a key (`log.retention.hours = 24`), or Kafka's own
 `server.properties`, in which settings that apply only to Kafka itself are ignored with a warning. A file that
-requires an unsupported feature (TLS, SASL, ZooKeeper) is refused with file, line and reason.
+requires an unsupported feature (TLS, SASL) is refused with file, line and reason.
 
 Settings marked *at run time* can also be changed while the broker runs, for one broker or for all of them
 (`barnabas configs --help`), and take effect at once; the others are read at start.

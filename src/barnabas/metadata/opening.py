@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from barnabas.config import BrokerConfig
+from barnabas.errors import ConfigError
 from barnabas.metadata import znodes
 from barnabas.metadata.copies import FILE_NAMES
 from barnabas.metadata.embedded import EmbeddedStore
 from barnabas.metadata.memory import MemoryStore
 from barnabas.metadata.store import Create, MetadataStore, NodeExistsError, StoreUnavailableError
+from barnabas.metadata.zookeeper.address import parse_address
 from barnabas.storage import checkpoints
 from barnabas.types import topic_id_to_str
 
@@ -24,16 +26,56 @@ async def open_store(config: BrokerConfig) -> MetadataStore:
     """The store that the settings name, with the nodes that are always there.
 
     Raises:
+        ConfigError: the settings contradict one another.
         StoreUnavailableError: it cannot be opened; the text says what to do.
     """
-    store: MetadataStore
-    if config.metadata_store == "memory":
-        store = MemoryStore()
-    else:
-        folders = config.log_dirs
-        store = await EmbeddedStore.open(*folders, before_new=lambda: check_unused(folders))
-    await prepare(store)
+    check_store(config)
+    store = await _open(config)
+    try:
+        await prepare(store)
+    except BaseException:
+        await store.close()
+        raise
     return store
+
+
+def check_store(config: BrokerConfig) -> None:
+    """Raises ConfigError when the settings of the metadata store contradict one another."""
+    connect = config.zookeeper_connect
+    if config.metadata_store == "zookeeper" and not connect:
+        raise ConfigError(
+            "metadata.store=zookeeper needs zookeeper.connect: set it to HOST:PORT,HOST:PORT/chroot"
+        )
+    if connect is None:
+        return
+    if config.metadata_store not in (None, "zookeeper"):
+        raise ConfigError(
+            f"metadata.store={config.metadata_store} contradicts zookeeper.connect={connect}: remove one"
+        )
+    parse_address(connect)
+    if config.zookeeper_set_acl:
+        raise ConfigError(
+            "zookeeper.set.acl=true needs brokers that authenticate with ZooKeeper, which is not there yet: "
+            "remove it, on a network that you trust"
+        )
+
+
+async def _open(config: BrokerConfig) -> MetadataStore:
+    if config.zookeeper_connect is not None:
+        from barnabas.metadata.zookeeper.store import ZooKeeperStore  # imports kazoo, which takes a while
+
+        connection_timeout = config.zookeeper_connection_timeout_ms
+        return await ZooKeeperStore.open(
+            parse_address(config.zookeeper_connect),
+            session_timeout=config.zookeeper_session_timeout_ms / 1000,
+            connection_timeout=None if connection_timeout is None else connection_timeout / 1000,
+            max_in_flight=config.zookeeper_max_in_flight_requests,
+            set_acl=config.zookeeper_set_acl,
+        )
+    if config.metadata_store == "memory":
+        return MemoryStore()
+    folders = config.log_dirs
+    return await EmbeddedStore.open(*folders, before_new=lambda: check_unused(folders))
 
 
 async def prepare(store: MetadataStore) -> str:

@@ -18,6 +18,7 @@ from barnabas.coordinator import GroupCoordinator, TransactionCoordinator
 from barnabas.environment.clock import Clock, SystemClock
 from barnabas.environment.filesystem import FileSystem, OsFileSystem
 from barnabas.environment.network import Network, SocketNetwork
+from barnabas.errors import BarnabasError
 from barnabas.logs.cleaner import LogCleaner
 from barnabas.logs.group_commit import GroupCommit
 from barnabas.logs.jobs import stop_all, upkeep
@@ -27,6 +28,8 @@ from barnabas.metadata import ClusterImage, ImageDelta, MetadataLoader, open_sto
 from barnabas.metadata.configs import ConfigResolver
 from barnabas.metadata.features import TRANSACTION_VERSION
 from barnabas.metadata.image import BrokerEndpoint, BrokerImage
+from barnabas.metadata.opening import check_store
+from barnabas.metadata.store import SessionState
 from barnabas.replication.manager import ReplicaManager
 from barnabas.replication.partition import Partition
 from barnabas.server.adapters.coordinators import follow_leadership, forget_deleted_topics
@@ -46,6 +49,10 @@ from barnabas.text import logger_of
 from barnabas.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 
 log = logger_of(__name__)
+
+
+class BrokerFailedError(BarnabasError):
+    """The broker met what it cannot go on with: it would serve what the cluster has not decided."""
 
 
 class Broker:
@@ -93,6 +100,8 @@ class Broker:
         self._rng = rng or random.Random()
         self._fs = fs or OsFileSystem()
         self._network = network or SocketNetwork()
+        self._failed = asyncio.Event()
+        self._failure = ""
         self._undo: list[Callable[[], Awaitable[None] | None]] = []
         #: where it listens, in the order of ``listeners``
         self.bound: list[Endpoint] = []
@@ -126,6 +135,15 @@ class Broker:
             await self.stop()
             raise
 
+    async def failed(self) -> None:
+        """Wait until the broker cannot go on and has to be stopped, which it may never come to.
+
+        Raises:
+            BrokerFailedError: that has happened; the text says why.
+        """
+        await self._failed.wait()
+        raise BrokerFailedError(self._failure)
+
     async def stop(self) -> None:
         """Stop serving, then put everything away; what was never started is passed over."""
         while self._undo:
@@ -144,13 +162,15 @@ class Broker:
     async def _start(self) -> None:
         check_groups(self.config)
         check_paths(self.config)
+        check_store(self.config)
         listeners = self._bind()
         if isinstance(self._fs, OsFileSystem):
             await asyncio.to_thread(check_folders, self.config)
         log.info("barnabas %s starts as broker %d, process %d", __version__, self.node_id, os.getpid())
         store = await open_store(self.config)
         self._undo.append(store.close)
-        self._loader = MetadataLoader(store)
+        store.on_state(self._on_session)
+        self._loader = MetadataLoader(store, self._on_metadata_failure)
         self._undo.append(self._loader.stop)
         await self._loader.start()
         await self._open_logs()
@@ -171,6 +191,19 @@ class Broker:
             await listener.start()
         for bound, told in zip(self.bound, self.advertised, strict=True):
             log.info("listening on %s, advertised as %s", bound, told.address)
+
+    def _on_session(self, state: SessionState) -> None:
+        if state is SessionState.FAILED:
+            self._fail("the metadata store cannot be used any more; the log says why")
+
+    def _on_metadata_failure(self, error: Exception) -> None:
+        self._fail(f"a change of the metadata could not be applied ({type(error).__name__}: {error})")
+
+    def _fail(self, reason: str) -> None:
+        if not self._failed.is_set():
+            self._failure = reason
+            self._failed.set()
+            log.critical("broker %d has to stop: %s", self.node_id, reason)
 
     def _bind(self) -> list[Listener]:
         """Take the addresses first: a second broker is told before it has touched anything."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from barnabas.config import BrokerConfig
 from barnabas.environment.clock import Clock
@@ -48,6 +48,7 @@ async def serve(
 
     Raises:
         ConfigError: a setting cannot be met (an address or a data folder in use, for one).
+        BrokerFailedError: the broker could not go on, and was stopped.
     """
     _raise_file_limit()
     signals = StopSignals()
@@ -65,9 +66,11 @@ async def serve(
             with ExitStack() as companion:
                 if beside is not None:
                     companion.enter_context(beside(broker))
-                await signals.wait()
-                collecting.cancel()
-                await asyncio.to_thread(companion.close)
+                try:
+                    await _first(signals.wait(), broker.failed())
+                finally:
+                    collecting.cancel()
+                    await asyncio.to_thread(companion.close)
         finally:
             await broker.stop()
 
@@ -79,6 +82,18 @@ def run(
 ) -> None:
     """`serve` on a new event loop."""
     event_loop.run(serve(config, on_ready, beside))
+
+
+async def _first(*waits: Coroutine[Any, Any, object]) -> None:
+    """Wait for the first of several to return or raise."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+    for task in done:
+        task.result()
 
 
 def _raise_file_limit() -> None:
@@ -138,12 +153,17 @@ class BrokerServer:
         self._started.wait()
         if self._failure is not None:
             self._thread.join()
+            self._thread = None
             raise self._failure
         return self
 
     def stop(self) -> None:
-        """Stop the broker cleanly and wait for it; one that has stopped is fine."""
-        if self._thread is None or self._failure is not None:
+        """Stop the broker cleanly and wait for it; one that has stopped is fine.
+
+        Raises:
+            BrokerFailedError: it could not go on, and has stopped by itself.
+        """
+        if self._thread is None:
             return
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stopping.set)
@@ -179,6 +199,6 @@ class BrokerServer:
         try:
             await self._broker.start()
             self._started.set()
-            await self._stopping.wait()
+            await _first(self._stopping.wait(), self._broker.failed())
         finally:
             await self._broker.stop()

@@ -66,13 +66,13 @@ def test_faults_are_told_with_their_lines(tmp_path: Path) -> None:
 
 def test_settings_of_kafka_that_are_not_supported_are_told_once_for_each_reason(tmp_path: Path) -> None:
     text = (
-        "zookeeper.connect=localhost:2181\nzookeeper.connection.timeout.ms=18000\n"
+        "quota.window.num=11\nquota.window.size.seconds=1\n"
         "ssl.keystore.location=/k\nssl.key.password=secret\nssl.truststore.location=/t\n"
     )
     with pytest.raises(ConfigError) as caught:
         read_settings(write(tmp_path, "server.properties", text))
     told = str(caught.value)
-    assert "server.properties:1: zookeeper.connect (and 1 more) is not supported: ZooKeeper is not" in told
+    assert "server.properties:1: quota.window.num (and 1 more) is not supported: quotas are not" in told
     assert "server.properties:3: ssl.keystore.location (and 2 more) is not supported: TLS" in told
     assert "secret" not in told
 
@@ -210,19 +210,15 @@ def test_the_files_that_come_with_kafka_load(tmp_path: Path, name: str) -> None:
     ]
 
 
-def test_kafkas_file_for_zookeeper_is_refused_with_the_reason(tmp_path: Path) -> None:
+def test_kafkas_file_for_zookeeper_joins_the_cluster_there(tmp_path: Path) -> None:
     text = f"""broker.id=0
         log.dirs=/tmp/kafka-logs{_COMMON}zookeeper.connect=localhost:2181
         zookeeper.connection.timeout.ms=18000
         group.initial.rebalance.delay.ms=0
     """
     path = write(tmp_path, "server.properties", text)
-    with pytest.raises(ConfigError) as caught:
-        read_settings(path)
-    assert str(caught.value) == (
-        f"{path}:16: zookeeper.connect (and 1 more) is not supported: ZooKeeper is not there yet; "
-        "remove it: the metadata is stored beside the data"
-    )
+    config = BrokerConfig.from_text(read_settings(path))
+    assert (config.zookeeper_connect, config.zookeeper_connection_timeout_ms) == ("localhost:2181", 18_000)
 
 
 def test_controllers_own_file_is_refused(tmp_path: Path) -> None:
@@ -242,7 +238,9 @@ def test_controllers_own_file_is_refused(tmp_path: Path) -> None:
         ("authorizer.class.name", "TLS, SASL and ACLs are not there yet"),
         ("super.users", "TLS, SASL and ACLs are not there yet"),
         ("security.inter.broker.protocol", "TLS, SASL and ACLs are not there yet"),
-        ("zookeeper.connect", "ZooKeeper is not there yet; remove it"),
+        ("zookeeper.ssl.client.enable", "TLS, SASL and ACLs are not there yet"),
+        ("zookeeper.metadata.migration.enable", "no KRaft to migrate to"),
+        ("broker.id.generation.enable", "give each broker its node.id"),
         ("replica.lag.time.max.ms", "replication is not there yet"),
         ("remote.log.storage.system.enable", "tiered storage is not there yet"),
         ("metric.reporters", "no metrics of the JVM"),
