@@ -7,7 +7,7 @@ from barnabas.storage.open_files import OpenFiles
 from barnabas.storage.producers import Origin, Producer
 from barnabas.storage.tasks import Flush, Removal, Replacement, TreeRemoval
 from barnabas.storage.throttle import Throttle
-from barnabas.storage.timestamps import LongBatch, OffsetAtTimestamp
+from barnabas.storage.timestamps import LongSearch, OffsetAtTimestamp
 from barnabas.storage.transaction_index import AbortedTransaction
 from barnabas.storage.validation import (
     InvalidRecords,
@@ -26,7 +26,7 @@ __all__ = [
     "FetchedRecords",
     "Flush",
     "InvalidRecords",
-    "LongBatch",
+    "LongSearch",
     "LongValidation",
     "OffsetAtTimestamp",
     "OpenFiles",

@@ -313,7 +313,7 @@ class PartitionLog(LogUpkeep):
         before `start` do not count.
 
         Raises:
-            LongBatch: a batch must be decoded, and is too long for the event loop.
+            LongSearch: it takes too long for one turn of the event loop.
             KafkaError: CORRUPT_MESSAGE, a batch cannot be decoded; KAFKA_STORAGE_ERROR, the disk failed.
         """
         start = max(start, self.log_start_offset)

@@ -12,8 +12,10 @@ from barnabas.storage.segment import LogSegment
 from barnabas.storage.segments import Segments
 from barnabas.storage.validation import AT_ONCE_BYTES, AT_ONCE_RECORDS, MOST_BYTES, MOST_RECORDS
 
-#: how many batches are searched at once, that is on the event loop
+#: how many batches are searched at once, that is on the event loop, ...
 MOST_AT_ONCE = 8
+#: ... and of how many only the header is looked at: about a millisecond
+MOST_HEADERS = 500
 
 LATEST = -1
 EARLIEST = -2
@@ -31,7 +33,11 @@ class OffsetAtTimestamp(NamedTuple):
 
 
 def first_at_or_after(segments: Segments, timestamp: int, log_start_offset: int) -> OffsetAtTimestamp | None:
-    """The first record at or after `log_start_offset` whose timestamp is at least `timestamp`."""
+    """The first record at or after `log_start_offset` whose timestamp is at least `timestamp`.
+
+    Raises:
+        LongSearch: it takes too long for one turn of the event loop.
+    """
     for segment in segments:
         if segment.latest.timestamp >= timestamp:
             start = max(log_start_offset, segment.start_for_time(timestamp))
@@ -42,7 +48,7 @@ def first_at_or_after(segments: Segments, timestamp: int, log_start_offset: int)
 
 
 def with_max_timestamp(segments: Segments, log_start_offset: int) -> OffsetAtTimestamp | None:
-    """The first record that bears the largest timestamp of the log."""
+    """The first record that bears the largest timestamp of the log. Raises as `first_at_or_after`."""
     latest = max((segment.latest for segment in segments), key=lambda latest: latest.timestamp)
     if latest.timestamp < 0:
         return None
@@ -53,7 +59,11 @@ def _first_in(
     segment: LogSegment, start: int, timestamp: int, log_start_offset: int
 ) -> OffsetAtTimestamp | None:
     searched = 0
+    seen = 0
     for position, header in segment.headers(segment.position_of(start)):
+        seen += header.last_offset >= start
+        if seen > MOST_HEADERS:  # the first record of the segment was its latest until now, say
+            raise LongSearch(header.base_offset, timestamp)
         if header.latest_record_timestamp >= timestamp and header.last_offset >= log_start_offset:
             if header.is_log_append_time and header.record_count == header.last_offset_delta + 1:
                 offset = max(header.base_offset, log_start_offset)
@@ -68,18 +78,30 @@ def _first_in(
     return None
 
 
-class LongBatch(Exception):
-    """What is looked for may lie in a batch that takes too long to decode on the event loop.
+class LongSearch(Exception):
+    """The search takes too long for one turn of the event loop.
 
-    Call `find` in a thread. When it finds nothing, look on from `next_offset`.
+    Call `find` in a thread. When it finds nothing, look on from `next_offset`, in another turn.
     """
 
+    def __init__(self, next_offset: int, max_timestamp: int) -> None:
+        super().__init__(f"nothing found before offset {next_offset}")
+        self.next_offset = next_offset
+        #: what MAX_TIMESTAMP stands for
+        self.max_timestamp = max_timestamp
+
+    def find(self, timestamp: int, start: int) -> OffsetAtTimestamp | None:
+        """What the records before `next_offset` have that still must be searched: nothing."""
+        return None
+
+
+class LongBatch(LongSearch):
+    """What is looked for may lie in a batch that takes too long to decode on the event loop."""
+
     def __init__(self, header: BatchHeader, batch: bytes) -> None:
-        super().__init__(f"a batch of {header.record_count} records in {header.size} bytes")
+        super().__init__(header.next_offset, header.max_timestamp)
         self._header = header
         self._batch = batch
-        self.next_offset = header.next_offset
-        self.max_timestamp = header.max_timestamp
 
     def find_at_once(self, timestamp: int, start: int) -> OffsetAtTimestamp | None:
         """As `find`, for a batch that is soon decoded. Raises itself for another."""

@@ -7,7 +7,7 @@ import pytest
 from barnabas.errors import ErrorCode
 from barnabas.records import Compression, Record, all_records, batches, encode_batch, parse_header
 from barnabas.records.builder import assemble_batch
-from barnabas.storage import LongBatch
+from barnabas.storage import LongSearch
 from barnabas.storage.timestamps import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP
 
 NOW = 1_700_000_000_000
@@ -242,7 +242,7 @@ def test_a_time_in_a_batch_of_many_records_is_found_in_a_thread(bench, compressi
     records = [Record(None, b"v", NOW + number) for number in range(2000)]
     bench.append(*records, compression=compression)
     bench.append(Record(None, b"v", NOW + 5000))
-    with pytest.raises(LongBatch) as raised:
+    with pytest.raises(LongSearch) as raised:
         bench.log.offset_for_timestamp(NOW + 700)
     batch = raised.value
     assert batch.find(NOW + 700, 0)[:2] == (NOW + 700, 701)
@@ -255,7 +255,7 @@ def test_a_batch_that_claims_very_many_records_is_found_by_its_first(bench):
     payload = encode_batch([Record(None, b"v", NOW)])
     header = parse_header(payload)._replace(record_count=10**9, last_offset_delta=10**9 - 1)
     bench.log.append_as_leader(assemble_batch(header, payload[61:]), 0)
-    with pytest.raises(LongBatch) as raised:
+    with pytest.raises(LongSearch) as raised:
         bench.log.offset_for_timestamp(NOW)
     assert raised.value.find(NOW, 0)[:2] == (NOW, 0)
 
@@ -271,9 +271,28 @@ def test_batches_whose_headers_name_a_later_time_than_their_records_are_searched
         try:
             found = bench.log.offset_for_timestamp(NOW + 500, start)
             break
-        except LongBatch as batch:
+        except LongSearch as batch:
             rounds += 1
             assert batch.find(NOW + 500, start) is None
             start = batch.next_offset
     assert found[:2] == (NOW + 2000, 100)
     assert rounds > 10
+
+
+def test_a_time_behind_many_batches_is_searched_in_many_turns(bench):
+    bench.append(Record(None, b"v", NOW))
+    for _ in range(3000):
+        bench.append(Record(None, b"", NOW - 1000))
+    bench.append(Record(None, b"v", NOW + 1000))
+    start = rounds = 0
+    while True:
+        try:
+            found = bench.log.offset_for_timestamp(NOW + 500, start)
+            break
+        except LongSearch as search:
+            rounds += 1
+            assert search.find(NOW + 500, start) is None
+            assert start < search.next_offset <= start + 600
+            start = search.next_offset
+    assert found[:2] == (NOW + 1000, 3001)
+    assert rounds >= 3

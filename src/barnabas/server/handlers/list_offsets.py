@@ -23,7 +23,7 @@ from barnabas.replication.partition import Partition
 from barnabas.server.handlers import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.pieces import Pieces
-from barnabas.storage import LongBatch, OffsetAtTimestamp
+from barnabas.storage import LongSearch, OffsetAtTimestamp
 from barnabas.types import Offset
 
 if TYPE_CHECKING:
@@ -86,9 +86,9 @@ def list_offsets(
                 _look_up(partition, wanted, request, result)
             except KafkaError as error:
                 result.error_code = error.code
-            except LongBatch as batch:
+            except LongSearch as search:
                 long.append(
-                    _LongLookUp(partition, wanted.timestamp, _bound(partition, request), batch, result)
+                    _LongLookUp(partition, wanted.timestamp, _bound(partition, request), search, result)
                 )
             results.append(result)
         response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=results))
@@ -96,12 +96,12 @@ def list_offsets(
 
 
 class _LongLookUp(NamedTuple):
-    """A partition whose batch with the timestamp is long to decode."""
+    """A partition in which the search takes long."""
 
     partition: Partition
     timestamp: int
     bound: Offset
-    batch: LongBatch
+    search: LongSearch
     #: the place of the answer
     result: ListOffsetsPartitionResponse
 
@@ -109,9 +109,9 @@ class _LongLookUp(NamedTuple):
 async def _look_up_long(
     broker: Broker, long: list[_LongLookUp], response: ListOffsetsResponse
 ) -> ListOffsetsResponse:
-    for partition, timestamp, bound, batch, result in long:
+    for partition, timestamp, bound, search, result in long:
         try:
-            found = await _find(broker, partition, timestamp, batch)
+            found = await _find(broker, partition, timestamp, search)
         except KafkaError as error:
             result.error_code = error.code
         else:
@@ -120,19 +120,19 @@ async def _look_up_long(
 
 
 async def _find(
-    broker: Broker, partition: Partition, timestamp: int, batch: LongBatch
+    broker: Broker, partition: Partition, timestamp: int, search: LongSearch
 ) -> OffsetAtTimestamp | None:
     while True:
         log = partition.log
         if timestamp == MAX_TIMESTAMP:
-            timestamp = batch.max_timestamp
-        found = await broker.long_work.run(batch.find, timestamp, log.log_start_offset)
+            timestamp = search.max_timestamp
+        found = await broker.long_work.run(search.find, timestamp, log.log_start_offset)
         if found is not None:
             return found
         try:
-            return log.offset_for_timestamp(timestamp, batch.next_offset)
-        except LongBatch as following:
-            batch = following
+            return log.offset_for_timestamp(timestamp, search.next_offset)
+        except LongSearch as following:
+            search = following
 
 
 def _check_timestamp(timestamp: int, version: int) -> None:
