@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections import defaultdict
+from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING
 
 from barnabas.errors import ErrorCode, KafkaError
@@ -21,6 +21,7 @@ from barnabas.protocol.messages.describe_log_dirs import (
 )
 from barnabas.server.handlers import handles
 from barnabas.server.requests.context import RequestContext
+from barnabas.storage import PartitionLog
 from barnabas.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -36,21 +37,55 @@ def _failed(request: DescribeLogDirsRequest, error: KafkaError) -> DescribeLogDi
 @handles(DescribeLogDirsRequest, on_error=_failed, listing="results.topics.partitions")
 def describe_log_dirs(
     broker: Broker, context: RequestContext, request: DescribeLogDirsRequest
-) -> DescribeLogDirsResponse:
+) -> DescribeLogDirsResponse | Awaitable[DescribeLogDirsResponse]:
     wanted = None
     if request.topics is not None:
         wanted = {
             TopicPartition(topic.topic, index) for topic in request.topics for index in topic.partitions
         }
-    results = [_describe(directory, wanted) for directory in broker.logs.directories]
-    results += [
+    results = {directory.path: _directory(directory) for directory in broker.logs.directories}
+    unopened = [
         DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path)
         for path in broker.logs.unopened
     ]
-    return DescribeLogDirsResponse(results=results)
+    topics: dict[str, dict[str, list[DescribeLogDirsPartition]]] = {path: {} for path in results}
+
+    def describe(item: tuple[str, PartitionLog]) -> None:
+        path, log = item
+        name, index = log.topic_partition
+        # The lag of a follower behind the high watermark; a leader has none.
+        lag = max(0, log.high_watermark - log.log_end_offset)
+        topics[path].setdefault(name, []).append(
+            DescribeLogDirsPartition(partition_index=index, partition_size=log.size, offset_lag=lag)
+        )
+
+    def respond(_: list[None]) -> DescribeLogDirsResponse:
+        for path, result in results.items():
+            result.topics = [
+                DescribeLogDirsTopic(name=name, partitions=found) for name, found in topics[path].items()
+            ]
+        return DescribeLogDirsResponse(results=[*results.values(), *unopened])
+
+    return broker.long_work.listed(
+        context,
+        [
+            (directory.path, log)
+            for directory in broker.logs.directories
+            if directory.failure is None
+            for log in _logs(directory, wanted)
+        ],
+        describe,
+        respond,
+    )
 
 
-def _describe(directory: LogDirectory, wanted: set[TopicPartition] | None) -> DescribeLogDirsResult:
+def _logs(directory: LogDirectory, wanted: set[TopicPartition] | None) -> Iterable[PartitionLog]:
+    if wanted is None:
+        return directory.logs.values()
+    return [directory.logs[each] for each in wanted if each in directory.logs]
+
+
+def _directory(directory: LogDirectory) -> DescribeLogDirsResult:
     result = DescribeLogDirsResult(log_dir=directory.path)
     if directory.failure is not None:
         result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
@@ -58,13 +93,4 @@ def _describe(directory: LogDirectory, wanted: set[TopicPartition] | None) -> De
     with contextlib.suppress(OSError):  # sizes are told where the system tells them
         volume = shutil.disk_usage(directory.path)
         result.total_bytes, result.usable_bytes = volume.total, volume.free
-    topics: defaultdict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
-    for (topic, index), log in directory.logs.items():
-        if wanted is None or (topic, index) in wanted:
-            # The lag of a follower behind the high watermark; a leader has none.
-            lag = max(0, log.high_watermark - log.log_end_offset)
-            topics[topic].append(
-                DescribeLogDirsPartition(partition_index=index, partition_size=log.size, offset_lag=lag)
-            )
-    result.topics = [DescribeLogDirsTopic(name=name, partitions=found) for name, found in topics.items()]
     return result

@@ -6,7 +6,7 @@ v0 lists, and broker loggers have no settings here, so none are listed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING
 
 from barnabas.controller.configs import ResourceType
@@ -29,20 +29,23 @@ _TYPES_FROM = 1
 @handles(ListConfigResourcesRequest, listing="config_resources")
 def list_config_resources(
     broker: Broker, context: RequestContext, request: ListConfigResourcesRequest
-) -> ListConfigResourcesResponse:
+) -> ListConfigResourcesResponse | Awaitable[ListConfigResourcesResponse]:
     types = (
         set(request.resource_types) if context.api_version >= _TYPES_FROM else {ResourceType.CLIENT_METRICS}
     )
     unknown = types.difference(ResourceType)
     if unknown:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"there is no resource type {min(unknown)}")
-    return ListConfigResourcesResponse(
-        config_resources=[
-            ConfigResource(resource_name=name, resource_type=kind)
+    return broker.long_work.listed(
+        context,
+        [
+            (kind, name)
             for kind in ResourceType
             if not types or kind in types
             for name in _names(broker, kind)
-        ]
+        ],
+        lambda item: ConfigResource(resource_name=item[1], resource_type=item[0]),
+        lambda resources: ListConfigResourcesResponse(config_resources=resources),
     )
 
 

@@ -5,6 +5,7 @@ Filters do not mind the case; what no group can be matches nothing.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator import ClassicGroup, ConsumerGroup
@@ -17,16 +18,21 @@ if TYPE_CHECKING:
 
 
 @handles(ListGroupsRequest, listing="groups")
-def list_groups(broker: Broker, _context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
+def list_groups(
+    broker: Broker, context: RequestContext, request: ListGroupsRequest
+) -> ListGroupsResponse | Awaitable[ListGroupsResponse]:
     states = {state.lower() for state in request.states_filter}
     types = {name.lower() for name in request.types_filter}
-    return ListGroupsResponse(
-        groups=[
-            listed
-            for listed in map(_listed, broker.groups.groups())
-            if (not states or listed.group_state.lower() in states)
-            and (not types or listed.group_type in types)
-        ]
+
+    def describe(group: ClassicGroup | ConsumerGroup) -> ListedGroup | None:
+        listed = _listed(group)
+        passes = (not states or listed.group_state.lower() in states) and (
+            not types or listed.group_type in types
+        )
+        return listed if passes else None
+
+    return broker.long_work.listed(
+        context, broker.groups.groups(), describe, lambda groups: ListGroupsResponse(groups=groups)
     )
 
 

@@ -6,7 +6,7 @@ KIP-1152), which is read as RE2 does: its time grows with the text's length and 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator import Transaction, patterns
@@ -31,21 +31,29 @@ _NEVER_SEEN = {"Dead", "PrepareEpochFence"}
 @handles(ListTransactionsRequest, listing="transaction_states")
 def list_transactions(
     broker: Broker, context: RequestContext, request: ListTransactionsRequest
-) -> ListTransactionsResponse:
+) -> ListTransactionsResponse | Awaitable[ListTransactionsResponse]:
     matches = _compiled(request.transactional_id_pattern)
     known = _NEVER_SEEN.union(state.label for state in State)
     now = broker.clock.now_ms()
-    return ListTransactionsResponse(
-        unknown_state_filters=[name for name in request.state_filters if name not in known],
-        transaction_states=[
-            TransactionState(
-                transactional_id=name,
-                producer_id=transaction.producer_id,
-                transaction_state=transaction.state.label,
-            )
-            for name, transaction in broker.transactions.transactions()
-            if _passes(request, transaction, now) and (matches is None or matches(name))
-        ],
+
+    def describe(item: tuple[str, Transaction]) -> TransactionState | None:
+        name, transaction = item
+        if not _passes(request, transaction, now) or (matches is not None and not matches(name)):
+            return None
+        return TransactionState(
+            transactional_id=name,
+            producer_id=transaction.producer_id,
+            transaction_state=transaction.state.label,
+        )
+
+    return broker.long_work.listed(
+        context,
+        list(broker.transactions.transactions()),
+        describe,
+        lambda states: ListTransactionsResponse(
+            unknown_state_filters=[name for name in request.state_filters if name not in known],
+            transaction_states=states,
+        ),
     )
 
 

@@ -53,7 +53,8 @@ def metadata(
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
     answer = _Answer(broker, context, request)
     if request.topics is None or (context.api_version == 0 and not request.topics):
-        return answer.make(sorted(answer.image.topics))
+        topics = sorted(answer.image.topics.items())
+        return broker.long_work.listed(context, topics, lambda item: answer.describe(item[1]), answer.respond)
     ids = list(dict.fromkeys(t.topic_id for t in request.topics if t.topic_id != ZERO_TOPIC_ID))
     if ids and context.api_version < 12:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "topic ids can be asked for from version 12 on")
@@ -90,25 +91,25 @@ class _Answer:
         for name in names:
             topic = self.image.topics.get(name)
             if topic is not None:
-                topics.append(self._topic(topic))
+                topics.append(self.describe(topic))
             elif errors and name in errors:
                 topics.append(MetadataResponseTopic(name=name, error_code=errors[name].code))
             else:
                 topics.append(MetadataResponseTopic(name=name, error_code=_absence(name)))
-        return self._response(topics)
+        return self.respond(topics)
 
     def make_by_id(self, ids: Iterable[TopicId]) -> MetadataResponse:
         topics = []
         for topic_id in ids:
             topic = self.image.topic_by_id(topic_id)
             if topic is not None:
-                topics.append(self._topic(topic))
+                topics.append(self.describe(topic))
             else:
                 unknown = ErrorCode.UNKNOWN_TOPIC_ID
                 topics.append(MetadataResponseTopic(name=None, topic_id=topic_id, error_code=unknown))
-        return self._response(topics)
+        return self.respond(topics)
 
-    def _response(self, topics: list[MetadataResponseTopic]) -> MetadataResponse:
+    def respond(self, topics: list[MetadataResponseTopic]) -> MetadataResponse:
         brokers = []
         for broker in self.image.brokers.values():
             endpoint = broker.endpoint(self._context.listener)
@@ -127,7 +128,7 @@ class _Answer:
             cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
         )
 
-    def _topic(self, topic: TopicImage) -> MetadataResponseTopic:
+    def describe(self, topic: TopicImage) -> MetadataResponseTopic:
         return self._broker.topic_answers.get(
             self.image,
             topic,

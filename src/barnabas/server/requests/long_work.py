@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 from typing import ParamSpec, TypeVar
 
+from barnabas.server.requests.context import RequestContext
+
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+D = TypeVar("D")
 
 #: how long one slice may last, in seconds; a step of the work begun within it is finished
 SLICE = 0.005
+#: how many things a listing describes in one turn: a few milliseconds
+LISTED_AT_ONCE = 500
 
 
 class LongWork:
@@ -43,6 +48,30 @@ class LongWork:
                 async with self._turn:
                     await asyncio.sleep(0)
                 end = perf_counter() + SLICE
+
+    def listed(
+        self,
+        context: RequestContext,
+        items: Collection[T],
+        describe: Callable[[T], D | None],
+        respond: Callable[[list[D]], R],
+    ) -> R | Awaitable[R]:
+        """What `respond` makes of the descriptions of all items: at once of few, in slices of many.
+
+        Args:
+            items: a snapshot, which must not change meanwhile.
+            describe: None leaves the item out.
+        """
+        if len(items) <= LISTED_AT_ONCE:
+            return respond([found for item in items if (found := describe(item)) is not None])
+        context.exclusive = True  # its answer is long, and is encoded in a thread
+        return self._list_in_slices(items, describe, respond)
+
+    async def _list_in_slices(
+        self, items: Iterable[T], describe: Callable[[T], D | None], respond: Callable[[list[D]], R]
+    ) -> R:
+        descriptions = map(describe, items)
+        return respond([found async for found in self.slices(descriptions) if found is not None])
 
     def stop(self) -> None:
         """Let what runs come to its end, and begin nothing more."""

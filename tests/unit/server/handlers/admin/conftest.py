@@ -23,6 +23,7 @@ from barnabas.protocol.framing import RequestHeader
 from barnabas.server.answers.topics import TopicAnswers
 from barnabas.server.handlers import load
 from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.long_work import LongWork
 
 
 class FakeConnection:
@@ -46,6 +47,7 @@ class AdminBroker:
         self.others: list[MemoryStore] = []
         self.loader = MetadataLoader(self.store)
         self.topic_answers = TopicAnswers()
+        self.long_work = LongWork()
         self.configs = ConfigResolver(config, config.node_id)
         endpoint = BrokerEndpoint("PLAINTEXT", "127.0.0.1", 9092)
         broker = BrokerImage(config.node_id, (endpoint,))

@@ -1,0 +1,59 @@
+"""A listing that is made in slices tells the same as one that is made at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
+from barnabas.protocol.messages.list_config_resources import ListConfigResourcesRequest
+from barnabas.protocol.messages.list_groups import ListGroupsRequest
+from barnabas.protocol.messages.list_transactions import ListTransactionsRequest
+from barnabas.protocol.messages.metadata import MetadataRequest
+from barnabas.protocol.messages.offset_commit import OffsetCommitRequest
+from barnabas.server.requests import long_work
+
+LISTINGS = [
+    (ListGroupsRequest(), 5),
+    (ListGroupsRequest(states_filter=["empty"]), 4),
+    (ListTransactionsRequest(), 2),
+    (ListTransactionsRequest(transactional_id_pattern="t[12]"), 2),
+    (ListTransactionsRequest(state_filters=["Ongoing", "Odd"]), 2),
+    (DescribeLogDirsRequest(topics=None), 4),
+    (DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic="two", partitions=[1, 7])]), 4),
+    (MetadataRequest(topics=None), 13),
+    (MetadataRequest(topics=[]), 0),
+    (ListConfigResourcesRequest(), 1),
+]
+
+
+@pytest.fixture
+def filled(wire):
+    wire(
+        CreateTopicsRequest(
+            topics=[
+                CreatableTopic(name=name, num_partitions=2, replication_factor=1) for name in ("one", "two")
+            ],
+            timeout_ms=10_000,
+        )
+    )
+    wire(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]))
+    wire(FindCoordinatorRequest(key_type=1, coordinator_keys=["t"]))
+    for number in range(4):
+        wire(OffsetCommitRequest(group_id=f"g{number}"), 8)
+        wire(InitProducerIdRequest(transactional_id=f"t{number}", transaction_timeout_ms=1000))
+
+
+@pytest.mark.parametrize("request_, version", LISTINGS)
+def test_slices_make_the_same_listing(wire, filled, monkeypatch, request_, version):
+    expected = told(wire(request_, version))
+    monkeypatch.setattr(long_work, "LISTED_AT_ONCE", 0)
+    assert told(wire(request_, version)) == expected
+
+
+def told(answer):
+    for result in getattr(answer, "results", ()):
+        result.usable_bytes = 0  # others write to that volume
+    return answer

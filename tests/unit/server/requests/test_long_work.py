@@ -1,0 +1,57 @@
+"""Listings of everything: few things at once, many in slices, between which the loop serves others."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from barnabas.server.requests.long_work import LISTED_AT_ONCE, LongWork
+
+
+@pytest.fixture
+def work():
+    work = LongWork()
+    yield work
+    work.stop()
+
+
+def odd(number):
+    return number if number % 2 else None
+
+
+def test_a_few_things_are_listed_at_once(work):
+    context = SimpleNamespace(exclusive=False)
+    assert work.listed(context, range(LISTED_AT_ONCE), odd, sum) == sum(range(1, LISTED_AT_ONCE, 2))
+    assert not context.exclusive
+
+
+def test_many_things_are_listed_in_slices_though_most_are_left_out(work):
+    async def scenario():
+        turns = 0
+
+        def describe(number):
+            assert turns or number < 200  # others have been served since the start
+            end = time.perf_counter() + 0.0001
+            while time.perf_counter() < end:
+                pass
+            return number if number in (1, 998) else None
+
+        async def others():
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        context = SimpleNamespace(exclusive=False)
+        listing = asyncio.ensure_future(work.listed(context, range(2 * LISTED_AT_ONCE), describe, list))
+        await asyncio.sleep(0)
+        serving = asyncio.ensure_future(others())
+        assert await listing == [1, 998]
+        serving.cancel()
+        assert context.exclusive
+        assert turns > 10
+
+    asyncio.run(scenario())
