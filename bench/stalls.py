@@ -17,6 +17,7 @@ import os
 import signal
 import sys
 import threading
+from asyncio import runners
 from collections import Counter, deque
 from collections.abc import Coroutine
 from pathlib import Path
@@ -34,6 +35,8 @@ BEAT = 0.001
 LONG = 0.005
 #: the timer is this late when the stack is looked at
 SUSPECT = 0.003
+#: where a thread of a pool waits for work
+IDLE_THREAD = "thread._worker"
 #: the longest stalls that are reported with what ran in them
 MOST_REPORTED = 40
 
@@ -100,18 +103,25 @@ class StallCounter:
     def _sample(self) -> None:
         while not self._stopped.wait(BEAT):
             if perf_counter() - self._due > SUSPECT:
-                frame = sys._current_frames().get(self._thread_id)
-                if frame is not None:
-                    self._seen.append(_described(frame))
+                frames = sys._current_frames()
+                loop = frames.pop(self._thread_id)
+                if loop.f_code.co_filename != runners.__file__:
+                    self._seen.append(_described(loop))
+                    continue
+                # no callback runs: another thread has the interpreter, or the system the loop's
+                del frames[threading.get_ident()]
+                others = [_described(frame) for frame in frames.values()]
+                busy = [other for other in others if not other.startswith(IDLE_THREAD)]
+                self._seen.append(f"the loop itself, beside {busy}")
 
 
 def _described(frame: FrameType | None) -> str:
-    """The innermost of the functions on the stack, the outermost first."""
+    """The innermost of the functions on the stack, the innermost first."""
     names: list[str] = []
     while frame is not None and len(names) < 7:
         names.append(f"{Path(frame.f_code.co_filename).stem}.{frame.f_code.co_name}:{frame.f_lineno}")
         frame = frame.f_back
-    return " > ".join(reversed(names))
+    return " < ".join(names)
 
 
 async def _watched(main: Coroutine[Any, Any, T], report: Path) -> T:
