@@ -42,6 +42,8 @@ P = TypeVar("P", bound=Compactable)
 _DAY_MS = 86_400_000
 #: a log whose cleaning keeps failing is tried again at least so often: its damaged segment may have gone
 _LONGEST_WAIT_MS = 3_600_000
+#: how many logs are looked at in one turn of the event loop
+_LOGS_A_TURN = 100
 
 
 class Setback(NamedTuple):
@@ -125,7 +127,7 @@ class LogCleaner(Generic[P]):
 
     async def clean_dirtiest(self) -> bool:
         """Clean the log that has most need of it; whether there was one, and it is clean now."""
-        found = self._dirtiest()
+        found = await self._dirtiest()
         if found is None:
             return False
         log, dirt = found
@@ -160,12 +162,14 @@ class LogCleaner(Generic[P]):
         )
         return True
 
-    def _dirtiest(self) -> tuple[PartitionLog, Dirtiness] | None:
+    async def _dirtiest(self) -> tuple[PartitionLog, Dirtiness] | None:
         """The log with the largest dirty part among those worth it."""
         now_ms = self._clock.now_ms()
         found: list[tuple[PartitionLog, Dirtiness]] = []
         logs: dict[TopicPartition, PartitionLog] = {}
-        for partition in self._partitions:
+        for number, partition in enumerate(list(self._partitions), 1):
+            if number % _LOGS_A_TURN == 0:
+                await asyncio.sleep(0)
             log = partition.log
             name = log.topic_partition
             logs[name] = log
@@ -185,7 +189,8 @@ class LogCleaner(Generic[P]):
             if dirt.is_worth_it(log.config.min_cleanable_dirty_ratio):
                 found.append((log, dirt))
         self._setbacks = {name: s for name, s in self._setbacks.items() if logs.get(name) is s.log}
-        return max(found, key=lambda item: item[1].ratio, default=None)
+        free = (item for item in found if item[0].topic_partition not in self._at_work and not item[0].closed)
+        return max(free, key=lambda item: item[1].ratio, default=None)
 
     def _settle_swap(self, log: PartitionLog) -> None:
         """Completes or undoes a swap that an error has interrupted."""

@@ -23,6 +23,7 @@ from barnabas.config import TopicConfig
 from barnabas.environment.clock import Clock
 from barnabas.environment.filesystem import FileSystem, Lock, replace_file
 from barnabas.errors import BarnabasError, ConfigError, ErrorCode, KafkaError
+from barnabas.logs.offset_checkpoint import CheckpointWrite, OffsetCheckpoint
 from barnabas.storage import checkpoints
 from barnabas.storage.checkpoints import CLEAN_SHUTDOWN, SegmentSizes
 from barnabas.storage.damage import keep_damaged, read_small_file
@@ -75,20 +76,20 @@ class LogDirectory:
         self._found: dict[TopicPartition, TopicId] = {}
         #: each segment's size as of the clean stop
         self._sizes = self._read_sizes() if was_clean else None
-        #: by checkpoint and partition: which topic is meant (`checkpoints.tag_of_topic`), as it was read
-        self._tags: dict[str, dict[TopicPartition, int]] = {}
-        #: the same of the logs that are open
-        self._open_tags: dict[TopicPartition, int] = {}
         #: whether a checkpoint that was read does not say which topics it means: Apache Kafka's do not
         self.has_untagged_offsets = False
         #: whether the recovery points, or some of them, could not be read
         self._has_lost_points = False
         self._recovery_points = self._read_offsets(checkpoints.RECOVERY_POINTS)
         self._log_starts = self._read_offsets(checkpoints.LOG_STARTS)
-        #: as they were last written down
-        self.high_watermarks = self._read_offsets(checkpoints.HIGH_WATERMARKS)
-        #: up to where compacted logs are clean
-        self.cleaned_to = self._read_offsets(checkpoints.CLEANED)
+        self._high_watermarks = self._read_offsets(checkpoints.HIGH_WATERMARKS)
+        self._cleaned_to = self._read_offsets(checkpoints.CLEANED)
+        self._checkpoints = (
+            self._recovery_points,
+            self._log_starts,
+            self._high_watermarks,
+            self._cleaned_to,
+        )
         env.before_truncation = self._before_truncation
 
     @classmethod
@@ -133,6 +134,16 @@ class LogDirectory:
         return self.env.path
 
     @property
+    def high_watermarks(self) -> Mapping[TopicPartition, Offset]:
+        """As they were last written down."""
+        return self._high_watermarks.offsets
+
+    @property
+    def cleaned_to(self) -> dict[TopicPartition, Offset]:
+        """Up to where compacted logs are clean."""
+        return self._cleaned_to.offsets
+
+    @property
     def failure(self) -> OSError | None:
         """The error that took the directory offline, None while it works."""
         return self.env.failure
@@ -144,7 +155,7 @@ class LogDirectory:
         """
         if topic_id != ZERO_TOPIC_ID:
             self._forget_other_topics(topic_partition, topic_id)
-        return self._recovery_points.get(topic_partition, 0)
+        return self._recovery_points.offsets.get(topic_partition, 0)
 
     def found(self) -> dict[TopicPartition, TopicId]:
         """The partitions that lie in the directory, with their topic's id (zero when it is not known).
@@ -207,8 +218,7 @@ class LogDirectory:
     def adopt(self, log: PartitionLog) -> PartitionLog:
         """Takes charge of a loaded log."""
         self.logs[log.topic_partition] = log
-        self._open_tags[log.topic_partition] = checkpoints.tag_of_topic(log.topic_id)
-        if self._log_starts.get(log.topic_partition, 0) > log.log_end_offset:
+        if self._log_starts.offsets.get(log.topic_partition, 0) > log.log_end_offset:
             self.has_stale_offsets = True
         return log
 
@@ -278,7 +288,6 @@ class LogDirectory:
             KafkaError: KAFKA_STORAGE_ERROR, its folder could not be renamed: the next start deletes it.
         """
         log = self.logs.pop(topic_partition)
-        del self._open_tags[topic_partition]
         self.forget(topic_partition)
         log.abandon()
         try:
@@ -291,14 +300,12 @@ class LogDirectory:
 
     def forget(self, topic_partition: TopicPartition) -> bool:
         """Leave a log out of the checkpoints when they are written again; whether it was in any."""
-        found = [offsets.pop(topic_partition, None) for offsets in self._written().values()]
-        for tags in self._tags.values():
-            tags.pop(topic_partition, None)
-        return any(offset is not None for offset in found)
+        was_in = [checkpoint.forget(topic_partition) for checkpoint in self._checkpoints]
+        return any(was_in)
 
     def forget_all_but(self, known: Collection[TopicPartition]) -> bool:
         """Leave the logs of all other partitions out of the checkpoints; whether there were any."""
-        others = {tp for offsets in self._written().values() for tp in offsets if tp not in known}
+        others = {tp for checkpoint in self._checkpoints for tp in checkpoint.offsets if tp not in known}
         for topic_partition in others:
             self.forget(topic_partition)
         return bool(others)
@@ -309,50 +316,37 @@ class LogDirectory:
         Its records would seem to be lost, and the new topic's would be hidden or go unchecked.
         """
         tag = checkpoints.tag_of_topic(topic_id)
-        for name, offsets in self._written().items():
-            if self._tags[name].get(topic_partition, tag) != tag:
-                del self._tags[name][topic_partition]
-                offsets.pop(topic_partition, None)
+        for checkpoint in self._checkpoints:
+            if checkpoint.tags.get(topic_partition, tag) != tag:
+                checkpoint.forget(topic_partition)
 
-    def _written(self) -> dict[str, dict[TopicPartition, Offset]]:
-        return {
-            checkpoints.RECOVERY_POINTS: self._recovery_points,
-            checkpoints.LOG_STARTS: self._log_starts,
-            checkpoints.HIGH_WATERMARKS: self.high_watermarks,
-            checkpoints.CLEANED: self.cleaned_to,
-        }
-
-    def recovery_point_checkpoint(self) -> Replacement:
+    def recovery_point_checkpoint(self) -> CheckpointWrite:
         """The recovery points, to be written down now and then: they bound what a crash costs."""
-        self._recovery_points.update({tp: log.recovery_point for tp, log in self.logs.items()})
-        return self._checkpoint(checkpoints.RECOVERY_POINTS, self._recovery_points)
+        return CheckpointWrite(self._recovery_points, self.logs, lambda log: log.recovery_point)
 
-    def log_start_checkpoint(self) -> Replacement:
-        """The log start offsets that lie inside a segment."""
-        # those of logs that could not be opened stay: DeleteRecords holds for them, too
-        offsets = {tp: offset for tp, offset in self._log_starts.items() if tp not in self.logs}
-        offsets |= {
-            tp: log.log_start_offset
-            for tp, log in self.logs.items()
-            if log.log_start_offset > log.files.segments[0].base_offset
-        }
-        self._log_starts = offsets
+    def log_start_checkpoint(self) -> CheckpointWrite:
+        """The log start offsets that lie inside a segment.
+
+        Those of logs that could not be opened stay: DeleteRecords holds for them, too.
+        """
         self.has_stale_offsets = False
-        return self._checkpoint(checkpoints.LOG_STARTS, self._log_starts)
+        return CheckpointWrite(self._log_starts, self.logs, _start_inside_segment)
 
-    def high_watermark_checkpoint(self) -> Replacement:
+    def high_watermark_checkpoint(self) -> CheckpointWrite:
         """The high watermarks."""
-        self.high_watermarks.update({tp: log.high_watermark for tp, log in self.logs.items()})
-        return self._checkpoint(checkpoints.HIGH_WATERMARKS, self.high_watermarks)
+        return CheckpointWrite(self._high_watermarks, self.logs, lambda log: log.high_watermark)
 
-    def cleaned_checkpoint(self) -> Replacement:
+    def cleaned_checkpoint(self) -> CheckpointWrite:
         """Up to where compacted logs are clean."""
-        return self._checkpoint(checkpoints.CLEANED, self.cleaned_to)
+        self._cleaned_to.is_stale = True
+        return CheckpointWrite(self._cleaned_to, self.logs, None)
 
     def close(self) -> None:
         """Closes every log, and marks the stop as clean if all went well; never raises."""
         try:
             unflushed = self._flush_all()
+            for checkpoint in self._checkpoints:
+                checkpoint.is_stale = True  # whatever became of the files meanwhile
             self.recovery_point_checkpoint().run()
             self.log_start_checkpoint().run()
             self.high_watermark_checkpoint().run()
@@ -399,10 +393,10 @@ class LogDirectory:
             topic_id,
             config,
             was_clean=was_clean,
-            recovery_point=self._recovery_points.get(
+            recovery_point=self._recovery_points.offsets.get(
                 topic_partition, None if was_clean or self._has_lost_points else 0
             ),
-            log_start_offset=self._log_starts.get(topic_partition, 0),
+            log_start_offset=self._log_starts.offsets.get(topic_partition, 0),
             sizes=None if self._sizes is None else self._sizes.get(topic_partition),
             cleaned_to=self.cleaned_to.get(topic_partition, 0),
         )
@@ -443,17 +437,15 @@ class LogDirectory:
 
     def _before_truncation(self, topic_partition: TopicPartition, offset: Offset) -> None:
         # were the old recovery point to outlive a crash, what is written next would go unchecked
-        self._recovery_points[topic_partition] = offset
-        points = {tp: log.recovery_point for tp, log in self.logs.items()} | {topic_partition: offset}
-        self._checkpoint(checkpoints.RECOVERY_POINTS, points).run()
+        def point_of(log: PartitionLog) -> Offset:
+            is_cut = log.topic_partition == topic_partition
+            return min(offset, log.recovery_point) if is_cut else log.recovery_point
+
+        CheckpointWrite(self._recovery_points, self.logs, point_of).run()
         if self.cleaned_to.get(topic_partition, 0) > offset:
             # only what was flushed is cleaned, so this is the one way in which what is clean is cut off
             self.cleaned_to[topic_partition] = offset
             self.cleaned_checkpoint().run()
-
-    def _checkpoint(self, name: str, offsets: Mapping[TopicPartition, Offset]) -> Replacement:
-        tags = self._tags[name] | self._open_tags
-        return Replacement(self.env.fs, f"{self.path}/{name}", checkpoints.encode_offsets(offsets, tags))
 
     def _size_checkpoint(self) -> Replacement:
         sizes = (
@@ -479,24 +471,24 @@ class LogDirectory:
             keep_damaged(self.env.fs, path)
         return sizes
 
-    def _read_offsets(self, name: str) -> dict[TopicPartition, Offset]:
+    def _read_offsets(self, name: str) -> OffsetCheckpoint:
         path = f"{self.path}/{name}"
-        self._tags[name] = {}
+        nothing = checkpoints.CheckpointedOffsets({}, {}, None)
         try:
-            offsets, self._tags[name], damage = checkpoints.decode_offsets(read_small_file(self.env.fs, path))
+            read = checkpoints.decode_offsets(read_small_file(self.env.fs, path))
         except FileNotFoundError:
             if self.was_clean and name != checkpoints.CLEANED:
                 logger.warning("%s is missing: %s", path, _MEANING[name])
-            return {}
+            read = nothing
         except ValueError as error:
-            offsets, damage = {}, str(error)
-        if len(self._tags[name]) < len(offsets):
+            read = nothing._replace(damage=str(error))
+        if len(read.tags) < len(read.offsets):
             self.has_untagged_offsets = True
-        if damage is not None:
-            logger.warning("%s is damaged (%s): %s", path, damage, _MEANING[name])
+        if read.damage is not None:
+            logger.warning("%s is damaged (%s): %s", path, read.damage, _MEANING[name])
             self._has_lost_points = self._has_lost_points or name == checkpoints.RECOVERY_POINTS
             keep_damaged(self.env.fs, path)
-        return offsets
+        return OffsetCheckpoint(self.env.fs, path, read)
 
     def _read_topic_id(self, folder: str) -> TopicId | None:
         """The topic's id in a partition's folder: zero when it is unknown, None when the folder is empty."""
@@ -512,6 +504,11 @@ class LogDirectory:
             logger.warning("%s: %s: using the name of the partition's folder", path, error)
             keep_damaged(self.env.fs, path)
             return ZERO_TOPIC_ID
+
+
+def _start_inside_segment(log: PartitionLog) -> Offset | None:
+    start = log.log_start_offset
+    return start if start > log.files.segments[0].base_offset else None
 
 
 def _sizes_of(segment: LogSegment) -> SegmentSizes:

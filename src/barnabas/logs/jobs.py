@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from barnabas.config import BrokerConfig
 from barnabas.logs import LogDirectory
-from barnabas.logs.manager import LogManager, Task
+from barnabas.logs.manager import LogManager
+from barnabas.logs.offset_checkpoint import CheckpointWrite
 from barnabas.text import logger_of
 
 log = logger_of(__name__)
@@ -47,9 +48,9 @@ def upkeep(config: Callable[[], BrokerConfig], logs: LogManager) -> list[Job]:
     """The jobs of a broker's logs."""
 
     async def drop_expired_producers() -> None:
-        logs.expire_producers(config().producer_id_expiration_ms)
+        await logs.expire_producers(config().producer_id_expiration_ms)
 
-    def checkpoint(of: Callable[[LogDirectory], Task]) -> Callable[[], Awaitable[None]]:
+    def checkpoint(of: Callable[[LogDirectory], CheckpointWrite]) -> Callable[[], Awaitable[None]]:
         return lambda: logs.checkpoint(of)
 
     now = config()

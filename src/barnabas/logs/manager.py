@@ -14,6 +14,7 @@ from barnabas.environment.clock import Clock
 from barnabas.environment.filesystem import FileSystem
 from barnabas.errors import ConfigError, ErrorCode, KafkaError
 from barnabas.logs import DirectoryLocked, LogDirectory
+from barnabas.logs.offset_checkpoint import CheckpointWrite
 from barnabas.storage import OpenFiles, PartitionLog
 from barnabas.storage.checkpoints import LOG_STARTS
 from barnabas.storage.harm import cure_of
@@ -24,6 +25,8 @@ from barnabas.types import ZERO_TOPIC_ID, TopicId, TopicPartition, topic_id_to_s
 log = logger_of(__name__)
 
 _MAX_OPEN_FILES = 16_384
+#: how many logs are looked at in one turn of the event loop
+_LOGS_A_TURN = 100
 #: what else a process has open: the metadata store, locks, the event loop, what the program beside us needs
 _OTHER_FILES = 64
 
@@ -291,8 +294,8 @@ class LogManager:
     async def drop_expired(self) -> None:
         """Delete what retention and DeleteRecords have left behind."""
         now_ms = self._clock.now_ms()
-        for number, partition_log in enumerate(list(self)):
-            if number % 100 == 99:
+        for number, partition_log in enumerate(list(self), 1):
+            if number % _LOGS_A_TURN == 0:
                 await asyncio.sleep(0)
             if partition_log.is_offline:
                 continue  # logged when it went offline
@@ -306,26 +309,35 @@ class LogManager:
                 if removal is not None:
                     self.run_later(removal, partition_log.config.file_delete_delay_ms)
 
-    def expire_producers(self, expiration_ms: int) -> None:
+    async def expire_producers(self, expiration_ms: int) -> None:
         """Forget producers that have been silent for `expiration_ms`."""
-        now_ms = self._clock.now_ms()
-        for partition_log in self:
-            partition_log.remove_expired_producers(now_ms, expiration_ms)
+        for number, partition_log in enumerate(list(self), 1):
+            if number % _LOGS_A_TURN == 0:
+                await asyncio.sleep(0)
+            partition_log.remove_expired_producers(self._clock.now_ms(), expiration_ms)
 
-    async def checkpoint(self, of: Callable[[LogDirectory], Task]) -> None:
+    async def checkpoint(self, of: Callable[[LogDirectory], CheckpointWrite]) -> None:
         """Write a checkpoint of every working directory, in a thread."""
         for directory in self._directories:
             if directory.failure is None:
                 await self._write_checkpoint(directory, of)
 
-    async def checkpoint_one(self, directory: LogDirectory, of: Callable[[LogDirectory], Task]) -> None:
+    async def checkpoint_one(
+        self, directory: LogDirectory, of: Callable[[LogDirectory], CheckpointWrite]
+    ) -> None:
         """Write a checkpoint of one directory, in a thread, and none of the others meanwhile.
 
         Raises:
             OSError: the disk failed.
         """
         async with self._checkpointing:
-            await asyncio.get_running_loop().run_in_executor(self._executor, of(directory).run)
+            await self._write(of(directory))
+
+    async def _write(self, checkpoint: CheckpointWrite) -> None:
+        for _ in checkpoint.prepare():
+            await asyncio.sleep(0)
+        if checkpoint.is_needed:
+            await asyncio.get_running_loop().run_in_executor(self._executor, checkpoint.run)
 
     async def store_log_starts(self, directory: LogDirectory) -> None:
         """Have the log start offsets of a directory, as they are now, on disk. Requests share a write.
@@ -345,9 +357,8 @@ class LogManager:
             raise directory.env.offline()
         async with self._checkpointing:
             del self._log_start_writes[directory]  # whoever comes from now on has something newer to write
-            task = directory.log_start_checkpoint()
             try:
-                await asyncio.get_running_loop().run_in_executor(self._executor, task.run)
+                await self._write(directory.log_start_checkpoint())
             except OSError as error:
                 raise directory.env.judge(LOG_STARTS, error) from error
 
@@ -373,7 +384,9 @@ class LogManager:
             if directory.failure is not None or not await self._write_checkpoint(directory, of):
                 return
 
-    async def _write_checkpoint(self, directory: LogDirectory, of: Callable[[LogDirectory], Task]) -> bool:
+    async def _write_checkpoint(
+        self, directory: LogDirectory, of: Callable[[LogDirectory], CheckpointWrite]
+    ) -> bool:
         """Whether it was written."""
         try:
             await self.checkpoint_one(directory, of)

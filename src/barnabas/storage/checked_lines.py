@@ -19,8 +19,18 @@ _DIGITS = str.maketrans(" \t", "01")
 
 def encode(lines: Iterable[str]) -> bytes:
     """A file of Kafka's form: version 0, the number of lines, and the lines with their checksums."""
-    checked = [line + _checksum(line) for line in lines]
-    return "\n".join(["0", str(len(checked)), *checked, ""]).encode()
+    checked = [encode_line(line) for line in lines]
+    return b"".join([encode_head(len(checked)), *checked])
+
+
+def encode_head(lines: int) -> bytes:
+    """What a file with so many lines begins with."""
+    return f"0\n{lines}\n".encode()
+
+
+def encode_line(line: str) -> bytes:
+    """One line of a file, with its checksum."""
+    return f"{line}{_checksum(line)}\n".encode()
 
 
 def tagged(line: str, tag: int) -> str:
@@ -67,5 +77,11 @@ def _checksum(line: str) -> str:
     return _blanks(crc32c(line.encode("ascii", "replace")))
 
 
+#: a byte as blanks
+_BYTES = [f"{byte:08b}".translate(_BLANKS) for byte in range(256)]
+
+
 def _blanks(number: int) -> str:
-    return f"{number:0{_BITS}b}".translate(_BLANKS)
+    return (
+        f"{_BYTES[number >> 24]}{_BYTES[number >> 16 & 255]}{_BYTES[number >> 8 & 255]}{_BYTES[number & 255]}"
+    )

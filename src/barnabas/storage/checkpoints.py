@@ -16,7 +16,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from barnabas.records.crc import crc32c
@@ -55,14 +55,21 @@ def tag_of_topic(topic_id: TopicId) -> int:
     return crc32c(topic_id)
 
 
+def encode_offset(topic_partition: TopicPartition, offset: Offset, tag: int | None) -> bytes:
+    """One line of an offset checkpoint; `tag` is that of the topic, None when it is not known."""
+    topic, partition = topic_partition
+    line = f"{topic} {partition} {offset}"
+    return checked_lines.encode_line(line if tag is None else checked_lines.tagged(line, tag))
+
+
+def join_offsets(lines: Sequence[bytes]) -> bytes:
+    """The content of an offset checkpoint, of the lines that `encode_offset` has made."""
+    return b"".join([checked_lines.encode_head(len(lines)), *lines])
+
+
 def encode_offsets(offsets: Mapping[TopicPartition, Offset], tags: Mapping[TopicPartition, int]) -> bytes:
     """The content of an offset checkpoint; `tags` are those of topics, as far as they are known."""
-    lines = []
-    for topic_partition, offset in offsets.items():
-        line = f"{topic_partition.topic} {topic_partition.partition} {offset}"
-        tag = tags.get(topic_partition)
-        lines.append(line if tag is None else checked_lines.tagged(line, tag))
-    return checked_lines.encode(lines)
+    return join_offsets([encode_offset(tp, offset, tags.get(tp)) for tp, offset in offsets.items()])
 
 
 def decode_offsets(content: bytes) -> CheckpointedOffsets:

@@ -156,9 +156,9 @@ def test_producers_that_have_been_silent_for_long_are_forgotten(play):
     async def scenario(bench):
         log = bench.create("t", records=1, producer_id=7, producer_epoch=0, base_sequence=0)
         await asyncio.sleep(10)
-        bench.logs.expire_producers(11_000)
+        await bench.logs.expire_producers(11_000)
         assert len(log.producers) == 1
-        bench.logs.expire_producers(9_000)
+        await bench.logs.expire_producers(9_000)
         assert len(log.producers) == 0
 
     play(scenario)
@@ -173,6 +173,11 @@ def test_checkpoint_of_a_directory_that_fails_does_not_keep_the_others_from_thei
 
         def checkpoint(directory):
             class Task:
+                is_needed = True
+
+                def prepare(self):
+                    return ()
+
                 def run(self):
                     written.append(directory)
                     if directory is first:

@@ -1,0 +1,121 @@
+"""Writing an offset checkpoint of a directory with thousands of logs: what has not changed is not written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, TypeAlias
+
+from barnabas.environment.filesystem import FileSystem, replace_file
+from barnabas.storage import checkpoints
+from barnabas.types import Offset, TopicId, TopicPartition
+
+if TYPE_CHECKING:
+    from barnabas.storage import PartitionLog
+
+#: what a checkpoint says of a log; None when it need not name it
+OffsetOf: TypeAlias = "Callable[[PartitionLog], Offset | None]"
+
+#: how many logs are asked, and how many lines are made, in one step
+_LOGS_A_STEP = 500
+_LINES_A_STEP = 100
+
+
+class OffsetCheckpoint:
+    """One offset checkpoint of a log directory: what it says, and whether its file says the same."""
+
+    def __init__(self, fs: FileSystem, path: str, read: checkpoints.CheckpointedOffsets) -> None:
+        self.fs = fs
+        self.path = path
+        self.offsets = read.offsets
+        #: which topics are meant (`checkpoints.tag_of_topic`), of what was read
+        self.tags = read.tags
+        #: whether the file is to be written, though no offset may have changed
+        self.is_stale = True
+
+    def forget(self, topic_partition: TopicPartition) -> bool:
+        """Leave a log out when the file is written again; whether it was in."""
+        self.tags.pop(topic_partition, None)
+        if self.offsets.pop(topic_partition, None) is None:
+            return False
+        self.is_stale = True
+        return True
+
+
+class CheckpointWrite:
+    """One write of a checkpoint: `prepare` it where the logs are owned, then `run` it in any thread.
+
+    Args:
+        logs: the open logs. What the checkpoint says of others stays.
+        offset_of: what it shall say of an open log; None to write what it says now.
+    """
+
+    def __init__(
+        self,
+        checkpoint: OffsetCheckpoint,
+        logs: Mapping[TopicPartition, PartitionLog],
+        offset_of: OffsetOf | None,
+    ) -> None:
+        self._checkpoint = checkpoint
+        self._logs = logs
+        self._offset_of = offset_of
+        self._is_prepared = False
+        self._lines: list[bytes] | None = None
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is anything to write, once it is prepared."""
+        return self._lines is not None
+
+    def prepare(self) -> Iterator[None]:
+        """Take down the offsets and encode them, if any has changed, in steps of less than a millisecond.
+
+        Logs may come, go and move between the steps: each line holds for its own log alone.
+        """
+        checkpoint, offsets, logs = self._checkpoint, self._checkpoint.offsets, self._logs
+        if self._offset_of is not None:
+            for number, (topic_partition, log) in enumerate(list(logs.items()), 1):
+                if number % _LOGS_A_STEP == 0:
+                    yield
+                if logs.get(topic_partition) is log:
+                    self._note(topic_partition, self._offset_of(log))
+        self._is_prepared = True
+        if not checkpoint.is_stale:
+            return
+        checkpoint.is_stale = False  # what changes from here on is written the next time
+        tags: dict[TopicId, int] = {}
+        lines = []
+        for number, (topic_partition, offset) in enumerate(list(offsets.items()), 1):
+            if number % _LINES_A_STEP == 0:
+                yield
+            open_log = logs.get(topic_partition)
+            if open_log is None:
+                tag = checkpoint.tags.get(topic_partition)
+            else:
+                topic_id = open_log.topic_id
+                tag = tags.get(topic_id)
+                if tag is None:
+                    tag = tags[topic_id] = checkpoints.tag_of_topic(topic_id)
+            lines.append(checkpoints.encode_offset(topic_partition, offset, tag))
+        self._lines = lines
+
+    def _note(self, topic_partition: TopicPartition, offset: Offset | None) -> None:
+        checkpoint = self._checkpoint
+        if offset is None:
+            checkpoint.forget(topic_partition)
+        elif checkpoint.offsets.get(topic_partition) != offset:
+            checkpoint.offsets[topic_partition] = offset
+            checkpoint.is_stale = True
+
+    def run(self) -> None:
+        """Replace the file, if there is anything to write. Raises OSError."""
+        if not self._is_prepared:
+            for _ in self.prepare():
+                pass
+        if self._lines is None:
+            return
+        checkpoint = self._checkpoint
+        try:
+            replace_file(checkpoint.fs, checkpoint.path, checkpoints.join_offsets(self._lines))
+        except BaseException:
+            checkpoint.is_stale = True
+            raise
