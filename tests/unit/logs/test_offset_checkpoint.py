@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from barnabas.logs.offset_checkpoint import CheckpointWrite, OffsetCheckpoint
+from barnabas.simulation.faulty_disk import FaultyDisk
 from barnabas.storage.checkpoints import CheckpointedOffsets, decode_offsets
-from barnabas.testing import FaultyDisk
 from barnabas.types import TopicPartition
 
 PATH = "/data/checkpoint"
