@@ -32,8 +32,8 @@ TESTS = {
     "storage": ["tests/unit/storage"],
     "replication": ["tests/unit/replication"],
     "coordinator": ["tests/unit/coordinator"],
-    "controller": ["tests/unit/controller", "tests/unit/admin"],
-    "server": ["tests/unit/server", "tests/unit/admin"],
+    "controller": ["tests/unit/controller", "tests/unit/server/handlers"],
+    "server": ["tests/unit/server", "tests/unit/server/handlers"],
     "records": ["tests/unit/records", "tests/unit/storage"],
 }
 _ARITHMETIC = ("Add_Sub", "Sub_Add", "Mul_FloorDiv", "FloorDiv_Mul", "Mod_Add", "BitAnd_BitOr",
