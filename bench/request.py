@@ -27,11 +27,9 @@ from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequ
 from barnabas.protocol.schema import Request
 from barnabas.records import Record, encode_batch
 from barnabas.server.broker import Broker
-from barnabas.server.handlers import load
 from barnabas.server.network.endpoint import Endpoint
 from barnabas.server.network.listener import Listener
 from barnabas.server.network.session import Session
-from barnabas.server.requests.dispatch import Dispatcher
 from bench.log import cost
 
 TOPIC = "bench"
@@ -56,8 +54,8 @@ def frame(request: Request, version: int) -> bytes:
 async def scenario(directory: str, measure: Callable[[str, Callable[[], None]], None]) -> None:
     broker = Broker(BrokerConfig(log_dirs=(directory,), listeners=("PLAINTEXT://127.0.0.1:0",)))
     await broker.start()
-    dispatcher = Dispatcher(broker, load())
-    listener = Listener(Endpoint("BENCH", "127.0.0.1", 0), dispatcher, broker.connections, SocketNetwork())
+    listener = Listener(Endpoint("BENCH", "127.0.0.1", 0), broker.connections, SocketNetwork())
+    listener.serve = broker.dispatcher.serve
     session = Session(listener, 0)
     client = Nowhere()
     session.connection_made(client)

@@ -122,8 +122,8 @@ def test_folders_of_a_topic_deleted_just_before_a_crash_are_deleted_at_the_resta
 
     async def delete(controller, loader):
         # the note that the folders may still be there outlives this process as it would a crash
-        controller._topics._forget_deleted = _nothing
-        assert await controller.delete_topics([gone.id]) == {}
+        controller.topics._forget_deleted = _nothing
+        assert await controller.topics.delete([gone.id]) == {}
 
     decide(broker.data, delete)
     assert f"{gone.name}-0" in folders(broker.data)
@@ -140,7 +140,7 @@ def test_topic_made_just_before_a_crash_is_there_after_it(broker, connect, produ
     made = []
 
     async def create(controller, loader):
-        made.append((await controller.create_topics([NewTopic("t", 2, 1)]))["t"])
+        made.append((await controller.topics.create([NewTopic("t", 2, 1)]))["t"])
 
     decide(broker.data, create)
     assert "t-0" not in folders(broker.data)

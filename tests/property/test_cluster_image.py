@@ -24,23 +24,23 @@ Step = Callable[[Member], Awaitable[object]]
 def create(name: str, partitions: int, replicas: int, retention: str | None) -> Step:
     configs = {} if retention is None else {"retention.ms": retention}
     topic = NewTopic(name, partitions, replicas, configs=configs)
-    return lambda member: member.controller.create_topics([topic])
+    return lambda member: member.controller.topics.create([topic])
 
 
 def grow(name: str, total: int) -> Step:
-    return lambda member: member.controller.create_partitions([NewPartitions(name, total)])
+    return lambda member: member.controller.topics.create_partitions([NewPartitions(name, total)])
 
 
 def delete(name: str) -> Step:
     async def step(member: Member) -> None:
         topic = member.image.topics.get(name)
-        await member.controller.delete_topics([topic.id if topic else bytes(16)])
+        await member.controller.topics.delete([topic.id if topic else bytes(16)])
 
     return step
 
 
 def alter(resource: ConfigResource, change: ConfigChange) -> Step:
-    return lambda member: member.controller.alter_configs({resource: [change]})
+    return lambda member: member.controller.configs.alter({resource: [change]})
 
 
 RESOURCES = st.one_of(

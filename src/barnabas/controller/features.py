@@ -30,38 +30,39 @@ class FeatureUpdate(NamedTuple):
     upgrade_type: int
 
 
-async def update_features(
-    store: MetadataStore,
-    election: ControllerElection,
-    loader: MetadataLoader,
-    updates: Sequence[FeatureUpdate],
-    *,
-    validate_only: bool = False,
-) -> None:
-    """Finalize the levels, all of them or none.
+class FeatureControl:
+    """The part of the controller that decides which level of each feature the cluster uses."""
 
-    Raises:
-        KafkaError: INVALID_REQUEST, there is nothing to do or a feature is named twice;
-            INVALID_UPDATE_VERSION, a level is not supported, or lower than before where the update is not
-            called a downgrade; and as `ControllerElection.write`.
-    """
-    if not updates or len({update.name for update in updates}) < len(updates):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "name each feature to update, once")
-    async with election.lock:
-        image = await loader.settled()
-        for update in updates:
-            _check(update, image.features)
-        if validate_only:
-            return
-        levels = {**image.features.levels, **{update.name: update.level for update in updates}}
-        if levels == image.features.levels:
-            return
-        node = await store.exists(znodes.FEATURES)
-        data = znodes.encode_features(levels)
-        await election.write(
-            [Create(znodes.FEATURES, data) if node is None else Set(znodes.FEATURES, data, node.version)]
-        )
-        await loader.settled()
+    def __init__(self, store: MetadataStore, election: ControllerElection, loader: MetadataLoader) -> None:
+        self._store = store
+        self._election = election
+        self._loader = loader
+
+    async def update(self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False) -> None:
+        """Finalize the levels, all of them or none.
+
+        Raises:
+            KafkaError: INVALID_REQUEST, there is nothing to do or a feature is named twice;
+                INVALID_UPDATE_VERSION, a level is not supported, or lower than before where the update is
+                not called a downgrade; and as `ControllerElection.write`.
+        """
+        if not updates or len({update.name for update in updates}) < len(updates):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "name each feature to update, once")
+        async with self._election.lock:
+            image = await self._loader.settled()
+            for update in updates:
+                _check(update, image.features)
+            if validate_only:
+                return
+            levels = {**image.features.levels, **{update.name: update.level for update in updates}}
+            if levels == image.features.levels:
+                return
+            node = await self._store.exists(znodes.FEATURES)
+            data = znodes.encode_features(levels)
+            await self._election.write(
+                [Create(znodes.FEATURES, data) if node is None else Set(znodes.FEATURES, data, node.version)]
+            )
+            await self._loader.settled()
 
 
 def _check(update: FeatureUpdate, finalized: FinalizedFeatures) -> None:

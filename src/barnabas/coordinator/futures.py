@@ -17,11 +17,6 @@ def resolve(reply: asyncio.Future[T], answer: T | Awaitable[T]) -> None:
         reply.set_result(answer)  # type: ignore[arg-type]
 
 
-async def awaited(answer: T | Awaitable[T]) -> T:
-    """An answer that may be there already."""
-    return await answer if isinstance(answer, Awaitable) else answer
-
-
 def fail(reply: asyncio.Future[Any], error: Exception) -> None:
     if not reply.done():
         reply.set_exception(error)

@@ -14,7 +14,7 @@ from barnabas import __version__
 from barnabas.config import BrokerConfig
 from barnabas.config.group import check_groups
 from barnabas.controller import Controller
-from barnabas.coordinator import GroupCoordinator, TransactionCoordinator
+from barnabas.coordinator import GroupCoordinator, ProducerIds, TransactionCoordinator
 from barnabas.environment.clock import Clock, SystemClock
 from barnabas.environment.filesystem import FileSystem, OsFileSystem
 from barnabas.environment.network import Network, SocketNetwork
@@ -30,21 +30,18 @@ from barnabas.metadata.features import TRANSACTION_VERSION
 from barnabas.metadata.image import BrokerEndpoint, BrokerImage
 from barnabas.metadata.opening import check_store
 from barnabas.metadata.store import SessionState
+from barnabas.replication.internal_log import ReplicatedLog
 from barnabas.replication.manager import ReplicaManager
 from barnabas.replication.partition import Partition
-from barnabas.server.adapters.coordinators import follow_leadership, forget_deleted_topics
-from barnabas.server.adapters.internal_log import ReplicatedLog
-from barnabas.server.adapters.markers import MarkerSender
-from barnabas.server.adapters.producer_ids import ProducerIds
-from barnabas.server.adapters.transaction_guard import TransactionGuard
-from barnabas.server.answers.topics import TopicAnswers
 from barnabas.server.fetching.sessions import FetchSessions
-from barnabas.server.handlers import load
 from barnabas.server.network.busy_polling import BusyPolling
 from barnabas.server.network.endpoint import Endpoint, advertised_endpoints, bound_endpoints
 from barnabas.server.network.listener import Connections, Listener
 from barnabas.server.requests.dispatch import Dispatcher
 from barnabas.server.requests.long_work import LongWork
+from barnabas.server.serving import served_apis
+from barnabas.server.transactions.guard import TransactionGuard
+from barnabas.server.transactions.markers import MarkerAppender
 from barnabas.text import logger_of
 from barnabas.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 
@@ -56,7 +53,7 @@ class BrokerFailedError(BarnabasError):
 
 
 class Broker:
-    """What the handlers work on. Owned by one event loop: nothing here is touched from another thread.
+    """The parts of a broker. Owned by one event loop: nothing here is touched from another thread.
 
     `start` builds the parts from the bottom up and leaves nothing behind when it fails; `stop` takes down
     what was built, the other way round.
@@ -74,9 +71,9 @@ class Broker:
     cleaner: LogCleaner[Partition]
     groups: GroupCoordinator
     transactions: TransactionCoordinator
-    transaction_guard: TransactionGuard
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
+    dispatcher: Dispatcher
 
     def __init__(
         self,
@@ -92,7 +89,6 @@ class Broker:
         self.clock = clock or SystemClock()
         self.node_id = config.node_id
         self.configs = ConfigResolver(config, config.node_id)
-        self.topic_answers = TopicAnswers()
         self.long_work = LongWork()
         self.connections = Connections(
             lambda: self.config, most=files_for_connections(), busy_polling=busy_polling
@@ -178,17 +174,18 @@ class Broker:
             store, self._loader, self.configs, self._registration(), self.clock, self._rng
         )
         await self.controller.start()
-        self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
+        self.producer_ids = ProducerIds(self.controller.producer_ids.allocate)
         self.fetch_sessions = FetchSessions(
             self.config.max_incremental_fetch_session_cache_slots, self.clock, self._rng
         )
         self._host_partitions()
         self._start_jobs()
         self._start_cleaner()
+        self.dispatcher = self._dispatcher()
         self._undo.append(self.connections.close_all)
         for listener in listeners:
             self._undo.append(listener.unbind)  # no one may come in while the open connections are closed
-            await listener.start()
+            await listener.start(self.dispatcher.serve)
         for bound, told in zip(self.bound, self.advertised, strict=True):
             log.info("listening on %s, advertised as %s", bound, told.address)
 
@@ -209,9 +206,7 @@ class Broker:
         """Take the addresses first: a second broker is told before it has touched anything."""
         endpoints = bound_endpoints(self.config)
         self._advertise(endpoints)  # refuses what is wrong before anything is bound
-        self._undo.append(self.long_work.stop)
-        dispatcher = Dispatcher(self, load(), self.long_work)
-        listeners = [Listener(e, dispatcher, self.connections, self._network) for e in endpoints]
+        listeners = [Listener(e, self.connections, self._network) for e in endpoints]
         for listener in listeners:
             self._undo.append(listener.unbind)
             listener.bind()
@@ -295,11 +290,12 @@ class Broker:
             image=lambda: self.image,
         )
         self._undo.append(self.groups.stop)
+        self._markers = MarkerAppender(lambda: self.config, self.replicas, self.groups, self.clock)
         self.transactions = TransactionCoordinator(
             lambda: self.config,
             self.clock,
             ReplicatedLog(TRANSACTION_STATE_TOPIC, self.replicas),
-            MarkerSender(self),
+            self._markers,
             partitions=lambda: self._partitions_of(
                 TRANSACTION_STATE_TOPIC, self.config.transaction_state_log_num_partitions
             ),
@@ -307,7 +303,6 @@ class Broker:
             version=lambda: self.image.features.level(TRANSACTION_VERSION),
         )
         self._undo.append(self.transactions.stop)
-        self.transaction_guard = TransactionGuard(self)
         image = self.image
         self._follow(ImageDelta(ClusterImage(), image, topics=frozenset(image.topics), broker_configs=True))
         for directory in self.logs.directories:
@@ -322,13 +317,33 @@ class Broker:
         if delta.broker_configs:
             self.config = self.configs.broker_config(delta.after)
         self.replicas.apply(delta)
-        follow_leadership(self.groups, GROUP_METADATA_TOPIC, self.node_id, delta)
-        follow_leadership(self.transactions, TRANSACTION_STATE_TOPIC, self.node_id, delta)
-        forget_deleted_topics(self.groups, delta)
+        self.groups.follow(self.node_id, delta)
+        self.transactions.follow(self.node_id, delta)
 
     def _partitions_of(self, internal_topic: str, planned: int) -> int:
         topic = self.image.topics.get(internal_topic)
         return len(topic.partitions) if topic else planned
+
+    def _dispatcher(self) -> Dispatcher:
+        self._undo.append(self.long_work.stop)
+        served = served_apis(
+            node_id=self.node_id,
+            config=lambda: self.config,
+            image=lambda: self.image,
+            clock=self.clock,
+            long_work=self.long_work,
+            configs=self.configs,
+            controller=self.controller,
+            logs=self.logs,
+            replicas=self.replicas,
+            groups=self.groups,
+            transactions=self.transactions,
+            guard=TransactionGuard(lambda: self.config, self.transactions),
+            markers=self._markers,
+            producer_ids=self.producer_ids,
+            fetch_sessions=self.fetch_sessions,
+        )
+        return Dispatcher(served, self.long_work)
 
     def _start_jobs(self) -> None:
         jobs = upkeep(lambda: self.config, self.logs)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 import sys
+from typing import Any
 
 from barnabas.metadata.features import SUPPORTED
-from barnabas.server.handlers import Api, load
+from barnabas.server.handlers import load
 from barnabas.server.kafka_apis import KAFKA_APIS, WHY_ABSENT
+from barnabas.server.requests.api import Api
 
 _HEAD = """\
 # The protocol
@@ -73,7 +75,7 @@ def _features() -> str:
     )
 
 
-def _versions(api: Api) -> str:
+def _versions(api: Api[Any, Any]) -> str:
     low, high = api.versions
     served = _range(low, high)
     if api.advertised_from < low:
@@ -85,7 +87,7 @@ def _range(low: int, high: int) -> str:
     return f"{low}-{high}" if low != high else f"{low}"
 
 
-def _section(api: Api) -> str:
+def _section(api: Api[Any, Any]) -> str:
     """The handler's own words, with the heading that its first line begins with taken off."""
     text = inspect.cleandoc(sys.modules[api.handle.__module__].__doc__ or "")
     _, _, words = text.partition(":")

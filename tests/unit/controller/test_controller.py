@@ -37,7 +37,7 @@ def test_first_broker_takes_the_seat_and_the_second_does_not() -> None:
         assert (first.controller.active, second.controller.active) == (True, False)
         assert second.image.controller_id == 1
         assert second.image.brokers.keys() == {1, 2}
-        results = await second.controller.create_topics([NewTopic("t")])
+        results = await second.controller.topics.create([NewTopic("t")])
         error = results["t"]
         assert isinstance(error, KafkaError)
         assert error.code is ErrorCode.NOT_CONTROLLER
@@ -66,7 +66,7 @@ def test_controller_that_was_replaced_without_noticing_changes_nothing() -> None
         await old.store.delete(znodes.CONTROLLER)  # as when its session expired
         new = await join(server, BrokerConfig(node_id=2))
         assert new.controller.active
-        result = (await old.controller.create_topics([NewTopic("t")]))["t"]
+        result = (await old.controller.topics.create([NewTopic("t")]))["t"]
         assert isinstance(result, KafkaError)
         assert result.code is ErrorCode.NOT_CONTROLLER
         assert not old.controller.active
@@ -127,7 +127,7 @@ def test_restart_begins_a_new_leader_epoch_in_every_partition() -> None:
     async def scenario() -> None:
         server = MemoryServer()
         member = await join(server, BrokerConfig(node_id=1))
-        await member.controller.create_topics([NewTopic("t", 3, 1)])
+        await member.controller.topics.create([NewTopic("t", 3, 1)])
         await member.store.close()
         again = await join(server, BrokerConfig(node_id=1))
         assert [(s.leader, s.leader_epoch) for s in again.image.topics["t"].partitions] == [(1, 1)] * 3
@@ -160,10 +160,10 @@ def test_blocks_of_producer_ids_never_overlap_even_after_a_restart() -> None:
     async def scenario() -> None:
         server = MemoryServer()
         member = await join(server, BrokerConfig(node_id=1))
-        blocks = list(await asyncio.gather(*(member.controller.allocate_producer_ids() for _ in range(3))))
+        blocks = list(await asyncio.gather(*(member.controller.producer_ids.allocate() for _ in range(3))))
         await member.store.close()
         again = await join(server, BrokerConfig(node_id=1))
-        blocks.append(await again.controller.allocate_producer_ids())
+        blocks.append(await again.controller.producer_ids.allocate())
         ids = [producer_id for block in blocks for producer_id in block]
         assert sorted(ids) == list(range(4000))
         stored = await again.store.get(znodes.PRODUCER_ID_BLOCK)
@@ -179,7 +179,7 @@ def test_blocks_of_producer_ids_never_overlap_even_after_a_restart() -> None:
 async def alter(
     member: Member, resource: ConfigResource, *changes: ConfigChange, **options: Any
 ) -> ErrorCode:
-    errors = await member.controller.alter_configs({resource: changes}, **options)
+    errors = await member.controller.configs.alter({resource: changes}, **options)
     return errors[resource].code if errors else ErrorCode.NONE
 
 
@@ -192,7 +192,7 @@ SET_RETENTION = change("log.retention.ms", AlterOperation.SET, "5")
 
 def test_settings_are_set_and_deleted_one_by_one(play: Play) -> None:
     async def scenario(member: Member) -> None:
-        await member.controller.create_topics([NewTopic("t")])
+        await member.controller.topics.create([NewTopic("t")])
         await alter(member, TOPIC, change("retention.ms", AlterOperation.SET, " 5 "))
         await alter(member, TOPIC, change("segment.bytes", AlterOperation.SET, "100"))
         assert member.image.topic_config("t") == {"retention.ms": "5", "segment.bytes": "100"}
@@ -206,7 +206,7 @@ def test_settings_are_set_and_deleted_one_by_one(play: Play) -> None:
 
 def test_lists_are_appended_to_and_subtracted_from_what_holds_now(play: Play) -> None:
     async def scenario(member: Member) -> None:
-        await member.controller.create_topics([NewTopic("t")])
+        await member.controller.topics.create([NewTopic("t")])
 
         async def policy(operation: AlterOperation, value: str) -> str:
             assert await alter(member, TOPIC, change("cleanup.policy", operation, value)) is ErrorCode.NONE
@@ -222,10 +222,10 @@ def test_lists_are_appended_to_and_subtracted_from_what_holds_now(play: Play) ->
 
 def test_replacing_unsets_what_is_not_named(play: Play) -> None:
     async def scenario(member: Member) -> None:
-        await member.controller.create_topics([NewTopic("t", configs={"retention.ms": "5"})])
-        assert await member.controller.replace_configs({TOPIC: {"segment.bytes": "100"}}) == {}
+        await member.controller.topics.create([NewTopic("t", configs={"retention.ms": "5"})])
+        assert await member.controller.configs.replace({TOPIC: {"segment.bytes": "100"}}) == {}
         assert member.image.topic_config("t") == {"segment.bytes": "100"}
-        assert await member.controller.replace_configs({TOPIC: {}}) == {}
+        assert await member.controller.configs.replace({TOPIC: {}}) == {}
         assert member.image.topic_config("t") == {}
 
     play(scenario)
@@ -233,7 +233,7 @@ def test_replacing_unsets_what_is_not_named(play: Play) -> None:
 
 def test_validating_only_changes_nothing(play: Play) -> None:
     async def scenario(member: Member) -> None:
-        await member.controller.create_topics([NewTopic("t")])
+        await member.controller.topics.create([NewTopic("t")])
         step = change("retention.ms", AlterOperation.SET, "5")
         assert await alter(member, TOPIC, step, validate_only=True) is ErrorCode.NONE
         bad = change("retention.ms", AlterOperation.SET, "x")
@@ -311,7 +311,7 @@ def test_change_that_must_not_be_is_refused_and_changes_nothing(
     play: Play, resource: ConfigResource, step: ConfigChange, expected: ErrorCode
 ) -> None:
     async def scenario(member: Member) -> None:
-        await member.controller.create_topics([NewTopic("t", configs={"segment.bytes": "100"})])
+        await member.controller.topics.create([NewTopic("t", configs={"segment.bytes": "100"})])
         before = member.image
         good = change("retention.ms", AlterOperation.SET, "7")
         steps = (good, step) if resource == TOPIC and expected is not ErrorCode.NONE else (step,)

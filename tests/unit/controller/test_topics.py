@@ -23,7 +23,7 @@ def code(result: Any) -> ErrorCode:
 
 def test_new_topic_is_led_and_in_sync_everywhere_from_the_start(play: Play) -> None:
     async def scenario(member: Member) -> None:
-        result = (await member.controller.create_topics([NewTopic("t", 6, 2)]))["t"]
+        result = (await member.controller.topics.create([NewTopic("t", 6, 2)]))["t"]
         assert isinstance(result, TopicImage)
         topic = member.image.topics["t"]
         assert topic == result
@@ -38,7 +38,7 @@ def test_new_topic_is_led_and_in_sync_everywhere_from_the_start(play: Play) -> N
 
 def test_numbers_left_out_are_the_brokers_defaults(play: Play) -> None:
     async def scenario(member: Member) -> None:
-        await member.controller.create_topics([NewTopic("t")])
+        await member.controller.topics.create([NewTopic("t")])
         topic = member.image.topics["t"]
         assert [len(topic.partitions), len(topic.partitions[0].replicas)] == [4, 2]
 
@@ -47,7 +47,7 @@ def test_numbers_left_out_are_the_brokers_defaults(play: Play) -> None:
 
 def test_assignment_is_taken_as_it_is(play: Play) -> None:
     async def scenario(member: Member) -> None:
-        await member.controller.create_topics([NewTopic("t", assignments=[(1, [2, 1]), (0, [1, 2])])])
+        await member.controller.topics.create([NewTopic("t", assignments=[(1, [2, 1]), (0, [1, 2])])])
         assert [state.replicas for state in member.image.topics["t"].partitions] == [(1, 2), (2, 1)]
 
     play(scenario, others=1)
@@ -91,9 +91,9 @@ def test_topic_that_must_not_be_is_refused_and_changes_nothing(
     play: Play, topic: NewTopic, expected: ErrorCode
 ) -> None:
     async def scenario(member: Member) -> None:
-        await member.controller.create_topics([NewTopic("there"), NewTopic("with.dot")])
+        await member.controller.topics.create([NewTopic("there"), NewTopic("with.dot")])
         before = member.image
-        results = await member.controller.create_topics([topic, NewTopic("bystander")])
+        results = await member.controller.topics.create([topic, NewTopic("bystander")])
         assert code(results[topic.name]) is expected
         assert code(results["bystander"]) is ErrorCode.NONE
         added = {*member.image.topics} - {*before.topics}
@@ -104,7 +104,7 @@ def test_topic_that_must_not_be_is_refused_and_changes_nothing(
 
 def test_two_names_of_one_request_that_collide_are_not_both_made(play: Play) -> None:
     async def scenario(member: Member) -> None:
-        results = await member.controller.create_topics([NewTopic("a.b"), NewTopic("a_b")])
+        results = await member.controller.topics.create([NewTopic("a.b"), NewTopic("a_b")])
         assert code(results["a.b"]) is ErrorCode.NONE
         assert code(results["a_b"]) is ErrorCode.INVALID_TOPIC_EXCEPTION
 
@@ -114,7 +114,7 @@ def test_two_names_of_one_request_that_collide_are_not_both_made(play: Play) -> 
 def test_request_for_too_many_partitions_makes_none_of_its_topics(play: Play) -> None:
     async def scenario(member: Member) -> None:
         with pytest.raises(KafkaError) as refused:
-            await member.controller.create_topics([NewTopic("a", 6000, 1), NewTopic("b", 6000, 1)])
+            await member.controller.topics.create([NewTopic("a", 6000, 1), NewTopic("b", 6000, 1)])
         assert refused.value.code is ErrorCode.POLICY_VIOLATION
         assert not member.image.topics
 
@@ -123,7 +123,7 @@ def test_request_for_too_many_partitions_makes_none_of_its_topics(play: Play) ->
 
 def test_validating_only_tells_what_would_be_and_makes_nothing(play: Play) -> None:
     async def scenario(member: Member) -> None:
-        results = await member.controller.create_topics(
+        results = await member.controller.topics.create(
             [NewTopic("a", 3, 1), NewTopic("b", 0, 1)], validate_only=True
         )
         made = results["a"]
@@ -137,11 +137,11 @@ def test_validating_only_tells_what_would_be_and_makes_nothing(play: Play) -> No
 
 def test_settings_of_a_new_topic_are_kept_and_go_with_it(play: Play) -> None:
     async def scenario(member: Member) -> None:
-        await member.controller.create_topics([NewTopic("t", configs={"retention.ms": "5"})])
+        await member.controller.topics.create([NewTopic("t", configs={"retention.ms": "5"})])
         assert member.image.topic_config("t") == {"retention.ms": "5"}
-        await member.controller.delete_topics([member.image.topics["t"].id])
+        await member.controller.topics.delete([member.image.topics["t"].id])
         assert not member.image.topic_configs
-        await member.controller.create_topics([NewTopic("t")])
+        await member.controller.topics.create([NewTopic("t")])
         assert member.image.topic_config("t") == {}
 
     play(scenario)
@@ -150,9 +150,9 @@ def test_settings_of_a_new_topic_are_kept_and_go_with_it(play: Play) -> None:
 def test_deleted_topic_leaves_no_node_behind(play: Play) -> None:
     async def scenario(member: Member) -> None:
         before = sorted(member.store._tree._nodes)
-        await member.controller.create_topics([NewTopic("t", 3, 1, configs={"retention.ms": "5"})])
+        await member.controller.topics.create([NewTopic("t", 3, 1, configs={"retention.ms": "5"})])
         topic_id = member.image.topics["t"].id
-        assert await member.controller.delete_topics([topic_id]) == {}
+        assert await member.controller.topics.delete([topic_id]) == {}
         assert "t" not in member.image.topics
         assert member.image.topic_by_id(topic_id) is None
         assert sorted(member.store._tree._nodes) == before
@@ -162,9 +162,9 @@ def test_deleted_topic_leaves_no_node_behind(play: Play) -> None:
 
 def test_deletion_is_noted_while_another_broker_may_have_folders(play: Play) -> None:
     async def scenario(member: Member) -> None:
-        await member.controller.create_topics([NewTopic("t", 1, 2)])
+        await member.controller.topics.create([NewTopic("t", 1, 2)])
         topic_id = member.image.topics["t"].id
-        await member.controller.delete_topics([topic_id])
+        await member.controller.topics.delete([topic_id])
         assert dict(member.image.deleted_topics) == {topic_id: frozenset({1, 2})}
 
     play(scenario, others=1)
@@ -172,9 +172,9 @@ def test_deletion_is_noted_while_another_broker_may_have_folders(play: Play) -> 
 
 def test_unknown_id_cannot_be_deleted_and_does_not_hinder_others(play: Play) -> None:
     async def scenario(member: Member) -> None:
-        await member.controller.create_topics([NewTopic("t")])
+        await member.controller.topics.create([NewTopic("t")])
         unknown = new_topic_id()
-        errors = await member.controller.delete_topics([unknown, member.image.topics["t"].id])
+        errors = await member.controller.topics.delete([unknown, member.image.topics["t"].id])
         assert {key: error.code for key, error in errors.items()} == {unknown: ErrorCode.UNKNOWN_TOPIC_ID}
         assert not member.image.topics
 
@@ -183,9 +183,9 @@ def test_unknown_id_cannot_be_deleted_and_does_not_hinder_others(play: Play) -> 
 
 def test_deletion_can_be_forbidden(play: Play) -> None:
     async def scenario(member: Member) -> None:
-        await member.controller.create_topics([NewTopic("t")])
+        await member.controller.topics.create([NewTopic("t")])
         topic_id = member.image.topics["t"].id
-        errors = await member.controller.delete_topics([topic_id])
+        errors = await member.controller.topics.delete([topic_id])
         assert errors[topic_id].code is ErrorCode.TOPIC_DELETION_DISABLED
         assert "t" in member.image.topics
 
@@ -194,9 +194,9 @@ def test_deletion_can_be_forbidden(play: Play) -> None:
 
 def test_topic_grows_and_its_old_partitions_stay_as_they_are(play: Play) -> None:
     async def scenario(member: Member) -> None:
-        await member.controller.create_topics([NewTopic("t", 2, 2)])
+        await member.controller.topics.create([NewTopic("t", 2, 2)])
         before = member.image.topics["t"]
-        assert await member.controller.create_partitions([NewPartitions("t", 5)]) == {}
+        assert await member.controller.topics.create_partitions([NewPartitions("t", 5)]) == {}
         after = member.image.topics["t"]
         assert after.id == before.id
         assert after.partitions[:2] == before.partitions
@@ -207,8 +207,8 @@ def test_topic_grows_and_its_old_partitions_stay_as_they_are(play: Play) -> None
 
 def test_added_partitions_take_the_assignment_asked_for(play: Play) -> None:
     async def scenario(member: Member) -> None:
-        await member.controller.create_topics([NewTopic("t", 1, 1)])
-        await member.controller.create_partitions([NewPartitions("t", 3, [[2], [1]])])
+        await member.controller.topics.create([NewTopic("t", 1, 1)])
+        await member.controller.topics.create_partitions([NewPartitions("t", 3, [[2], [1]])])
         assert member.image.partition(TopicPartition("t", 1)).replicas == (2,)  # type: ignore[union-attr]
         assert member.image.partition(TopicPartition("t", 2)).replicas == (1,)  # type: ignore[union-attr]
 
@@ -232,8 +232,8 @@ def test_added_partitions_take_the_assignment_asked_for(play: Play) -> None:
 )
 def test_growth_that_must_not_be_is_refused(play: Play, request_: NewPartitions, expected: ErrorCode) -> None:
     async def scenario(member: Member) -> None:
-        await member.controller.create_topics([NewTopic("t", 2, 1)])
-        errors = await member.controller.create_partitions([request_])
+        await member.controller.topics.create([NewTopic("t", 2, 1)])
+        errors = await member.controller.topics.create_partitions([request_])
         assert errors[request_.topic].code is expected
         assert len(member.image.topics["t"].partitions) == 2
 
@@ -242,8 +242,11 @@ def test_growth_that_must_not_be_is_refused(play: Play, request_: NewPartitions,
 
 def test_growth_that_is_only_validated_changes_nothing(play: Play) -> None:
     async def scenario(member: Member) -> None:
-        await member.controller.create_topics([NewTopic("t", 2, 1)])
-        assert await member.controller.create_partitions([NewPartitions("t", 3)], validate_only=True) == {}
+        await member.controller.topics.create([NewTopic("t", 2, 1)])
+        assert (
+            await member.controller.topics.create_partitions([NewPartitions("t", 3)], validate_only=True)
+            == {}
+        )
         assert len(member.image.topics["t"].partitions) == 2
 
     play(scenario)
@@ -257,7 +260,7 @@ def test_store_that_cannot_be_written_is_a_storage_error_and_nothing_is_made(
             raise StoreUnavailableError("the disk is full")
 
         monkeypatch.setattr(member.store, "multi", full)
-        results = await member.controller.create_topics([NewTopic("t")])
+        results = await member.controller.topics.create([NewTopic("t")])
         assert code(results["t"]) is ErrorCode.KAFKA_STORAGE_ERROR
         assert not member.image.topics
 
@@ -266,7 +269,7 @@ def test_store_that_cannot_be_written_is_a_storage_error_and_nothing_is_made(
 
 def test_many_askers_at_once_make_a_topic_once(play: Play) -> None:
     async def scenario(member: Member) -> None:
-        asks = (member.controller.create_topics([NewTopic("t")]) for _ in range(10))
+        asks = (member.controller.topics.create([NewTopic("t")]) for _ in range(10))
         codes = [code(results["t"]) for results in await asyncio.gather(*asks)]
         assert sorted(codes) == sorted([ErrorCode.NONE] + [ErrorCode.TOPIC_ALREADY_EXISTS] * 9)
         assert await member.store.children(znodes.TOPICS) == ["t"]

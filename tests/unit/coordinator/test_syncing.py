@@ -201,13 +201,13 @@ def test_leader_learns_its_assignment_before_its_followers(coordinate, how, firs
             sync(follower)
         groups.log.hold = how != "at once"
         if how == "later, behind another request":
-            held = groups.coordinator._runtime._slots[0].turns
-            held.take("g", together=False)
+            held = groups.coordinator._runtime._slots[0].lock
+            held.acquire("g", shared=False)
         sync(leader, [leader, *followers])
         for follower in followers[first:]:
             sync(follower)
         if how == "later, behind another request":
-            held.give_back("g", together=False)
+            held.release("g", shared=False)
         await asyncio.sleep(0.1)
         if groups.log.hold:
             assert order == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,10 +14,11 @@ from barnabas.environment.network import SocketNetwork
 from barnabas.protocol.framing import RequestHeader, encode_request, parse_response
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from barnabas.server.handlers import Api
 from barnabas.server.network.endpoint import Endpoint
 from barnabas.server.network.listener import Connections, Listener
+from barnabas.server.requests.api import Api
 from barnabas.server.requests.dispatch import Dispatcher
+from barnabas.server.requests.long_work import LongWork
 from barnabas.system import event_loop
 
 
@@ -47,7 +47,7 @@ class Server:
                 response=HeartbeatResponse,
                 versions=(0, 4),
                 advertised_from=0,
-                handle=lambda broker, context, request: self.heartbeat(request),
+                handle=lambda _ports, context, request: self.heartbeat(request),
                 on_error=_failed(HeartbeatResponse),
                 cancel_on_disconnect=self.cancel_on_disconnect,
             ),
@@ -58,17 +58,16 @@ class Server:
                 response=ApiVersionsResponse,
                 versions=(0, 4),
                 advertised_from=0,
-                handle=lambda broker, context, request: self.api_versions(request),
+                handle=lambda _ports, context, request: self.api_versions(request),
                 on_error=_failed(ApiVersionsResponse),
                 cancel_on_disconnect=False,
             ),
         }
-        dispatcher = Dispatcher(SimpleNamespace(), apis)  # type: ignore[arg-type]
-        self.listener = Listener(
-            Endpoint("PLAINTEXT", "127.0.0.1", 0), dispatcher, self.connections, SocketNetwork()
-        )
+        served = {key: api.using(None) for key, api in apis.items()}
+        dispatcher = Dispatcher(served, LongWork())
+        self.listener = Listener(Endpoint("PLAINTEXT", "127.0.0.1", 0), self.connections, SocketNetwork())
         self.listener.bind()
-        await self.listener.start()
+        await self.listener.start(dispatcher.serve)
         try:
             yield self
         finally:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TypeVar
 
+from barnabas.answers import Answer, settled
 from barnabas.config import BrokerConfig, GroupConfig
-from barnabas.coordinator.futures import awaited
+from barnabas.coordinator.coordinator import Coordinator
 from barnabas.coordinator.groups.caller import Caller
 from barnabas.coordinator.groups.codec import OffsetKey
 from barnabas.coordinator.groups.consumer.group import ConsumerGroup
@@ -21,10 +22,10 @@ from barnabas.coordinator.groups.offsets import OffsetStore
 from barnabas.coordinator.groups.pending import PendingOffsets
 from barnabas.coordinator.groups.shard import Group, GroupShard
 from barnabas.coordinator.loading import InternalLog
-from barnabas.coordinator.partitioning import partition_for
-from barnabas.coordinator.runtime import CoordinatorRuntime, Result, ShardContext
+from barnabas.coordinator.runtime import ShardContext
 from barnabas.environment.clock import Clock
 from barnabas.errors import ErrorCode, KafkaError
+from barnabas.metadata import ImageDelta
 from barnabas.metadata.features import GROUP_VERSION
 from barnabas.metadata.image import ClusterImage
 from barnabas.protocol.messages.consumer_group_heartbeat import (
@@ -39,7 +40,7 @@ from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRes
 from barnabas.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from barnabas.records.control import EndTransaction
 from barnabas.text import logger_of
-from barnabas.types import GROUP_METADATA_TOPIC, LeaderEpoch, ProducerIdentity, TopicId
+from barnabas.types import GROUP_METADATA_TOPIC, BrokerId, ProducerIdentity, TopicId
 
 logger = logger_of(__name__)
 
@@ -49,7 +50,7 @@ T = TypeVar("T")
 _GROUPS_A_TURN = 100
 
 
-class GroupCoordinator:
+class GroupCoordinator(Coordinator[GroupShard]):
     """The groups whose `__consumer_offsets` partitions this broker leads. Owned by one event loop."""
 
     def __init__(
@@ -69,17 +70,17 @@ class GroupCoordinator:
         self._config = config
         self._image = image
         self._unique = unique
-        self._partitions = partitions
         self._housekeeping: asyncio.Task[None] | None = None
 
         def make_shard(context: ShardContext[GroupShard]) -> GroupShard:
             return GroupShard(context, config, settings, image, unique)
 
-        self._runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
+        super().__init__(
             GROUP_METADATA_TOPIC,
             log,
             clock,
             make_shard,
+            partitions=partitions,
             write_timeout_ms=config().offsets_commit_timeout_ms,
         )
 
@@ -94,19 +95,14 @@ class GroupCoordinator:
         if self._housekeeping is not None:
             self._housekeeping.cancel()
             await asyncio.wait([self._housekeeping])
-        await self._runtime.stop()
+        await super().stop()
 
-    def elect(self, partition: int, epoch: LeaderEpoch) -> None:
-        """This broker leads a partition of `__consumer_offsets`: load its groups in the background."""
-        self._runtime.elect(partition, epoch)
-
-    def resign(self, partition: int) -> None:
-        """This broker no longer leads a partition of `__consumer_offsets`."""
-        self._runtime.resign(partition)
-
-    def coordinated(self) -> Collection[int]:
-        """The partitions of `__consumer_offsets` this broker coordinates."""
-        return self._runtime.partitions()
+    def follow(self, node_id: BrokerId, delta: ImageDelta) -> None:
+        """As every coordinator; and forget the offsets of topics that are gone."""
+        super().follow(node_id, delta)
+        gone = {name for name in delta.topics if _is_gone(name, delta)}
+        if gone:
+            self.forget_topics(gone)
 
     def forget_topics(self, topics: set[str]) -> None:
         """Delete the offsets of topics that have been deleted."""
@@ -131,13 +127,7 @@ class GroupCoordinator:
 
     # --- membership ---
 
-    def partition_for(self, group_id: str) -> int:
-        """The partition of `__consumer_offsets` that keeps a group."""
-        return partition_for(group_id, self._partitions())
-
-    def join(
-        self, request: JoinGroupRequest, caller: Caller
-    ) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
+    def join(self, request: JoinGroupRequest, caller: Caller) -> Answer[JoinGroupResponse]:
         """JoinGroup.
 
         Raises:
@@ -165,12 +155,12 @@ class GroupCoordinator:
 
     async def _join_instead(self, request: JoinGroupRequest, caller: Caller) -> JoinGroupResponse:
         """An empty consumer group makes room for a classic one."""
-        await awaited(self._write(request.group_id, lambda shard: shard.make_way(request.group_id)))
-        return await awaited(self._write(request.group_id, lambda shard: shard.join(request, caller)))
+        await settled(self._write(request.group_id, lambda shard: shard.make_way(request.group_id)))
+        return await settled(self._write(request.group_id, lambda shard: shard.join(request, caller)))
 
     def consumer_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, caller: Caller
-    ) -> ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]:
+    ) -> Answer[ConsumerGroupHeartbeatResponse]:
         """ConsumerGroupHeartbeat.
 
         Raises:
@@ -192,7 +182,7 @@ class GroupCoordinator:
         ):
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "groups of the consumer protocol are not enabled")
 
-    def sync(self, request: SyncGroupRequest) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
+    def sync(self, request: SyncGroupRequest) -> Answer[SyncGroupResponse]:
         """SyncGroup.
 
         Raises:
@@ -212,9 +202,7 @@ class GroupCoordinator:
         _check_group_id(request.group_id)
         return self._read(request.group_id, lambda shard: shard.heartbeat(request))
 
-    def leave(
-        self, group_id: str, members: list[MemberIdentity]
-    ) -> LeaveGroupResponse | Awaitable[LeaveGroupResponse]:
+    def leave(self, group_id: str, members: list[MemberIdentity]) -> Answer[LeaveGroupResponse]:
         """LeaveGroup.
 
         Raises:
@@ -225,27 +213,20 @@ class GroupCoordinator:
 
     # --- offsets ---
 
-    def commit(
-        self, request: OffsetCommitRequest, api_version: int
-    ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
+    def commit(self, request: OffsetCommitRequest, api_version: int) -> Answer[OffsetCommitResponse]:
         """OffsetCommit; see `GroupShard.commit`. An empty group id is allowed, for old clients' sake."""
-        partition = self.partition_for(request.group_id)
-        return self._runtime.write(
-            partition, request.group_id, lambda shard: shard.commit(request, api_version), shared=True
-        )
+        return self._write(request.group_id, lambda shard: shard.commit(request, api_version), shared=True)
 
     def commit_in_transaction(
         self, request: TxnOffsetCommitRequest, topic_ids: Mapping[str, TopicId]
-    ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
+    ) -> Answer[TxnOffsetCommitResponse]:
         """TxnOffsetCommit; see `GroupShard.commit_in_transaction`.
 
         Raises:
             KafkaError: INVALID_GROUP_ID, INVALID_PRODUCER_EPOCH, and as `GroupShard.commit_in_transaction`.
         """
         _check_group_id(request.group_id)
-        partition = self.partition_for(request.group_id)
-        return self._runtime.write(
-            partition,
+        return self._write(
             request.group_id,
             lambda shard: shard.commit_in_transaction(request, topic_ids),
             shared=True,
@@ -253,7 +234,7 @@ class GroupCoordinator:
 
     def end_transaction(
         self, partition: int, producer: ProducerIdentity, marker: EndTransaction
-    ) -> Awaitable[None] | None:
+    ) -> Answer[None]:
         """A producer's transaction ends in a partition of `__consumer_offsets`.
 
         Raises:
@@ -287,9 +268,7 @@ class GroupCoordinator:
         """
         self._read(group_id, lambda shard: shard.check_fetch(group_id, member_id, epoch))
 
-    def delete_offsets(
-        self, group_id: str, keys: list[OffsetKey]
-    ) -> dict[OffsetKey, ErrorCode] | Awaitable[dict[OffsetKey, ErrorCode]]:
+    def delete_offsets(self, group_id: str, keys: list[OffsetKey]) -> Answer[dict[OffsetKey, ErrorCode]]:
         """OffsetDelete.
 
         Raises:
@@ -306,8 +285,7 @@ class GroupCoordinator:
         Raises:
             KafkaError: COORDINATOR_LOAD_IN_PROGRESS while some may be missing.
         """
-        if self._runtime.is_loading():
-            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        self._check_loaded()
         return [group for _, shard in self._runtime.active_shards() for group in shard.groups.values()]
 
     def group(self, group_id: str) -> Group:
@@ -321,7 +299,7 @@ class GroupCoordinator:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         return group
 
-    def delete_group(self, group_id: str) -> Awaitable[None] | None:
+    def delete_group(self, group_id: str) -> Answer[None]:
         """Delete an empty group with its offsets.
 
         Raises:
@@ -331,12 +309,6 @@ class GroupCoordinator:
 
     # --- inside ---
 
-    def _write(self, group_id: str, operation: Callable[[GroupShard], Result[T]]) -> T | Awaitable[T]:
-        return self._runtime.write(self.partition_for(group_id), group_id, operation)
-
-    def _read(self, group_id: str, operation: Callable[[GroupShard], T]) -> T:
-        return self._runtime.read(self.partition_for(group_id), operation)
-
     async def _keep_house(self) -> None:
         while True:
             await asyncio.sleep(self._config().offsets_retention_check_interval_ms / 1000)
@@ -344,6 +316,11 @@ class GroupCoordinator:
                 await self.expire()
             except Exception:
                 logger.exception("expired offsets could not be deleted")
+
+
+def _is_gone(topic: str, delta: ImageDelta) -> bool:
+    before, after = delta.before.topics.get(topic), delta.after.topics.get(topic)
+    return before is not None and (after is None or after.id != before.id)
 
 
 def _check_group_id(group_id: str) -> None:

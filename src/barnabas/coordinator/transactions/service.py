@@ -11,10 +11,11 @@ from collections.abc import Awaitable, Callable, Collection, Iterator
 from functools import partial
 from typing import TypeVar
 
+from barnabas.answers import Answer, settled
 from barnabas.config import BrokerConfig
+from barnabas.coordinator.coordinator import Coordinator
 from barnabas.coordinator.loading import InternalLog
-from barnabas.coordinator.partitioning import partition_for
-from barnabas.coordinator.runtime import CoordinatorRuntime, Result, ShardContext
+from barnabas.coordinator.runtime import ShardContext
 from barnabas.coordinator.transactions.completion import MarkerWriter
 from barnabas.coordinator.transactions.shard import TransactionShard
 from barnabas.coordinator.transactions.transaction import Transaction
@@ -24,7 +25,6 @@ from barnabas.text import logger_of
 from barnabas.types import (
     NO_PRODUCER_ID,
     TRANSACTION_STATE_TOPIC,
-    LeaderEpoch,
     ProducerId,
     ProducerIdentity,
     TopicPartition,
@@ -35,7 +35,7 @@ logger = logger_of(__name__)
 T = TypeVar("T")
 
 
-class TransactionCoordinator:
+class TransactionCoordinator(Coordinator[TransactionShard]):
     """The transactional ids whose partitions of `__transaction_state` this broker leads. Owned by one loop.
 
     Args:
@@ -61,15 +61,19 @@ class TransactionCoordinator:
     ) -> None:
         self._config = config
         self._clock = clock
-        self._partitions = partitions
         self._producer_ids = producer_ids
         self._housekeeping: dict[Callable[[], None], asyncio.TimerHandle] = {}
 
         def make_shard(context: ShardContext[TransactionShard]) -> TransactionShard:
             return TransactionShard(context, version, writer)
 
-        self._runtime: CoordinatorRuntime[TransactionShard] = CoordinatorRuntime(
-            TRANSACTION_STATE_TOPIC, log, clock, make_shard, write_timeout_ms=config().request_timeout_ms
+        super().__init__(
+            TRANSACTION_STATE_TOPIC,
+            log,
+            clock,
+            make_shard,
+            partitions=partitions,
+            write_timeout_ms=config().request_timeout_ms,
         )
 
     # --- life ---
@@ -84,23 +88,7 @@ class TransactionCoordinator:
         """Answer whoever waits with NOT_COORDINATOR and forget everything."""
         for handle in self._housekeeping.values():
             handle.cancel()
-        await self._runtime.stop()
-
-    def elect(self, partition: int, epoch: LeaderEpoch) -> None:
-        """This broker leads a partition of `__transaction_state`: load it, and finish what was decided."""
-        self._runtime.elect(partition, epoch)
-
-    def resign(self, partition: int) -> None:
-        """This broker no longer leads a partition of `__transaction_state`."""
-        self._runtime.resign(partition)
-
-    def coordinated(self) -> Collection[int]:
-        """The partitions of `__transaction_state` this broker coordinates."""
-        return self._runtime.partitions()
-
-    def partition_for(self, transactional_id: str) -> int:
-        """The partition of `__transaction_state` that keeps a transactional id."""
-        return partition_for(transactional_id, self._partitions())
+        await super().stop()
 
     def abort_timed_out(self) -> None:
         """Abort the transactions that have been open for longer than their producers asked for."""
@@ -141,11 +129,12 @@ class TransactionCoordinator:
                 "(transaction.max.timeout.ms)",
             )
         fresh = await self._fresh_id(transactional_id)
-        answer = self._run(
-            transactional_id,
-            lambda shard: shard.init_producer(transactional_id, timeout_ms, expected, fresh),
+        return await settled(
+            self._write(
+                transactional_id,
+                lambda shard: shard.init_producer(transactional_id, timeout_ms, expected, fresh),
+            )
         )
-        return answer if isinstance(answer, ProducerIdentity) else await answer
 
     def add_partitions(
         self,
@@ -153,7 +142,7 @@ class TransactionCoordinator:
         producer: ProducerIdentity,
         partitions: Collection[TopicPartition],
         version: int,
-    ) -> Awaitable[None] | None:
+    ) -> Answer[None]:
         """A producer that speaks `version` of transactions is about to write to `partitions`.
 
         Raises:
@@ -161,7 +150,7 @@ class TransactionCoordinator:
                 CONCURRENT_TRANSACTIONS.
         """
         _check_id(transactional_id)
-        return self._run(
+        return self._write(
             transactional_id,
             lambda shard: shard.add_partitions(transactional_id, producer, partitions, version),
         )
@@ -175,8 +164,8 @@ class TransactionCoordinator:
             KafkaError: as `add_partitions`.
         """
         _check_id(transactional_id)
-        return self._runtime.read(
-            self.partition_for(transactional_id),
+        return self._read(
+            transactional_id,
             lambda shard: shard.verify_partitions(transactional_id, producer, partitions),
         )
 
@@ -191,11 +180,14 @@ class TransactionCoordinator:
         """
         _check_id(transactional_id)
         fresh = await self._fresh_id(transactional_id)
-        answer = self._run(
-            transactional_id,
-            lambda shard: shard.end(transactional_id, producer, commit=commit, version=version, fresh=fresh),
+        return await settled(
+            self._write(
+                transactional_id,
+                lambda shard: shard.end(
+                    transactional_id, producer, commit=commit, version=version, fresh=fresh
+                ),
+            )
         )
-        return answer if isinstance(answer, ProducerIdentity) else await answer
 
     # --- what there is ---
 
@@ -214,7 +206,7 @@ class TransactionCoordinator:
                 raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
             return transaction, shard.partitions_left(transactional_id, transaction)
 
-        return self._runtime.read(self.partition_for(transactional_id), look)
+        return self._read(transactional_id, look)
 
     def transactions(self) -> Iterator[tuple[str, Transaction]]:
         """Every transactional id coordinated here.
@@ -222,23 +214,15 @@ class TransactionCoordinator:
         Raises:
             KafkaError: COORDINATOR_LOAD_IN_PROGRESS while some may be missing.
         """
-        if self._runtime.is_loading():
-            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        self._check_loaded()
         return ((transactional_id, transaction) for _, transactional_id, transaction in self._all())
 
     # --- inside ---
 
     async def _fresh_id(self, transactional_id: str) -> ProducerId:
         # Before the operation, which may not wait, and only when it will take one.
-        needs_one = self._runtime.read(
-            self.partition_for(transactional_id), lambda shard: shard.needs_producer_id(transactional_id)
-        )
+        needs_one = self._read(transactional_id, lambda shard: shard.needs_producer_id(transactional_id))
         return await self._producer_ids() if needs_one else NO_PRODUCER_ID
-
-    def _run(
-        self, transactional_id: str, operation: Callable[[TransactionShard], Result[T]]
-    ) -> T | Awaitable[T]:
-        return self._runtime.write(self.partition_for(transactional_id), transactional_id, operation)
 
     def _all(self) -> Iterator[tuple[int, str, Transaction]]:
         for partition, shard in self._runtime.active_shards():

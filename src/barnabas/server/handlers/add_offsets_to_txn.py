@@ -5,16 +5,24 @@ It adds the partition of `__consumer_offsets` that keeps the group. PRODUCER_FEN
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
+from barnabas.answers import settled
+from barnabas.coordinator import GroupCoordinator, TransactionCoordinator
 from barnabas.errors import KafkaError, fenced_since
 from barnabas.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-from barnabas.server.handlers import handles
+from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.types import GROUP_METADATA_TOPIC, ProducerIdentity, TopicPartition
 
-if TYPE_CHECKING:
-    from barnabas.server.broker import Broker
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    transactions: TransactionCoordinator
+    groups: GroupCoordinator
+
 
 _FENCED_FROM = 2
 #: a producer that asks adds partitions itself
@@ -23,16 +31,16 @@ _TRANSACTION_VERSION = 0
 
 @handles(AddOffsetsToTxnRequest)
 async def add_offsets_to_txn(
-    broker: Broker, context: RequestContext, request: AddOffsetsToTxnRequest
+    ports: Ports, context: RequestContext, request: AddOffsetsToTxnRequest
 ) -> AddOffsetsToTxnResponse:
-    partition = TopicPartition(GROUP_METADATA_TOPIC, broker.groups.partition_for(request.group_id))
+    partition = TopicPartition(GROUP_METADATA_TOPIC, ports.groups.partition_for(request.group_id))
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
     try:
-        added = broker.transactions.add_partitions(
-            request.transactional_id, producer, [partition], _TRANSACTION_VERSION
+        await settled(
+            ports.transactions.add_partitions(
+                request.transactional_id, producer, [partition], _TRANSACTION_VERSION
+            )
         )
-        if added is not None:
-            await added
     except KafkaError as error:
         raise fenced_since(_FENCED_FROM, context.api_version, error) from error
     return AddOffsetsToTxnResponse()

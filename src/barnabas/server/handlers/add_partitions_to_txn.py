@@ -6,10 +6,13 @@ brokers ask. When one partition does not exist, none is added: the others get OP
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
+from barnabas.answers import settled
+from barnabas.coordinator import TransactionCoordinator
 from barnabas.errors import ErrorCode, KafkaError, fenced_since
+from barnabas.metadata.image import ClusterImage
 from barnabas.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -19,14 +22,19 @@ from barnabas.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
-from barnabas.server.handlers import handles
+from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.pieces import Pieces
 from barnabas.types import ProducerIdentity, TopicPartition
 
-if TYPE_CHECKING:
-    from barnabas.metadata.image import ClusterImage
-    from barnabas.server.broker import Broker
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    transactions: TransactionCoordinator
+    image: Callable[[], ClusterImage]
+
 
 _BATCHED_FROM = 4
 _FENCED_FROM = 2
@@ -48,14 +56,14 @@ def _failed(request: AddPartitionsToTxnRequest, error: KafkaError) -> AddPartiti
     pieces=[Pieces("transactions", "results_by_transaction", size=16)],
 )
 async def add_partitions_to_txn(
-    broker: Broker, context: RequestContext, request: AddPartitionsToTxnRequest
+    ports: Ports, context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:
     if context.api_version >= _BATCHED_FROM:
         return AddPartitionsToTxnResponse(
             results_by_transaction=[
                 AddPartitionsToTxnResult(
                     transactional_id=transaction.transactional_id,
-                    topic_results=await _serve(broker, context, transaction, _IMPLICIT),
+                    topic_results=await _serve(ports, context, transaction, _IMPLICIT),
                 )
                 for transaction in request.transactions
             ]
@@ -67,18 +75,18 @@ async def add_partitions_to_txn(
         topics=request.v3_and_below_topics,
     )
     return AddPartitionsToTxnResponse(
-        results_by_topic_v3_and_below=await _serve(broker, context, transaction, _EXPLICIT)
+        results_by_topic_v3_and_below=await _serve(ports, context, transaction, _EXPLICIT)
     )
 
 
 async def _serve(
-    broker: Broker, context: RequestContext, transaction: AddPartitionsToTxnTransaction, version: int
+    ports: Ports, context: RequestContext, transaction: AddPartitionsToTxnTransaction, version: int
 ) -> list[AddPartitionsToTxnTopicResult]:
     partitions = [TopicPartition(t.name, number) for t in transaction.topics for number in t.partitions]
-    errors = _unknown(broker.image, partitions)
+    errors = _unknown(ports.image(), partitions)
     if not errors:
         try:
-            errors = await _ask(broker, transaction, partitions, version)
+            errors = await _ask(ports, transaction, partitions, version)
         except KafkaError as error:
             errors = dict.fromkeys(partitions, fenced_since(_FENCED_FROM, context.api_version, error).code)
     return [_results(topic, errors) for topic in transaction.topics]
@@ -94,17 +102,17 @@ def _unknown(image: ClusterImage, partitions: Iterable[TopicPartition]) -> dict[
 
 
 async def _ask(
-    broker: Broker,
+    ports: Ports,
     transaction: AddPartitionsToTxnTransaction,
     partitions: list[TopicPartition],
     version: int,
 ) -> dict[TopicPartition, ErrorCode]:
     producer = ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
     if transaction.verify_only:
-        return broker.transactions.verify_partitions(transaction.transactional_id, producer, partitions)
-    added = broker.transactions.add_partitions(transaction.transactional_id, producer, partitions, version)
-    if added is not None:
-        await added
+        return ports.transactions.verify_partitions(transaction.transactional_id, producer, partitions)
+    await settled(
+        ports.transactions.add_partitions(transaction.transactional_id, producer, partitions, version)
+    )
     return {}
 
 

@@ -5,9 +5,8 @@ Clients should use IncrementalAlterConfigs: what is not named here is unset.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from barnabas.controller import ConfigResource
+from barnabas.controller.configs import ConfigControl
 from barnabas.errors import KafkaError
 from barnabas.protocol.messages.alter_configs import (
     AlterConfigsRequest,
@@ -16,12 +15,9 @@ from barnabas.protocol.messages.alter_configs import (
     AlterConfigsResponse,
 )
 from barnabas.server.answers.config_changes import resources_once
-from barnabas.server.handlers import handles
+from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.pieces import Pieces
-
-if TYPE_CHECKING:
-    from barnabas.server.broker import Broker
 
 
 def _failed(request: AlterConfigsRequest, error: KafkaError) -> AlterConfigsResponse:
@@ -35,13 +31,13 @@ def _failed(request: AlterConfigsRequest, error: KafkaError) -> AlterConfigsResp
     is_heavy=True,
 )
 async def alter_configs(
-    broker: Broker, context: RequestContext, request: AlterConfigsRequest
+    configs: ConfigControl, context: RequestContext, request: AlterConfigsRequest
 ) -> AlterConfigsResponse:
     once, errors = resources_once(request.resources)
     changes = {
         named: {config.name: config.value for config in resource.configs} for named, resource in once.items()
     }
-    errors |= await broker.controller.replace_configs(changes, validate_only=request.validate_only)
+    errors |= await configs.replace(changes, validate_only=request.validate_only)
     return AlterConfigsResponse(
         responses=[
             _result(resource, errors.get(ConfigResource(resource.resource_type, resource.resource_name)))

@@ -7,22 +7,20 @@ A feature whose lowest level is 0 is named from v4 on only: older clients do not
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from barnabas.errors import ErrorCode
 from barnabas.metadata.features import SUPPORTED
+from barnabas.metadata.image import ClusterImage
 from barnabas.protocol.messages.api_versions import (
-    ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-from barnabas.server.handlers import Api, handles, load
+from barnabas.server.requests.api import Served, handles
 from barnabas.server.requests.context import RequestContext
-
-if TYPE_CHECKING:
-    from barnabas.server.broker import Broker
 
 _LOWEST_ZERO_FROM = 4
 
@@ -30,17 +28,26 @@ _LOWEST_ZERO_FROM = 4
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    image: Callable[[], ClusterImage]
+    #: everything that the broker serves
+    served: Callable[[], Iterable[Served]]
+
+
 @handles(ApiVersionsRequest)
-def api_versions(broker: Broker, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+def api_versions(ports: Ports, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
     if context.api_version >= 3:
         name, version = request.client_software_name, request.client_software_version
         if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         context.connection.client_software_name = name
         context.connection.client_software_version = version
-    finalized = broker.image.features
+    finalized = ports.image().features
     return ApiVersionsResponse(
-        api_keys=[_range(api) for api in load().values()],
+        api_keys=[served.api.advertised() for served in ports.served()],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=feature.lowest, max_version=feature.highest)
             for name, feature in SUPPORTED.items()
@@ -53,13 +60,3 @@ def api_versions(broker: Broker, context: RequestContext, request: ApiVersionsRe
             if level > 0
         ],
     )
-
-
-def unsupported_version() -> ApiVersionsResponse:
-    """The answer, in v0, to an ApiVersions of a version that is not served: the versions that are."""
-    served = _range(load()[ApiVersionsRequest.api_key])
-    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[served])
-
-
-def _range(api: Api) -> ApiVersion:
-    return ApiVersion(api_key=api.key, min_version=api.advertised_from, max_version=api.versions[1])

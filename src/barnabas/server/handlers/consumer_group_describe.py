@@ -5,9 +5,11 @@ By which protocol a member came from v1 on (KIP-1099). A group of another kind i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from barnabas.coordinator import ConsumerGroup
+from barnabas.config import BrokerConfig
+from barnabas.coordinator import ConsumerGroup, GroupCoordinator
 from barnabas.coordinator.groups.consumer.member import Member, Partitions
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.metadata.image import ClusterImage
@@ -20,12 +22,19 @@ from barnabas.protocol.messages.consumer_group_describe import (
 )
 from barnabas.protocol.messages.consumer_group_describe import Member as DescribedMember
 from barnabas.server.answers.operations import GROUP_OPERATIONS, NOT_ASKED
-from barnabas.server.handlers import handles
+from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.pieces import Pieces
 
-if TYPE_CHECKING:
-    from barnabas.server.broker import Broker
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    groups: GroupCoordinator
+    image: Callable[[], ClusterImage]
+    config: Callable[[], BrokerConfig]
+
 
 _CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
 
@@ -42,13 +51,13 @@ def _failed(request: ConsumerGroupDescribeRequest, error: KafkaError) -> Consume
     listing="groups.members",
 )
 def consumer_group_describe(
-    broker: Broker, _context: RequestContext, request: ConsumerGroupDescribeRequest
+    ports: Ports, _context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:
-    broker.groups.check_consumer_protocol()
+    ports.groups.check_consumer_protocol()
     response = ConsumerGroupDescribeResponse()
     for group_id in request.group_ids:
         try:
-            described = _describe(broker, group_id)
+            described = _describe(ports, group_id)
         except KafkaError as error:
             described = _failure(group_id, error)
         else:
@@ -58,19 +67,18 @@ def consumer_group_describe(
     return response
 
 
-def _describe(broker: Broker, group_id: str) -> DescribedGroup:
-    group = broker.groups.group(group_id)
+def _describe(ports: Ports, group_id: str) -> DescribedGroup:
+    group = ports.groups.group(group_id)
     if not isinstance(group, ConsumerGroup):
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+    image = ports.image()
     return DescribedGroup(
         group_id=group_id,
         group_state=group.state.value,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
-        assignor_name=group.preferred_assignor() or broker.config.group_consumer_assignors[0],
-        members=[
-            _member(member, group.target(member.member_id), broker.image) for member in group.members.values()
-        ],
+        assignor_name=group.preferred_assignor() or ports.config().group_consumer_assignors[0],
+        members=[_member(member, group.target(member.member_id), image) for member in group.members.values()],
         authorized_operations=NOT_ASKED,
     )
 

@@ -5,24 +5,19 @@ Subscriptions by regular expression and member ids that clients make from v1 on 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING
-
-from barnabas.coordinator import Caller
+from barnabas.answers import Answer
+from barnabas.coordinator import Caller, GroupCoordinator
 from barnabas.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from barnabas.server.handlers import handles
+from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
-
-if TYPE_CHECKING:
-    from barnabas.server.broker import Broker
 
 
 @handles(ConsumerGroupHeartbeatRequest)
 def consumer_group_heartbeat(
-    broker: Broker, context: RequestContext, request: ConsumerGroupHeartbeatRequest
-) -> ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]:
+    groups: GroupCoordinator, context: RequestContext, request: ConsumerGroupHeartbeatRequest
+) -> Answer[ConsumerGroupHeartbeatResponse]:
     caller = Caller(context.api_version, context.client_id or "", context.client_host)
-    return broker.groups.consumer_heartbeat(request, caller)
+    return groups.consumer_heartbeat(request, caller)

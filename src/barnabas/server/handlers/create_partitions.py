@@ -6,9 +6,9 @@ Quotas (KIP-599) are left out. The request's timeout is not looked at.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
 from barnabas.controller import NewPartitions
+from barnabas.controller.topics import TopicControl
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -16,12 +16,9 @@ from barnabas.protocol.messages.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
-from barnabas.server.handlers import handles
+from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.pieces import Pieces
-
-if TYPE_CHECKING:
-    from barnabas.server.broker import Broker
 
 
 def _failed(request: CreatePartitionsRequest, error: KafkaError) -> CreatePartitionsResponse:
@@ -36,11 +33,11 @@ def _failed(request: CreatePartitionsRequest, error: KafkaError) -> CreatePartit
     is_heavy=True,
 )
 async def create_partitions(
-    broker: Broker, context: RequestContext, request: CreatePartitionsRequest
+    topics: TopicControl, context: RequestContext, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
     named = Counter(topic.name for topic in request.topics)
     once = [_parse(topic) for topic in request.topics if named[topic.name] == 1]
-    errors = await broker.controller.create_partitions(once, validate_only=request.validate_only)
+    errors = await topics.create_partitions(once, validate_only=request.validate_only)
     for name, times in named.items():
         if times > 1:
             twice = f"the request names the topic '{name}' {times} times"

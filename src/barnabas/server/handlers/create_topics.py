@@ -8,10 +8,10 @@ at: what is decided is decided in milliseconds.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from barnabas.controller import NewTopic
-from barnabas.controller.topics import check_partition_count
+from barnabas.controller.topics import TopicControl, check_partition_count
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.metadata.image import TopicImage
 from barnabas.protocol.messages.create_topics import (
@@ -21,13 +21,18 @@ from barnabas.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from barnabas.server.answers.config_listing import new_topic_settings
-from barnabas.server.handlers import handles
+from barnabas.server.answers.config_listing import SettingDescriptions
+from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.pieces import Pieces
 
-if TYPE_CHECKING:
-    from barnabas.server.broker import Broker
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    topics: TopicControl
+    settings: SettingDescriptions
 
 
 def _failed(request: CreateTopicsRequest, error: KafkaError) -> CreateTopicsResponse:
@@ -49,18 +54,18 @@ def _check(request: CreateTopicsRequest) -> None:
     is_heavy=True,
 )
 async def create_topics(
-    broker: Broker, context: RequestContext, request: CreateTopicsRequest
+    ports: Ports, context: RequestContext, request: CreateTopicsRequest
 ) -> CreateTopicsResponse:
     named = Counter(topic.name for topic in request.topics)
     once = [_parse(topic) for topic in request.topics if named[topic.name] == 1]
-    outcomes = await broker.controller.create_topics(once, validate_only=request.validate_only)
+    outcomes = await ports.topics.create(once, validate_only=request.validate_only)
     results = []
     for topic in once:
         outcome = outcomes[topic.name]
         if isinstance(outcome, KafkaError):
             results.append(_refused(topic.name, outcome))
         else:
-            results.append(_created(broker, outcome, topic))
+            results.append(_created(ports, outcome, topic))
     for name, times in named.items():
         if times > 1:
             twice = f"the request names the topic '{name}' {times} times"
@@ -78,7 +83,7 @@ def _parse(topic: CreatableTopic) -> NewTopic:
     )
 
 
-def _created(broker: Broker, topic: TopicImage, asked: NewTopic) -> CreatableTopicResult:
+def _created(ports: Ports, topic: TopicImage, asked: NewTopic) -> CreatableTopicResult:
     texts = {name: text for name, text in asked.configs.items() if text is not None}
     return CreatableTopicResult(
         name=topic.name,
@@ -93,7 +98,7 @@ def _created(broker: Broker, topic: TopicImage, asked: NewTopic) -> CreatableTop
                 config_source=description.source,
                 is_sensitive=description.setting.sensitive,
             )
-            for description in new_topic_settings(broker, texts)
+            for description in ports.settings.of_new_topic(texts)
         ],
     )
 

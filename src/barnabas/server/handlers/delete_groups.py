@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING
 
+from barnabas.answers import settled
+from barnabas.coordinator import GroupCoordinator
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
 )
-from barnabas.server.handlers import handles
+from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.pieces import Pieces
-
-if TYPE_CHECKING:
-    from barnabas.server.broker import Broker
 
 
 def _failed(request: DeleteGroupsRequest, error: KafkaError) -> DeleteGroupsResponse:
@@ -36,20 +33,18 @@ def _failed(request: DeleteGroupsRequest, error: KafkaError) -> DeleteGroupsResp
     is_heavy=True,
 )
 async def delete_groups(
-    broker: Broker, _context: RequestContext, request: DeleteGroupsRequest
+    groups: GroupCoordinator, _context: RequestContext, request: DeleteGroupsRequest
 ) -> DeleteGroupsResponse:
     results = await asyncio.gather(
-        *(_delete(broker, group_id) for group_id in dict.fromkeys(request.groups_names))
+        *(_delete(groups, group_id) for group_id in dict.fromkeys(request.groups_names))
     )
     return DeleteGroupsResponse(results=list(results))
 
 
-async def _delete(broker: Broker, group_id: str) -> DeletableGroupResult:
+async def _delete(groups: GroupCoordinator, group_id: str) -> DeletableGroupResult:
     error = ErrorCode.NONE
     try:
-        deleted = broker.groups.delete_group(group_id)
-        if isinstance(deleted, Awaitable):
-            await deleted
+        await settled(groups.delete_group(group_id))
     except KafkaError as failure:
         error = failure.code
     return DeletableGroupResult(group_id=group_id, error_code=error)

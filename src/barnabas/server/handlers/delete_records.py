@@ -5,24 +5,32 @@ The answer is given when the new log start offsets are safe on disk: what was de
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from barnabas.errors import ErrorCode, KafkaError
+from barnabas.logs import LogDirectory
+from barnabas.logs.manager import LogManager
 from barnabas.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from barnabas.server.handlers import handles
+from barnabas.replication.manager import ReplicaManager
+from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.pieces import Pieces
+from barnabas.storage import PartitionLog
 from barnabas.types import INTERNAL_TOPICS, Offset
 
-if TYPE_CHECKING:
-    from barnabas.logs import LogDirectory
-    from barnabas.server.broker import Broker
-    from barnabas.storage import PartitionLog
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    replicas: ReplicaManager
+    logs: LogManager
+
 
 #: in place of an offset: everything below the high watermark
 HIGH_WATERMARK = -1
@@ -45,7 +53,7 @@ def _failed(request: DeleteRecordsRequest, error: KafkaError) -> DeleteRecordsRe
     DeleteRecordsRequest, on_error=_failed, pieces=[Pieces("topics.partitions", size=128)], is_heavy=True
 )
 async def delete_records(
-    broker: Broker, context: RequestContext, request: DeleteRecordsRequest
+    ports: Ports, context: RequestContext, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:
     response = DeleteRecordsResponse()
     moved: dict[LogDirectory, list[DeleteRecordsPartitionResult]] = {}
@@ -54,28 +62,28 @@ async def delete_records(
         for wanted in topic.partitions:
             result = DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=-1)
             try:
-                log = _delete(broker, topic.name, wanted.partition_index, wanted.offset)
+                log = _delete(ports, topic.name, wanted.partition_index, wanted.offset)
             except KafkaError as error:
                 result.error_code = error.code
             else:
                 result.low_watermark = log.log_start_offset
-                moved.setdefault(broker.logs.directory_of(log.topic_partition), []).append(result)
+                moved.setdefault(ports.logs.directory_of(log.topic_partition), []).append(result)
             results.append(result)
         response.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
     for directory, unsafe in moved.items():
         try:
-            await broker.logs.store_log_starts(directory)
+            await ports.logs.store_log_starts(directory)
         except KafkaError as error:
             for result in unsafe:
                 result.error_code, result.low_watermark = error.code, -1
     return response
 
 
-def _delete(broker: Broker, topic: str, index: int, offset: Offset) -> PartitionLog:
+def _delete(ports: Ports, topic: str, index: int, offset: Offset) -> PartitionLog:
     """Moves the log start offset of a partition; its log."""
     if topic in INTERNAL_TOPICS:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
-    partition = broker.replicas.find(topic, index)
+    partition = ports.replicas.find(topic, index)
     partition.check_leader()
     log = partition.log
     if "delete" not in log.config.cleanup_policy:

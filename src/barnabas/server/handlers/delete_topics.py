@@ -7,8 +7,10 @@ looked at.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import dataclass
 
+from barnabas.controller.topics import TopicControl
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.metadata.image import ClusterImage, TopicImage
 from barnabas.protocol.messages.delete_topics import (
@@ -17,13 +19,19 @@ from barnabas.protocol.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from barnabas.server.handlers import handles
+from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.pieces import Pieces
 from barnabas.types import ZERO_TOPIC_ID, TopicId
 
-if TYPE_CHECKING:
-    from barnabas.server.broker import Broker
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    topics: TopicControl
+    image: Callable[[], ClusterImage]
+
 
 #: the first version that knows the code TOPIC_DELETION_DISABLED
 _DELETION_DISABLED_SINCE = 3
@@ -43,9 +51,9 @@ def _failed(request: DeleteTopicsRequest, error: KafkaError) -> DeleteTopicsResp
     is_heavy=True,
 )
 async def delete_topics(
-    broker: Broker, context: RequestContext, request: DeleteTopicsRequest
+    ports: Ports, context: RequestContext, request: DeleteTopicsRequest
 ) -> DeleteTopicsResponse:
-    image = broker.image
+    image = ports.image()
     topics: dict[TopicId, TopicImage] = {}
     named: Counter[TopicId] = Counter()
     results: list[DeletableTopicResult] = []
@@ -58,7 +66,7 @@ async def delete_topics(
             topics[topic.id] = topic
             named[topic.id] += 1
     once = [topic_id for topic_id, times in named.items() if times == 1]
-    errors = await broker.controller.delete_topics(once)
+    errors = await ports.topics.delete(once)
     for topic in topics.values():
         if named[topic.id] > 1:
             twice = f"the request names the topic '{topic.name}' {named[topic.id]} times"

@@ -5,20 +5,18 @@ Brokers only: controllers (KIP-919) have no endpoints of their own, and no broke
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from barnabas.errors import ErrorCode, KafkaError
+from barnabas.metadata.image import ClusterImage
 from barnabas.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
 from barnabas.server.answers.operations import CLUSTER_OPERATIONS, NOT_ASKED
-from barnabas.server.handlers import handles
+from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
-
-if TYPE_CHECKING:
-    from barnabas.server.broker import Broker
 
 BROKERS = 1
 CONTROLLERS = 2
@@ -26,7 +24,7 @@ CONTROLLERS = 2
 
 @handles(DescribeClusterRequest)
 def describe_cluster(
-    broker: Broker, context: RequestContext, request: DescribeClusterRequest
+    image: Callable[[], ClusterImage], context: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
     if request.endpoint_type == CONTROLLERS:
         raise KafkaError(ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this endpoint is a broker's")
@@ -34,9 +32,9 @@ def describe_cluster(
         raise KafkaError(
             ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"there is no type {request.endpoint_type} of endpoints"
         )
-    image = broker.image
+    cluster = image()
     brokers = []
-    for member in image.brokers.values():
+    for member in cluster.brokers.values():
         endpoint = member.endpoint(context.listener)
         if endpoint is not None:
             brokers.append(
@@ -46,8 +44,8 @@ def describe_cluster(
             )
     asked = request.include_cluster_authorized_operations
     return DescribeClusterResponse(
-        cluster_id=image.cluster_id,
-        controller_id=image.controller_id,
+        cluster_id=cluster.cluster_id,
+        controller_id=cluster.controller_id,
         brokers=brokers,
         cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
     )

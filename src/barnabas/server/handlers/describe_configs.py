@@ -6,13 +6,15 @@ Groups have settings before they exist (KIP-848). Loggers (KIP-412) and client m
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from barnabas.config import Update
 from barnabas.config.describe import Description
 from barnabas.controller.configs import ResourceType, check_group_name, unserved
 from barnabas.controller.names import check_topic_name
 from barnabas.errors import ErrorCode, KafkaError
+from barnabas.metadata.image import ClusterImage
 from barnabas.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -21,18 +23,20 @@ from barnabas.protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from barnabas.server.answers.config_listing import (
-    all_brokers_settings,
-    broker_settings,
-    group_settings,
-    topic_settings,
-)
-from barnabas.server.handlers import handles
+from barnabas.server.answers.config_listing import SettingDescriptions
+from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.pieces import Pieces
+from barnabas.types import BrokerId
 
-if TYPE_CHECKING:
-    from barnabas.server.broker import Broker
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    node_id: BrokerId
+    image: Callable[[], ClusterImage]
+    settings: SettingDescriptions
 
 
 def _failed(request: DescribeConfigsRequest, error: KafkaError) -> DescribeConfigsResponse:
@@ -46,12 +50,12 @@ def _failed(request: DescribeConfigsRequest, error: KafkaError) -> DescribeConfi
     is_heavy=True,
 )
 def describe_configs(
-    broker: Broker, context: RequestContext, request: DescribeConfigsRequest
+    ports: Ports, context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
     response = DescribeConfigsResponse()
     for resource in request.resources:
         try:
-            descriptions = _descriptions(broker, resource)
+            descriptions = _descriptions(ports, resource)
         except KafkaError as error:
             response.results.append(_refused(resource, error))
             continue
@@ -71,25 +75,25 @@ def describe_configs(
     return response
 
 
-def _descriptions(broker: Broker, resource: DescribeConfigsResource) -> list[Description]:
+def _descriptions(ports: Ports, resource: DescribeConfigsResource) -> list[Description]:
     name = resource.resource_name
     if resource.resource_type == ResourceType.TOPIC:
         check_topic_name(name)
-        if name not in broker.image.topics:
+        if name not in ports.image().topics:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
-        return topic_settings(broker, name)
+        return ports.settings.of_topic(name)
     if resource.resource_type == ResourceType.BROKER:
         if not name:
-            return all_brokers_settings(broker)
-        if name != str(broker.node_id):
+            return ports.settings.of_all_brokers()
+        if name != str(ports.node_id):
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
-                f"this is broker {broker.node_id}: ask broker '{name}' for its settings, if it exists",
+                f"this is broker {ports.node_id}: ask broker '{name}' for its settings, if it exists",
             )
-        return broker_settings(broker)
+        return ports.settings.of_broker()
     if resource.resource_type == ResourceType.GROUP:
         check_group_name(name)
-        return group_settings(broker, name)
+        return ports.settings.of_group(name)
     raise KafkaError(ErrorCode.INVALID_REQUEST, unserved(resource.resource_type))
 
 

@@ -6,9 +6,7 @@ and from v6 on GROUP_ID_NOT_FOUND besides (KIP-1043).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from barnabas.coordinator import ClassicGroup, GroupState
+from barnabas.coordinator import ClassicGroup, GroupCoordinator, GroupState
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.describe_groups import (
     DescribedGroup,
@@ -17,12 +15,9 @@ from barnabas.protocol.messages.describe_groups import (
     DescribeGroupsResponse,
 )
 from barnabas.server.answers.operations import GROUP_OPERATIONS, NOT_ASKED
-from barnabas.server.handlers import handles
+from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.pieces import Pieces
-
-if TYPE_CHECKING:
-    from barnabas.server.broker import Broker
 
 _NOT_FOUND_FROM = 6
 
@@ -39,12 +34,12 @@ def _failed(request: DescribeGroupsRequest, error: KafkaError) -> DescribeGroups
     listing="groups.members",
 )
 def describe_groups(
-    broker: Broker, context: RequestContext, request: DescribeGroupsRequest
+    groups: GroupCoordinator, context: RequestContext, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse:
     response = DescribeGroupsResponse()
     for group_id in request.groups:
         try:
-            group = broker.groups.group(group_id)
+            group = groups.group(group_id)
             if not isinstance(group, ClassicGroup):
                 raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a classic group.")
             described = _describe(group)

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Awaitable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from dataclasses import dataclass
 
+from barnabas.answers import Answer
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.logs import LogDirectory
+from barnabas.logs.manager import LogManager
 from barnabas.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -19,13 +21,19 @@ from barnabas.protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from barnabas.server.handlers import handles
+from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.long_work import LongWork
 from barnabas.storage import PartitionLog
 from barnabas.types import TopicPartition
 
-if TYPE_CHECKING:
-    from barnabas.server.broker import Broker
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    logs: LogManager
+    long_work: LongWork
 
 
 def _failed(request: DescribeLogDirsRequest, error: KafkaError) -> DescribeLogDirsResponse:
@@ -36,17 +44,17 @@ def _failed(request: DescribeLogDirsRequest, error: KafkaError) -> DescribeLogDi
 
 @handles(DescribeLogDirsRequest, on_error=_failed, listing="results.topics.partitions")
 def describe_log_dirs(
-    broker: Broker, context: RequestContext, request: DescribeLogDirsRequest
-) -> DescribeLogDirsResponse | Awaitable[DescribeLogDirsResponse]:
+    ports: Ports, context: RequestContext, request: DescribeLogDirsRequest
+) -> Answer[DescribeLogDirsResponse]:
     wanted = None
     if request.topics is not None:
         wanted = {
             TopicPartition(topic.topic, index) for topic in request.topics for index in topic.partitions
         }
-    results = {directory.path: _directory(directory) for directory in broker.logs.directories}
+    results = {directory.path: _directory(directory) for directory in ports.logs.directories}
     unopened = [
         DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path)
-        for path in broker.logs.unopened
+        for path in ports.logs.unopened
     ]
     topics: dict[str, dict[str, list[DescribeLogDirsPartition]]] = {path: {} for path in results}
 
@@ -66,11 +74,11 @@ def describe_log_dirs(
             ]
         return DescribeLogDirsResponse(results=[*results.values(), *unopened])
 
-    return broker.long_work.listed(
+    return ports.long_work.listed(
         context,
         [
             (directory.path, log)
-            for directory in broker.logs.directories
+            for directory in ports.logs.directories
             if directory.failure is None
             for log in _logs(directory, wanted)
         ],

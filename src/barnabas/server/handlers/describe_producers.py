@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from barnabas.errors import KafkaError
 from barnabas.protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -12,12 +10,10 @@ from barnabas.protocol.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
-from barnabas.server.handlers import handles
+from barnabas.replication.manager import ReplicaManager
+from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.pieces import Pieces
-
-if TYPE_CHECKING:
-    from barnabas.server.broker import Broker
 
 
 def _failed(request: DescribeProducersRequest, error: KafkaError) -> DescribeProducersResponse:
@@ -39,7 +35,7 @@ def _failed(request: DescribeProducersRequest, error: KafkaError) -> DescribePro
     listing="topics.partitions.active_producers",
 )
 def describe_producers(
-    broker: Broker, context: RequestContext, request: DescribeProducersRequest
+    replicas: ReplicaManager, context: RequestContext, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
     response = DescribeProducersResponse()
     for topic in request.topics:
@@ -47,7 +43,7 @@ def describe_producers(
         for index in topic.partition_indexes:
             result = PartitionResponse(partition_index=index)
             try:
-                partition = broker.replicas.find(topic.name, index)
+                partition = replicas.find(topic.name, index)
                 partition.check_leader()
                 result.active_producers = [
                     ProducerState(

@@ -6,8 +6,10 @@ begins. Topics come in the order of their names. Eligible leader replicas are no
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import dataclass
 
+from barnabas.config import BrokerConfig
 from barnabas.controller.names import check_topic_name
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.metadata.image import ClusterImage, TopicImage
@@ -20,12 +22,17 @@ from barnabas.protocol.messages.describe_topic_partitions import (
 )
 from barnabas.server.answers.operations import TOPIC_OPERATIONS
 from barnabas.server.answers.topics import leader_error
-from barnabas.server.handlers import handles
+from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.types import INTERNAL_TOPICS
 
-if TYPE_CHECKING:
-    from barnabas.server.broker import Broker
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    image: Callable[[], ClusterImage]
+    config: Callable[[], BrokerConfig]
 
 
 def _failed(request: DescribeTopicPartitionsRequest, error: KafkaError) -> DescribeTopicPartitionsResponse:
@@ -38,12 +45,12 @@ def _failed(request: DescribeTopicPartitionsRequest, error: KafkaError) -> Descr
 
 @handles(DescribeTopicPartitionsRequest, on_error=_failed, listing="topics.partitions")
 def describe_topic_partitions(
-    broker: Broker, context: RequestContext, request: DescribeTopicPartitionsRequest
+    ports: Ports, context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
-    image = broker.image
+    image = ports.image()
     first, start = _cursor(request)
     names = sorted({topic.name for topic in request.topics} or image.topics)
-    room = max(1, min(request.response_partition_limit, broker.config.max_request_partition_size_limit))
+    room = max(1, min(request.response_partition_limit, ports.config().max_request_partition_size_limit))
     response = DescribeTopicPartitionsResponse()
     for name in names:
         if name < first:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
+from barnabas.coordinator import TransactionCoordinator
 from barnabas.errors import KafkaError
 from barnabas.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -12,13 +12,10 @@ from barnabas.protocol.messages.describe_transactions import (
     TopicData,
     TransactionState,
 )
-from barnabas.server.handlers import handles
+from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.pieces import Pieces
 from barnabas.types import TopicPartition
-
-if TYPE_CHECKING:
-    from barnabas.server.broker import Broker
 
 
 def _failed(request: DescribeTransactionsRequest, error: KafkaError) -> DescribeTransactionsResponse:
@@ -38,16 +35,16 @@ def _failed(request: DescribeTransactionsRequest, error: KafkaError) -> Describe
     listing="transaction_states.topics.partitions",
 )
 def describe_transactions(
-    broker: Broker, context: RequestContext, request: DescribeTransactionsRequest
+    transactions: TransactionCoordinator, context: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
     return DescribeTransactionsResponse(
-        transaction_states=[_describe(broker, name) for name in request.transactional_ids]
+        transaction_states=[_describe(transactions, name) for name in request.transactional_ids]
     )
 
 
-def _describe(broker: Broker, transactional_id: str) -> TransactionState:
+def _describe(transactions: TransactionCoordinator, transactional_id: str) -> TransactionState:
     try:
-        transaction, partitions = broker.transactions.describe(transactional_id)
+        transaction, partitions = transactions.describe(transactional_id)
     except KafkaError as error:
         return TransactionState(transactional_id=transactional_id, error_code=error.code)
     return TransactionState(

@@ -6,26 +6,24 @@ PRODUCER_FENCED from v2 on (KIP-588).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from barnabas.coordinator import TransactionCoordinator
 from barnabas.errors import KafkaError, fenced_since
 from barnabas.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from barnabas.server.handlers import handles
+from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.types import ProducerIdentity
-
-if TYPE_CHECKING:
-    from barnabas.server.broker import Broker
 
 _FENCED_FROM = 2
 _EPOCH_BUMP_FROM = 5
 
 
 @handles(EndTxnRequest)
-async def end_txn(broker: Broker, context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
+async def end_txn(
+    transactions: TransactionCoordinator, context: RequestContext, request: EndTxnRequest
+) -> EndTxnResponse:
     bumps_epoch = context.api_version >= _EPOCH_BUMP_FROM
     try:
-        following = await broker.transactions.end(
+        following = await transactions.end(
             request.transactional_id,
             ProducerIdentity(request.producer_id, request.producer_epoch),
             commit=request.committed,

@@ -8,9 +8,11 @@ request with a replica id is answered with NOT_LEADER_OR_FOLLOWER.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import dataclass
 
+from barnabas.answers import Answer
+from barnabas.config import BrokerConfig
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -19,14 +21,24 @@ from barnabas.protocol.messages.fetch import (
     PartitionData,
 )
 from barnabas.protocol.wire import MAX_ELEMENTS
+from barnabas.replication.manager import ReplicaManager
 from barnabas.replication.purgatory import DelayedOperation
 from barnabas.server.fetching.fetch import Fetch
-from barnabas.server.fetching.sessions import requested
-from barnabas.server.handlers import DIRECT_ELEMENTS, handles
+from barnabas.server.fetching.sessions import FetchSessions, requested
+from barnabas.server.requests.api import DIRECT_ELEMENTS, handles
 from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.long_work import LongWork
 
-if TYPE_CHECKING:
-    from barnabas.server.broker import Broker
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    replicas: ReplicaManager
+    sessions: FetchSessions
+    long_work: LongWork
+    config: Callable[[], BrokerConfig]
+
 
 READ_COMMITTED = 1
 #: topics are named by their ids from here on
@@ -52,25 +64,23 @@ def _failed(request: FetchRequest, error: KafkaError, whole: ErrorCode | None = 
 
 
 @handles(FetchRequest, cancel_on_disconnect=True, on_error=_failed, most_elements=MAX_ELEMENTS)
-def fetch(
-    broker: Broker, context: RequestContext, request: FetchRequest
-) -> FetchResponse | Awaitable[FetchResponse]:
+def fetch(ports: Ports, context: RequestContext, request: FetchRequest) -> Answer[FetchResponse]:
     if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
         return _failed(request, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER), ErrorCode.NONE)
     try:
-        session = broker.fetch_sessions.resolve(request, context.api_version >= TOPIC_ID_VERSION)
+        session = ports.sessions.resolve(request, context.api_version >= TOPIC_ID_VERSION)
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
     operation = Fetch(
-        broker.replicas,
+        ports.replicas,
         session or requested(request),
         min_bytes=request.min_bytes,
-        max_bytes=max(0, min(request.max_bytes, broker.config.fetch_max_bytes)),
+        max_bytes=max(0, min(request.max_bytes, ports.config().fetch_max_bytes)),
         committed=request.isolation_level == READ_COMMITTED,
     )
     if operation.unread > DIRECT_ELEMENTS:
         context.exclusive = True
-        return _fetch_many(broker, operation, request.max_wait_ms)
+        return _fetch_many(ports, operation, request.max_wait_ms)
     response = operation.attempt(request.max_wait_ms <= 0)
     if response is not None:
         return response
@@ -79,13 +89,13 @@ def fetch(
     return future
 
 
-async def _fetch_many(broker: Broker, operation: Fetch, max_wait_ms: int) -> FetchResponse:
+async def _fetch_many(ports: Ports, operation: Fetch, max_wait_ms: int) -> FetchResponse:
     """A fetch of so many partitions that it is made in steps between which others are served."""
     clock = asyncio.get_running_loop().time
     end = clock() + max_wait_ms / 1000
     try:
         while True:
-            async for _ in broker.long_work.slices(operation.steps()):
+            async for _ in ports.long_work.slices(operation.steps()):
                 pass
             left_ms = round(1000 * (end - clock()))
             response = operation.outcome(left_ms <= 0)

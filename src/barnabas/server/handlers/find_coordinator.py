@@ -7,24 +7,32 @@ coordinator yet: INVALID_REQUEST.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import dataclass
 
+from barnabas.answers import Answer
+from barnabas.controller.auto_creation import AutoCreation
 from barnabas.coordinator.partitioning import partition_for
 from barnabas.errors import ErrorCode, KafkaError
+from barnabas.metadata.image import ClusterImage
 from barnabas.protocol.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from barnabas.server.adapters.auto_create import create_missing_topics
-from barnabas.server.handlers import handles
+from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.pieces import Pieces
 from barnabas.types import GROUP_METADATA_TOPIC, NO_BROKER, TRANSACTION_STATE_TOPIC, TopicPartition
 
-if TYPE_CHECKING:
-    from barnabas.server.broker import Broker
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    image: Callable[[], ClusterImage]
+    auto_creation: AutoCreation
+
 
 #: by the type of key: the topic whose partitions' leaders coordinate
 _TOPICS = {0: GROUP_METADATA_TOPIC, 1: TRANSACTION_STATE_TOPIC}
@@ -46,36 +54,36 @@ def _failed(request: FindCoordinatorRequest, error: KafkaError) -> FindCoordinat
     FindCoordinatorRequest, on_error=_failed, pieces=[Pieces("coordinator_keys", "coordinators", size=512)]
 )
 def find_coordinator(
-    broker: Broker, context: RequestContext, request: FindCoordinatorRequest
-) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
+    ports: Ports, context: RequestContext, request: FindCoordinatorRequest
+) -> Answer[FindCoordinatorResponse]:
     topic = _TOPICS.get(request.key_type)
     if topic is None:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
             f"keys of type {request.key_type} have no coordinator, groups (0) and transactional ids (1) do",
         )
-    if topic not in broker.image.topics:
-        return _find_after_creation(broker, context, request, topic)
-    return _find(broker, context, request, topic)
+    if topic not in ports.image().topics:
+        return _find_after_creation(ports, context, request, topic)
+    return _find(ports, context, request, topic)
 
 
 async def _find_after_creation(
-    broker: Broker, context: RequestContext, request: FindCoordinatorRequest, topic: str
+    ports: Ports, context: RequestContext, request: FindCoordinatorRequest, topic: str
 ) -> FindCoordinatorResponse:
-    errors = await create_missing_topics(broker, [topic])
+    errors = await ports.auto_creation.create([topic])
     for error in errors.values():
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic} cannot be made: {error.message}")
-    return _find(broker, context, request, topic)
+    return _find(ports, context, request, topic)
 
 
 def _find(
-    broker: Broker, context: RequestContext, request: FindCoordinatorRequest, topic: str
+    ports: Ports, context: RequestContext, request: FindCoordinatorRequest, topic: str
 ) -> FindCoordinatorResponse:
     if context.api_version >= _BATCHED_FROM:
         return FindCoordinatorResponse(
-            coordinators=[_locate(broker, context, topic, key) for key in request.coordinator_keys]
+            coordinators=[_locate(ports, context, topic, key) for key in request.coordinator_keys]
         )
-    found = _locate(broker, context, topic, request.key)
+    found = _locate(ports, context, topic, request.key)
     return FindCoordinatorResponse(
         error_code=found.error_code,
         error_message=found.error_message,
@@ -85,10 +93,10 @@ def _find(
     )
 
 
-def _locate(broker: Broker, context: RequestContext, topic: str, key: str) -> Coordinator:
-    partition = TopicPartition(topic, partition_for(key, len(broker.image.topics[topic].partitions)))
-    state = broker.image.partition(partition)
-    leader = None if state is None else broker.image.brokers.get(state.leader)
+def _locate(ports: Ports, context: RequestContext, topic: str, key: str) -> Coordinator:
+    partition = TopicPartition(topic, partition_for(key, len(ports.image().topics[topic].partitions)))
+    state = ports.image().partition(partition)
+    leader = None if state is None else ports.image().brokers.get(state.leader)
     endpoint = None if leader is None else leader.endpoint(context.listener)
     if leader is None or endpoint is None:
         return _nowhere(key, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from barnabas.coordinator import GroupCoordinator
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from barnabas.server.handlers import handles
+from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
-
-if TYPE_CHECKING:
-    from barnabas.server.broker import Broker
 
 
 def _failed(_request: HeartbeatRequest, error: KafkaError) -> HeartbeatResponse:
@@ -21,5 +17,7 @@ def _failed(_request: HeartbeatRequest, error: KafkaError) -> HeartbeatResponse:
 
 
 @handles(HeartbeatRequest, on_error=_failed)
-def heartbeat(broker: Broker, _context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
-    return broker.groups.heartbeat(request)
+def heartbeat(
+    groups: GroupCoordinator, _context: RequestContext, request: HeartbeatRequest
+) -> HeartbeatResponse:
+    return groups.heartbeat(request)

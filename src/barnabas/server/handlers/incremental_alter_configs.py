@@ -4,9 +4,8 @@ subtracted from (KIP-339). A resource changes as a whole or not at all, and at o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from barnabas.controller import ConfigChange, ConfigResource
+from barnabas.controller.configs import ConfigControl
 from barnabas.errors import KafkaError
 from barnabas.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
@@ -15,12 +14,9 @@ from barnabas.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from barnabas.server.answers.config_changes import resources_once
-from barnabas.server.handlers import handles
+from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.pieces import Pieces
-
-if TYPE_CHECKING:
-    from barnabas.server.broker import Broker
 
 
 def _failed(request: IncrementalAlterConfigsRequest, error: KafkaError) -> IncrementalAlterConfigsResponse:
@@ -34,7 +30,7 @@ def _failed(request: IncrementalAlterConfigsRequest, error: KafkaError) -> Incre
     is_heavy=True,
 )
 async def incremental_alter_configs(
-    broker: Broker, context: RequestContext, request: IncrementalAlterConfigsRequest
+    configs: ConfigControl, context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     once, errors = resources_once(request.resources)
     changes = {
@@ -43,7 +39,7 @@ async def incremental_alter_configs(
         ]
         for named, resource in once.items()
     }
-    errors |= await broker.controller.alter_configs(changes, validate_only=request.validate_only)
+    errors |= await configs.alter(changes, validate_only=request.validate_only)
     return IncrementalAlterConfigsResponse(
         responses=[
             _result(resource, errors.get(ConfigResource(resource.resource_type, resource.resource_name)))

@@ -6,16 +6,24 @@ transactional id before is fenced: PRODUCER_FENCED from v4 on, INVALID_PRODUCER_
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
+from barnabas.coordinator import TransactionCoordinator
+from barnabas.coordinator.transactions.producer_ids import ProducerIds
 from barnabas.errors import ErrorCode, KafkaError, fenced_since
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from barnabas.server.handlers import handles
+from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerIdentity
 
-if TYPE_CHECKING:
-    from barnabas.server.broker import Broker
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    transactions: TransactionCoordinator
+    producer_ids: ProducerIds
+
 
 _FENCED_FROM = 4
 
@@ -26,14 +34,14 @@ def _failed(_request: InitProducerIdRequest, error: KafkaError) -> InitProducerI
 
 @handles(InitProducerIdRequest, on_error=_failed)
 async def init_producer_id(
-    broker: Broker, context: RequestContext, request: InitProducerIdRequest
+    ports: Ports, context: RequestContext, request: InitProducerIdRequest
 ) -> InitProducerIdResponse:
     expected = _expected(request)
     if request.transactional_id is None:
         # An idempotent producer that has lost its way begins anew, whatever id and epoch it held.
-        return InitProducerIdResponse(producer_id=await broker.producer_ids.next(), producer_epoch=0)
+        return InitProducerIdResponse(producer_id=await ports.producer_ids.next(), producer_epoch=0)
     try:
-        producer = await broker.transactions.init_producer(
+        producer = await ports.transactions.init_producer(
             request.transactional_id, request.transaction_timeout_ms, expected
         )
     except KafkaError as error:

@@ -6,17 +6,12 @@ Member ids given out before the first real join (KIP-394), static members (KIP-3
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING
-
-from barnabas.coordinator import Caller
+from barnabas.answers import Answer
+from barnabas.coordinator import Caller, GroupCoordinator
 from barnabas.errors import KafkaError
 from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from barnabas.server.handlers import handles
+from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
-
-if TYPE_CHECKING:
-    from barnabas.server.broker import Broker
 
 
 def _failed(request: JoinGroupRequest, error: KafkaError) -> JoinGroupResponse:
@@ -25,7 +20,7 @@ def _failed(request: JoinGroupRequest, error: KafkaError) -> JoinGroupResponse:
 
 @handles(JoinGroupRequest, on_error=_failed)
 def join_group(
-    broker: Broker, context: RequestContext, request: JoinGroupRequest
-) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
+    groups: GroupCoordinator, context: RequestContext, request: JoinGroupRequest
+) -> Answer[JoinGroupResponse]:
     caller = Caller(context.api_version, context.client_id or "", context.client_host)
-    return broker.groups.join(request, caller)
+    return groups.join(request, caller)

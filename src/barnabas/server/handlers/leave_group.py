@@ -5,9 +5,8 @@ The reason of v5 (KIP-800) goes to the log.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING
-
+from barnabas.answers import Answer, then
+from barnabas.coordinator import GroupCoordinator
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.leave_group import (
     LeaveGroupRequest,
@@ -15,12 +14,8 @@ from barnabas.protocol.messages.leave_group import (
     MemberIdentity,
     MemberResponse,
 )
-from barnabas.server.handlers import handles
-from barnabas.server.requests.answers import mapped
+from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
-
-if TYPE_CHECKING:
-    from barnabas.server.broker import Broker
 
 #: from this version members are a list, each with its own error
 _BATCHED_FROM = 3
@@ -44,12 +39,12 @@ def _failed(request: LeaveGroupRequest, error: KafkaError) -> LeaveGroupResponse
 
 @handles(LeaveGroupRequest, on_error=_failed)
 def leave_group(
-    broker: Broker, context: RequestContext, request: LeaveGroupRequest
-) -> LeaveGroupResponse | Awaitable[LeaveGroupResponse]:
+    groups: GroupCoordinator, context: RequestContext, request: LeaveGroupRequest
+) -> Answer[LeaveGroupResponse]:
     if context.api_version >= _BATCHED_FROM:
-        return broker.groups.leave(request.group_id, request.members)
+        return groups.leave(request.group_id, request.members)
     leaver = MemberIdentity(member_id=request.member_id)
-    return mapped(broker.groups.leave(request.group_id, [leaver]), _single)
+    return then(groups.leave(request.group_id, [leaver]), _single)
 
 
 def _single(answer: LeaveGroupResponse) -> LeaveGroupResponse:

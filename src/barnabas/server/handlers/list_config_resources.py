@@ -6,21 +6,30 @@ v0 lists, and broker loggers have no settings here, so none are listed.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
+from barnabas.answers import Answer
 from barnabas.controller.configs import ResourceType
 from barnabas.errors import ErrorCode, KafkaError
+from barnabas.metadata.image import ClusterImage
 from barnabas.protocol.messages.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
-from barnabas.server.handlers import handles
+from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.long_work import LongWork
 
-if TYPE_CHECKING:
-    from barnabas.server.broker import Broker
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    image: Callable[[], ClusterImage]
+    long_work: LongWork
+
 
 #: from this version a request says which types it is about
 _TYPES_FROM = 1
@@ -28,29 +37,24 @@ _TYPES_FROM = 1
 
 @handles(ListConfigResourcesRequest, listing="config_resources")
 def list_config_resources(
-    broker: Broker, context: RequestContext, request: ListConfigResourcesRequest
-) -> ListConfigResourcesResponse | Awaitable[ListConfigResourcesResponse]:
+    ports: Ports, context: RequestContext, request: ListConfigResourcesRequest
+) -> Answer[ListConfigResourcesResponse]:
+    image = ports.image()
     types = (
         set(request.resource_types) if context.api_version >= _TYPES_FROM else {ResourceType.CLIENT_METRICS}
     )
     unknown = types.difference(ResourceType)
     if unknown:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"there is no resource type {min(unknown)}")
-    return broker.long_work.listed(
+    return ports.long_work.listed(
         context,
-        [
-            (kind, name)
-            for kind in ResourceType
-            if not types or kind in types
-            for name in _names(broker, kind)
-        ],
+        [(kind, name) for kind in ResourceType if not types or kind in types for name in _names(image, kind)],
         lambda item: ConfigResource(resource_name=item[1], resource_type=item[0]),
         lambda resources: ListConfigResourcesResponse(config_resources=resources),
     )
 
 
-def _names(broker: Broker, kind: ResourceType) -> Iterable[str]:
-    image = broker.image
+def _names(image: ClusterImage, kind: ResourceType) -> Iterable[str]:
     if kind is ResourceType.TOPIC:
         return sorted(image.topics)
     if kind is ResourceType.BROKER:

@@ -5,22 +5,28 @@ Filters do not mind the case; what no group can be matches nothing.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
-from barnabas.coordinator import ClassicGroup, ConsumerGroup
+from barnabas.answers import Answer
+from barnabas.coordinator import ClassicGroup, ConsumerGroup, GroupCoordinator
 from barnabas.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
-from barnabas.server.handlers import handles
+from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.long_work import LongWork
 
-if TYPE_CHECKING:
-    from barnabas.server.broker import Broker
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    groups: GroupCoordinator
+    long_work: LongWork
 
 
 @handles(ListGroupsRequest, listing="groups")
 def list_groups(
-    broker: Broker, context: RequestContext, request: ListGroupsRequest
-) -> ListGroupsResponse | Awaitable[ListGroupsResponse]:
+    ports: Ports, context: RequestContext, request: ListGroupsRequest
+) -> Answer[ListGroupsResponse]:
     states = {state.lower() for state in request.states_filter}
     types = {name.lower() for name in request.types_filter}
 
@@ -31,8 +37,8 @@ def list_groups(
         )
         return listed if passes else None
 
-    return broker.long_work.listed(
-        context, broker.groups.groups(), describe, lambda groups: ListGroupsResponse(groups=groups)
+    return ports.long_work.listed(
+        context, ports.groups.groups(), describe, lambda groups: ListGroupsResponse(groups=groups)
     )
 
 

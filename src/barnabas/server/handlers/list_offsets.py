@@ -8,9 +8,10 @@ to be. Leader epochs (KIP-320); read_committed asks up to the last stable offset
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
+from barnabas.answers import Answer
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -19,15 +20,23 @@ from barnabas.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from barnabas.replication.manager import ReplicaManager
 from barnabas.replication.partition import Partition
-from barnabas.server.handlers import handles
+from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.long_work import LongWork
 from barnabas.server.requests.pieces import Pieces
 from barnabas.storage import LongSearch, OffsetAtTimestamp
 from barnabas.types import Offset
 
-if TYPE_CHECKING:
-    from barnabas.server.broker import Broker
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    replicas: ReplicaManager
+    long_work: LongWork
+
 
 CONSUMER = -1
 READ_COMMITTED = 1
@@ -68,8 +77,8 @@ def _failed(request: ListOffsetsRequest, error: KafkaError) -> ListOffsetsRespon
     is_heavy=True,
 )
 def list_offsets(
-    broker: Broker, context: RequestContext, request: ListOffsetsRequest
-) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
+    ports: Ports, context: RequestContext, request: ListOffsetsRequest
+) -> Answer[ListOffsetsResponse]:
     named = Counter((topic.name, p.partition_index) for topic in request.topics for p in topic.partitions)
     response = ListOffsetsResponse()
     long: list[_LongLookUp] = []
@@ -81,7 +90,7 @@ def list_offsets(
                 if named[topic.name, wanted.partition_index] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
                 _check_timestamp(wanted.timestamp, context.api_version)
-                partition = broker.replicas.find(topic.name, wanted.partition_index)
+                partition = ports.replicas.find(topic.name, wanted.partition_index)
                 partition.check_leader(wanted.current_leader_epoch)
                 _look_up(partition, wanted, request, result)
             except KafkaError as error:
@@ -92,7 +101,7 @@ def list_offsets(
                 )
             results.append(result)
         response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=results))
-    return _look_up_long(broker, long, response) if long else response
+    return _look_up_long(ports, long, response) if long else response
 
 
 class _LongLookUp(NamedTuple):
@@ -107,11 +116,11 @@ class _LongLookUp(NamedTuple):
 
 
 async def _look_up_long(
-    broker: Broker, long: list[_LongLookUp], response: ListOffsetsResponse
+    ports: Ports, long: list[_LongLookUp], response: ListOffsetsResponse
 ) -> ListOffsetsResponse:
     for partition, timestamp, bound, search, result in long:
         try:
-            found = await _find(broker, partition, timestamp, search)
+            found = await _find(ports, partition, timestamp, search)
         except KafkaError as error:
             result.error_code = error.code
         else:
@@ -120,13 +129,13 @@ async def _look_up_long(
 
 
 async def _find(
-    broker: Broker, partition: Partition, timestamp: int, search: LongSearch
+    ports: Ports, partition: Partition, timestamp: int, search: LongSearch
 ) -> OffsetAtTimestamp | None:
     while True:
         log = partition.log
         if timestamp == MAX_TIMESTAMP:
             timestamp = search.max_timestamp
-        found = await broker.long_work.run(search.find, timestamp, log.log_start_offset)
+        found = await ports.long_work.run(search.find, timestamp, log.log_start_offset)
         if found is not None:
             return found
         try:

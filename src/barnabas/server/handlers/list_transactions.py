@@ -6,23 +6,33 @@ KIP-1152), which is read as RE2 does: its time grows with the text's length and 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from barnabas.coordinator import Transaction, patterns
+from barnabas.answers import Answer
+from barnabas.coordinator import Transaction, TransactionCoordinator, patterns
 from barnabas.coordinator import TransactionState as State
+from barnabas.environment.clock import Clock
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
     TransactionState,
 )
-from barnabas.server.handlers import handles
+from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.long_work import LongWork
 from barnabas.text import shown
 
-if TYPE_CHECKING:
-    from barnabas.server.broker import Broker
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    transactions: TransactionCoordinator
+    clock: Clock
+    long_work: LongWork
+
 
 #: states that Apache Kafka knows beside those that are stored; nothing is ever seen in them
 _NEVER_SEEN = {"Dead", "PrepareEpochFence"}
@@ -30,11 +40,11 @@ _NEVER_SEEN = {"Dead", "PrepareEpochFence"}
 
 @handles(ListTransactionsRequest, listing="transaction_states")
 def list_transactions(
-    broker: Broker, context: RequestContext, request: ListTransactionsRequest
-) -> ListTransactionsResponse | Awaitable[ListTransactionsResponse]:
+    ports: Ports, context: RequestContext, request: ListTransactionsRequest
+) -> Answer[ListTransactionsResponse]:
     matches = _compiled(request.transactional_id_pattern)
     known = _NEVER_SEEN.union(state.label for state in State)
-    now = broker.clock.now_ms()
+    now = ports.clock.now_ms()
 
     def describe(item: tuple[str, Transaction]) -> TransactionState | None:
         name, transaction = item
@@ -46,9 +56,9 @@ def list_transactions(
             transaction_state=transaction.state.label,
         )
 
-    return broker.long_work.listed(
+    return ports.long_work.listed(
         context,
-        list(broker.transactions.transactions()),
+        list(ports.transactions.transactions()),
         describe,
         lambda states: ListTransactionsResponse(
             unknown_state_filters=[name for name in request.state_filters if name not in known],

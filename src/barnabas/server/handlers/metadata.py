@@ -7,27 +7,39 @@ controller in the answer is the real one. Rebootstrap (KIP-1102) is the client's
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
+from barnabas.answers import Answer
+from barnabas.config import BrokerConfig
+from barnabas.controller.auto_creation import AutoCreation
 from barnabas.controller.names import check_topic_name
 from barnabas.errors import ErrorCode, KafkaError
-from barnabas.metadata.image import TopicImage
+from barnabas.metadata.image import ClusterImage, TopicImage
 from barnabas.protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponseTopic,
 )
-from barnabas.server.adapters.auto_create import create_missing_topics
 from barnabas.server.answers.operations import CLUSTER_OPERATIONS, NOT_ASKED
-from barnabas.server.handlers import handles
+from barnabas.server.answers.topics import TopicAnswers
+from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.long_work import LongWork
 from barnabas.server.requests.pieces import Pieces
 from barnabas.types import ZERO_TOPIC_ID, TopicId
 
-if TYPE_CHECKING:
-    from barnabas.server.broker import Broker
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    image: Callable[[], ClusterImage]
+    config: Callable[[], BrokerConfig]
+    topic_answers: TopicAnswers
+    auto_creation: AutoCreation
+    long_work: LongWork
 
 
 #: how many missing topics one request makes; clients ask again for the others
@@ -48,13 +60,11 @@ def _failed(request: MetadataRequest, error: KafkaError) -> MetadataResponse:
     pieces=[Pieces("topics", size=256, unique=True)],
     listing="topics.partitions",
 )
-def metadata(
-    broker: Broker, context: RequestContext, request: MetadataRequest
-) -> MetadataResponse | Awaitable[MetadataResponse]:
-    answer = _Answer(broker, context, request)
+def metadata(ports: Ports, context: RequestContext, request: MetadataRequest) -> Answer[MetadataResponse]:
+    answer = _Answer(ports, context, request)
     if request.topics is None or (context.api_version == 0 and not request.topics):
         topics = sorted(answer.image.topics.items())
-        return broker.long_work.listed(context, topics, lambda item: answer.describe(item[1]), answer.respond)
+        return ports.long_work.listed(context, topics, lambda item: answer.describe(item[1]), answer.respond)
     ids = list(dict.fromkeys(t.topic_id for t in request.topics if t.topic_id != ZERO_TOPIC_ID))
     if ids and context.api_version < 12:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "topic ids can be asked for from version 12 on")
@@ -63,7 +73,7 @@ def metadata(
     names = list(dict.fromkeys(topic.name for topic in request.topics if topic.name is not None))
     if any(topic.name is None for topic in request.topics):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic is named neither by its name nor by its id")
-    if request.allow_auto_topic_creation and broker.config.auto_create_topics_enable:
+    if request.allow_auto_topic_creation and ports.config().auto_create_topics_enable:
         missing = [name for name in names if name not in answer.image.topics]
         missing = missing[: max(0, MOST_CREATED - context.made_topics)]
         context.made_topics += len(missing)
@@ -75,15 +85,15 @@ def metadata(
 class _Answer:
     """One request's answer, from the image at the time."""
 
-    def __init__(self, broker: Broker, context: RequestContext, request: MetadataRequest) -> None:
-        self._broker = broker
+    def __init__(self, ports: Ports, context: RequestContext, request: MetadataRequest) -> None:
+        self._ports = ports
         self._context = context
         self._request = request
-        self.image = broker.image
+        self.image = ports.image()
 
     async def make_after_creation(self, names: list[str], missing: list[str]) -> MetadataResponse:
-        errors = await create_missing_topics(self._broker, missing)
-        self.image = self._broker.image
+        errors = await self._ports.auto_creation.create(missing)
+        self.image = self._ports.image()
         return self.make(names, errors)
 
     def make(self, names: Iterable[str], errors: dict[str, KafkaError] | None = None) -> MetadataResponse:
@@ -129,7 +139,7 @@ class _Answer:
         )
 
     def describe(self, topic: TopicImage) -> MetadataResponseTopic:
-        return self._broker.topic_answers.get(
+        return self._ports.topic_answers.get(
             self.image,
             topic,
             self._context.listener,

@@ -6,10 +6,13 @@ Offsets of topics and partitions that do not exist are refused, one by one.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
+from barnabas.answers import Answer, is_pending
+from barnabas.coordinator import GroupCoordinator
 from barnabas.errors import ErrorCode, KafkaError
+from barnabas.metadata.image import ClusterImage, TopicImage
 from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -18,13 +21,18 @@ from barnabas.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from barnabas.server.handlers import handles
+from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.pieces import Pieces
 
-if TYPE_CHECKING:
-    from barnabas.metadata.image import ClusterImage, TopicImage
-    from barnabas.server.broker import Broker
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    groups: GroupCoordinator
+    image: Callable[[], ClusterImage]
+
 
 _TOPIC_IDS_FROM = 10
 
@@ -35,22 +43,22 @@ def _failed(request: OffsetCommitRequest, error: KafkaError) -> OffsetCommitResp
 
 @handles(OffsetCommitRequest, on_error=_failed, pieces=[Pieces("topics.partitions", size=512)])
 def offset_commit(
-    broker: Broker, context: RequestContext, request: OffsetCommitRequest
-) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
+    ports: Ports, context: RequestContext, request: OffsetCommitRequest
+) -> Answer[OffsetCommitResponse]:
     by_id = context.api_version >= _TOPIC_IDS_FROM
     wanted, request.topics = request.topics, []
     refused: list[OffsetCommitResponseTopic] = []
     for topic in wanted:
-        _sort(broker.image, topic, by_id, request.topics, refused)
+        _sort(ports.image(), topic, by_id, request.topics, refused)
     if not request.topics:
         return OffsetCommitResponse(topics=refused)
     try:
-        answer = broker.groups.commit(request, context.api_version)
+        answer = ports.groups.commit(request, context.api_version)
     except KafkaError as error:
         answer = _failed(request, error)
-    if isinstance(answer, OffsetCommitResponse):
-        return _merge(answer, refused)
-    return _merge_later(answer, request, refused)
+    if is_pending(answer):
+        return _merge_later(answer, request, refused)
+    return _merge(answer, refused)
 
 
 def _sort(

@@ -2,39 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
-from barnabas.coordinator import OffsetKey
+from barnabas.answers import Answer, then
+from barnabas.coordinator import GroupCoordinator, OffsetKey
 from barnabas.errors import ErrorCode
+from barnabas.metadata.image import ClusterImage
 from barnabas.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from barnabas.server.handlers import handles
-from barnabas.server.requests.answers import mapped
+from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.pieces import Pieces
 from barnabas.types import TopicPartition
 
-if TYPE_CHECKING:
-    from barnabas.server.broker import Broker
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    groups: GroupCoordinator
+    image: Callable[[], ClusterImage]
 
 
 @handles(OffsetDeleteRequest, pieces=[Pieces("topics.partitions", size=512)])
 def offset_delete(
-    broker: Broker, _context: RequestContext, request: OffsetDeleteRequest
-) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
+    ports: Ports, _context: RequestContext, request: OffsetDeleteRequest
+) -> Answer[OffsetDeleteResponse]:
     keys = [
         OffsetKey(request.group_id, topic.name, partition.partition_index)
         for topic in request.topics
         for partition in topic.partitions
-        if broker.image.partition(TopicPartition(topic.name, partition.partition_index)) is not None
+        if ports.image().partition(TopicPartition(topic.name, partition.partition_index)) is not None
     ]
-    return mapped(broker.groups.delete_offsets(request.group_id, keys), partial(_response, request))
+    return then(ports.groups.delete_offsets(request.group_id, keys), partial(_response, request))
 
 
 def _response(request: OffsetDeleteRequest, outcome: Mapping[OffsetKey, ErrorCode]) -> OffsetDeleteResponse:

@@ -9,11 +9,13 @@ UNSTABLE_OFFSET_COMMIT for those that an open transaction may change.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Container, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from barnabas.coordinator import OffsetKey, OffsetStore
+from barnabas.coordinator import GroupCoordinator, OffsetKey, OffsetStore
 from barnabas.errors import ErrorCode, KafkaError
+from barnabas.metadata.image import ClusterImage
 from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -25,14 +27,19 @@ from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from barnabas.server.handlers import handles
+from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.pieces import Pieces
 from barnabas.types import NO_LEADER_EPOCH, UNKNOWN_OFFSET, ZERO_TOPIC_ID, TopicId
 
-if TYPE_CHECKING:
-    from barnabas.metadata.image import ClusterImage
-    from barnabas.server.broker import Broker
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    groups: GroupCoordinator
+    image: Callable[[], ClusterImage]
+
 
 #: from this version there may be several groups, from the next topics are named by id
 _BATCHED_FROM = 8
@@ -72,11 +79,11 @@ def _failed(request: OffsetFetchRequest, error: KafkaError) -> OffsetFetchRespon
     ],
     listing="groups.topics.partitions",
 )
-def offset_fetch(broker: Broker, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
+def offset_fetch(ports: Ports, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
     if context.api_version >= _BATCHED_FROM:
         by_id = context.api_version >= _TOPIC_IDS_FROM
         return OffsetFetchResponse(
-            groups=[_fetch(broker, group, by_id, request.require_stable) for group in request.groups]
+            groups=[_fetch(ports, group, by_id, request.require_stable) for group in request.groups]
         )
     topics = request.topics
     group = OffsetFetchRequestGroup(
@@ -85,7 +92,7 @@ def offset_fetch(broker: Broker, context: RequestContext, request: OffsetFetchRe
         if topics is None
         else [OffsetFetchRequestTopics(name=t.name, partition_indexes=t.partition_indexes) for t in topics],
     )
-    found = _fetch(broker, group, by_id=False, require_stable=request.require_stable)
+    found = _fetch(ports, group, by_id=False, require_stable=request.require_stable)
     return _single(found, group, context.api_version)
 
 
@@ -97,20 +104,20 @@ class _Offsets(NamedTuple):
 
 
 def _fetch(
-    broker: Broker, group: OffsetFetchRequestGroup, by_id: bool, require_stable: bool
+    ports: Ports, group: OffsetFetchRequestGroup, by_id: bool, require_stable: bool
 ) -> OffsetFetchResponseGroup:
     try:
-        broker.groups.check_fetch(group.group_id, group.member_id, group.member_epoch)
-        unstable = broker.groups.pending_offsets(group.group_id) if require_stable else ()
-        offsets = _Offsets(broker.groups.offsets(group.group_id), unstable)
+        ports.groups.check_fetch(group.group_id, group.member_id, group.member_epoch)
+        unstable = ports.groups.pending_offsets(group.group_id) if require_stable else ()
+        offsets = _Offsets(ports.groups.offsets(group.group_id), unstable)
     except KafkaError as error:
         return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
     response = OffsetFetchResponseGroup(group_id=group.group_id)
     if group.topics is None:
-        response.topics = list(_everything(broker.image, offsets, group.group_id, by_id))
+        response.topics = list(_everything(ports.image(), offsets, group.group_id, by_id))
     else:
         response.topics = [
-            _topic(broker.image, offsets, group.group_id, topic, by_id) for topic in group.topics
+            _topic(ports.image(), offsets, group.group_id, topic, by_id) for topic in group.topics
         ]
     return response
 

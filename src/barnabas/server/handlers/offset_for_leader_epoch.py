@@ -5,8 +5,6 @@ A replica or a consumer learns from it whether what it has parts ways with the l
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from barnabas.errors import KafkaError
 from barnabas.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -14,12 +12,10 @@ from barnabas.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
-from barnabas.server.handlers import handles
+from barnabas.replication.manager import ReplicaManager
+from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.pieces import Pieces
-
-if TYPE_CHECKING:
-    from barnabas.server.broker import Broker
 
 
 def _failed(request: OffsetForLeaderEpochRequest, error: KafkaError) -> OffsetForLeaderEpochResponse:
@@ -34,7 +30,7 @@ def _failed(request: OffsetForLeaderEpochRequest, error: KafkaError) -> OffsetFo
 
 @handles(OffsetForLeaderEpochRequest, on_error=_failed, pieces=[Pieces("topics.partitions", size=512)])
 def offset_for_leader_epoch(
-    broker: Broker, context: RequestContext, request: OffsetForLeaderEpochRequest
+    replicas: ReplicaManager, context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
     response = OffsetForLeaderEpochResponse()
     for topic in request.topics:
@@ -42,7 +38,7 @@ def offset_for_leader_epoch(
         for wanted in topic.partitions:
             result = EpochEndOffset(partition=wanted.partition)
             try:
-                partition = broker.replicas.find(topic.topic, wanted.partition)
+                partition = replicas.find(topic.topic, wanted.partition)
                 partition.check_leader(wanted.current_leader_epoch)
                 result.leader_epoch, result.end_offset = partition.end_offset_for_epoch(wanted.leader_epoch)
             except KafkaError as error:

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from barnabas.answers import Answer, is_pending, settled
+from barnabas.environment.clock import Clock
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -24,17 +27,28 @@ from barnabas.protocol.messages.produce import (
 )
 from barnabas.records.batch import COMPRESSION_MASK, TRANSACTIONAL_FLAG, low_attributes
 from barnabas.records.compression import Compression
+from barnabas.replication.manager import ReplicaManager
 from barnabas.replication.partition import ACKS_ALL, Partition
 from barnabas.replication.produce import Acknowledgement, Appended
-from barnabas.server.answers.transactional_produce import Refusals, refusals
-from barnabas.server.handlers import handles
+from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.long_work import LongWork
 from barnabas.server.requests.pieces import Pieces
+from barnabas.server.transactions.guard import TransactionGuard
+from barnabas.server.transactions.produce import Refusals, refusals
 from barnabas.storage import InvalidRecords, LongValidation, Origin, validate_batch
 from barnabas.types import INTERNAL_TOPICS, Buffer
 
-if TYPE_CHECKING:
-    from barnabas.server.broker import Broker
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    replicas: ReplicaManager
+    guard: TransactionGuard
+    long_work: LongWork
+    clock: Clock
+
 
 #: the client id that Kafka lets write to internal topics
 ADMIN_CLIENT_ID = "__admin_client"
@@ -66,33 +80,30 @@ def _failed(request: ProduceRequest, error: KafkaError) -> ProduceResponse:
     on_error=_failed,
     pieces=[Pieces("topic_data.partition_data", "responses.partition_responses", size=64)],
 )
-def produce(
-    broker: Broker, context: RequestContext, request: ProduceRequest
-) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+def produce(ports: Ports, context: RequestContext, request: ProduceRequest) -> Answer[ProduceResponse | None]:
     if request.transactional_id is None:
-        return _produce(broker, context, request, _NO_REFUSALS)
-    refused = refusals(broker, request, context.api_version)
-    if isinstance(refused, dict):
-        return _produce(broker, context, request, refused)
-    context.exclusive = True  # what is waited for may be long to validate
-    return _produce_later(broker, context, request, refused)
+        return _produce(ports, context, request, _NO_REFUSALS)
+    refused = refusals(ports.replicas, ports.guard, request, context.api_version)
+    if is_pending(refused):
+        context.exclusive = True  # what is waited for may be long to validate
+        return _produce_later(ports, context, request, refused)
+    return _produce(ports, context, request, refused)
 
 
 async def _produce_later(
-    broker: Broker, context: RequestContext, request: ProduceRequest, refused: Awaitable[Refusals]
+    ports: Ports, context: RequestContext, request: ProduceRequest, refused: Awaitable[Refusals]
 ) -> ProduceResponse | None:
-    answer = _produce(broker, context, request, await refused)
-    return await answer if isinstance(answer, Awaitable) else answer
+    return await settled(_produce(ports, context, request, await refused))
 
 
 def _produce(
-    broker: Broker, context: RequestContext, request: ProduceRequest, refused: Refusals
-) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+    ports: Ports, context: RequestContext, request: ProduceRequest, refused: Refusals
+) -> Answer[ProduceResponse | None]:
     waiting: list[Appended | _Unvalidated] = []
     topics = []
     for topic in request.topic_data:
         results = [
-            _append(broker, context, request, topic, data, refused, waiting) for data in topic.partition_data
+            _append(ports, context, request, topic, data, refused, waiting) for data in topic.partition_data
         ]
         topics.append(
             TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=results)
@@ -105,7 +116,7 @@ def _produce(
         return _answer(context, request, response, appended)
     context.exclusive = True
     unvalidated = [item for item in waiting if isinstance(item, _Unvalidated)]
-    return _validate_and_append(broker, context, request, response, unvalidated, appended)
+    return _validate_and_append(ports, context, request, response, unvalidated, appended)
 
 
 def _answer(
@@ -133,7 +144,7 @@ class _Unvalidated(NamedTuple):
 
 
 async def _validate_and_append(
-    broker: Broker,
+    ports: Ports,
     context: RequestContext,
     request: ProduceRequest,
     response: ProduceResponse,
@@ -142,17 +153,16 @@ async def _validate_and_append(
 ) -> ProduceResponse | None:
     for partition, key, records, result in unvalidated:
         try:
-            valid = await broker.long_work.run(
+            valid = await ports.long_work.run(
                 validate_batch,
                 records,
                 partition.log.config,
                 Origin.CLIENT,
-                broker.clock.now_ms(),
+                ports.clock.now_ms(),
                 at_once=False,
             )
             if request.transactional_id is not None:  # the transaction may have ended meanwhile
-                found = refusals(broker, request, context.api_version)
-                refused = found if isinstance(found, dict) else await found
+                refused = await settled(refusals(ports.replicas, ports.guard, request, context.api_version))
                 if key in refused:
                     raise refused[key]
             appended = partition.append(records, request.acks, Origin.CLIENT, valid)
@@ -164,12 +174,11 @@ async def _validate_and_append(
         result.log_start_offset = appended.log_start_offset
         if not partition.is_acknowledged(appended.last_offset, request.acks):
             waiting.append(Appended(partition, appended.last_offset, partial(_fail, result)))
-    answer = _answer(context, request, response, waiting)
-    return await answer if isinstance(answer, Awaitable) else answer
+    return await settled(_answer(context, request, response, waiting))
 
 
 def _append(
-    broker: Broker,
+    ports: Ports,
     context: RequestContext,
     request: ProduceRequest,
     topic: TopicProduceData,
@@ -183,7 +192,7 @@ def _append(
     try:
         if refused and (name, data.index) in refused:
             raise refused[name, data.index]
-        partition = broker.replicas.find(name, data.index)
+        partition = ports.replicas.find(name, data.index)
         records = _checked(context, request, partition, data.records)
         base_offset, last_offset, append_time, log_start, _, _ = partition.append(
             records, acks, Origin.CLIENT

@@ -5,27 +5,23 @@ Static members (KIP-345); from v5 on protocol type and name are given and must b
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING
-
+from barnabas.answers import Answer
+from barnabas.coordinator import GroupCoordinator
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from barnabas.server.handlers import handles
+from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
-
-if TYPE_CHECKING:
-    from barnabas.server.broker import Broker
 
 _PROTOCOL_REQUIRED_FROM = 5
 
 
 @handles(SyncGroupRequest)
 def sync_group(
-    broker: Broker, context: RequestContext, request: SyncGroupRequest
-) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
+    groups: GroupCoordinator, context: RequestContext, request: SyncGroupRequest
+) -> Answer[SyncGroupResponse]:
     if context.api_version >= _PROTOCOL_REQUIRED_FROM and None in (
         request.protocol_type,
         request.protocol_name,
     ):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    return broker.groups.sync(request)
+    return groups.sync(request)

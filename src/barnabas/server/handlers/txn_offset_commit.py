@@ -6,10 +6,13 @@ Up to v4 the group's partition must have been added to the transaction by AddOff
 
 from __future__ import annotations
 
-import inspect
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import dataclass
 
+from barnabas.answers import settled
+from barnabas.coordinator import GroupCoordinator
 from barnabas.errors import ErrorCode, KafkaError
+from barnabas.metadata.image import ClusterImage
 from barnabas.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestTopic,
@@ -17,15 +20,23 @@ from barnabas.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from barnabas.server.adapters.transaction_guard import TransactionalWrite
-from barnabas.server.handlers import handles
+from barnabas.replication.manager import ReplicaManager
+from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.pieces import Pieces
+from barnabas.server.transactions.guard import TransactionalWrite, TransactionGuard
 from barnabas.types import GROUP_METADATA_TOPIC, ProducerIdentity, TopicPartition
 
-if TYPE_CHECKING:
-    from barnabas.metadata.image import ClusterImage
-    from barnabas.server.broker import Broker
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    groups: GroupCoordinator
+    replicas: ReplicaManager
+    image: Callable[[], ClusterImage]
+    guard: TransactionGuard
+
 
 _ABORTABLE_FROM = 4
 _IMPLICIT_FROM = 5
@@ -43,14 +54,16 @@ def _failed(request: TxnOffsetCommitRequest, error: KafkaError) -> TxnOffsetComm
 
 @handles(TxnOffsetCommitRequest, on_error=_failed, pieces=[Pieces("topics.partitions", size=512)])
 async def txn_offset_commit(
-    broker: Broker, context: RequestContext, request: TxnOffsetCommitRequest
+    ports: Ports, context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse:
     wanted = request.topics
-    request.topics = [accepted for topic in wanted if (accepted := _existing(broker.image, topic)).partitions]
+    request.topics = [
+        accepted for topic in wanted if (accepted := _existing(ports.image(), topic)).partitions
+    ]
     answer = TxnOffsetCommitResponse()
     if request.topics:
         try:
-            answer = await _commit(broker, context, request)
+            answer = await _commit(ports, context, request)
         except KafkaError as error:
             answer = _failed(request, error)
     codes = {(t.name, p.partition_index): p.error_code for t in answer.topics for p in t.partitions}
@@ -74,25 +87,23 @@ async def txn_offset_commit(
 
 
 async def _commit(
-    broker: Broker, context: RequestContext, request: TxnOffsetCommitRequest
+    ports: Ports, context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse:
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
-    await _admit(broker, context.api_version, request)
-    topic_ids = {topic.name: broker.image.topics[topic.name].id for topic in request.topics}
-    answer = broker.groups.commit_in_transaction(request, topic_ids)
-    return await answer if inspect.isawaitable(answer) else answer
+    await _admit(ports, context.api_version, request)
+    topic_ids = {topic.name: ports.image().topics[topic.name].id for topic in request.topics}
+    return await settled(ports.groups.commit_in_transaction(request, topic_ids))
 
 
-async def _admit(broker: Broker, version: int, request: TxnOffsetCommitRequest) -> None:
-    partition = TopicPartition(GROUP_METADATA_TOPIC, broker.groups.partition_for(request.group_id))
+async def _admit(ports: Ports, version: int, request: TxnOffsetCommitRequest) -> None:
+    partition = TopicPartition(GROUP_METADATA_TOPIC, ports.groups.partition_for(request.group_id))
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
-    replica = broker.replicas.find(*partition) if broker.image.partition(partition) else None
+    replica = ports.replicas.find(*partition) if ports.image().partition(partition) else None
     if replica is not None and replica.log.producers.is_in_transaction(producer):
         return
     write = TransactionalWrite(request.transactional_id, producer, [partition], version >= _IMPLICIT_FROM)
-    admitted = broker.transaction_guard.admit(write)
-    verdicts = admitted if isinstance(admitted, dict) else await admitted
+    verdicts = await settled(ports.guard.admit(write))
     code = verdicts[partition]
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < _ABORTABLE_FROM:
         code = ErrorCode.INVALID_TXN_STATE

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from barnabas.controller import FeatureUpdate
+from barnabas.controller.features import FeatureControl
 from barnabas.errors import KafkaError
 from barnabas.protocol.messages.update_features import (
     FeatureUpdateKey,
@@ -12,11 +11,8 @@ from barnabas.protocol.messages.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from barnabas.server.handlers import handles
+from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
-
-if TYPE_CHECKING:
-    from barnabas.server.broker import Broker
 
 _UPGRADE_TYPES_FROM = 1
 _UPGRADE, _UNSAFE_DOWNGRADE = 1, 3
@@ -28,13 +24,13 @@ def _failed(request: UpdateFeaturesRequest, error: KafkaError) -> UpdateFeatures
 
 @handles(UpdateFeaturesRequest, on_error=_failed)
 async def update_features(
-    broker: Broker, context: RequestContext, request: UpdateFeaturesRequest
+    features: FeatureControl, context: RequestContext, request: UpdateFeaturesRequest
 ) -> UpdateFeaturesResponse:
     updates = [
         FeatureUpdate(key.feature, key.max_version_level, _upgrade_type(key, context.api_version))
         for key in request.feature_updates
     ]
-    await broker.controller.update_features(updates, validate_only=request.validate_only)
+    await features.update(updates, validate_only=request.validate_only)
     return UpdateFeaturesResponse(
         error_message=None,
         results=[

@@ -5,8 +5,7 @@ Asked by coordinators, and by an administrator who aborts a transaction that han
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from barnabas.answers import settled
 from barnabas.coordinator import Marker
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.write_txn_markers import (
@@ -17,14 +16,11 @@ from barnabas.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from barnabas.server.adapters.markers import write_markers
-from barnabas.server.handlers import handles
+from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.pieces import Pieces
+from barnabas.server.transactions.markers import MarkerAppender
 from barnabas.types import TopicPartition
-
-if TYPE_CHECKING:
-    from barnabas.server.broker import Broker
 
 
 def _failed(request: WriteTxnMarkersRequest, error: KafkaError) -> WriteTxnMarkersResponse:
@@ -42,12 +38,12 @@ def _failed(request: WriteTxnMarkersRequest, error: KafkaError) -> WriteTxnMarke
     is_heavy=True,
 )
 async def write_txn_markers(
-    broker: Broker, context: RequestContext, request: WriteTxnMarkersRequest
+    markers: MarkerAppender, context: RequestContext, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
-    return WriteTxnMarkersResponse(markers=[await _write(broker, marker) for marker in request.markers])
+    return WriteTxnMarkersResponse(markers=[await _write(markers, marker) for marker in request.markers])
 
 
-async def _write(broker: Broker, wanted: WritableTxnMarker) -> WritableTxnMarkerResult:
+async def _write(markers: MarkerAppender, wanted: WritableTxnMarker) -> WritableTxnMarkerResult:
     marker = Marker(
         wanted.producer_id,
         wanted.producer_epoch,
@@ -55,8 +51,7 @@ async def _write(broker: Broker, wanted: WritableTxnMarker) -> WritableTxnMarker
         wanted.coordinator_epoch,
         wanted.transaction_version,
     )
-    written = write_markers(broker, marker, _partitions(wanted))
-    return _result(wanted, written if isinstance(written, dict) else await written)
+    return _result(wanted, await settled(markers.write(marker, _partitions(wanted))))
 
 
 def _partitions(marker: WritableTxnMarker) -> list[TopicPartition]:

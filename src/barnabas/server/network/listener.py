@@ -7,18 +7,14 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from barnabas.config import BrokerConfig
 from barnabas.environment.network import BindError, Network, ServerSocket
 from barnabas.errors import ConfigError
 from barnabas.server.network.busy_polling import BusyPolling
 from barnabas.server.network.endpoint import Endpoint
-from barnabas.server.network.session import Session
+from barnabas.server.network.session import Serve, Session
 from barnabas.text import logger_of, shown
-
-if TYPE_CHECKING:
-    from barnabas.server.requests.dispatch import Dispatcher
 
 log = logger_of(__name__)
 
@@ -133,12 +129,12 @@ class Connections:
 class Listener:
     """One entry of ``listeners``, bound."""
 
-    def __init__(
-        self, endpoint: Endpoint, dispatcher: Dispatcher, connections: Connections, network: Network
-    ) -> None:
+    #: what starts a request, from `start` on
+    serve: Serve
+
+    def __init__(self, endpoint: Endpoint, connections: Connections, network: Network) -> None:
         #: as configured; once bound, with the real port
         self.endpoint = endpoint
-        self.dispatcher = dispatcher
         self._connections = connections
         self._network = network
         self._socket: ServerSocket | None = None
@@ -164,8 +160,9 @@ class Listener:
             raise ConfigError(f"listeners={endpoint} cannot be used: {error}") from error
         self.endpoint = Endpoint(endpoint.name, endpoint.host, self._socket.port)
 
-    async def start(self) -> None:
-        """Accept connections; the listener is bound."""
+    async def start(self, serve: Serve) -> None:
+        """Accept connections, whose requests `serve` starts; the listener is bound."""
+        self.serve = serve
         assert self._socket is not None
         await self._socket.accept(
             lambda: Session(self, self._connections.next_id()), backlog=self.config.socket_listen_backlog_size

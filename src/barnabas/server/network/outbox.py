@@ -10,12 +10,11 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections import deque
-from typing import TypeAlias, get_args
+from typing import get_args
 
 from barnabas.environment.network import sendfile_descriptor
+from barnabas.server.requests.context import Chunks
 from barnabas.types import Buffer, Chunk
-
-Chunks: TypeAlias = list[Chunk]
 
 #: how much is read and given to the transport where the kernel cannot send, or does not now
 PIECE_BYTES = 128 * 1024

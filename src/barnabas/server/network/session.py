@@ -5,19 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, TypeAlias
 
+from barnabas.config import BrokerConfig
 from barnabas.environment.network import set_buffer_sizes
 from barnabas.errors import ProtocolError
 from barnabas.protocol.framing import FrameDecoder
 from barnabas.protocol.wire import Readable
-from barnabas.server.network.outbox import Chunks, Outbox
+from barnabas.server.network.busy_polling import BusyPolling
+from barnabas.server.network.endpoint import Endpoint
+from barnabas.server.network.outbox import Outbox
+from barnabas.server.requests.context import Chunks
 from barnabas.text import logger_of
 
-if TYPE_CHECKING:
-    from barnabas.server.network.listener import Listener
-
 log = logger_of(__name__)
+
+#: starts a request; its reply goes to the session. Raises ProtocolError: the connection is to be closed
+Serve: TypeAlias = "Callable[[Readable, Session], None]"
 
 #: A connection is read no further while this many of its requests are unanswered ...
 MAX_UNANSWERED = 64
@@ -38,6 +42,34 @@ class Unanswered:
         self.done = False
 
 
+class Closings(Protocol):
+    """Which closings of connections are logged."""
+
+    def line(self, host: str, reason: str, now: float) -> str | None:
+        """What to log as the reason; None for nothing. `now` is in seconds."""
+
+
+class Host(Protocol):
+    """Where a session came in: a listener and what all connections share."""
+
+    endpoint: Endpoint
+    serve: Serve
+    busy_polling: BusyPolling | None
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The settings that hold now."""
+
+    @property
+    def closings(self) -> Closings: ...
+
+    def admit(self, session: Session) -> bool:
+        """Count a new connection; False when it is one too many."""
+
+    def forget(self, session: Session) -> None:
+        """Stop counting a connection that ended."""
+
+
 class Session(asyncio.Protocol):
     """A connection from accept to close.
 
@@ -49,14 +81,14 @@ class Session(asyncio.Protocol):
     client_software_name = ""
     client_software_version = ""
 
-    def __init__(self, listener: Listener, connection_id: int) -> None:
+    def __init__(self, host: Host, connection_id: int) -> None:
         self.connection_id = connection_id
-        self.listener = listener.endpoint.name
+        self.listener = host.endpoint.name
         self.client_host = ""
-        self._listener = listener
-        self._serve = listener.dispatcher.serve
-        self._busy_polling = listener.busy_polling
-        self._frames = FrameDecoder(listener.config.socket_request_max_bytes)
+        self._host = host
+        self._serve = host.serve
+        self._busy_polling = host.busy_polling
+        self._frames = FrameDecoder(host.config.socket_request_max_bytes)
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport = None  # type: ignore[assignment]
         self._outbox: Outbox = None  # type: ignore[assignment]
@@ -78,11 +110,11 @@ class Session(asyncio.Protocol):
         self._outbox = Outbox(self._transport)
         peer = transport.get_extra_info("peername")
         self.client_host = peer[0] if peer else ""
-        if not self._listener.admit(self):
+        if not self._host.admit(self):
             self._closing = True
             self._transport.abort()
             return
-        config = self._listener.config
+        config = self._host.config
         set_buffer_sizes(
             transport,
             send=config.socket_send_buffer_bytes,
@@ -123,7 +155,7 @@ class Session(asyncio.Protocol):
         self._closing = True
         if self._idle_timer is not None:
             self._idle_timer.cancel()
-        self._listener.forget(self)
+        self._host.forget(self)
         self._outbox.clear()
         self._backlog.clear()
         for waiting in self._unanswered:
@@ -180,7 +212,7 @@ class Session(asyncio.Protocol):
         if self._closing:
             return
         self._closing = True
-        line = self._listener.closings.line(self.client_host, reason, self._loop.time())
+        line = self._host.closings.line(self.client_host, reason, self._loop.time())
         if line is not None:
             log.warning("closing connection %d from %s: %s", self.connection_id, self.client_host, line)
         self._transport.close()
@@ -244,7 +276,7 @@ class Session(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _watch_idle(self) -> None:
-        limit = self._listener.config.connections_max_idle_ms / 1000
+        limit = self._host.config.connections_max_idle_ms / 1000
         if limit < 0:
             return
         # What waits for an answer of ours is not idle; what does not read its answers is.
@@ -252,6 +284,6 @@ class Session(asyncio.Protocol):
             self.last_active = self._loop.time()
         left = self.last_active + limit - self._loop.time()
         if left <= 0:
-            self.close(f"idle for connections.max.idle.ms={self._listener.config.connections_max_idle_ms}")
+            self.close(f"idle for connections.max.idle.ms={self._host.config.connections_max_idle_ms}")
         else:
             self._idle_timer = self._loop.call_later(left, self._watch_idle)

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+import asyncio
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias
 
 from barnabas.protocol.framing import RequestHeader
+from barnabas.types import Chunk
+
+#: a reply's bytes, sent one after another
+Chunks: TypeAlias = list[Chunk]
 
 
 class Connection(Protocol):
@@ -22,6 +28,27 @@ class Connection(Protocol):
 
     def close(self, reason: str) -> None:
         """Close the connection, saying why in the log."""
+
+
+class Client(Connection, Protocol):
+    """The connection a request came by, as the dispatcher answers it."""
+
+    def reply(self, chunks: Chunks) -> None:
+        """Send a finished reply as soon as those before it are sent."""
+
+    def park(
+        self,
+        future: asyncio.Future[Any],
+        finish: Callable[[asyncio.Future[Any]], Chunks | None],
+        cancel: bool,
+        *,
+        exclusive: bool = False,
+    ) -> None:
+        """Keep the place of a request that `future` will answer; `finish` makes its reply.
+
+        With `cancel`, the future is cancelled when the connection ends before it. With `exclusive`, no other
+        request of this connection is served meanwhile.
+        """
 
 
 class RequestContext:

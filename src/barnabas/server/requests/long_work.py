@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 from typing import ParamSpec, TypeVar
 
+from barnabas.answers import Answer
 from barnabas.server.requests.context import RequestContext
 
 P = ParamSpec("P")
@@ -55,7 +56,7 @@ class LongWork:
         items: Collection[T],
         describe: Callable[[T], D | None],
         respond: Callable[[list[D]], R],
-    ) -> R | Awaitable[R]:
+    ) -> Answer[R]:
         """What `respond` makes of the descriptions of all items: at once of few, in slices of many.
 
         Args:

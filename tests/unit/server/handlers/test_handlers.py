@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import pkgutil
 import sys
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -11,7 +13,9 @@ from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol import codec
 from barnabas.protocol.framing import RequestHeader, encode_response, parse_response
 from barnabas.protocol.schema import Struct
-from barnabas.server.handlers import handles, load
+from barnabas.server import handlers
+from barnabas.server.handlers import load
+from barnabas.server.serving import served_apis
 
 APIS = load().values()
 by_name = pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
@@ -66,7 +70,11 @@ def test_a_handlers_module_opens_with_its_api_and_versions(api):
     assert first.startswith(f"{api.name} {versions}:")
 
 
-def test_two_handlers_of_one_api_are_refused():
-    request = next(iter(APIS)).request
-    with pytest.raises(ValueError, match="two handlers"):
-        handles(request)(lambda broker, context, request: None)
+def test_each_handlers_module_declares_one_api():
+    modules = [name for _, name, _ in pkgutil.iter_modules(handlers.__path__)]
+    assert sorted(api.handle.__module__.rpartition(".")[2] for api in APIS) == sorted(modules)
+
+
+def test_every_api_is_in_the_table_of_what_a_broker_serves():
+    parts = dict.fromkeys(inspect.signature(served_apis).parameters, MagicMock())
+    assert list(served_apis(**parts)) == [api.key for api in APIS]

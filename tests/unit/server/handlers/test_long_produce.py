@@ -11,18 +11,18 @@ from barnabas.server.handlers import produce
 
 def test_batch_whose_transaction_ended_during_its_validation_is_refused(monkeypatch):
     ended = KafkaError(ErrorCode.INVALID_TXN_STATE)
-    monkeypatch.setattr(produce, "refusals", lambda broker, request, version: {("t", 0): ended})
+    monkeypatch.setattr(produce, "refusals", lambda replicas, guard, request, version: {("t", 0): ended})
     appended = []
 
     async def run(function, *args, **kwargs):
         return None
 
-    broker = SimpleNamespace(long_work=SimpleNamespace(run=run), clock=SystemClock())
+    ports = produce.Ports(None, None, SimpleNamespace(run=run), SystemClock())
     partition = SimpleNamespace(log=SimpleNamespace(config=None), append=lambda *args: appended.append(args))
     context = SimpleNamespace(api_version=11, reported_errors=0)
     request = ProduceRequest(transactional_id="x", acks=-1)
     result = PartitionProduceResponse(index=0)
     batch = produce._Unvalidated(partition, ("t", 0), b"", result)
-    asyncio.run(produce._validate_and_append(broker, context, request, ProduceResponse(), [batch], []))
+    asyncio.run(produce._validate_and_append(ports, context, request, ProduceResponse(), [batch], []))
     assert not appended
     assert result.error_code == ErrorCode.INVALID_TXN_STATE

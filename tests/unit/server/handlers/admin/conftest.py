@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any
 
 import pytest
 
+from barnabas.answers import settled
 from barnabas.config import BrokerConfig
 from barnabas.controller import Controller
 from barnabas.environment.clock import ManualClock
@@ -20,10 +20,9 @@ from barnabas.metadata.memory import MemoryServer, MemoryStore
 from barnabas.metadata.opening import prepare
 from barnabas.protocol.codec import decode, encode
 from barnabas.protocol.framing import RequestHeader
-from barnabas.server.answers.topics import TopicAnswers
-from barnabas.server.handlers import load
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.long_work import LongWork
+from barnabas.server.serving import served_apis
 
 
 class FakeConnection:
@@ -46,13 +45,30 @@ class AdminBroker:
         #: the sessions of the other live brokers
         self.others: list[MemoryStore] = []
         self.loader = MetadataLoader(self.store)
-        self.topic_answers = TopicAnswers()
-        self.long_work = LongWork()
         self.configs = ConfigResolver(config, config.node_id)
         endpoint = BrokerEndpoint("PLAINTEXT", "127.0.0.1", 9092)
         broker = BrokerImage(config.node_id, (endpoint,))
         self.controller = Controller(
             self.store, self.loader, self.configs, broker, ManualClock(), Random(config.node_id)
+        )
+
+        absent: Any = None
+        self.served = served_apis(
+            node_id=config.node_id,
+            config=lambda: self.config,
+            image=lambda: self.image,
+            clock=absent,
+            long_work=LongWork(),
+            configs=self.configs,
+            controller=self.controller,
+            logs=absent,
+            replicas=absent,
+            groups=absent,
+            transactions=absent,
+            guard=absent,
+            markers=absent,
+            producer_ids=absent,
+            fetch_sessions=absent,
         )
 
     @property
@@ -77,13 +93,13 @@ class AdminBroker:
         """What a client gets back: both messages go through the wire's encoding."""
         cls = type(request)
         version = cls.versions[1] if version is None else version
-        api = load()[cls.api_key]
+        served = self.served[cls.api_key]
+        api = served.api
         assert api.versions[0] <= version <= api.versions[1]
         request = decode(cls, version, encode(request, version))
         context = RequestContext(RequestHeader(cls.api_key, version, 1, "test"), FakeConnection())
-        response = api.handle(self, context, request)
-        if inspect.isawaitable(response):
-            response = await response
+        response = await settled(served.handle(context, request))
+        assert response is not None
         return decode(api.response, version, encode(response, version))
 
 

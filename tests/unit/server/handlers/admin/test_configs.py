@@ -42,7 +42,7 @@ async def alter(broker: AdminBroker, kind: int, name: str, *steps: tuple[str, in
 @pytest.mark.parametrize("version", [1, 2, 3, 4])
 def test_every_topic_setting_is_described(play: Play, version: int) -> None:
     async def scenario(broker: AdminBroker) -> None:
-        await broker.controller.create_topics([NewTopic("t", configs={"retention.ms": "5"})])
+        await broker.controller.topics.create([NewTopic("t", configs={"retention.ms": "5"})])
         result = await describe(
             broker, TOPIC, "t", version=version, include_synonyms=True, include_documentation=True
         )
@@ -81,7 +81,7 @@ def test_every_broker_setting_is_described_with_its_source(play: Play) -> None:
 
 def test_only_what_is_asked_for_is_described(play: Play) -> None:
     async def scenario(broker: AdminBroker) -> None:
-        await broker.controller.create_topics([NewTopic("t")])
+        await broker.controller.topics.create([NewTopic("t")])
         result = await describe(broker, TOPIC, "t", ["retention.ms", "no.such"])
         assert [(config.name, config.synonyms) for config in result.configs] == [("retention.ms", [])]
         assert len((await describe(broker, TOPIC, "t", [])).configs) == len(TopicConfig.declared)
@@ -116,7 +116,7 @@ def test_resource_without_settings_is_refused_with_a_reason(
 
 def test_change_for_all_brokers_holds_at_once_for_broker_and_topics(play: Play) -> None:
     async def scenario(broker: AdminBroker) -> None:
-        await broker.controller.create_topics([NewTopic("t")])
+        await broker.controller.topics.create([NewTopic("t")])
         assert (await alter(broker, BROKER, "", ("message.max.bytes", SET, "5000"))).error_code == 0
         assert broker.config.message_max_bytes == 5000
         assert broker.configs.topic_config(broker.image, "t").max_message_bytes == 5000
@@ -136,7 +136,7 @@ def test_change_for_all_brokers_holds_at_once_for_broker_and_topics(play: Play) 
 @pytest.mark.parametrize("version", [0, 1])
 def test_good_and_bad_changes_of_one_request_are_told_apart(play: Play, version: int) -> None:
     async def scenario(broker: AdminBroker) -> None:
-        await broker.controller.create_topics([NewTopic("t")])
+        await broker.controller.topics.create([NewTopic("t")])
         resources = [
             incremental_alter_configs.AlterConfigsResource(
                 resource_type=TOPIC,
@@ -158,7 +158,7 @@ def test_good_and_bad_changes_of_one_request_are_told_apart(play: Play, version:
 
 def test_setting_named_twice_for_one_resource_is_refused(play: Play) -> None:
     async def scenario(broker: AdminBroker) -> None:
-        await broker.controller.create_topics([NewTopic("t")])
+        await broker.controller.topics.create([NewTopic("t")])
         result = await alter(broker, TOPIC, "t", ("retention.ms", SET, "5"), ("retention.ms", DELETE, None))
         assert result.error_code == ErrorCode.INVALID_REQUEST
         assert "retention.ms" in result.error_message
@@ -171,7 +171,7 @@ def test_setting_named_twice_for_one_resource_is_refused(play: Play) -> None:
 def test_alter_configs_replaces_all_and_refuses_a_resource_named_twice(play: Play, version: int) -> None:
     async def scenario(broker: AdminBroker) -> None:
         topics = [NewTopic("t", configs={"retention.ms": "5"}), NewTopic("u")]
-        await broker.controller.create_topics(topics)
+        await broker.controller.topics.create(topics)
         resources = [
             alter_configs.AlterConfigsResource(
                 resource_type=TOPIC,

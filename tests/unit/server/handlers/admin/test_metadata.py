@@ -37,7 +37,7 @@ def codes(response: MetadataResponse) -> dict[str | None, int]:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_topic_in_every_version(play: Play, version: int) -> None:
     async def scenario(broker: AdminBroker) -> None:
-        await broker.controller.create_topics([NewTopic("t", 2, 1)])
+        await broker.controller.topics.create([NewTopic("t", 2, 1)])
         response = await broker.ask(request("t"), version)
         assert [(b.node_id, b.host, b.port) for b in response.brokers] == [(1, "127.0.0.1", 9092)]
         (topic,) = response.topics
@@ -116,7 +116,7 @@ def test_internal_topic_is_made_with_its_own_shape_and_marked(play: Play) -> Non
 
 def test_all_topics_are_asked_for_by_null_and_in_v0_by_none(play: Play) -> None:
     async def scenario(broker: AdminBroker) -> None:
-        await broker.controller.create_topics([NewTopic("a"), NewTopic("b")])
+        await broker.controller.topics.create([NewTopic("a"), NewTopic("b")])
         assert codes(await broker.ask(MetadataRequest(topics=[]), 0)).keys() == {"a", "b"}
         for version in VERSIONS[1:]:
             assert codes(await broker.ask(MetadataRequest(topics=[]), version)) == {}
@@ -136,7 +136,7 @@ def test_topic_named_twice_is_answered_once(play: Play) -> None:
 @pytest.mark.parametrize("version", [12, 13])
 def test_topics_are_found_by_id_and_unknown_ids_told(play: Play, version: int) -> None:
     async def scenario(broker: AdminBroker) -> None:
-        await broker.controller.create_topics([NewTopic("t")])
+        await broker.controller.topics.create([NewTopic("t")])
         known, unknown = broker.image.topics["t"].id, b"x" * 16
         topics = [MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in (known, unknown)]
         response = await broker.ask(MetadataRequest(topics=topics), version)
@@ -171,7 +171,7 @@ def test_topic_named_in_no_valid_way_is_an_invalid_request(
 def test_leader_without_the_clients_listener_and_absent_replicas_are_told(play: Play) -> None:
     async def scenario(broker: AdminBroker) -> None:
         assignments = [(0, [2, 1]), (1, [1, 2])]
-        await broker.controller.create_topics([NewTopic("t", assignments=assignments)])
+        await broker.controller.topics.create([NewTopic("t", assignments=assignments)])
         for version, expected in ((6, ErrorCode.LISTENER_NOT_FOUND), (5, ErrorCode.LEADER_NOT_AVAILABLE)):
             response = await broker.ask(request("t"), version)
             assert [p.error_code for p in response.topics[0].partitions] == [expected, ErrorCode.NONE]
@@ -217,7 +217,7 @@ def test_pages_together_hold_every_partition_once_in_order(
     play: Play, limit: int, names: tuple[str, ...]
 ) -> None:
     async def scenario(broker: AdminBroker) -> None:
-        await broker.controller.create_topics([NewTopic("d2", 3), NewTopic("d1", 3), NewTopic("d3", 1)])
+        await broker.controller.topics.create([NewTopic("d2", 3), NewTopic("d1", 3), NewTopic("d3", 1)])
         seen, cursor = [], None
         for _ in range(8):
             page = await broker.ask(pages_request(*names, limit=limit, cursor=cursor))
@@ -234,7 +234,7 @@ def test_pages_together_hold_every_partition_once_in_order(
 
 def test_page_is_bounded_by_the_brokers_limit_too_and_never_empty(play: Play) -> None:
     async def scenario(broker: AdminBroker) -> None:
-        await broker.controller.create_topics([NewTopic("t", 5)])
+        await broker.controller.topics.create([NewTopic("t", 5)])
         page = await broker.ask(pages_request("t", limit=100))
         assert len(page.topics[0].partitions) == 2
         page = await broker.ask(pages_request("t", limit=-1))
@@ -266,7 +266,7 @@ def test_cursor_that_fits_no_request_is_refused(play: Play, cursor: Cursor) -> N
 
 def test_cursor_past_the_last_partition_goes_on_with_the_next_topic(play: Play) -> None:
     async def scenario(broker: AdminBroker) -> None:
-        await broker.controller.create_topics([NewTopic("a", 1), NewTopic("b", 1)])
+        await broker.controller.topics.create([NewTopic("a", 1), NewTopic("b", 1)])
         page = await broker.ask(pages_request(cursor=Cursor(topic_name="a", partition_index=5)))
         assert [(t.name, len(t.partitions)) for t in page.topics] == [("a", 0), ("b", 1)]
 
@@ -308,12 +308,12 @@ def test_only_brokers_are_described(play: Play, endpoint_type: int, expected: Er
 
 def test_kept_answers_follow_growth_recreation_and_brokers(play: Play) -> None:
     async def scenario(broker: AdminBroker) -> None:
-        await broker.controller.create_topics([NewTopic("t", 1, 1)])
+        await broker.controller.topics.create([NewTopic("t", 1, 1)])
         before = (await broker.ask(request("t"))).topics[0]
-        await broker.controller.create_partitions([NewPartitions("t", 3)])
+        await broker.controller.topics.create_partitions([NewPartitions("t", 3)])
         assert len((await broker.ask(request("t"))).topics[0].partitions) == 3
-        await broker.controller.delete_topics([before.topic_id])
-        await broker.controller.create_topics([NewTopic("t", assignments=[(0, [1, 2])])])
+        await broker.controller.topics.delete([before.topic_id])
+        await broker.controller.topics.create([NewTopic("t", assignments=[(0, [1, 2])])])
         after = (await broker.ask(request("t"))).topics[0]
         assert after.topic_id != before.topic_id
         assert after.partitions[0].offline_replicas == []

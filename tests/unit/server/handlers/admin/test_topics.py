@@ -98,7 +98,7 @@ def test_topic_named_twice_is_refused_and_the_others_are_made(play: Play) -> Non
 @pytest.mark.parametrize("version", versions(DeleteTopicsRequest))
 def test_topics_are_deleted_by_name_in_every_version(play: Play, version: int) -> None:
     async def scenario(broker: AdminBroker) -> None:
-        await broker.controller.create_topics([NewTopic("t"), NewTopic("kept")])
+        await broker.controller.topics.create([NewTopic("t"), NewTopic("kept")])
         names = ["t", "nope"]
         request = (
             DeleteTopicsRequest(topics=[DeleteTopicState(name=name) for name in names])
@@ -117,7 +117,7 @@ def test_topics_are_deleted_by_name_in_every_version(play: Play, version: int) -
 
 def test_topics_are_deleted_by_id(play: Play) -> None:
     async def scenario(broker: AdminBroker) -> None:
-        await broker.controller.create_topics([NewTopic("t")])
+        await broker.controller.topics.create([NewTopic("t")])
         known, unknown = broker.image.topics["t"].id, b"x" * 16
         states = [DeleteTopicState(topic_id=known), DeleteTopicState(topic_id=unknown)]
         response = await broker.ask(DeleteTopicsRequest(topics=states))
@@ -132,7 +132,7 @@ def test_topics_are_deleted_by_id(play: Play) -> None:
 
 def test_topic_to_delete_must_be_named_once_and_in_one_way(play: Play) -> None:
     async def scenario(broker: AdminBroker) -> None:
-        await broker.controller.create_topics([NewTopic("t")])
+        await broker.controller.topics.create([NewTopic("t")])
         topic_id = broker.image.topics["t"].id
         for states in (
             [DeleteTopicState(name="t", topic_id=topic_id)],
@@ -155,7 +155,7 @@ def test_forbidden_deletion_is_told_by_a_code_the_client_knows(
     play: Play, version: int, expected: ErrorCode
 ) -> None:
     async def scenario(broker: AdminBroker) -> None:
-        await broker.controller.create_topics([NewTopic("t")])
+        await broker.controller.topics.create([NewTopic("t")])
         response = await broker.ask(DeleteTopicsRequest(topic_names=["t"]), version)
         assert response.responses[0].error_code == expected
         assert "t" in broker.image.topics
@@ -166,7 +166,7 @@ def test_forbidden_deletion_is_told_by_a_code_the_client_knows(
 @pytest.mark.parametrize("version", versions(CreatePartitionsRequest))
 def test_partitions_are_added_in_every_version(play: Play, version: int) -> None:
     async def scenario(broker: AdminBroker) -> None:
-        await broker.controller.create_topics([NewTopic("t", 2, 1)])
+        await broker.controller.topics.create([NewTopic("t", 2, 1)])
         assigned = [CreatePartitionsAssignment(broker_ids=[1])]
         topics = [
             CreatePartitionsTopic(name="t", count=3, assignments=assigned),
@@ -184,7 +184,7 @@ def test_partitions_are_added_in_every_version(play: Play, version: int) -> None
 
 def test_topic_grown_twice_in_one_request_is_refused(play: Play) -> None:
     async def scenario(broker: AdminBroker) -> None:
-        await broker.controller.create_topics([NewTopic("t", 2, 1)])
+        await broker.controller.topics.create([NewTopic("t", 2, 1)])
         topics = [CreatePartitionsTopic(name="t", count=n, assignments=None) for n in (3, 4)]
         (result,) = (await broker.ask(CreatePartitionsRequest(topics=topics))).results
         assert result.error_code == ErrorCode.INVALID_REQUEST

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 
+from barnabas.answers import Answer
 from barnabas.errors import KafkaError
 from barnabas.replication.manager import ReplicaManager
 from barnabas.replication.partition import ACKS_ALL
@@ -19,7 +20,7 @@ class ReplicatedLog:
         self._topic = topic
         self._replicas = replicas
 
-    def append(self, partition: int, batch: bytes, epoch: LeaderEpoch) -> Awaitable[None] | None:
+    def append(self, partition: int, batch: bytes, epoch: LeaderEpoch) -> Answer[None]:
         replica = self._replicas.find(self._topic, partition)
         replica.check_leader(epoch)
         info = replica.append(batch, ACKS_ALL, Origin.COORDINATOR)

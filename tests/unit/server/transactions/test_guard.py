@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
 
 import pytest
 
 from barnabas.config import BrokerConfig
 from barnabas.errors import ErrorCode, KafkaError
-from barnabas.server.adapters.transaction_guard import TransactionalWrite, TransactionGuard
+from barnabas.server.transactions.guard import TransactionalWrite, TransactionGuard
 from barnabas.simulation.virtual_time import run_virtual
 from barnabas.types import ProducerIdentity, TopicPartition
 
@@ -44,7 +43,7 @@ def coordinator():
 
 
 def guard_of(coordinator, **settings):
-    return TransactionGuard(SimpleNamespace(config=BrokerConfig(**settings), transactions=coordinator))
+    return TransactionGuard(lambda: BrokerConfig(**settings), coordinator)
 
 
 def write(*partitions, adds=True):

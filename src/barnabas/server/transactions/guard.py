@@ -8,14 +8,13 @@ coordinator: whether the partition was added, or, for a producer of transactions
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Collection
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from collections.abc import Awaitable, Callable, Collection
+from typing import NamedTuple, Protocol, TypeAlias
 
+from barnabas.answers import Answer, is_pending, settled
+from barnabas.config import BrokerConfig
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.types import ProducerIdentity, TopicPartition
-
-if TYPE_CHECKING:
-    from barnabas.server.broker import Broker
 
 Verdicts: TypeAlias = dict[TopicPartition, ErrorCode]
 
@@ -32,19 +31,38 @@ class TransactionalWrite(NamedTuple):
     adds: bool
 
 
+class Coordinators(Protocol):
+    """The transaction coordinators, as a partition's leader asks them."""
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer: ProducerIdentity,
+        partitions: Collection[TopicPartition],
+        version: int,
+    ) -> Answer[None]:
+        """Add partitions to the producer's transaction. Raises KafkaError."""
+
+    def verify_partitions(
+        self, transactional_id: str, producer: ProducerIdentity, partitions: Collection[TopicPartition]
+    ) -> Answer[Verdicts]:
+        """Whether the partitions are in the producer's transaction. Raises KafkaError."""
+
+
 class TransactionGuard:
     """Asks the coordinators; the writes of one transactional id in the order they came."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, config: Callable[[], BrokerConfig], coordinators: Coordinators) -> None:
+        self._config = config
+        self._coordinators = coordinators
         #: by transactional id: what the next write has to wait for
-        self._turns: dict[str, asyncio.Future[None]] = {}
+        self._queue: dict[str, asyncio.Future[None]] = {}
 
     def is_asking(self, transactional_id: str) -> bool:
         """Whether writes of the id are waiting for their verdict: a later one must not overtake them."""
-        return transactional_id in self._turns
+        return transactional_id in self._queue
 
-    def admit(self, write: TransactionalWrite) -> Verdicts | Awaitable[Verdicts]:
+    def admit(self, write: TransactionalWrite) -> Answer[Verdicts]:
         """Whether the producer's transaction may write to the partitions.
 
         The errors are the coordinator's: TRANSACTION_ABORTABLE, the partition was not added;
@@ -54,15 +72,13 @@ class TransactionGuard:
         if self.is_asking(write.transactional_id):
             return self._in_turn(write, None)
         verdicts = self._ask(write)
-        if isinstance(verdicts, dict) and not _is_early(write, verdicts):
-            return verdicts
-        return self._in_turn(write, verdicts)
+        if is_pending(verdicts) or _is_early(write, verdicts):
+            return self._in_turn(write, verdicts)
+        return verdicts
 
-    def _in_turn(
-        self, write: TransactionalWrite, verdicts: Verdicts | Awaitable[Verdicts] | None
-    ) -> Awaitable[Verdicts]:
-        before = self._turns.get(write.transactional_id)
-        mine = self._turns[write.transactional_id] = asyncio.get_running_loop().create_future()
+    def _in_turn(self, write: TransactionalWrite, verdicts: Answer[Verdicts] | None) -> Awaitable[Verdicts]:
+        before = self._queue.get(write.transactional_id)
+        mine = self._queue[write.transactional_id] = asyncio.get_running_loop().create_future()
 
         async def wait() -> Verdicts:
             try:
@@ -71,37 +87,37 @@ class TransactionGuard:
                 return await self._ask_until_ended(write, verdicts)
             finally:
                 mine.set_result(None)
-                if self._turns.get(write.transactional_id) is mine:
-                    del self._turns[write.transactional_id]
+                if self._queue.get(write.transactional_id) is mine:
+                    del self._queue[write.transactional_id]
 
         return wait()
 
     async def _ask_until_ended(
-        self, write: TransactionalWrite, verdicts: Verdicts | Awaitable[Verdicts] | None
+        self, write: TransactionalWrite, verdicts: Answer[Verdicts] | None
     ) -> Verdicts:
         """The verdicts, asked for again while the transaction before has yet to end."""
-        config = self._broker.config
+        config = self._config()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + config.add_partitions_to_txn_retry_backoff_max_ms / 1000
         while True:
             if verdicts is None:
                 verdicts = self._ask(write)
-            answer = verdicts if isinstance(verdicts, dict) else await verdicts
+            answer = await settled(verdicts)
             if not _is_early(write, answer) or loop.time() >= deadline:
                 return answer
             await asyncio.sleep(config.add_partitions_to_txn_retry_backoff_ms / 1000)
             verdicts = None
 
-    def _ask(self, write: TransactionalWrite) -> Verdicts | Awaitable[Verdicts]:
+    def _ask(self, write: TransactionalWrite) -> Answer[Verdicts]:
         transactional_id, producer, partitions, adds = write
-        transactions = self._broker.transactions
+        coordinators = self._coordinators
         try:
             if adds:
-                added = transactions.add_partitions(transactional_id, producer, partitions, _IMPLICIT_VERSION)
-                if added is not None:
+                added = coordinators.add_partitions(transactional_id, producer, partitions, _IMPLICIT_VERSION)
+                if is_pending(added):
                     return _when_added(added, partitions)
-            elif self._broker.config.transaction_partition_verification_enable:
-                return transactions.verify_partitions(transactional_id, producer, partitions)
+            elif self._config().transaction_partition_verification_enable:
+                return coordinators.verify_partitions(transactional_id, producer, partitions)
         except KafkaError as error:
             return dict.fromkeys(partitions, error.code)
         return dict.fromkeys(partitions, ErrorCode.NONE)

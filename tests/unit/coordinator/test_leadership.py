@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.coordinator import GroupCoordinator
 from barnabas.metadata.image import ClusterImage, ImageDelta, PartitionState, TopicImage
-from barnabas.server.adapters.coordinators import follow_leadership, forget_deleted_topics
 from barnabas.types import GROUP_METADATA_TOPIC
 
 ME = 1
 
 
-class Groups:
+class Groups(GroupCoordinator):
     """Notes what a coordinator is told."""
 
     def __init__(self):
+        self._topic = GROUP_METADATA_TOPIC
         self.led = {}
         self.told = []
 
@@ -49,8 +50,7 @@ def image(**topics):
 def follow(groups, before, after):
     changed = frozenset(before.topics.keys() | after.topics.keys())
     delta = ImageDelta(before, after, topics=changed)
-    follow_leadership(groups, GROUP_METADATA_TOPIC, ME, delta)
-    forget_deleted_topics(groups, delta)
+    groups.follow(ME, delta)
     return after
 
 

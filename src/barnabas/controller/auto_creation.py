@@ -2,33 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 from barnabas.config import BrokerConfig
-from barnabas.controller import NewTopic
+from barnabas.controller.topics import NewTopic, TopicControl
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 
-if TYPE_CHECKING:
-    from barnabas.server.broker import Broker
 
+class AutoCreation:
+    """Makes topics with the broker's defaults.
 
-async def create_missing_topics(broker: Broker, names: Iterable[str]) -> dict[str, KafkaError]:
-    """Make topics with the broker's defaults; afterwards they are in its image.
-
-    The answer has the errors of those that could not be made. One that someone else made meanwhile is none.
-
-    Raises:
-        KafkaError: this broker cannot make topics at the moment.
+    Args:
+        config: the broker's settings of the moment.
+        topics: the controller's part that makes topics.
     """
-    topics = [_defaults(name, broker.config) for name in dict.fromkeys(names)]
-    results = await broker.controller.create_topics(topics)
-    return {
-        name: result
-        for name, result in results.items()
-        if isinstance(result, KafkaError) and result.code is not ErrorCode.TOPIC_ALREADY_EXISTS
-    }
+
+    def __init__(self, config: Callable[[], BrokerConfig], topics: TopicControl) -> None:
+        self._config = config
+        self._topics = topics
+
+    async def create(self, names: Iterable[str]) -> dict[str, KafkaError]:
+        """Make topics; afterwards they are in the broker's image.
+
+        The answer has the errors of those that could not be made. One that someone else made meanwhile is
+        none.
+
+        Raises:
+            KafkaError: this broker cannot make topics at the moment.
+        """
+        topics = [_defaults(name, self._config()) for name in dict.fromkeys(names)]
+        results = await self._topics.create(topics)
+        return {
+            name: result
+            for name, result in results.items()
+            if isinstance(result, KafkaError) and result.code is not ErrorCode.TOPIC_ALREADY_EXISTS
+        }
 
 
 def _defaults(name: str, config: BrokerConfig) -> NewTopic:

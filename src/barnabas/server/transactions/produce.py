@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
+from barnabas.answers import Answer, then
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.produce import ProduceRequest
 from barnabas.records.batch import TRANSACTIONAL_FLAG, low_attributes, parse_header
-from barnabas.server.adapters.transaction_guard import TransactionalWrite, Verdicts
+from barnabas.replication.manager import ReplicaManager
+from barnabas.server.transactions.guard import TransactionalWrite, TransactionGuard, Verdicts
 from barnabas.types import ProducerIdentity, TopicPartition
-
-if TYPE_CHECKING:
-    from barnabas.server.broker import Broker
 
 #: by topic (its name or its id, as the request has it) and partition: why a batch is not taken
 Refusals: TypeAlias = dict[tuple[str | bytes, int], KafkaError]
@@ -29,7 +27,9 @@ _RETRIED = (
 )
 
 
-def refusals(broker: Broker, request: ProduceRequest, version: int) -> Refusals | Awaitable[Refusals]:
+def refusals(
+    replicas: ReplicaManager, guard: TransactionGuard, request: ProduceRequest, version: int
+) -> Answer[Refusals]:
     """Which batches of a request with a transactional id must not be appended, and why."""
     assert request.transactional_id is not None
     names: dict[TopicPartition, tuple[str | bytes, int]] = {}
@@ -40,27 +40,18 @@ def refusals(broker: Broker, request: ProduceRequest, version: int) -> Refusals 
             if not data.records or not low_attributes(data.records) & TRANSACTIONAL_FLAG:
                 continue
             try:
-                partition = broker.replicas.find(key, data.index)
+                partition = replicas.find(key, data.index)
             except KafkaError:
                 continue  # the append will say so
             header = parse_header(data.records)
             producer = ProducerIdentity(header.producer_id, header.producer_epoch)
             if not partition.log.producers.is_in_transaction(producer):
                 names[partition.topic_partition] = key, data.index
-    guard = broker.transaction_guard
     if producer is None or (not names and not guard.is_asking(request.transactional_id)):
         return {}
     adds = version >= _IMPLICIT_FROM
     verdicts = guard.admit(TransactionalWrite(request.transactional_id, producer, list(names), adds))
-    if isinstance(verdicts, dict):
-        return _refusals(verdicts, names, version)
-    return _later(verdicts, names, version)
-
-
-async def _later(
-    verdicts: Awaitable[Verdicts], names: dict[TopicPartition, tuple[str | bytes, int]], version: int
-) -> Refusals:
-    return _refusals(await verdicts, names, version)
+    return then(verdicts, lambda verdicts: _refusals(verdicts, names, version))
 
 
 def _refusals(

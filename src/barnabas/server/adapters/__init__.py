@@ -1,1 +1,0 @@
-"""What connects coordinators, replication and controller, which do not know one another."""
