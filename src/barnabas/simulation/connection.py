@@ -20,10 +20,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextvars import Context
 from enum import Enum
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from barnabas.simulation.network import Link
+from typing import Any, Protocol
 
 #: asyncio's own limit of what it reads at once, in bytes.
 _LARGEST_READ = 256 * 1024
@@ -50,6 +47,35 @@ class Signal(Enum):
 
 
 Segment = bytes | Signal
+
+
+class Link(Protocol):
+    """The way from one host to another, as a connection uses it."""
+
+    #: in which the callbacks of connections run
+    context: Context
+    #: how many bytes may be on their way or unread
+    window: int
+    #: after how many seconds without an acknowledgement a sender ends its connection
+    gives_up_after: float
+    #: what waits for this link, in the order in which it began to wait
+    stalled: dict[Direction, None]
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether nothing arrives."""
+
+    def draw_arrival(self, size: int) -> float:
+        """When a segment of `size` bytes arrives that is sent now."""
+
+    def draw_backoff(self, longest: float) -> float:
+        """How long after the link is healed the next retransmission comes, in seconds."""
+
+    def split(self, data: memoryview) -> tuple[memoryview, ...]:
+        """`data` in the pieces in which it travels."""
+
+    def observe(self, segment: Segment) -> None:
+        """Tell whoever traces the network of a segment that arrives."""
 
 
 class Direction:
