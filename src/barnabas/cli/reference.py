@@ -31,7 +31,7 @@ def cli_reference() -> str:
     ]
     for path, command in _walk(app, click.Context(app, info_name="barnabas", **app.context_settings)):
         text = command.get_help(path)
-        parts += [f"## {path.command_path}", "", "```", text.rstrip(), "```", ""]
+        parts += [f"## {path.command_path}", "", "```text", text.rstrip(), "```", ""]
     return "\n".join(parts)
 
 

@@ -53,8 +53,13 @@ checkpoint. Each task writes its rows and the number of its batch in one transac
 number and writes nothing. Each batch write has an identity of its own, so its retried tasks write once; with
 `barnabas.sinkId` and `barnabas.batchId` a whole write can be retried, for example in `foreachBatch`:
 
-    rows.write.format("barnabas").option("barnabas.delivery", "exactly-once")
-        .option("barnabas.sinkId", "orders").option("barnabas.batchId", batch_id)...
+```python
+def write(rows, batch_id):
+    (rows.write.format("barnabas").mode("append")
+     .option("kafka.bootstrap.servers", "127.0.0.1:9092").option("topic", "orders")
+     .option("barnabas.delivery", "exactly-once")
+     .option("barnabas.sinkId", "orders").option("barnabas.batchId", batch_id).save())
+```
 
 Limits and requirements:
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,6 +73,36 @@ def value_of(parameter: click.Parameter, folder: Path) -> str:
     if kind.name == "servers":
         return "127.0.0.1:1"
     return "t"
+
+
+def calls_in(line: str) -> Iterator[list[str]]:
+    """The words of each call of `barnabas` in a shell line, without pipes and redirections."""
+    words = shlex.shlex(line, posix=True, punctuation_chars="|<>;&")
+    words.whitespace_split = True
+    call: list[str] | None = None
+    before = "|"
+    for word in [*words, "|"]:
+        if word == "barnabas" and (set(before) <= set("|;&") or before in ("eval", "do", "until", "while")):
+            call = []
+        elif set(word) <= set("|<>;&"):
+            if call is not None:
+                yield call
+            call = None
+        elif call is not None:
+            call.append(word)
+        before = word
+
+
+def parse(words: list[str]) -> None:
+    """Parse a call as click does, down to the command that would run. Raises click.UsageError."""
+    command: click.Command | None = app
+    context = click.Context(app, info_name="barnabas", **app.context_settings)
+    while isinstance(command, click.Group):
+        name, command, words = command.resolve_command(context, words)
+        if isinstance(command, click.Group):
+            context = click.Context(command, info_name=name, parent=context)
+        elif command is not None:
+            command.make_context(name, list(words), parent=context)
 
 
 def fill(folder: Path) -> None:

@@ -1,12 +1,8 @@
 """The examples in help texts: each is a call that its command accepts."""
 
-import shlex
-
 import click
 import pytest
-from tests.unit.cli.commands import COMMANDS
-
-from barnabas.cli.app import app
+from tests.unit.cli.commands import COMMANDS, calls_in, parse
 
 
 def examples():
@@ -15,27 +11,8 @@ def examples():
         for line in (command.epilog or "").splitlines():
             if not line.startswith("  ") or "barnabas " not in line:
                 continue
-            words = shlex.split(line.replace('"$(', "").replace(')"', ""))
-            call = None
-            for word in [*words, "|"]:
-                if word == "barnabas":
-                    call = []
-                elif word in ("|", "<", ">"):
-                    if call is not None:
-                        yield pytest.param(call, id=" ".join(["barnabas", *call]))
-                    call = None
-                elif call is not None:
-                    call.append(word)
-
-
-def parse(command, context, words):
-    """Parse a call as click does, down to the command that would run."""
-    while isinstance(command, click.Group):
-        name, command, words = command.resolve_command(context, words)
-        if isinstance(command, click.Group):
-            context = click.Context(command, info_name=name, parent=context)
-        else:
-            command.make_context(name, list(words), parent=context)
+            for call in calls_in(line.replace('"$(', "").replace(')"', "")):
+                yield pytest.param(call, id=" ".join(["barnabas", *call]))
 
 
 @pytest.mark.parametrize("call", [*examples()])
@@ -45,7 +22,7 @@ def test_an_example_is_a_call_that_its_command_accepts(monkeypatch, call):
         call = call[: call.index("in")]
     if "run" in call and "here" in call:
         call = call[: call.index("run")]
-    parse(app, click.Context(app, info_name="barnabas", **app.context_settings), call)
+    parse(call)
 
 
 def test_there_are_examples():

@@ -1,0 +1,131 @@
+"""The commands of a shell block, so that it ends and changes nothing but its folder.
+
+- `barnabas` is the command itself. Servers are started in the background, on the reader's ports. What would
+  run until Ctrl-C gets the option that ends it. `barnabas log check` and `repair` stop the broker
+  first, as their page says.
+- `pip install` checks that what it names is installed or is an extra of Barnabas.
+- `make` checks that there is such a target.
+- `python3 -m venv` makes a folder with an empty script to activate.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+STATE = Path(os.environ["DOCS_STATE"])
+SERVER = [sys.executable, "-W", "ignore", "-c", "from barnabas.cli import main; main()"]
+
+
+def barnabas(words: list[str]) -> None:
+    match words:
+        case ["start", *options]:
+            serve("broker", ["start", *without(options, "--listen", "--advertise"), "--listen", broker()])
+            return
+        case ["registry", *options]:
+            serve(
+                "registry",
+                ["registry", *without(options, "--listen", "--bootstrap-server"), "--listen", registry()],
+            )
+            return
+        case ["log", "check" | "repair", *_]:
+            stop("broker")
+        case ["consume", *options] if not {"--until-end", "--max-messages", "--timeout"} & {*options}:
+            words += ["--timeout", "3"]
+        case ["ship", *options] | ["pipeline", "run", *options] if "--once" not in options:
+            words += ["--once"]
+        case _:
+            pass
+    from barnabas.cli import main
+
+    sys.argv = ["barnabas", *words]
+    main()
+
+
+def serve(name: str, words: list[str]) -> None:
+    """Start a server in the background and wait until it is ready; one that runs is stopped before."""
+    stop(name)
+    if "--registry" in words:
+        words[words.index("--registry") + 1] = registry()
+        stop("registry")
+    log = STATE / f"{name}.log"
+    with log.open("w") as output:
+        process = subprocess.Popen([*SERVER, *words], stdout=output, stderr=output, start_new_session=True)
+    (STATE / f"{name}.pid").write_text(str(process.pid))
+    while not re.search(r"^ready ", log.read_text(), re.MULTILINE):
+        if process.poll() is not None:
+            (STATE / f"{name}.pid").unlink()
+            sys.exit(log.read_text())
+        time.sleep(0.02)
+
+
+def stop(name: str) -> None:
+    file = STATE / f"{name}.pid"
+    if not file.exists():
+        return
+    pid = int(file.read_text())
+    os.kill(pid, signal.SIGTERM)
+    while (
+        Path(f"/proc/{pid}").exists()
+        and "Z" not in Path(f"/proc/{pid}/stat").read_text().split(")")[-1].split()[:1]
+    ):
+        time.sleep(0.02)
+    file.unlink()
+
+
+def pip(words: list[str]) -> None:
+    if words[0] != "install":
+        return
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for word in words[1:]:
+        name, _, rest = word.partition("[")
+        if name in ("barnabas", "."):
+            for extra in filter(None, rest.rstrip("]").split(",")):
+                assert extra in extras, f"there is no extra {extra}"
+        elif not word.startswith("-"):
+            metadata.distribution(name)
+
+
+def make(words: list[str]) -> None:
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    for word in words:
+        assert "=" in word or word in targets, f"make has no target {word}"
+
+
+def python(words: list[str]) -> None:
+    if words[:2] == ["-m", "venv"]:
+        (Path(words[2]) / "bin").mkdir(parents=True)
+        (Path(words[2]) / "bin" / "activate").touch()
+    else:
+        os.execv(sys.executable, [sys.executable, *words])
+
+
+def without(words: list[str], *options: str) -> list[str]:
+    """The words without some options and their values."""
+    kept = list(words)
+    for option in options:
+        while option in kept:
+            del kept[kept.index(option) : kept.index(option) + 2]
+    return kept
+
+
+def broker() -> str:
+    return os.environ["DOCS_BROKER"]
+
+
+def registry() -> str:
+    return os.environ["DOCS_REGISTRY"]
+
+
+COMMANDS = {"barnabas": barnabas, "pip": pip, "make": make, "python": python, "python3": python}
+
+if __name__ == "__main__":
+    COMMANDS[sys.argv[1]](sys.argv[2:])

@@ -1,0 +1,43 @@
+"""Run blocks of Python in one namespace.
+
+Each line of stdin is a block as a JSON string; its answer on stdout is null or the error's text, as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from typing import Any
+
+
+def main() -> None:
+    answers = os.fdopen(os.dup(1), "w")  # what blocks print goes to stderr
+    os.dup2(2, 1)
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    for line in sys.stdin:
+        text = json.loads(line)
+        error = None
+        try:
+            if "awaitTermination" in text:
+                end_queries()
+            exec(compile(text, "<block>", "exec"), namespace)
+        except BaseException:
+            error = traceback.format_exc()
+        print(json.dumps(error), file=answers, flush=True)
+
+
+def end_queries() -> None:
+    """Have a query that would run until it is stopped end once it has processed all that is there."""
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    def await_termination(query: StreamingQuery, timeout: int | None = None) -> None:
+        query.processAllAvailable()
+        query.stop()
+
+    StreamingQuery.awaitTermination = await_termination
+
+
+if __name__ == "__main__":
+    main()
