@@ -325,12 +325,12 @@ class LogDirectory:
         return CheckpointWrite(self._recovery_points, self.logs, lambda log: log.recovery_point)
 
     def log_start_checkpoint(self) -> CheckpointWrite:
-        """The log start offsets that lie inside a segment.
+        """The log start offsets that the logs' own files do not tell.
 
         Those of logs that could not be opened stay: DeleteRecords holds for them, too.
         """
         self.has_stale_offsets = False
-        return CheckpointWrite(self._log_starts, self.logs, _start_inside_segment)
+        return CheckpointWrite(self._log_starts, self.logs, _start_unknown_to_files)
 
     def high_watermark_checkpoint(self) -> CheckpointWrite:
         """The high watermarks."""
@@ -506,9 +506,11 @@ class LogDirectory:
             return ZERO_TOPIC_ID
 
 
-def _start_inside_segment(log: PartitionLog) -> Offset | None:
+def _start_unknown_to_files(log: PartitionLog) -> Offset | None:
+    """The log start offset where it lies inside a segment, or the file of leader epochs is older."""
     start = log.log_start_offset
-    return start if start > log.files.segments[0].base_offset else None
+    known = 0 if log.epochs.changed else log.files.segments[0].base_offset
+    return start if start > known else None
 
 
 def _sizes_of(segment: LogSegment) -> SegmentSizes:

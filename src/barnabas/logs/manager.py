@@ -18,6 +18,7 @@ from barnabas.logs.offset_checkpoint import CheckpointWrite
 from barnabas.storage import OpenFiles, PartitionLog
 from barnabas.storage.checkpoints import LOG_STARTS
 from barnabas.storage.harm import cure_of
+from barnabas.storage.tasks import Removal
 from barnabas.system import limits
 from barnabas.text import logger_of
 from barnabas.types import ZERO_TOPIC_ID, TopicId, TopicPartition, topic_id_to_str
@@ -292,8 +293,13 @@ class LogManager:
     # --- upkeep ---
 
     async def drop_expired(self) -> None:
-        """Delete what retention and DeleteRecords have left behind."""
+        """Delete what retention and DeleteRecords have left behind.
+
+        The logs' new starts are on disk before any file is gone: a start after a crash can tell a deletion
+        from a loss.
+        """
         now_ms = self._clock.now_ms()
+        removals: list[tuple[LogDirectory, Removal, int]] = []
         for number, partition_log in enumerate(list(self), 1):
             if number % _LOGS_A_TURN == 0:
                 await asyncio.sleep(0)
@@ -307,7 +313,13 @@ class LogManager:
                 log.exception("retention of %s has failed", partition_log.topic_partition)
             else:
                 if removal is not None:
-                    self.run_later(removal, partition_log.config.file_delete_delay_ms)
+                    directory = self._where[partition_log.topic_partition]
+                    removals.append((directory, removal, partition_log.config.file_delete_delay_ms))
+        for directory in {directory for directory, _, _ in removals}:
+            if directory.failure is None:
+                await self._write_checkpoint(directory, LogDirectory.log_start_checkpoint)
+        for _, removal, delay_ms in removals:
+            self.run_later(removal, delay_ms)
 
     async def expire_producers(self, expiration_ms: int) -> None:
         """Forget producers that have been silent for `expiration_ms`."""

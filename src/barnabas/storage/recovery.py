@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from barnabas.config import TopicConfig
 from barnabas.environment.filesystem import Entry
@@ -102,7 +102,8 @@ def load_log(
         OSError: the disk failed.
         KafkaError: CORRUPT_MESSAGE, records that had been safe on disk are damaged or gone.
     """
-    entries = _cleared(env, path)
+    listed = env.fs.entries(path)
+    entries = _cleared(env, path, listed)
     if not entries and not log_start_offset and not recovery_point:
         return new_log(env, path, topic_partition, topic_id, config)
     if was_clean and recovery_point is None:
@@ -131,9 +132,9 @@ def load_log(
     epochs = _load_epochs(env, path, segments, read_through=not was_clean and not recovery_point)
     first = segments[0].base_offset
     known_start = max(epochs.entries[0].start_offset if epochs.entries else 0, log_start_offset)
-    if epochs.entries and known_start < first:
+    if epochs.entries and known_start < first and not _was_deleting(listed, known_start, first):
         logger.warning(
-            "%s: offsets %d to %d are not there any more: retention has removed them, or segments were lost",
+            "%s: offsets %d to %d are not there any more, and nothing says that retention has removed them",
             topic_partition,
             known_start,
             first - 1,
@@ -189,9 +190,15 @@ def load_log(
     return log
 
 
-def _cleared(env: LogEnvironment, path: str) -> dict[str, Entry]:
+def _was_deleting(listed: Sequence[Entry], start: Offset, end: Offset) -> bool:
+    """Whether a crash came while the segments of the offsets from `start` up to `end` were being deleted."""
+    suffix = LOG + DELETED
+    stems = [entry.name[: -len(suffix)] for entry in listed if entry.name.endswith(suffix)]
+    return any(stem.isdecimal() and int(stem) <= start < end for stem in stems)
+
+
+def _cleared(env: LogEnvironment, path: str, listed: Sequence[Entry]) -> dict[str, Entry]:
     """What is in the folder once all that a crash interrupted is finished: swaps, and files given up."""
-    listed = env.fs.entries(path)
     if complete_swaps(env, path, listed):
         listed = env.fs.entries(path)
     entries = {entry.name: entry for entry in listed if _is_known(path, entry.name)}

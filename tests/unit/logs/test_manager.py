@@ -152,6 +152,22 @@ def test_retention_of_one_log_does_not_depend_on_that_of_another(play, caplog, m
     play(scenario)
 
 
+def test_a_start_after_a_crash_can_tell_that_retention_has_removed_segments(play, caplog):
+    async def scenario(bench):
+        bench.create("t", records=5).flush()
+        await asyncio.sleep(10)
+        await bench.logs.drop_expired()
+        await asyncio.sleep(DELAY_MS / 1000 + 1)
+        bench.disk.crash(random.Random(1))
+        again = Bench(disk=bench.disk)
+        await again.logs.load(hosted("t"), lambda _: CONFIG)
+        assert again.logs.get(TopicPartition("t", 0)).log_start_offset == 5
+        assert "not there any more" not in caplog.text
+        again.logs.close()
+
+    play(scenario)
+
+
 def test_producers_that_have_been_silent_for_long_are_forgotten(play):
     async def scenario(bench):
         log = bench.create("t", records=1, producer_id=7, producer_epoch=0, base_sequence=0)

@@ -346,6 +346,22 @@ def test_segments_that_had_been_safe_and_are_cut_or_gone_are_not_passed_over(
 
 
 @pytest.mark.parametrize("how", ["stopped", "killed"])
+@pytest.mark.parametrize("are_gone", [False, True])
+def test_segments_that_retention_has_removed_are_not_said_to_be_lost(bench, caplog, how, are_gone):
+    bench.configure(segment_bytes=300, retention_bytes=400)
+    number(bench, 12)
+    bench.log.flush()
+    removal = bench.log.delete_old_segments(bench.clock.now_ms())
+    if are_gone:  # the new start is on disk before that
+        bench.directory.log_start_checkpoint().run()
+        removal.run()
+    (bench.stop if how == "stopped" else bench.kill)()
+    bench.start()
+    assert bench.log.log_start_offset == bench.log.files.segments[0].base_offset == 4
+    assert "not there any more" not in caplog.text
+
+
+@pytest.mark.parametrize("how", ["stopped", "killed"])
 def test_garbage_behind_the_active_segment_is_cut_off_and_nothing_is_lost(bench, caplog, how):
     made = sealed_and_stopped(bench, how)
     bench.rewrite(bench.names(".log")[2], lambda content: content + random.Random(5).randbytes(2000))
