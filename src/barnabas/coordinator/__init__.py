@@ -8,7 +8,7 @@ from barnabas.coordinator.groups.offsets import OffsetStore
 from barnabas.coordinator.groups.pending import PendingOffsets
 from barnabas.coordinator.groups.service import GroupCoordinator
 from barnabas.coordinator.loading import InternalLog
-from barnabas.coordinator.transactions.completion import Marker, MarkerWriter
+from barnabas.coordinator.transactions.marker_queue import Marker, MarkerWriter
 from barnabas.coordinator.transactions.producer_ids import ProducerIds
 from barnabas.coordinator.transactions.service import TransactionCoordinator
 from barnabas.coordinator.transactions.transaction import Transaction, TransactionState

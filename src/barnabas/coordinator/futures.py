@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
 from typing import Any, TypeVar
+
+from barnabas.answers import Answer, is_pending
 
 T = TypeVar("T")
 
 
-def resolve(reply: asyncio.Future[T], answer: T | Awaitable[T]) -> None:
+def resolve(reply: asyncio.Future[T], answer: Answer[T]) -> None:
     """Give `reply` the answer, or let it follow the future that the answer is."""
-    if isinstance(answer, asyncio.Future):
-        answer.add_done_callback(lambda done: _follow(reply, done))
+    if is_pending(answer):
+        asyncio.ensure_future(answer).add_done_callback(lambda done: _follow(reply, done))
     elif not reply.done():
-        reply.set_result(answer)  # type: ignore[arg-type]
+        reply.set_result(answer)
 
 
 def fail(reply: asyncio.Future[Any], error: Exception) -> None:

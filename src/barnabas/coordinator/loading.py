@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from barnabas.answers import Answer
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.records import batch_keys_and_values, batches, check_crc
 from barnabas.records.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchHeader
@@ -20,7 +21,7 @@ _RECORDS_A_TURN = 250
 class InternalLog(Protocol):
     """The partitions of one internal topic on this broker, as a coordinator needs them."""
 
-    def append(self, partition: int, batch: bytes, epoch: LeaderEpoch) -> Awaitable[None] | None:
+    def append(self, partition: int, batch: bytes, epoch: LeaderEpoch) -> Answer[None]:
         """Append one batch as the leader of `epoch`.
 
         Returns None when it is committed already, else what finishes when it is.

@@ -18,12 +18,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
+from barnabas.answers import Answer, is_pending
 from barnabas.coordinator.backoff import Complaints
 from barnabas.coordinator.futures import fail, resolve
 from barnabas.coordinator.keyed_lock import KeyedLock
@@ -58,14 +59,14 @@ class Result(Generic[T]):
     with None, or with the error that kept the records from the log. Without it that error is the answer.
     """
 
-    response: T | Awaitable[T] | None = None
+    response: Answer[T] | None = None
     records: Sequence[Record] = ()
     #: the records belong to this producer's transaction: they count when it commits
     producer: ProducerIdentity | None = None
     #: in place of records: the producer's transaction ends
     marker: EndTransaction | None = None
-    then: Callable[[KafkaError | None], T | Awaitable[T]] | None = None
-    #: called when the records are replayed and the response is on its way: tells others
+    then: Callable[[KafkaError | None], Answer[T]] | None = None
+    #: called when the records are replayed and the response (or the error of `then`) is on its way
     afterwards: Callable[[], None] | None = None
 
 
@@ -211,7 +212,7 @@ class CoordinatorRuntime(Generic[S]):
 
     def write(
         self, partition: int, key: str, operation: Operation[S, T], *, shared: bool = False
-    ) -> T | Awaitable[T]:
+    ) -> Answer[T]:
         """Run an operation that may append: beside other `shared` ones if it does not read what they write.
 
         Raises:
@@ -249,12 +250,12 @@ class CoordinatorRuntime(Generic[S]):
         except KafkaError as error:
             self._complain(partition, key, error)
             return
-        if isinstance(reply, asyncio.Future):
-            reply.add_done_callback(partial(self._check_unattended, partition, key))
+        if is_pending(reply):
+            asyncio.ensure_future(reply).add_done_callback(partial(self._check_unattended, partition, key))
 
     def end_transaction(
         self, partition: int, producer: ProducerIdentity, marker: EndTransaction
-    ) -> Awaitable[None] | None:
+    ) -> Answer[None]:
         """Append the marker that ends a producer's transaction in `partition`, and replay it.
 
         Raises:
@@ -346,7 +347,7 @@ class CoordinatorRuntime(Generic[S]):
         shared: bool,
         operation: Operation[S, T],
         reply: asyncio.Future[T] | None = None,
-    ) -> T | Awaitable[T]:
+    ) -> Answer[T]:
         """The answer; where it has to wait, `reply` or a new future, so that answers come in order."""
         result = operation(slot.shard)
         if not result.records and result.marker is None:
@@ -357,10 +358,9 @@ class CoordinatorRuntime(Generic[S]):
             return _answer(result, _coordinator_error(error))
         if committed is None and not slot.appends:
             _replay(slot.shard, result)
-            answer = _answer(result, None)
             if result.afterwards is not None:
                 asyncio.get_running_loop().call_soon(result.afterwards)
-            return answer
+            return _answer(result, None)
         append = _Append(key, shared, result, reply)
         slot.appends.append(append)
         slot.lock.acquire(key, shared)
@@ -448,7 +448,7 @@ def _coordinator_error(error: BaseException) -> KafkaError:
     return KafkaError(_APPEND_ERRORS.get(error.code, error.code), error.message)
 
 
-def _answer(result: Result[T], error: KafkaError | None) -> T | Awaitable[T]:
+def _answer(result: Result[T], error: KafkaError | None) -> Answer[T]:
     if result.then is not None:
         return result.then(error)
     if error is not None:

@@ -16,7 +16,7 @@ from barnabas.config import BrokerConfig
 from barnabas.coordinator.coordinator import Coordinator
 from barnabas.coordinator.loading import InternalLog
 from barnabas.coordinator.runtime import ShardContext
-from barnabas.coordinator.transactions.completion import MarkerWriter
+from barnabas.coordinator.transactions.marker_queue import MarkerWriter
 from barnabas.coordinator.transactions.shard import TransactionShard
 from barnabas.coordinator.transactions.transaction import Transaction
 from barnabas.environment.clock import Clock

@@ -13,8 +13,8 @@ from typing import NoReturn, TypeVar
 
 from barnabas.coordinator.runtime import Result, ShardContext
 from barnabas.coordinator.transactions.codec import decode_key, decode_value, transaction_record
-from barnabas.coordinator.transactions.completion import Completions, MarkerWriter
 from barnabas.coordinator.transactions.ending import must_end
+from barnabas.coordinator.transactions.marker_queue import MarkerQueue, MarkerWriter
 from barnabas.coordinator.transactions.transaction import (
     EPOCH_BUMP_VERSION,
     Transaction,
@@ -58,7 +58,7 @@ class TransactionShard:
         self._clock = context.clock
         self._version = version
         self._write = context.write
-        self._completions = Completions(writer, context.timers, context.epoch, self._complete_later)
+        self._markers = MarkerQueue(writer, context.timers, context.epoch, self._complete_later)
 
     # --- the runtime's side ---
 
@@ -96,7 +96,7 @@ class TransactionShard:
 
     def unload(self, error: KafkaError) -> None:
         """The next coordinator writes what markers are left."""
-        self._completions.cancel()
+        self._markers.cancel()
 
     # --- who the producer is ---
 
@@ -220,7 +220,8 @@ class TransactionShard:
     ) -> Result[ProducerIdentity]:
         """EndTxn: decide the transaction; the answer is what the producer uses from now on.
 
-        It is given when the decision is stored: the markers follow, whatever happens.
+        In this order: the decision is stored, the answer is given, the markers are written, and that the
+        transaction is complete is stored.
 
         Raises:
             KafkaError: as `must_end`.
@@ -272,7 +273,8 @@ class TransactionShard:
         """Go on with a transaction that was found prepared."""
         transaction = self.transactions.get(transactional_id)
         if transaction is not None and transaction.state.is_prepared:
-            self._completions.begin(transactional_id, transaction)
+            self._markers.add(transactional_id, transaction)
+            self._markers.write(transactional_id)
         return Result()
 
     def complete(self, transactional_id: str) -> Result[None]:
@@ -283,9 +285,9 @@ class TransactionShard:
 
         def completed(error: KafkaError | None) -> None:
             if error is not None:
-                self._completions.retry(transactional_id, f"its end could not be stored: {error}")
+                self._markers.retry(transactional_id, f"its end could not be stored: {error}")
             else:
-                self._completions.completed(transactional_id)
+                self._markers.completed(transactional_id)
 
         record = self._record(transactional_id, transaction.completed(self._clock.now_ms()))
         return Result(records=[record], then=completed)
@@ -293,7 +295,7 @@ class TransactionShard:
     def partitions_left(self, transactional_id: str, transaction: Transaction) -> Collection[TopicPartition]:
         """The partitions of the transaction, without those where it has ended already."""
         if transaction.state.is_prepared:
-            return self._completions.left(transactional_id)
+            return self._markers.left(transactional_id)
         return transaction.partitions
 
     # --- inside ---
@@ -302,10 +304,14 @@ class TransactionShard:
         def decided(error: KafkaError | None) -> T:
             if error is not None:
                 raise error
-            self._completions.begin(transactional_id, prepared)
+            self._markers.add(transactional_id, prepared)
             return answer()
 
-        return Result(records=[self._record(transactional_id, prepared)], then=decided)
+        return Result(
+            records=[self._record(transactional_id, prepared)],
+            then=decided,
+            afterwards=lambda: self._markers.write(transactional_id),
+        )
 
     def _fence(self, transactional_id: str, transaction: Transaction, answer: Callable[[], T]) -> Result[T]:
         """Abort the open transaction of a producer that is not to go on."""

@@ -6,7 +6,9 @@ import asyncio
 
 import pytest
 
+from barnabas.coordinator.transactions.codec import decode_value
 from barnabas.errors import ErrorCode, KafkaError
+from barnabas.records import all_records
 from barnabas.types import ProducerIdentity, TopicPartition
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -31,6 +33,44 @@ def test_end_writes_a_marker_to_each_partition(transact, commit, version):
         assert marker == (1001, following.epoch, commit, 0, version)
         end = "Commit" if commit else "Abort"
         assert transactions.stored() == ["Empty", "Ongoing", f"Prepare{end}", f"Complete{end}"]
+
+    transact(scenario)
+
+
+@pytest.mark.parametrize("replicas", ["one", "several"])
+def test_events_of_an_end_come_in_one_order_however_many_replicas_there_are(transact, replicas):
+    async def scenario(transactions):
+        producer = await transactions.init()
+        await transactions.add(producer, A)
+        events = []
+        append, write = transactions.log.append, transactions.markers.write
+
+        def note_append(partition, batch, epoch):
+            (record,) = all_records(batch)
+            events.append(f"append {decode_value(record.value).state.label}")
+            return append(partition, batch, epoch)
+
+        def note_markers(marker, partitions):
+            events.append("markers")
+            return write(marker, partitions)
+
+        async def end():
+            await transactions.coordinator.end("x", producer, commit=True, version=0)
+            events.append("answer")
+
+        transactions.log.append, transactions.markers.write = note_append, note_markers
+        transactions.log.hold = replicas == "several"
+        ending = asyncio.ensure_future(end())
+        await asyncio.sleep(0.01)
+        if replicas == "several":
+            assert events == ["append PrepareCommit"]
+            transactions.log.commit_next()
+            await asyncio.sleep(0.01)
+            transactions.log.commit_next()
+        await ending
+        await asyncio.sleep(0.01)
+        assert events == ["append PrepareCommit", "answer", "markers", "append CompleteCommit"]
+        assert transactions.state == "CompleteCommit"
 
     transact(scenario)
 

@@ -7,9 +7,10 @@ or on the next coordinator, all of it. A marker that is written twice does no ha
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple, Protocol, TypeAlias
 
+from barnabas.answers import Answer, is_pending
 from barnabas.coordinator.backoff import backoff_ms
 from barnabas.coordinator.timers import Timers
 from barnabas.coordinator.transactions.transaction import Transaction, TransactionState
@@ -44,7 +45,7 @@ class Marker(NamedTuple):
 class MarkerWriter(Protocol):
     """Brings markers to the leaders of partitions, wherever they are."""
 
-    def write(self, marker: Marker, partitions: Collection[TopicPartition]) -> Outcomes | Awaitable[Outcomes]:
+    def write(self, marker: Marker, partitions: Collection[TopicPartition]) -> Answer[Outcomes]:
         """What became of each partition, at once where no one has to be waited for.
 
         UNKNOWN_TOPIC_OR_PARTITION says that the cluster has no such partition; while a leader is not known
@@ -52,7 +53,7 @@ class MarkerWriter(Protocol):
         """
 
 
-class Completions:
+class MarkerQueue:
     """The decided transactions of one shard whose markers are being written.
 
     Args:
@@ -71,22 +72,23 @@ class Completions:
         self._epoch = epoch
         self._done = done
         self._left: dict[str, set[TopicPartition]] = {}
+        #: by transactional id, as long as partitions are left
+        self._markers: dict[str, Marker] = {}
         #: by transactional id: how often in a row its markers or its end could not be written
         self._failures: dict[str, int] = {}
         self._under_way: set[asyncio.Future[Outcomes]] = set()
 
-    def begin(self, transactional_id: str, transaction: Transaction) -> None:
-        """Write the markers of a transaction that has just been prepared, or was found so."""
+    def add(self, transactional_id: str, transaction: Transaction) -> None:
+        """A transaction was prepared, or found so: it needs its markers."""
         self._left[transactional_id] = set(transaction.partitions)
         self._failures.pop(transactional_id, None)
-        marker = Marker(
+        self._markers[transactional_id] = Marker(
             transaction.producer_id,
             transaction.epoch,
             transaction.state is TransactionState.PREPARE_COMMIT,
             self._epoch(),
             transaction.client_version,
         )
-        self._write(transactional_id, marker)
 
     def left(self, transactional_id: str) -> Collection[TopicPartition]:
         """The partitions without a marker yet."""
@@ -95,6 +97,7 @@ class Completions:
     def cancel(self) -> None:
         """Another broker is the coordinator, or none: leave it to the next."""
         self._left.clear()
+        self._markers.clear()
         self._failures.clear()
         for future in self._under_way:
             future.cancel()
@@ -117,12 +120,13 @@ class Completions:
             )
         return backoff_ms(failures)
 
-    def _write(self, transactional_id: str, marker: Marker) -> None:
-        left = self._left.get(transactional_id)
-        if left is None:
+    def write(self, transactional_id: str) -> None:
+        """Write what markers a transaction needs, if it still does."""
+        left, marker = self._left.get(transactional_id), self._markers.get(transactional_id)
+        if left is None or marker is None:
             return
         answer = self._writer.write(marker, sorted(left)) if left else {}
-        if isinstance(answer, Mapping):
+        if not is_pending(answer):
             self._written(transactional_id, marker, answer)
             return
         future = asyncio.ensure_future(answer)
@@ -154,9 +158,7 @@ class Completions:
             answer = "no answer" if code is None else code.name
             reason = f"{len(left)} of its partitions have no marker, {partition} among them ({answer})"
             pause_ms = self._failed(transactional_id, reason)
-            self._timers.set(
-                (transactional_id, "markers"), pause_ms, lambda: self._write(transactional_id, marker)
-            )
+            self._timers.set((transactional_id, "markers"), pause_ms, lambda: self.write(transactional_id))
             return
-        del self._left[transactional_id]
+        del self._left[transactional_id], self._markers[transactional_id]
         self._done(transactional_id)
