@@ -26,13 +26,14 @@ class AutoCreation:
         """Make topics; afterwards they are in the broker's image.
 
         The answer has the errors of those that could not be made. One that someone else made meanwhile is
-        none.
-
-        Raises:
-            KafkaError: this broker cannot make topics at the moment.
+        none. If none can be made now, all are unknown topics, as in Apache Kafka: clients ask again.
         """
         topics = [_defaults(name, self._config()) for name in dict.fromkeys(names)]
-        results = await self._topics.create(topics)
+        try:
+            results = await self._topics.create(topics)
+        except KafkaError as error:
+            unknown = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, error.message)
+            return {topic.name: unknown for topic in topics}
         return {
             name: result
             for name, result in results.items()

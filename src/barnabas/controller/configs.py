@@ -134,7 +134,7 @@ class ConfigControl:
     async def _change(
         self, changes: Mapping[ConfigResource, Change], validate_only: bool
     ) -> dict[ConfigResource, KafkaError]:
-        async with self._election.lock:
+        async with self._election.deciding():
             image = await self._loader.settled()
             errors: dict[ConfigResource, KafkaError] = {}
             writes: dict[ConfigResource, list[Operation]] = {}

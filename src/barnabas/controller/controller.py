@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from random import Random
 
 from barnabas.controller.configs import ConfigControl
@@ -12,22 +13,47 @@ from barnabas.controller.leader_election import elect
 from barnabas.controller.producer_ids import ProducerIdControl
 from barnabas.controller.topics import TopicControl
 from barnabas.environment.clock import Clock
+from barnabas.errors import KafkaError
 from barnabas.metadata import znodes
+from barnabas.metadata.batches import batches
 from barnabas.metadata.configs import ConfigResolver
-from barnabas.metadata.image import BrokerImage
+from barnabas.metadata.ephemeral import claim
+from barnabas.metadata.image import BrokerImage, ImageDelta
 from barnabas.metadata.loader import MetadataLoader
-from barnabas.metadata.store import MetadataStore, Operation, Set
+from barnabas.metadata.store import (
+    Cancel,
+    MetadataStore,
+    Operation,
+    SessionState,
+    Set,
+    StoreError,
+    StoreUnavailableError,
+)
 from barnabas.text import logger_of
-from barnabas.types import BrokerId
+from barnabas.types import NO_BROKER, BrokerId
 
 log = logger_of(__name__)
+
+#: how long a starting broker waits for the session of its last run to end, as a multiple of its timeout: the
+#: store ends sessions with some delay
+_SESSIONS_WAITED_OUT = 2.0
 
 
 class Controller:
     """One broker's controller, which acts while it is elected (`ControllerElection`).
 
     Its parts decide one after the other, each on an image that shows all that was decided before, and return
-    when this broker's image shows the result.
+    when this broker's image shows the result. While the store is out of reach they raise
+    KafkaError(KAFKA_STORAGE_ERROR).
+
+    Args:
+        store: what the cluster agrees on.
+        loader: shows this broker's image of it.
+        configs: the broker's settings.
+        broker: what to register.
+        clock: the time of the registration.
+        random: spreads replicas.
+        on_failure: called when another broker has registered by this one's id: this one has to stop.
     """
 
     def __init__(
@@ -38,8 +64,10 @@ class Controller:
         broker: BrokerImage,
         clock: Clock,
         random: Random,
+        on_failure: Callable[[Exception], None] | None = None,
     ) -> None:
         self._store = store
+        self._on_failure = on_failure
         self._loader = loader
         self._broker = broker
         self._clock = clock
@@ -52,6 +80,12 @@ class Controller:
         self.features = FeatureControl(store, self._election, loader)
         #: blocks of producer ids
         self.producer_ids = ProducerIdControl(store, self._election, broker.id)
+        #: the number of this broker's registration, which grows with each (KIP-380)
+        self.broker_epoch = -1
+        self._registration = znodes.encode_broker(broker, clock.now_ms())
+        self._joining: asyncio.Task[None] | None = None
+        self._must_join = False
+        self._cancel_states: Cancel | None = None
 
     @property
     def active(self) -> bool:
@@ -61,18 +95,66 @@ class Controller:
     async def start(self) -> None:
         """Register the broker, run for controller, and see that every partition has a leader.
 
+        When the session with the store is followed by another one, all of that is done again; it is also when
+        there is no controller any more.
+
         Raises:
             StoreError: the store cannot be used; NodeExistsError: a live broker has this broker's id.
         """
-        node = znodes.encode_broker(self._broker, self._clock.now_ms())
-        await self._store.create(znodes.broker(self._broker.id), node, ephemeral=True)
-        if await self._election.run():
-            await self._elect_leaders(restarted=(self._broker.id,))
+        await self._join()
+        self._cancel_states = self._store.on_state(self._on_state)
+        self._loader.subscribe(self._on_image)
+
+    async def stop(self) -> None:
+        """Decide nothing more. The end of the session takes the registration away."""
+        if self._cancel_states is not None:
+            self._cancel_states()
+        self._election.resign()
+        if self._joining is not None:
+            self._joining.cancel()
+            await asyncio.gather(self._joining, return_exceptions=True)
+
+    def _on_state(self, state: SessionState) -> None:
+        if state is SessionState.LOST:
+            self._election.resign()
+        elif state is SessionState.CONNECTED:
+            self._begin_join()
+
+    def _on_image(self, delta: ImageDelta) -> None:
+        if delta.after.controller_id == NO_BROKER and self._store.state is SessionState.CONNECTED:
+            self._begin_join()
+
+    def _begin_join(self) -> None:
+        self._must_join = True
+        if self._joining is None or self._joining.done():
+            self._joining = asyncio.create_task(self._join_again(), name="controller election")
+
+    async def _join_again(self) -> None:
+        try:
+            while self._must_join:
+                self._must_join = False
+                await self._join()
+        except (StoreUnavailableError, KafkaError) as error:
+            log.warning("broker %d will register again when the store answers: %s", self._broker.id, error)
+        except StoreError as error:
+            log.error("broker %d cannot register again: %s", self._broker.id, error)
+            if self._on_failure is not None:
+                self._on_failure(error)
+
+    async def _join(self) -> None:
+        patience = _SESSIONS_WAITED_OUT * self._store.session_timeout
+        path = znodes.broker(self._broker.id)
+        node = await claim(self._store, path, self._registration, patience=patience)
+        restarted = () if node.created == self.broker_epoch else (self._broker.id,)
+        self.broker_epoch = node.created
+        if not self._election.is_won and await self._election.run():
+            log.info("broker %d is the controller, in epoch %d", self._broker.id, self._election.epoch)
+            await self._elect_leaders(restarted)
             await self.topics.forget_deleted()
         await self._loader.settled()
 
     async def _elect_leaders(self, restarted: Sequence[BrokerId]) -> None:
-        async with self._election.lock:
+        async with self._election.deciding():
             image = await self._loader.settled()
             changes: list[Operation] = []
             for _, topic in sorted(image.topics.items()):
@@ -83,5 +165,10 @@ class Controller:
                         path = znodes.partition_state(topic.name, number)
                         changes.append(Set(path, data, state.partition_epoch))
             if changes:
-                await self._election.write(changes)
-                log.info("elected leaders for %d partitions", len(changes))
+                await self._write_elections(changes)
+
+    async def _write_elections(self, changes: Sequence[Operation]) -> None:
+        errors = await self._election.write_each(dict(enumerate(batches(changes))))
+        for error in errors.values():
+            raise error
+        log.info("elected leaders for %d partitions", len(changes))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from barnabas.environment.clock import Clock
@@ -15,9 +16,11 @@ from barnabas.metadata.store import (
     Create,
     MetadataStore,
     NodeExistsError,
+    NoNodeError,
     Operation,
     Set,
     StoreUnavailableError,
+    UnknownOutcomeError,
 )
 from barnabas.types import BrokerId
 
@@ -37,8 +40,7 @@ class ControllerElection:
         self._broker_id = broker_id
         self._clock = clock
         self._epoch_version: int | None = None
-        #: held by whoever decides something: decisions are made one after the other
-        self.lock = asyncio.Lock()
+        self._lock = asyncio.Lock()
         #: how many controllers there have been, this one included
         self.epoch = 0
 
@@ -46,23 +48,48 @@ class ControllerElection:
     def is_won(self) -> bool:
         return self._epoch_version is not None
 
+    @asynccontextmanager
+    async def deciding(self) -> AsyncIterator[None]:
+        """Entered by whoever decides something: decisions are made one after the other.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, the store went out of reach within.
+        """
+        async with self._lock:
+            try:
+                yield
+            except StoreUnavailableError as error:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+
+    def resign(self) -> None:
+        """Decide nothing more: the session is lost, or what became of a write is not known."""
+        self._epoch_version = None
+
     async def run(self) -> bool:
         """Try to be elected; False when another broker is the controller.
+
+        A node ``/controller`` of this session may be there already, from an election whose answer was lost or
+        from before `resign`. Then the epoch is raised again: whatever this broker wrote under an earlier one
+        and has not heard of fails or has been done.
 
         Raises:
             StoreError: the store cannot be reached.
         """
-        node = await self._store.get(znodes.CONTROLLER_EPOCH)
-        epoch = znodes.decode_controller_epoch(node.data) + 1
-        node_data = znodes.encode_controller(self._broker_id, self._clock.now_ms())
+        stored, controller = await self._store.read([znodes.CONTROLLER_EPOCH, znodes.CONTROLLER])
+        if stored is None:
+            raise NoNodeError(f"there is no node {znodes.CONTROLLER_EPOCH}")
+        epoch = znodes.decode_controller_epoch(stored.data) + 1
+        if controller is None:
+            node_data = znodes.encode_controller(self._broker_id, self._clock.now_ms())
+            first: Operation = Create(znodes.CONTROLLER, node_data, ephemeral=True)
+        elif controller.owner == self._store.session_id:
+            first = Check(znodes.CONTROLLER)
+        else:
+            return False
+        raised = Set(znodes.CONTROLLER_EPOCH, znodes.encode_controller_epoch(epoch), stored.version)
         try:
-            _, version = await self._store.multi(
-                [
-                    Create(znodes.CONTROLLER, node_data, ephemeral=True),
-                    Set(znodes.CONTROLLER_EPOCH, znodes.encode_controller_epoch(epoch), node.version),
-                ]
-            )
-        except (NodeExistsError, BadVersionError):
+            _, version = await self._store.multi([first, raised])
+        except (NodeExistsError, NoNodeError, BadVersionError):
             return False
         self.epoch, self._epoch_version = epoch, version
         return True
@@ -72,7 +99,8 @@ class ControllerElection:
 
         Raises:
             KafkaError: NOT_CONTROLLER, when this broker is not (any more) the controller;
-                KAFKA_STORAGE_ERROR, when the store cannot be written.
+                KAFKA_STORAGE_ERROR, when the store cannot be written. If the write may have been carried out
+                all the same, this broker has resigned.
             StoreError: an operation is not allowed.
         """
         if self._epoch_version is None:
@@ -85,6 +113,9 @@ class ControllerElection:
                 raise
             self._epoch_version = None
             raise KafkaError(ErrorCode.NOT_CONTROLLER) from None
+        except UnknownOutcomeError as error:
+            self.resign()  # and begin anew from what the store holds then (kazoo 757)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         except StoreUnavailableError as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 

@@ -25,7 +25,7 @@ class ProducerIdControl:
         Raises:
             KafkaError: as `ControllerElection.write`.
         """
-        async with self._election.lock:
+        async with self._election.deciding():
             node = await self._store.exists(znodes.PRODUCER_ID_BLOCK)
             first = znodes.decode_producer_id_block(node.data)[1] + 1 if node else 0
             block = range(first, first + BLOCK_SIZE)

@@ -82,7 +82,7 @@ class TopicControl:
         Raises:
             KafkaError: the request as a whole is refused.
         """
-        async with self._election.lock:
+        async with self._election.deciding():
             image = await self._loader.settled()
             defaults = self._configs.broker_config(image)
             results: dict[str, TopicImage | KafkaError] = {}
@@ -103,7 +103,7 @@ class TopicControl:
 
     async def delete(self, topic_ids: Sequence[TopicId]) -> dict[TopicId, KafkaError]:
         """Delete topics; for each that was not deleted, why."""
-        async with self._election.lock:
+        async with self._election.deciding():
             image = await self._loader.settled()
             enabled = self._configs.broker_config(image).delete_topic_enable
             errors: dict[TopicId, KafkaError] = {}
@@ -128,7 +128,7 @@ class TopicControl:
         Raises:
             KafkaError: the request as a whole is refused.
         """
-        async with self._election.lock:
+        async with self._election.deciding():
             image = await self._loader.settled()
             errors: dict[str, KafkaError] = {}
             grown: dict[str, tuple[TopicImage, int]] = {}
@@ -146,7 +146,7 @@ class TopicControl:
     async def forget_deleted(self) -> None:
         """Take away the notes of deleted topics that no other broker has folders of; this one has none left,
         since its image has told it."""
-        async with self._election.lock:
+        async with self._election.deciding():
             await self._loader.settled()
             await self._forget_deleted()
 

@@ -79,6 +79,10 @@ class EmbeddedStore(SingleOperations):
         return _SESSION
 
     @property
+    def session_timeout(self) -> float:
+        return 0.0
+
+    @property
     def state(self) -> SessionState:
         return self._session.state
 

@@ -53,7 +53,8 @@ class MemoryServer:
 
 
 class MemoryStore(SingleOperations):
-    """One session with a `MemoryServer`; without one it gets its own. A lost session is not begun anew."""
+    """A client of a `MemoryServer`; without one it gets its own. Its session ends when it is closed or when
+    the server ends it, and another one begins when it is told to."""
 
     def __init__(self, server: MemoryServer | None = None) -> None:
         self._server = server or MemoryServer()
@@ -64,6 +65,10 @@ class MemoryStore(SingleOperations):
     @property
     def session_id(self) -> int:
         return self._session_id
+
+    @property
+    def session_timeout(self) -> float:
+        return 0.0
 
     @property
     def state(self) -> SessionState:
@@ -92,8 +97,18 @@ class MemoryStore(SingleOperations):
         self._check_lives()
         return self.watches.add(path, watcher)
 
+    def expire(self) -> None:
+        """Have the server end the session."""
+        self._server.end(self._session_id)
+
+    def begin_again(self) -> None:
+        """Follow a lost session by another one."""
+        self._session_id = self._server.begin(self)
+        self.session.enter(SessionState.CONNECTED)
+
     async def close(self) -> None:
         self._server.end(self._session_id, SessionState.CLOSED)
+        self.session.enter(SessionState.CLOSED)
 
     @property
     def _tree(self) -> Tree:

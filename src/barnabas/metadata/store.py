@@ -155,6 +155,10 @@ class MetadataStore(Protocol):
         has another."""
 
     @property
+    def session_timeout(self) -> float:
+        """Seconds for which a session outlives the last sign of life of its client; 0 in one process."""
+
+    @property
     def state(self) -> SessionState:
         """What holds of the session now."""
 

@@ -171,8 +171,15 @@ class Broker:
         await self._loader.start()
         await self._open_logs()
         self.controller = Controller(
-            store, self._loader, self.configs, self._registration(), self.clock, self._rng
+            store,
+            self._loader,
+            self.configs,
+            self._registration(),
+            self.clock,
+            self._rng,
+            lambda error: self._fail(f"it cannot register again: {error}"),
         )
+        self._undo.append(self.controller.stop)
         await self.controller.start()
         self.producer_ids = ProducerIds(self.controller.producer_ids.allocate)
         self.fetch_sessions = FetchSessions(

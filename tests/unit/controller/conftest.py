@@ -37,14 +37,20 @@ def broker_image(broker_id: int, rack: str | None = None) -> BrokerImage:
     return BrokerImage(broker_id, (BrokerEndpoint("PLAINTEXT", "127.0.0.1", 9000 + broker_id),), rack)
 
 
-async def join(server: MemoryServer, config: BrokerConfig, *, start: bool = True) -> Member:
+async def join(
+    server: MemoryServer,
+    config: BrokerConfig,
+    *,
+    start: bool = True,
+    on_failure: Callable[[Exception], None] | None = None,
+) -> Member:
     store = MemoryStore(server)
     await prepare(store)
     loader = MetadataLoader(store)
     await loader.start()
     configs = ConfigResolver(config, config.node_id)
     broker = broker_image(config.node_id)
-    controller = Controller(store, loader, configs, broker, ManualClock(), Random(config.node_id))
+    controller = Controller(store, loader, configs, broker, ManualClock(), Random(config.node_id), on_failure)
     if start:
         await controller.start()
     return Member(store, loader, controller)

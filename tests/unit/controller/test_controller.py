@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -13,13 +14,15 @@ from tests.unit.controller.conftest import Member, Play, broker_image, join
 from barnabas.config import BrokerConfig
 from barnabas.controller import ConfigChange, ConfigResource, NewTopic
 from barnabas.controller.configs import AlterOperation, ResourceType
+from barnabas.controller.controller_election import ControllerElection
 from barnabas.controller.leader_election import elect
 from barnabas.controller.placement import place_replicas
+from barnabas.environment.clock import ManualClock
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.metadata import znodes
 from barnabas.metadata.image import ALL_BROKERS, PartitionState
 from barnabas.metadata.memory import MemoryServer
-from barnabas.metadata.store import NodeExistsError
+from barnabas.metadata.store import Create, NodeExistsError, SessionState, UnknownOutcomeError
 
 TOPIC = ConfigResource(ResourceType.TOPIC, "t")
 BROKER = ConfigResource(ResourceType.BROKER, "1")
@@ -83,6 +86,92 @@ def test_second_broker_of_one_id_is_refused() -> None:
             await join(server, BrokerConfig(node_id=1))
 
     asyncio.run(scenario())
+
+
+def test_own_node_of_an_election_whose_answer_was_lost_is_no_other_controllers() -> None:
+    """Traps 15 and 18: the epoch is raised again, so that nothing written before can come later."""
+
+    async def scenario() -> None:
+        member = await join(MemoryServer(), BrokerConfig(node_id=1), start=False)
+        lost = ControllerElection(member.store, 1, ManualClock())
+        assert await lost.run()
+        again = ControllerElection(member.store, 1, ManualClock())
+        assert await again.run()
+        assert (lost.epoch, again.epoch) == (1, 2)
+        with pytest.raises(KafkaError) as refused:
+            await lost.write([Create("/x")])
+        assert refused.value.code is ErrorCode.NOT_CONTROLLER
+        await again.write([Create("/x")])
+
+    asyncio.run(scenario())
+
+
+def test_write_of_unknown_outcome_makes_the_controller_resign(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        member = await join(MemoryServer(), BrokerConfig(node_id=1))
+
+        async def lost(operations: object) -> list[int]:
+            raise UnknownOutcomeError("on purpose")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(member.store, "multi", lost)
+            result = (await member.controller.topics.create([NewTopic("t")]))["t"]
+        assert isinstance(result, KafkaError)
+        assert result.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert not member.controller.active
+        member.store.session.enter(SessionState.SUSPENDED)
+        member.store.session.enter(SessionState.CONNECTED)
+        await until(lambda: member.controller.active)
+        assert not isinstance((await member.controller.topics.create([NewTopic("t")]))["t"], KafkaError)
+
+    asyncio.run(scenario())
+
+
+def test_broker_registers_again_after_a_lost_session_and_runs_for_controller() -> None:
+    async def scenario() -> None:
+        server = MemoryServer()
+        member = await join(server, BrokerConfig(node_id=1))
+        epoch = member.controller.broker_epoch
+        assert epoch == (await member.store.get(znodes.broker(1))).created
+        member.store.expire()
+        assert not member.controller.active
+        member.store.begin_again()
+        await until(lambda: member.controller.active and 1 in member.image.brokers)
+        assert member.image.brokers[1].epoch == member.controller.broker_epoch > epoch
+
+    asyncio.run(scenario())
+
+
+def test_broker_takes_over_when_the_controller_goes() -> None:
+    async def scenario() -> None:
+        server = MemoryServer()
+        first = await join(server, BrokerConfig(node_id=1))
+        second = await join(server, BrokerConfig(node_id=2))
+        await first.store.close()
+        await until(lambda: second.controller.active)
+
+    asyncio.run(scenario())
+
+
+def test_broker_whose_id_was_taken_while_it_was_away_has_to_stop() -> None:
+    async def scenario() -> None:
+        server = MemoryServer()
+        failures: list[Exception] = []
+        member = await join(server, BrokerConfig(node_id=1), on_failure=failures.append)
+        member.store.expire()
+        other = await join(server, BrokerConfig(node_id=1))
+        member.store.begin_again()
+        await until(lambda: bool(failures))
+        assert isinstance(failures[0], NodeExistsError)
+        assert other.controller.active
+
+    asyncio.run(scenario())
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0)
 
 
 # --- elections ---

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 
+from barnabas.errors import ErrorCode, KafkaError
 from barnabas.types import ProducerId
 
 
@@ -20,10 +21,13 @@ class ProducerIds:
         """A new producer id.
 
         Raises:
-            KafkaError: the controller grants no block.
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS, the controller grants no block now: clients ask again.
         """
         async with self._turn:
             for producer_id in self._block:
                 return producer_id
-            self._block = iter(await self._allocate())
+            try:
+                self._block = iter(await self._allocate())
+            except KafkaError as error:
+                raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, error.message) from error
             return next(self._block)

@@ -180,7 +180,6 @@ class ZooKeeperStore(SingleOperations):
 
     @property
     def session_timeout(self) -> float:
-        """As agreed with the ensemble, in seconds."""
         return self._connection.session_timeout
 
     @property

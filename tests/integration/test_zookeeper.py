@@ -1,0 +1,179 @@
+"""A whole broker whose metadata lives in a real ZooKeeper."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.relay import Relay
+from tests.zookeeper import PATIENT, new_chroot, opened
+
+from barnabas.client import Admin
+from barnabas.metadata import znodes
+from barnabas.metadata.store import MetadataStore
+from barnabas.metadata.zookeeper.address import ZooKeeperAddress
+from barnabas.metadata.zookeeper.server import ZooKeeperServer
+from barnabas.testing import BarnabasBroker
+
+
+def broker_on(
+    address: ZooKeeperAddress, data: Path, mode: str = "thread", timeout_ms: int = 30_000
+) -> BarnabasBroker:
+    settings = {"zookeeper.connect": str(address), "zookeeper.session.timeout.ms": str(timeout_ms)}
+    return BarnabasBroker(settings, data=data, mode=mode)
+
+
+def look(address: ZooKeeperAddress, question: Callable[[MetadataStore], Any]) -> Any:
+    """What a store of its own answers."""
+
+    async def ask() -> Any:
+        async with opened(address) as store:
+            return await question(store)
+
+    return asyncio.run(ask())
+
+
+def eventually(attempt: Callable[[], Any]) -> Any:
+    """The answer of the first attempt that does not fail."""
+    deadline = time.monotonic() + PATIENT
+    while True:
+        try:
+            return attempt()
+        except Exception:
+            if time.monotonic() > deadline:
+                raise
+
+
+def values(broker: BarnabasBroker, topic: str, count: int) -> list[bytes]:
+    return sorted(bytes(record.value or b"") for record in broker.consume(topic, count, timeout=PATIENT))
+
+
+def test_topics_and_records_are_there_after_a_restart_of_the_broker(
+    zookeeper: ZooKeeperServer, tmp_path: Path
+) -> None:
+    address = new_chroot(zookeeper.address)
+    with broker_on(address, tmp_path) as broker:
+        broker.create_topic("t", 3, configs={"retention.ms": "123456"})
+        broker.produce("t", "a", "b")
+        registration = look(address, lambda store: store.get(znodes.broker(1)))
+        assert json.loads(registration.data)["port"] == int(broker.bootstrap_servers.rpartition(":")[2])
+        broker.restart()
+        again = look(address, lambda store: store.get(znodes.broker(1)))
+        assert again.created > registration.created
+        broker.produce("t", "c")
+        assert values(broker, "t", 3) == [b"a", b"b", b"c"]
+        configs = look(address, lambda store: store.get(znodes.topic_config("t")))
+        assert znodes.decode_config(configs.data) == {"retention.ms": "123456"}
+        assert not list(tmp_path.glob("metadata-*.journal"))
+    assert look(address, lambda store: store.children(znodes.BROKER_IDS)) == []
+
+
+def test_broker_serves_while_zookeeper_is_away_and_goes_on_with_its_session_when_it_is_back(
+    own_zookeeper: ZooKeeperServer, tmp_path: Path
+) -> None:
+    address = new_chroot(own_zookeeper.address)
+    with broker_on(address, tmp_path) as broker:
+        broker.create_topic("t", 2)
+        broker.produce("t", "before")
+        assert values(broker, "t", 1) == [b"before"]
+        registration = look(address, lambda store: store.get(znodes.broker(1)))
+        own_zookeeper.kill()
+        broker.produce("t", "meanwhile")
+        assert values(broker, "t", 2) == [b"before", b"meanwhile"]
+        assert set(broker.admin().topics()) >= {"t"}
+        with pytest.raises(Exception, match=r"."):
+            Admin(broker.bootstrap_servers, timeout=2).create_topic("refused")
+        own_zookeeper.start(120)
+        eventually(lambda: broker.create_topic("after"))
+        broker.produce("t", "after")
+        assert values(broker, "t", 3) == [b"after", b"before", b"meanwhile"]
+        assert set(broker.admin().topics()) >= {"t", "after"}
+        assert "refused" not in broker.admin().topics()
+        assert look(address, lambda store: store.get(znodes.broker(1))) == registration
+
+
+def test_broker_whose_session_has_ended_registers_again_and_nothing_is_lost(
+    own_zookeeper: ZooKeeperServer, tmp_path: Path
+) -> None:
+    address = new_chroot(own_zookeeper.address)
+    with Cut(own_zookeeper.port) as cut:
+        through = ZooKeeperAddress((cut.address,), address.chroot)
+        with broker_on(through, tmp_path, timeout_ms=1000) as broker:
+            broker.create_topic("t")
+            broker.produce("t", "before")
+            before = look(address, lambda store: store.get(znodes.broker(1)))
+            cut.cut()
+            eventually(lambda: look(address, gone))
+            broker.produce("t", "meanwhile")
+            cut.heal()
+            eventually(lambda: broker.create_topic("after"))
+            broker.produce("t", "after")
+            assert values(broker, "t", 3) == [b"after", b"before", b"meanwhile"]
+            after = look(address, lambda store: store.get(znodes.broker(1)))
+            assert after.created > before.created
+
+
+async def gone(store: MetadataStore) -> None:
+    assert await store.exists(znodes.broker(1)) is None
+
+
+class Cut:
+    """A relay in a thread of its own, to be cut from a test that blocks."""
+
+    def __init__(self, port: int) -> None:
+        self._runner = asyncio.Runner()
+        self._relay = Relay(port)
+        self._loop = self._runner.get_loop()
+
+    @property
+    def address(self) -> str:
+        return self._relay.address
+
+    def cut(self) -> None:
+        self._loop.call_soon_threadsafe(self._relay.cut)
+
+    def heal(self) -> None:
+        self._loop.call_soon_threadsafe(self._relay.heal)
+
+    def __enter__(self) -> Cut:
+        self._runner.run(self._relay.start())
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        asyncio.run_coroutine_threadsafe(self._relay.stop(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._runner.close()
+
+
+def test_killed_broker_waits_for_the_end_of_its_earlier_session_and_starts(
+    zookeeper: ZooKeeperServer, tmp_path: Path
+) -> None:
+    address = new_chroot(zookeeper.address)
+    with broker_on(address, tmp_path, mode="process", timeout_ms=2000) as broker:
+        broker.create_topic("t")
+        broker.produce("t", "before")
+        before = look(address, lambda store: store.get(znodes.broker(1)))
+        broker.kill()
+        broker.start()
+        after = look(address, lambda store: store.get(znodes.broker(1)))
+        assert after.created > before.created
+        assert values(broker, "t", 1) == [b"before"]
+
+
+def test_second_broker_of_one_id_is_refused(zookeeper: ZooKeeperServer, tmp_path: Path) -> None:
+    address = new_chroot(zookeeper.address)
+    with (
+        broker_on(address, tmp_path / "first", timeout_ms=1000) as first,
+        pytest.raises(Exception, match=r"/brokers/ids/1 belongs to another session"),
+    ):
+        first.create_topic("t")
+        broker_on(address, tmp_path / "second", timeout_ms=1000).start()
