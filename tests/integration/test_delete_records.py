@@ -119,6 +119,11 @@ def test_a_deletion_that_cannot_be_written_down_is_not_answered_as_done(
         topic = make_topic(by=wire)
         for _ in range(5):
             produce(topic, batch(b"v"), by=wire)
+        disk.space = 0
+        assert delete_over(wire, topic, 3) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+        assert low_watermark(broker, topic.name) == 0  # what was refused has not happened
+        disk.space = None
+        assert delete_over(wire, topic, 2) == (ErrorCode.NONE, 2)
         disk.fail_writes = True
         assert delete_over(wire, topic, 3) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
 

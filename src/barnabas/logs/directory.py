@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import re
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -71,6 +71,8 @@ class LogDirectory:
         #: whether a log start offset that was written down lies beyond the end to which its log has shrunk:
         #: it must be written anew before the log grows past it, or a restart would hide the new records
         self.has_stale_offsets = False
+        #: log start offsets that are to be written down before they count
+        self.planned_starts: list[Sequence[tuple[PartitionLog, Offset]]] = []
         self._lock = lock
         #: the topics' ids as `found` has read them, until the logs are loaded
         self._found: dict[TopicPartition, TopicId] = {}
@@ -330,7 +332,17 @@ class LogDirectory:
         Those of logs that could not be opened stay: DeleteRecords holds for them, too.
         """
         self.has_stale_offsets = False
-        return CheckpointWrite(self._log_starts, self.logs, _start_unknown_to_files)
+        planned: dict[PartitionLog, Offset] = {}
+        for log, start in (each for plan in self.planned_starts for each in plan):
+            planned[log] = max(start, planned.get(log, 0))
+
+        def unknown_to_files(log: PartitionLog) -> Offset | None:
+            start = max(log.log_start_offset, planned.get(log, 0))
+            # the file of leader epochs may have yet to follow where the first segment begins
+            known = 0 if log.epochs.changed else log.files.segments[0].base_offset
+            return start if start > known else None
+
+        return CheckpointWrite(self._log_starts, self.logs, unknown_to_files)
 
     def high_watermark_checkpoint(self) -> CheckpointWrite:
         """The high watermarks."""
@@ -504,13 +516,6 @@ class LogDirectory:
             logger.warning("%s: %s: using the name of the partition's folder", path, error)
             keep_damaged(self.env.fs, path)
             return ZERO_TOPIC_ID
-
-
-def _start_unknown_to_files(log: PartitionLog) -> Offset | None:
-    """The log start offset where it lies inside a segment, or the file of leader epochs is older."""
-    start = log.log_start_offset
-    known = 0 if log.epochs.changed else log.files.segments[0].base_offset
-    return start if start > known else None
 
 
 def _sizes_of(segment: LogSegment) -> SegmentSizes:

@@ -21,7 +21,7 @@ from barnabas.storage.harm import cure_of
 from barnabas.storage.tasks import Removal
 from barnabas.system import limits
 from barnabas.text import logger_of
-from barnabas.types import ZERO_TOPIC_ID, TopicId, TopicPartition, topic_id_to_str
+from barnabas.types import ZERO_TOPIC_ID, Offset, TopicId, TopicPartition, topic_id_to_str
 
 log = logger_of(__name__)
 
@@ -351,17 +351,23 @@ class LogManager:
         if checkpoint.is_needed:
             await asyncio.get_running_loop().run_in_executor(self._executor, checkpoint.run)
 
-    async def store_log_starts(self, directory: LogDirectory) -> None:
-        """Have the log start offsets of a directory, as they are now, on disk. Requests share a write.
+    async def store_log_starts(
+        self, directory: LogDirectory, planned: Sequence[tuple[PartitionLog, Offset]]
+    ) -> None:
+        """Have the log starts that are `planned` for logs of a directory on disk. Requests share a write.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, they could not be written.
         """
-        writing = self._log_start_writes.get(directory)
-        if writing is None:
-            writing = asyncio.ensure_future(self._store_log_starts(directory))
-            self._log_start_writes[directory] = writing
-        await asyncio.shield(writing)
+        directory.planned_starts.append(planned)
+        try:
+            writing = self._log_start_writes.get(directory)
+            if writing is None:
+                writing = asyncio.ensure_future(self._store_log_starts(directory))
+                self._log_start_writes[directory] = writing
+            await asyncio.shield(writing)
+        finally:
+            directory.planned_starts.remove(planned)
 
     async def _store_log_starts(self, directory: LogDirectory) -> None:
         if directory.failure is not None:

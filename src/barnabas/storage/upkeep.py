@@ -118,8 +118,8 @@ class LogUpkeep:
         """
         return self.files.roll(self.log_end_offset, self.producers, self.config)
 
-    def advance_log_start(self, offset: Offset) -> bool:
-        """Records before `offset` are gone for readers (DeleteRecords); whether anything changed.
+    def check_log_start(self, offset: Offset) -> None:
+        """Whether `advance_log_start` would be allowed.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE, `offset` lies beyond the high watermark; KAFKA_STORAGE_ERROR, the
@@ -132,6 +132,14 @@ class LogUpkeep:
                 f"{self.topic_partition} can start at its high watermark {self.high_watermark} at the "
                 f"latest, not at {offset}",
             )
+
+    def advance_log_start(self, offset: Offset) -> bool:
+        """Records before `offset` are gone for readers (DeleteRecords); whether anything changed.
+
+        Raises:
+            KafkaError: as `check_log_start`.
+        """
+        self.check_log_start(offset)
         if offset <= self.log_start_offset:
             return False
         self.log_start_offset = offset

@@ -144,6 +144,18 @@ def test_records_due_for_an_fsync_count_when_it_is_done(open_partition):
     asyncio.run(main())
 
 
+def test_an_fsync_that_comes_after_the_log_was_closed_is_no_failure(open_partition, caplog):
+    async def main():
+        partition = open_partition(flush_every=1)
+        append(partition)
+        partition.log.close()
+        with ThreadPoolExecutor(1) as executor:
+            await partition.flush(executor)
+
+    asyncio.run(main())
+    assert caplog.text == ""
+
+
 def test_flush_messages_asks_for_an_fsync_every_so_many_records(open_partition):
     partition = open_partition(flush_messages=3)
     assert [partition.is_acknowledged(append(partition).last_offset, 1) for _ in range(3)] == [

@@ -202,7 +202,8 @@ class Partition:
                 self.log.complete_flush(flush)
         except KafkaError as error:
             if self.log.is_offline:
-                log.error("%s could not be fsynced: %s", self.topic_partition, error)
+                if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # else it was closed or deleted
+                    log.error("%s could not be fsynced: %s", self.topic_partition, error)
                 self.refuse_writes(error)
             elif self._flush_timer is None:
                 loop = asyncio.get_running_loop()

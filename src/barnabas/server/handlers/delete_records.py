@@ -56,31 +56,39 @@ async def delete_records(
     ports: Ports, context: RequestContext, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:
     response = DeleteRecordsResponse()
-    moved: dict[LogDirectory, list[DeleteRecordsPartitionResult]] = {}
+    planned: dict[LogDirectory, list[tuple[PartitionLog, Offset, DeleteRecordsPartitionResult]]] = {}
     for topic in request.topics:
         results = []
         for wanted in topic.partitions:
             result = DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=-1)
             try:
-                log = _delete(ports, topic.name, wanted.partition_index, wanted.offset)
+                log, offset = _plan(ports, topic.name, wanted.partition_index, wanted.offset)
             except KafkaError as error:
                 result.error_code = error.code
             else:
-                result.low_watermark = log.log_start_offset
-                moved.setdefault(ports.logs.directory_of(log.topic_partition), []).append(result)
+                directory = ports.logs.directory_of(log.topic_partition)
+                planned.setdefault(directory, []).append((log, offset, result))
             results.append(result)
         response.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
-    for directory, unsafe in moved.items():
+    for directory, plans in planned.items():
+        failure = None
         try:
-            await ports.logs.store_log_starts(directory)
+            await ports.logs.store_log_starts(directory, [(log, offset) for log, offset, _ in plans])
         except KafkaError as error:
-            for result in unsafe:
-                result.error_code, result.low_watermark = error.code, -1
+            failure = error
+        for log, offset, result in plans:
+            try:
+                if failure is not None:
+                    raise failure
+                log.advance_log_start(offset)
+                result.low_watermark = log.log_start_offset
+            except KafkaError as error:
+                result.error_code = error.code
     return response
 
 
-def _delete(ports: Ports, topic: str, index: int, offset: Offset) -> PartitionLog:
-    """Moves the log start offset of a partition; its log."""
+def _plan(ports: Ports, topic: str, index: int, offset: Offset) -> tuple[PartitionLog, Offset]:
+    """The log of a partition, and where it is to start."""
     if topic in INTERNAL_TOPICS:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
     partition = ports.replicas.find(topic, index)
@@ -90,5 +98,6 @@ def _delete(ports: Ports, topic: str, index: int, offset: Offset) -> PartitionLo
         raise KafkaError(ErrorCode.POLICY_VIOLATION)
     if offset < HIGH_WATERMARK:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-    log.advance_log_start(log.high_watermark if offset == HIGH_WATERMARK else offset)
-    return log
+    start = log.high_watermark if offset == HIGH_WATERMARK else offset
+    log.check_log_start(start)
+    return log, start
