@@ -18,11 +18,13 @@ from pathlib import Path
 
 from barnabas.config import TopicConfig
 from barnabas.environment.clock import SystemClock
-from barnabas.environment.filesystem import OsFileSystem
+from barnabas.environment.environment import Environment
+from barnabas.environment.os_filesystem import OsFileSystem
+from barnabas.environment.randomness import new_topic_id, system_random
 from barnabas.logs import LogDirectory
 from barnabas.records import Record, encode_batch
 from barnabas.storage import OpenFiles, PartitionLog
-from barnabas.types import TopicPartition, new_topic_id
+from barnabas.types import TopicPartition
 
 ROUNDS = 5
 BATCHES = ((1, 100), (100, 100), (16, 1000), (1000, 1000))
@@ -47,14 +49,14 @@ def cost(action: Callable[[int], object], seconds: float) -> float:
 @contextmanager
 def open_directory(path: str) -> Iterator[LogDirectory]:
     directory = LogDirectory.open(
-        OpenFiles(OsFileSystem()), path, SystemClock(), cluster_id="bench", node_id=1
+        OpenFiles(OsFileSystem()), path, Environment.of_system(), cluster_id="bench", node_id=1
     )
     yield directory
     directory.close()
 
 
 def new_log(directory: LogDirectory, name: str) -> PartitionLog:
-    return directory.create(TopicPartition(name, 0), new_topic_id(), TopicConfig())
+    return directory.create(TopicPartition(name, 0), new_topic_id(system_random()), TopicConfig())
 
 
 def bench_batches(directory: LogDirectory, seconds: float) -> None:
@@ -119,7 +121,7 @@ def bench_idempotent(directory: LogDirectory, seconds: float) -> None:
 
 
 def bench_many(path: str, count: int) -> None:
-    topic_id = new_topic_id()
+    topic_id = new_topic_id(system_random())
     with open_directory(path) as directory:
         start = time.process_time(), time.perf_counter()
         for partition in range(count):

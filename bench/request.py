@@ -19,6 +19,7 @@ from typing import Any
 import uvloop
 
 from barnabas.config import BrokerConfig
+from barnabas.environment.environment import Environment
 from barnabas.environment.network import SocketNetwork
 from barnabas.protocol.framing import RequestHeader, encode_request
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -52,7 +53,8 @@ def frame(request: Request, version: int) -> bytes:
 
 
 async def scenario(directory: str, measure: Callable[[str, Callable[[], None]], None]) -> None:
-    broker = Broker(BrokerConfig(log_dirs=(directory,), listeners=("PLAINTEXT://127.0.0.1:0",)))
+    config = BrokerConfig(log_dirs=(directory,), listeners=("PLAINTEXT://127.0.0.1:0",))
+    broker = Broker(config, Environment.of_system())
     await broker.start()
     listener = Listener(Endpoint("BENCH", "127.0.0.1", 0), broker.connections, SocketNetwork())
     listener.serve = broker.dispatcher.serve

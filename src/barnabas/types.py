@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import uuid
 from typing import NamedTuple, Protocol, TypeAlias
 
 Offset: TypeAlias = int
@@ -51,9 +50,8 @@ TopicId: TypeAlias = bytes
 TopicKey: TypeAlias = str | TopicId
 
 ZERO_TOPIC_ID: TopicId = bytes(16)
-
-#: Ids Kafka keeps for itself: zero, and the one of its metadata topic.
-_RESERVED_TOPIC_IDS = (ZERO_TOPIC_ID, bytes(15) + b"\x01")
+#: the id of Kafka's own metadata topic
+METADATA_TOPIC_ID: TopicId = bytes(15) + b"\x01"
 
 UNKNOWN_OFFSET: Offset = -1
 NO_LEADER_EPOCH: LeaderEpoch = -1
@@ -81,14 +79,6 @@ class ProducerIdentity(NamedTuple):
 
     producer_id: ProducerId
     epoch: ProducerEpoch
-
-
-def new_topic_id() -> TopicId:
-    """A random topic id: none of the reserved ones and, as in Kafka, no text that starts with ``-``."""
-    while True:
-        candidate = uuid.uuid4().bytes
-        if candidate not in _RESERVED_TOPIC_IDS and not topic_id_to_str(candidate).startswith("-"):
-            return candidate
 
 
 def topic_id_to_str(topic_id: TopicId) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from barnabas.config import BrokerConfig
+from barnabas.environment.environment import Environment
 from barnabas.server.broker import Broker
 from barnabas.server.garbage import short_collections
 
@@ -65,7 +66,7 @@ class MeasuredBroker:
     async def _serve(self) -> None:
         self.loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
-        self.broker = Broker(self._config)
+        self.broker = Broker(self._config, Environment.of_system())
         original = events.Handle._run
         try:
             await self.broker.start()

@@ -1,6 +1,7 @@
 """DeleteRecords: a new log start."""
 
 import time
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -8,6 +9,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.config import BrokerConfig
+from barnabas.environment.environment import Environment
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -114,7 +116,7 @@ def test_a_deletion_that_cannot_be_written_down_is_not_answered_as_done(
 ):
     disk = FaultyDisk()
     settings = {"log_dirs": (str(tmp_path),), "listeners": ("PLAINTEXT://127.0.0.1:0",)}
-    with BrokerServer(BrokerConfig(**settings), fs=disk) as broker:
+    with BrokerServer(BrokerConfig(**settings), replace(Environment.of_system(), filesystem=disk)) as broker:
         wire = connect(broker.bootstrap_servers)
         topic = make_topic(by=wire)
         for _ in range(5):

@@ -6,10 +6,12 @@ import errno
 import os
 import random
 import threading
+from dataclasses import replace
 
 import pytest
 
 from barnabas.config import BrokerConfig
+from barnabas.environment.environment import Environment
 from barnabas.errors import BarnabasError, ConfigError, ErrorCode
 from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from barnabas.records import all_records
@@ -29,20 +31,23 @@ class Mounts:
     def __getattr__(self, name):
         return lambda path, *args, **options: getattr(self._disk(path), name)(path, *args, **options)
 
+    def most_open_files(self):
+        return None
+
     def _disk(self, path):
         return next((disk for folder, disk in self.disks.items() if path.startswith(folder)), self.root)
 
 
 @pytest.fixture
 def start(tmp_path):
-    """Starts brokers on a file system; the metadata lies on a real disk."""
+    """Starts brokers on a file system."""
     running = []
 
     def start_broker(fs, *, log_dirs=(), **settings):
         config = BrokerConfig(
             listeners=("PLAINTEXT://127.0.0.1:0",), log_dirs=log_dirs or (str(tmp_path / "a"),), **settings
         )
-        running.append(BrokerServer(config, fs=fs).start())
+        running.append(BrokerServer(config, replace(Environment.of_system(), filesystem=fs)).start())
         return running[-1]
 
     yield start_broker
@@ -146,7 +151,7 @@ def test_a_start_on_a_full_disk_says_so_in_one_line_with_the_cure(tmp_path, capl
     data = str(tmp_path / "a")
     config = BrokerConfig(listeners=("PLAINTEXT://127.0.0.1:0",), log_dirs=(data,), metadata_store="memory")
     with pytest.raises(ConfigError) as refused:
-        BrokerServer(config, fs=disk).start()
+        BrokerServer(config, replace(Environment.of_system(), filesystem=disk)).start()
     (line,) = str(refused.value).splitlines()
     assert data in line and "full" in line and "free some space" in line
     assert not [record for record in caplog.records if record.exc_info]
@@ -335,6 +340,9 @@ def test_a_start_without_space_for_the_metadata_says_so_in_one_line_with_the_cur
     disk.space = 0
     data = str(tmp_path / "a")
     with pytest.raises(BarnabasError) as refused:
-        BrokerServer(BrokerConfig(listeners=("PLAINTEXT://127.0.0.1:0",), log_dirs=(data,)), fs=disk).start()
+        BrokerServer(
+            BrokerConfig(listeners=("PLAINTEXT://127.0.0.1:0",), log_dirs=(data,)),
+            replace(Environment.of_system(), filesystem=disk),
+        ).start()
     (line,) = str(refused.value).splitlines()
     assert data in line and "full" in line and "free some space" in line

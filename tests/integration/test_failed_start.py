@@ -10,6 +10,7 @@ import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,9 @@ from click.testing import CliRunner
 
 from barnabas.cli.app import app
 from barnabas.config import BrokerConfig
-from barnabas.environment.filesystem import OsFileSystem
+from barnabas.environment.environment import Environment
+from barnabas.environment.filesystem import FileSystem
+from barnabas.environment.os_filesystem import OsFileSystem
 from barnabas.errors import BarnabasError
 from barnabas.server.broker import Broker
 from barnabas.system import event_loop
@@ -92,11 +95,14 @@ def data(request, tmp_path_factory) -> Callable[[], Path]:
     return copy
 
 
-def start(path: Path, fs=None) -> None:
+def start(path: Path, fs: FileSystem | None = None) -> None:
     """A start and a stop."""
 
     async def run() -> None:
-        broker = Broker(BrokerConfig(listeners=("PLAINTEXT://127.0.0.1:0",), log_dirs=(str(path),)), fs=fs)
+        broker = Broker(
+            BrokerConfig(listeners=("PLAINTEXT://127.0.0.1:0",), log_dirs=(str(path),)),
+            replace(Environment.of_system(), filesystem=fs or OsFileSystem()),
+        )
         await broker.start()
         await broker.stop()
 
@@ -197,7 +203,7 @@ def test_a_start_and_a_stop_say_what_they_do(data, caplog):
     with caplog.at_level(logging.INFO):
         start(data())
     told = "\n".join(record.getMessage() for record in caplog.records)
-    assert "starts as broker 1, process" in told
+    assert "starts as broker 1" in told
     assert "opened all logs in" in told
     assert "listening on PLAINTEXT://127.0.0.1:" in told
     assert "the stop is marked as clean" in told

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from barnabas.client import Admin, Producer
 from barnabas.config import BrokerConfig
-from barnabas.environment.filesystem import OsFile, OsFileSystem
+from barnabas.environment.environment import Environment
+from barnabas.environment.os_filesystem import OsFile, OsFileSystem
 from barnabas.server.run import BrokerServer
 
 
@@ -83,7 +85,9 @@ def test_a_broker_renames_no_folder_over_open_files_and_replaces_none(tmp_path):
         return sorted(path.name for path in data.glob(f"{topic}-0/*.log"))
 
     for start in range(2):
-        with BrokerServer(BrokerConfig.from_text(settings), fs=fs) as server:
+        with BrokerServer(
+            BrokerConfig.from_text(settings), replace(Environment.of_system(), filesystem=fs)
+        ) as server:
             admin = Admin(server.bootstrap_servers)
             for topic, configs in topics.items():
                 admin.create_topic(f"{topic}{start}", configs=configs)

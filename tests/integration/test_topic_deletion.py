@@ -13,6 +13,7 @@ import pytest
 from barnabas.config import BrokerConfig
 from barnabas.controller import Controller, NewTopic
 from barnabas.environment.clock import SystemClock
+from barnabas.environment.environment import Environment
 from barnabas.errors import ErrorCode
 from barnabas.metadata import MetadataLoader, open_store
 from barnabas.metadata.configs import ConfigResolver
@@ -34,7 +35,7 @@ def decide(data: Path, decision: Callable[[Controller, MetadataLoader], Awaitabl
 
     async def run() -> None:
         config = BrokerConfig(log_dirs=(str(data),))
-        store = await open_store(config)
+        store = await open_store(config, Environment.of_system())
         loader = MetadataLoader(store)
         await loader.start()
         endpoint = BrokerEndpoint("PLAINTEXT", "127.0.0.1", 1)

@@ -12,7 +12,8 @@ from barnabas.config import TopicConfig
 from barnabas.coordinator.transactions.codec import transaction_record
 from barnabas.coordinator.transactions.transaction import Transaction, TransactionState
 from barnabas.environment.clock import SystemClock
-from barnabas.environment.filesystem import OsFileSystem
+from barnabas.environment.environment import Environment
+from barnabas.environment.os_filesystem import OsFileSystem
 from barnabas.logs import LogDirectory
 from barnabas.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from barnabas.protocol.messages.add_partitions_to_txn import (
@@ -124,7 +125,7 @@ def write(data, batches):
     directory = LogDirectory.open(
         OpenFiles(fs),
         str(data),
-        SystemClock(),
+        Environment.of_system(),
         cluster_id=properties["cluster.id"],
         node_id=int(properties["node.id"]),
     )

@@ -24,11 +24,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from barnabas.config import TopicConfig
-from barnabas.environment.clock import ManualClock
+from barnabas.environment.blocking import Threads
 from barnabas.logs import LogDirectory
 from barnabas.records import Compression, Record, batches, encode_batch
 from barnabas.records.builder import batch_records
 from barnabas.records.control import EndTransaction, decode_end_transaction, encode_end_transaction
+from barnabas.simulation.clocks import ManualClock
+from barnabas.simulation.environment import simulated_environment
 from barnabas.simulation.faulty_disk import FaultyDisk, PowerCut
 from barnabas.storage import Cleaning, OpenFiles, Origin, Throttle, dirtiness
 from barnabas.types import TopicPartition
@@ -131,7 +133,9 @@ class CompactionModel(RuleBasedStateMachine):
 
     def open_directory(self) -> LogDirectory:
         files = OpenFiles(self.disk, capacity=3)
-        return LogDirectory.open(files, DIRECTORY, self.clock, cluster_id="c", node_id=1)
+        return LogDirectory.open(
+            files, DIRECTORY, simulated_environment(clock=self.clock), cluster_id="c", node_id=1
+        )
 
     # --- write ---
 
@@ -262,6 +266,7 @@ class CompactionModel(RuleBasedStateMachine):
             map_bytes=map_bytes,
             block_bytes=block_bytes,
             throttle=Throttle(self.clock, lambda: 1e300),
+            cancelled=Threads().signal(),
         )
         cleaning.index()
         assert dirt.first_dirty < cleaning.end <= dirt.end
@@ -302,7 +307,13 @@ class CompactionModel(RuleBasedStateMachine):
             return
         throttle = Throttle(self.clock, lambda: 1e300)
         cleaning = Cleaning(
-            log, dirt, now_ms=self.clock.now_ms(), map_bytes=1 << 20, block_bytes=1 << 16, throttle=throttle
+            log,
+            dirt,
+            now_ms=self.clock.now_ms(),
+            map_bytes=1 << 20,
+            block_bytes=1 << 16,
+            throttle=throttle,
+            cancelled=Threads().signal(),
         )
         cleaning.index()
         group = cleaning.groups()[0]

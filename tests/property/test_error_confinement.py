@@ -19,13 +19,12 @@ import errno
 import logging
 import os
 import random
-from concurrent.futures import ThreadPoolExecutor
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from barnabas.config import BrokerConfig, TopicConfig
-from barnabas.environment.clock import ManualClock
+from barnabas.environment.blocking import Threads
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.logs import LogDirectory
 from barnabas.logs.cleaner import LogCleaner
@@ -35,6 +34,8 @@ from barnabas.metadata.image import PartitionState
 from barnabas.records import Record, batches, encode_batch
 from barnabas.records.builder import batch_records
 from barnabas.replication.partition import Partition
+from barnabas.simulation.clocks import ManualClock
+from barnabas.simulation.environment import simulated_environment
 from barnabas.simulation.faulty_disk import FaultyDisk
 from barnabas.storage import Origin, PartitionLog
 from barnabas.types import TopicPartition
@@ -99,11 +100,12 @@ class Bench:
         self.victim = ""
 
     async def open(self, load: bool) -> None:
-        self.executor = ThreadPoolExecutor(1)
-        self.logs = LogManager(self.config, self.disk, self.clock, self.executor, self.failures.append)
+        environment = simulated_environment(clock=self.clock, filesystem=self.disk, blocking=Threads())
+        self.pool = environment.blocking.pool("disk", 1)
+        self.logs = LogManager(self.config, environment, self.pool, self.failures.append)
         self.logs.open("c1")
         (self.directory,) = self.logs.directories
-        self.commit = GroupCommit(self.executor)
+        self.commit = GroupCommit(self.pool)
         self.partitions = {}
         for name, config in CONFIGS.items():
             place, topic_id = TopicPartition(name, 0), name.encode().ljust(16)[:16]
@@ -115,7 +117,7 @@ class Bench:
             state = PartitionState((1,), (1,), 1)
             self.partitions[name] = Partition(log, state, 1, on_flush_due=self.commit.add)
         self.cleaner = LogCleaner(
-            lambda: self.config, self.partitions.values(), self.logs, self.clock, self.commit.add
+            lambda: self.config, self.partitions.values(), self.logs, environment, self.commit.add
         )
 
     async def close(self) -> None:
@@ -124,7 +126,7 @@ class Bench:
         await self.commit.stop()
         for removal in self.logs._removals:
             removal.cancel()
-        self.executor.shutdown()
+        await self.pool.close()
         for partition in self.partitions.values():
             partition.refuse_writes(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
             partition.log.abandon()

@@ -22,10 +22,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from barnabas.config import TopicConfig
-from barnabas.environment.clock import ManualClock
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.logs import LogDirectory
 from barnabas.records import Compression, Record, all_records, batches, encode_batch
+from barnabas.simulation.clocks import ManualClock
+from barnabas.simulation.environment import simulated_environment
 from barnabas.simulation.faulty_disk import FaultyDisk
 from barnabas.storage import Flush, OpenFiles, PartitionLog
 from barnabas.storage.checkpoints import CLEAN_SHUTDOWN
@@ -83,7 +84,9 @@ class LogModel(RuleBasedStateMachine):
     def open_directory(self) -> LogDirectory:
         # few files may be open at once, so that they are closed and opened again all the time
         files = OpenFiles(self.disk, capacity=3)
-        return LogDirectory.open(files, DIRECTORY, self.clock, cluster_id="c", node_id=1)
+        return LogDirectory.open(
+            files, DIRECTORY, simulated_environment(clock=self.clock), cluster_id="c", node_id=1
+        )
 
     def reopen(self) -> None:
         self.directory = self.open_directory()

@@ -10,6 +10,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from barnabas.environment.environment import Environment
 from barnabas.metadata.embedded import EmbeddedStore
 from barnabas.metadata.memory import MemoryServer, MemoryStore
 from barnabas.metadata.store import (
@@ -47,7 +48,7 @@ def test_embedded_store_is_a_memory_store_that_survives(steps: list[list[Operati
 async def _compare(path: Path, steps: list[list[Operation] | str]) -> None:
     server = MemoryServer()
     model: MetadataStore = MemoryStore(server)
-    store: MetadataStore = await EmbeddedStore.open(path)
+    store: MetadataStore = await EmbeddedStore.open(Environment.of_system(), path)
     heard: list[tuple[Event, str]] = []
     expected: list[tuple[Event, str]] = []
     await store.watch("/a", lambda event, where: heard.append((event, where)))
@@ -56,7 +57,7 @@ async def _compare(path: Path, steps: list[list[Operation] | str]) -> None:
         if isinstance(step, str):
             await store.close()
             await model.close()
-            store, model = await EmbeddedStore.open(path), MemoryStore(server)
+            store, model = await EmbeddedStore.open(Environment.of_system(), path), MemoryStore(server)
             await store.watch("/a", lambda event, where: heard.append((event, where)))
             await model.watch("/a", lambda event, where: expected.append((event, where)))
         else:

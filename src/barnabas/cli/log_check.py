@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from barnabas.environment.filesystem import OsFileSystem
+from barnabas.environment.os_filesystem import OsFileSystem
+from barnabas.environment.randomness import system_random
 from barnabas.errors import BarnabasError
 from barnabas.metadata import legacy, znodes
 from barnabas.metadata.copies import Found, choose, find_copies
@@ -194,7 +195,7 @@ def _check_metadata(paths: Sequence[Path], findings: list[Finding]) -> tuple[lis
             findings.append(Finding(copies[0].path, "missing", "there is no metadata"))
             return copies, None
         try:
-            journal = legacy.read([str(path) for path in paths])
+            journal = legacy.read(OsFileSystem(), [str(path) for path in paths], system_random())
         except StoreUnavailableError as error:
             findings.append(Finding(str(old), "damaged", str(error)))
             return copies, None

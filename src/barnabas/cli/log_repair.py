@@ -8,7 +8,8 @@ from pathlib import Path
 
 from barnabas.cli.log_check import Directories, Partition, Segment, topics_of
 from barnabas.environment.clock import SystemClock
-from barnabas.environment.filesystem import OsFileSystem, replace_file
+from barnabas.environment.filesystem import replace_file
+from barnabas.environment.os_filesystem import OsFileSystem
 from barnabas.metadata import legacy, znodes
 from barnabas.metadata.copies import FILE_NAMES
 from barnabas.metadata.image import PartitionState

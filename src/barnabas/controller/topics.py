@@ -13,6 +13,7 @@ from barnabas.controller.configs import check_topic_config
 from barnabas.controller.controller_election import ControllerElection
 from barnabas.controller.names import Collisions, check_topic_name
 from barnabas.controller.placement import place_replicas
+from barnabas.environment.randomness import new_topic_id
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.metadata import znodes
 from barnabas.metadata.configs import ConfigResolver
@@ -20,7 +21,7 @@ from barnabas.metadata.image import ClusterImage, PartitionState, TopicImage
 from barnabas.metadata.loader import MetadataLoader
 from barnabas.metadata.store import Create, Delete, Operation, Set
 from barnabas.text import logger_of
-from barnabas.types import BrokerId, TopicId, new_topic_id
+from barnabas.types import BrokerId, TopicId
 
 log = logger_of(__name__)
 
@@ -186,7 +187,7 @@ class TopicControl:
         else:
             replicas = self._place(topic, image, defaults)
         partitions = tuple(PartitionState(r, isr=r, leader=r[0]) for r in replicas)
-        return TopicImage(topic.name, new_topic_id(), partitions)
+        return TopicImage(topic.name, new_topic_id(self._random), partitions)
 
     def _place(
         self, topic: NewTopic, image: ClusterImage, defaults: BrokerConfig

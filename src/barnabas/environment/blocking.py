@@ -6,8 +6,9 @@ What runs in a pool must own its data: nothing that belongs to the event loop is
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from threading import Event, Lock
 from typing import Any, ParamSpec, Protocol, TypeVar
 
@@ -48,6 +49,18 @@ class Signal(Protocol):
         ...
 
 
+class ForEach(Protocol):
+    """Calls a function with each item, some at a time."""
+
+    def __call__(self, function: Callable[[T], object], items: Iterable[T], /) -> None:
+        """Return when all calls have been made.
+
+        Raises:
+            Exception: what a call raised; of several, that of the first item.
+        """
+        ...
+
+
 class Blocking(Protocol):
     """Where a broker's blocking work is done."""
 
@@ -59,12 +72,8 @@ class Blocking(Protocol):
         """A signal to what runs in a pool."""
         ...
 
-    def for_each(self, function: Callable[[T], object], items: Iterable[T], threads: int) -> None:
-        """Call `function` with each item, as many at a time as there are threads; block until all are done.
-
-        Raises:
-            Exception: what a call raised; of several, that of the first item.
-        """
+    def side_by_side(self, threads: int) -> AbstractContextManager[ForEach]:
+        """For code that blocks itself: within the block, calls are made in as many threads."""
         ...
 
 
@@ -100,7 +109,12 @@ class Threads:
     def signal(self) -> Event:
         return Event()
 
-    def for_each(self, function: Callable[[T], object], items: Iterable[T], threads: int) -> None:
+    @contextmanager
+    def side_by_side(self, threads: int) -> Iterator[ForEach]:
         with ThreadPoolExecutor(threads) as executor:
-            for _ in executor.map(function, items):
-                pass
+
+            def for_each(function: Callable[[T], object], items: Iterable[T], /) -> None:
+                for _ in executor.map(function, items):
+                    pass
+
+            yield for_each

@@ -6,15 +6,20 @@ Timers need no class of ours: they are the event loop's `call_later`, which a vi
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """Milliseconds since the Unix epoch."""
+    """What time it is."""
 
-    def now_ms(self) -> int: ...
+    def now_ms(self) -> int:
+        """Milliseconds since the Unix epoch; it may be set back."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds since some moment, for the length of what happens between two readings."""
+        ...
 
 
 class SystemClock:
@@ -23,26 +28,5 @@ class SystemClock:
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
-
-class LoopClock:
-    """Wall time that runs with an event loop's own time: virtual time in a simulation."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, start_ms: int = 1_700_000_000_000) -> None:
-        self._loop = loop
-        self._start_ms = start_ms - round(loop.time() * 1000)
-
-    def now_ms(self) -> int:
-        return self._start_ms + round(self._loop.time() * 1000)
-
-
-class ManualClock:
-    """Time that moves only when it is told to."""
-
-    def __init__(self, start_ms: int = 1_700_000_000_000) -> None:
-        self._now_ms = start_ms
-
-    def now_ms(self) -> int:
-        return self._now_ms
-
-    def advance(self, ms: int) -> None:
-        self._now_ms += ms
+    def monotonic(self) -> float:
+        return time.perf_counter()

@@ -7,21 +7,11 @@ under its name, after `sync_directory` of the folder it lies in.
 from __future__ import annotations
 
 import errno
-import os
-import shutil
-import stat
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from barnabas.system import files, locks
-from barnabas.system.files import pread, pwritev, sendfile
+from barnabas.system.files import IOV_MAX
 from barnabas.types import Buffer
-
-#: how many chunks one system call takes; one more is EINVAL
-IOV_MAX = files.IOV_MAX
-#: what is made is for the broker's user alone, whatever the umask allows; what exists stays as it is
-PRIVATE_FILE = 0o600
-PRIVATE_FOLDER = 0o700
 
 
 class Entry(NamedTuple):
@@ -31,6 +21,20 @@ class Entry(NamedTuple):
     size: int
     is_directory: bool
     modified_ms: int
+
+
+class Problem(NamedTuple):
+    """Why a folder cannot be used, with the cure."""
+
+    text: str
+    in_use: bool = False
+
+
+class Volume(NamedTuple):
+    """The volume that a folder lies on, in bytes."""
+
+    size: int
+    free: int
 
 
 class File(Protocol):
@@ -94,6 +98,39 @@ class FileSystem(Protocol):
         """Raises BlockingIOError when another holds the lock."""
         ...
 
+    def real_path(self, path: str) -> str:
+        """The absolute path without symbolic links; ValueError for what cannot be a path."""
+        ...
+
+    def absolute_path(self, path: str) -> str:
+        """The absolute path, with its symbolic links."""
+        ...
+
+    def folder_problem(self, path: str) -> Problem | None:
+        """What keeps a broker from storing its data in a folder, or None; one that is missing is made."""
+        ...
+
+    def volume(self, path: str) -> Volume:
+        """The volume of a folder. Raises OSError where the system does not tell."""
+        ...
+
+    def system_path(self, path: str) -> str | None:
+        """The path by which other programs reach a file; None if they cannot."""
+        ...
+
+    def most_open_files(self) -> int | None:
+        """How many files and connections this process may have open; None when there is no limit."""
+        ...
+
+
+def exists(fs: FileSystem, path: str) -> bool:
+    """Whether there is such a file or folder; False as well for what lies in no folder."""
+    folder, _, name = path.rpartition("/")
+    try:
+        return any(entry.name == name for entry in fs.entries(folder or "/"))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
 
 def read_file(fs: FileSystem, path: str) -> bytes:
     """The whole of a small file; FileNotFoundError when there is none."""
@@ -131,6 +168,24 @@ def replace_file(fs: FileSystem, path: str, data: bytes) -> None:
         file.close()
     fs.rename(temporary, path)
     fs.sync_directory(path.rpartition("/")[0])
+
+
+def make_durable_directory(fs: FileSystem, path: str) -> bool:
+    """Make a folder with its parents, so that a power cut does not take it; False when it existed."""
+    parent, slash, _ = path.rpartition("/")
+    if parent and not _is_there(fs, parent):
+        make_durable_directory(fs, parent)
+    if not fs.make_directory(path):
+        return False
+    fs.sync_directory(parent or slash or ".")
+    return True
+
+
+def _is_there(fs: FileSystem, path: str) -> bool:
+    try:
+        return exists(fs, path)
+    except OSError:  # it lies in a folder that cannot be listed: somebody else has made it
+        return True
 
 
 class VectoredFile:
@@ -172,99 +227,3 @@ class VectoredFile:
                     raise OSError(errno.EIO, "nothing could be written")
                 rest = rest[step:]
                 position += step
-
-
-class OsFile(VectoredFile):
-    """A `File` of the operating system."""
-
-    __slots__ = ("_fd",)
-
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-
-    def read_at(self, size: int, position: int) -> bytes:
-        data = pread(self._fd, size, position)
-        if len(data) == size or not data:
-            return data
-        parts = [data]
-        missing = size - len(data)
-        while missing and (data := pread(self._fd, missing, position + size - missing)):
-            parts.append(data)
-            missing -= len(data)
-        return b"".join(parts)
-
-    def write_some(self, chunks: Sequence[Buffer], position: int) -> int:
-        return pwritev(self._fd, chunks, position)
-
-    def send_to(self, descriptor: int, size: int, position: int) -> int:
-        return sendfile(descriptor, self._fd, position, size)
-
-    def truncate(self, size: int) -> None:
-        os.ftruncate(self._fd, size)
-
-    def sync(self) -> None:
-        files.sync_data(self._fd)
-
-    def close(self) -> None:
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
-
-
-class OsLock:
-    """Shuts out a second broker of ours, even one in this process, and Apache Kafka."""
-
-    def __init__(self, path: str) -> None:
-        self._fd = files.open_file(path, PRIVATE_FILE, create=True)
-        try:
-            locks.lock(self._fd, against_java=True)
-        except OSError:
-            os.close(self._fd)
-            raise
-
-    def release(self) -> None:
-        os.close(self._fd)
-
-
-class OsFileSystem:
-    """The operating system's files. Others than the broker's user cannot read what it makes."""
-
-    def open(self, path: str, *, create: bool = False) -> OsFile:
-        return OsFile(files.open_file(path, PRIVATE_FILE, create=create))
-
-    def entries(self, path: str) -> list[Entry]:
-        found = []
-        with os.scandir(path) as listing:
-            for item in listing:
-                try:
-                    info = item.stat()
-                except FileNotFoundError:  # a removal is at work
-                    continue
-                found.append(
-                    Entry(item.name, info.st_size, stat.S_ISDIR(info.st_mode), info.st_mtime_ns // 1_000_000)
-                )
-        return found
-
-    def make_directory(self, path: str) -> bool:
-        try:
-            os.mkdir(path, PRIVATE_FOLDER)
-        except FileExistsError:
-            return False
-        except FileNotFoundError:
-            os.makedirs(path, PRIVATE_FOLDER, exist_ok=True)
-        return True
-
-    def rename(self, source: str, target: str) -> None:
-        files.rename(source, target)
-
-    def remove(self, path: str) -> None:
-        files.remove(path)
-
-    def remove_tree(self, path: str) -> None:
-        shutil.rmtree(path)
-
-    def sync_directory(self, path: str) -> None:
-        files.sync_directory(path)
-
-    def lock(self, path: str) -> OsLock:
-        return OsLock(path)

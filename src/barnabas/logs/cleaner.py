@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from barnabas.config import BrokerConfig
-from barnabas.environment.clock import Clock
+from barnabas.environment.environment import Environment
 from barnabas.errors import KafkaError
 from barnabas.logs import LogDirectory
 from barnabas.logs.manager import LogManager
@@ -76,17 +75,18 @@ class LogCleaner(Generic[P]):
         config: Callable[[], BrokerConfig],
         partitions: Iterable[P],
         logs: LogManager,
-        clock: Clock,
+        environment: Environment,
         flush: Callable[[P], None],
     ) -> None:
         self._config = config
         self._partitions = partitions
         self._logs = logs
-        self._clock = clock
+        self._clock = environment.clock
         self._flush = flush
         self._threads = config().log_cleaner_threads if config().log_cleaner_enable else 0
-        self._throttle = Throttle(clock, lambda: config().log_cleaner_io_max_bytes_per_second)
-        self._executor: ThreadPoolExecutor | None = None
+        self._throttle = Throttle(self._clock, lambda: config().log_cleaner_io_max_bytes_per_second)
+        self._pool = environment.blocking.pool("cleaner", max(self._threads, 1))
+        self._new_signal = environment.blocking.signal
         self._workers: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
         self._at_work: dict[TopicPartition, Cleaning] = {}
@@ -100,7 +100,6 @@ class LogCleaner(Generic[P]):
     def start(self) -> None:
         if not self._threads:
             return
-        self._executor = ThreadPoolExecutor(self._threads, "cleaner")
         loop = asyncio.get_running_loop()
         self._workers = [loop.create_task(self._work(), name="cleaner") for _ in range(self._threads)]
 
@@ -110,8 +109,7 @@ class LogCleaner(Generic[P]):
         for cleaning in self._at_work.values():
             cleaning.cancel()
         await asyncio.gather(*self._workers)
-        if self._executor is not None:
-            self._executor.shutdown()
+        await self._pool.close()
 
     async def _work(self) -> None:
         while not self._stopping.is_set():
@@ -141,6 +139,7 @@ class LogCleaner(Generic[P]):
             map_bytes=config.log_cleaner_dedupe_buffer_size // self._threads,
             block_bytes=config.log_cleaner_io_buffer_size // self._threads // 2,
             throttle=self._throttle,
+            cancelled=self._new_signal(),
         )
         try:
             await self._clean(log, directory, cleaning)
@@ -270,4 +269,4 @@ class LogCleaner(Generic[P]):
         )
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+        return await self._pool.run(work)

@@ -14,14 +14,15 @@ from __future__ import annotations
 
 import logging
 import re
-import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from random import Random
 
 from barnabas.config import TopicConfig
-from barnabas.environment.clock import Clock
-from barnabas.environment.filesystem import FileSystem, Lock, replace_file
+from barnabas.environment.blocking import Blocking
+from barnabas.environment.environment import Environment
+from barnabas.environment.filesystem import FileSystem, Lock, make_durable_directory, replace_file
+from barnabas.environment.randomness import new_uuid
 from barnabas.errors import BarnabasError, ConfigError, ErrorCode, KafkaError
 from barnabas.logs.offset_checkpoint import CheckpointWrite, OffsetCheckpoint
 from barnabas.storage import checkpoints
@@ -58,8 +59,11 @@ class DirectoryLocked(BarnabasError):
 class LogDirectory:
     """An open log directory and the logs in it."""
 
-    def __init__(self, env: LogEnvironment, lock: Lock, directory_id: str, *, was_clean: bool) -> None:
+    def __init__(
+        self, env: LogEnvironment, blocking: Blocking, lock: Lock, directory_id: str, *, was_clean: bool
+    ) -> None:
         self.env = env
+        self._blocking = blocking
         self.directory_id = directory_id
         #: whether the last stop was clean, so that logs need no recovery
         self.was_clean = was_clean
@@ -99,7 +103,7 @@ class LogDirectory:
         cls,
         files: OpenFiles,
         path: str,
-        clock: Clock,
+        environment: Environment,
         *,
         cluster_id: str,
         node_id: int,
@@ -113,9 +117,7 @@ class LogDirectory:
             OSError: the disk failed.
         """
         fs = files.fs
-        if fs.make_directory(path):
-            parent, slash, _ = path.rpartition("/")
-            fs.sync_directory(parent or slash or ".")
+        make_durable_directory(fs, path)
         try:
             lock = fs.lock(f"{path}/.lock")
         except BlockingIOError:
@@ -123,10 +125,10 @@ class LogDirectory:
                 f"{path} is in use by another broker: stop it, or choose another log.dirs"
             ) from None
         try:
-            directory_id = _claim(fs, path, cluster_id, node_id)
+            directory_id = _claim(fs, path, cluster_id, node_id, environment.random)
             was_clean = _take_marker(fs, path)
-            env = LogEnvironment(path, files, clock, on_failure=on_failure)
-            return cls(env, lock, directory_id, was_clean=was_clean)
+            env = LogEnvironment(path, files, environment.clock, environment.random, on_failure=on_failure)
+            return cls(env, environment.blocking, lock, directory_id, was_clean=was_clean)
         except BaseException:
             lock.release()
             raise
@@ -277,7 +279,7 @@ class LogDirectory:
             OSError: it could not be renamed.
         """
         # Kafka's form, cut so that a long topic name still fits into a file name
-        path = f"{self.path}/{str(topic_partition)[:200]}.{uuid.uuid4().hex}-{suffix}"
+        path = f"{self.path}/{str(topic_partition)[:200]}.{new_uuid(self.env.random).hex}-{suffix}"
         self.env.fs.rename(f"{self.path}/{topic_partition}", path)
         return path
 
@@ -423,7 +425,7 @@ class LogDirectory:
         # because each holds its files open.
         logs = list(self.logs.values())
         failed: list[TopicPartition] = []
-        with ThreadPoolExecutor(_FLUSH_THREADS) as threads:
+        with self._blocking.side_by_side(_FLUSH_THREADS) as for_each:
             for start in range(0, len(logs), 4 * _FLUSH_THREADS):
                 due = []
                 for log in logs[start : start + 4 * _FLUSH_THREADS]:
@@ -431,7 +433,7 @@ class LogDirectory:
                         flush = log.prepare_close()
                         if flush is not None:
                             due.append((log, flush))
-                list(threads.map(lambda item: item[1].run(), due))
+                for_each(lambda item: item[1].run(), due)
                 for log, flush in due:
                     with self._noted(log, failed):
                         log.complete_flush(flush)
@@ -526,7 +528,7 @@ def _has_partitions(fs: FileSystem, path: str) -> bool:
     return any(entry.is_directory and _PARTITION_FOLDER.fullmatch(entry.name) for entry in fs.entries(path))
 
 
-def _claim(fs: FileSystem, path: str, cluster_id: str, node_id: int) -> str:
+def _claim(fs: FileSystem, path: str, cluster_id: str, node_id: int, random: Random) -> str:
     """Checks that the directory is this broker's, or makes it so; the directory's id."""
     file = f"{path}/{checkpoints.META_PROPERTIES}"
     try:
@@ -548,7 +550,7 @@ def _claim(fs: FileSystem, path: str, cluster_id: str, node_id: int) -> str:
                 f"{path} belongs to {name}={found[name]}, this broker has {name}={ours}: "
                 f"change {name} or choose another log.dirs"
             )
-    directory_id = found.get("directory.id") or topic_id_to_str(uuid.uuid4().bytes)
+    directory_id = found.get("directory.id") or topic_id_to_str(new_uuid(random).bytes)
     mine = {
         "version": "1",
         "cluster.id": cluster_id,

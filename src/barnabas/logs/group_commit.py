@@ -7,10 +7,10 @@ more requests wait, the more of them one fsync serves, and none waits for more t
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import Executor
 from itertools import islice
 from typing import Protocol
 
+from barnabas.environment.blocking import Pool
 from barnabas.text import logger_of
 from barnabas.types import TopicPartition
 
@@ -26,15 +26,15 @@ class Flushable(Protocol):
     @property
     def topic_partition(self) -> TopicPartition: ...
 
-    async def flush(self, executor: Executor) -> None:
+    async def flush(self, disk: Pool) -> None:
         """Fsync what was appended, in a thread, and let the high watermark follow."""
 
 
 class GroupCommit:
     """Makes what was appended durable, and lets the high watermarks follow."""
 
-    def __init__(self, executor: Executor) -> None:
-        self._executor = executor
+    def __init__(self, disk: Pool) -> None:
+        self._disk = disk
         self._dirty: dict[Flushable, None] = {}
         self._round: asyncio.Task[None] | None = None
 
@@ -55,7 +55,7 @@ class GroupCommit:
                 partitions = list(islice(self._dirty, _AT_ONCE))
                 for partition in partitions:
                     del self._dirty[partition]
-                flushes = (partition.flush(self._executor) for partition in partitions)
+                flushes = (partition.flush(self._disk) for partition in partitions)
                 outcomes = await asyncio.gather(*flushes, return_exceptions=True)
                 for partition, outcome in zip(partitions, outcomes, strict=True):
                     if isinstance(outcome, Exception):  # a bug: the others are flushed nevertheless

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import os
-from pathlib import Path
+from pathlib import PurePath
 
 from barnabas.config import BrokerConfig
 from barnabas.config.setting import shown
+from barnabas.environment.filesystem import FileSystem
 from barnabas.errors import ConfigError
-from barnabas.logs.access import folder_problem
 
 _LONGEST_PATH = 1024
 
 
-def check_paths(config: BrokerConfig) -> None:
+def check_paths(config: BrokerConfig, fs: FileSystem) -> None:
     """Refuse what cannot be a list of folders.
 
     Raises:
@@ -25,15 +24,15 @@ def check_paths(config: BrokerConfig) -> None:
     for name in config.log_dirs:
         if not name or "\0" in name or not 0 < _encoded_length(name) <= _LONGEST_PATH:
             raise ConfigError(f"log.dirs={shown(name)} is not allowed: write paths of folders")
-    real = {name: os.path.realpath(name) for name in config.log_dirs}
+    real = {name: fs.real_path(name) for name in config.log_dirs}
     for one, other in itertools.permutations(real, 2):
         if real[one] == real[other]:
             raise ConfigError(f"log.dirs names one folder twice: {one} and {other}")
-        if Path(real[one]) in Path(real[other]).parents:
+        if PurePath(real[one]) in PurePath(real[other]).parents:
             raise ConfigError(f"log.dirs: {other} lies inside {one}; choose folders beside each other")
 
 
-def check_folders(config: BrokerConfig) -> None:
+def check_folders(config: BrokerConfig, fs: FileSystem) -> None:
     """Create the folders. One of several may be unusable: it is offline then, as in Apache Kafka.
 
     Raises:
@@ -41,7 +40,7 @@ def check_folders(config: BrokerConfig) -> None:
     """
     problems = []
     for name in config.log_dirs:
-        problem = folder_problem(str(Path(name).absolute()))
+        problem = fs.folder_problem(fs.absolute_path(name))
         if problem is None:
             continue
         if problem.in_use:
@@ -54,6 +53,6 @@ def check_folders(config: BrokerConfig) -> None:
 def _encoded_length(path: str) -> int:
     """In bytes, as the file system counts; 0 for what cannot be a path."""
     try:
-        return len(os.fsencode(path))
+        return len(path.encode("utf-8", "surrogateescape"))
     except UnicodeEncodeError:
         return 0

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
-from pathlib import Path
 from typing import Protocol
 
 from barnabas.config import BrokerConfig, TopicConfig
-from barnabas.environment.clock import Clock
+from barnabas.environment.blocking import Pool
+from barnabas.environment.environment import Environment
 from barnabas.environment.filesystem import FileSystem
 from barnabas.errors import ConfigError, ErrorCode, KafkaError
 from barnabas.logs import DirectoryLocked, LogDirectory
@@ -19,7 +18,6 @@ from barnabas.storage import OpenFiles, PartitionLog
 from barnabas.storage.checkpoints import LOG_STARTS
 from barnabas.storage.harm import cure_of
 from barnabas.storage.tasks import Removal
-from barnabas.system import limits
 from barnabas.text import logger_of
 from barnabas.types import ZERO_TOPIC_ID, Offset, TopicId, TopicPartition, topic_id_to_str
 
@@ -41,24 +39,26 @@ class Task(Protocol):
 class LogManager:
     """Opens, makes, deletes and closes logs, each in the log directory where it lies.
 
-    Owned by the event loop; what blocks runs on `executor`.
+    Owned by the event loop.
 
     Args:
+        disk: where fsyncs, checkpoints and deletions are done.
         on_failure: told the path of a directory that goes offline.
     """
 
     def __init__(
         self,
         config: BrokerConfig,
-        fs: FileSystem,
-        clock: Clock,
-        executor: Executor,
+        environment: Environment,
+        disk: Pool,
         on_failure: Callable[[str], None],
     ) -> None:
         self._config = config
-        self._files = OpenFiles(fs, _open_files())
-        self._clock = clock
-        self._executor = executor
+        self._environment = environment
+        fs = environment.filesystem
+        self._files = OpenFiles(fs, _open_files(fs))
+        self._clock = environment.clock
+        self._disk = disk
         self._on_failure = on_failure
         self._directories: list[LogDirectory] = []
         #: configured directories that could not be opened, and why
@@ -66,7 +66,7 @@ class LogManager:
         self._where: dict[TopicPartition, LogDirectory] = {}
         #: logs that exist and could not be opened; None where they must be in a directory that cannot be read
         self._unreadable: dict[TopicPartition, LogDirectory | None] = {}
-        self._removals: set[asyncio.TimerHandle] = set()
+        self._removals: dict[asyncio.TimerHandle, None] = {}
         #: two that write the same file would tear it
         self._checkpointing = asyncio.Lock()
         #: writes of log start offsets that have not begun yet
@@ -96,7 +96,7 @@ class LogManager:
         """
         loop = asyncio.get_running_loop()
         for name in self._config.log_dirs:
-            path = str(Path(name).absolute())
+            path = self._environment.filesystem.absolute_path(name)
 
             def failed(_error: OSError, path: str = path) -> None:
                 # A thread that loads a log may be the one to find out.
@@ -106,7 +106,7 @@ class LogManager:
                 directory = LogDirectory.open(
                     self._files,
                     path,
-                    self._clock,
+                    self._environment,
                     cluster_id=cluster_id,
                     node_id=self._config.node_id,
                     on_failure=failed,
@@ -142,7 +142,7 @@ class LogManager:
         unseen: set[LogDirectory] = set()
         outdated: set[LogDirectory] = set()
         loading: list[Awaitable[None]] = []
-        pools: list[ThreadPoolExecutor] = []
+        pools: list[Pool] = []
         threads = self._config.num_recovery_threads_per_data_dir
         for directory in self._directories:
             wanted: deque[tuple[TopicPartition, TopicId, TopicConfig]] = deque()
@@ -177,7 +177,7 @@ class LogManager:
                     continue
                 wanted.append((topic_partition, topic_id, config_of(topic_partition.topic)))
             if wanted:
-                pool = ThreadPoolExecutor(threads, "recovery")
+                pool = self._environment.blocking.pool("recovery", threads)
                 pools.append(pool)
                 loading += [self._load(directory, pool, wanted) for _ in range(min(threads, len(wanted)))]
             if unknown:
@@ -200,7 +200,7 @@ class LogManager:
                 self._run(task)
         await asyncio.gather(*loading)
         for pool in pools:
-            pool.shutdown()
+            await pool.close()
         broken = set(self._unreadable.values())
         for directory in self._directories:
             if directory not in broken and directory.failure is None:
@@ -349,7 +349,7 @@ class LogManager:
         for _ in checkpoint.prepare():
             await asyncio.sleep(0)
         if checkpoint.is_needed:
-            await asyncio.get_running_loop().run_in_executor(self._executor, checkpoint.run)
+            await self._disk.run(checkpoint.run)
 
     async def store_log_starts(
         self, directory: LogDirectory, planned: Sequence[tuple[PartitionLog, Offset]]
@@ -384,11 +384,11 @@ class LogManager:
         """Run in a thread what deletes files, when readers may be done with them."""
 
         def run() -> None:
-            self._removals.discard(handle)
+            del self._removals[handle]
             self._run(task)
 
         handle = asyncio.get_running_loop().call_later(delay_ms / 1000, run)
-        self._removals.add(handle)
+        self._removals[handle] = None
 
     # --- inside ---
 
@@ -419,12 +419,11 @@ class LogManager:
     async def _load(
         self,
         directory: LogDirectory,
-        pool: Executor,
+        pool: Pool,
         wanted: deque[tuple[TopicPartition, TopicId, TopicConfig]],
     ) -> None:
         """Has one thread of several open logs, until there are no more `wanted`."""
-        loop = asyncio.get_running_loop()
-        loaded, unreadable = await loop.run_in_executor(pool, _load_logs, directory, wanted)
+        loaded, unreadable = await pool.run(_load_logs, directory, wanted)
         for partition_log in loaded:
             directory.adopt(partition_log)
             self._where[partition_log.topic_partition] = directory
@@ -444,20 +443,20 @@ class LogManager:
             log.warning("%s belongs to no topic of this broker: its folder is now %s", topic_partition, aside)
 
     def _run(self, task: Task) -> None:
-        future = asyncio.get_running_loop().run_in_executor(self._executor, task.run)
+        future = self._disk.run(task.run)
         future.add_done_callback(_report)
 
 
-def _open_files() -> int:
+def _open_files(fs: FileSystem) -> int:
     """How many files of logs may be open at once."""
-    limit = limits.open_files()
+    limit = fs.most_open_files()
     return _MAX_OPEN_FILES if limit is None else min(_MAX_OPEN_FILES, limit // 2)
 
 
-def files_for_connections() -> int | None:
+def files_for_connections(fs: FileSystem) -> int | None:
     """How many of the files this process may open are left to connections; None when there is no limit."""
-    limit = limits.open_files()
-    return None if limit is None else max(1, limit - _open_files() - _OTHER_FILES)
+    limit = fs.most_open_files()
+    return None if limit is None else max(1, limit - _open_files(fs) - _OTHER_FILES)
 
 
 def _load_logs(

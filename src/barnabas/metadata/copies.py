@@ -17,10 +17,18 @@ in every copy uses up its generation, and a start that has found the copies unli
 from __future__ import annotations
 
 import contextlib
-import uuid
 from collections.abc import Callable, Mapping, Sequence
+from random import Random
 
-from barnabas.environment.filesystem import File, FileSystem, Lock, read_file, replace_file
+from barnabas.environment.filesystem import (
+    File,
+    FileSystem,
+    Lock,
+    make_durable_directory,
+    read_file,
+    replace_file,
+)
+from barnabas.environment.randomness import new_uuid
 from barnabas.metadata import legacy
 from barnabas.metadata.journal import (
     Journal,
@@ -147,7 +155,11 @@ class JournalCopies:
 
     @classmethod
     def open(
-        cls, fs: FileSystem, folders: Sequence[str], before_new: Callable[[], None] | None = None
+        cls,
+        fs: FileSystem,
+        folders: Sequence[str],
+        random: Random,
+        before_new: Callable[[], None] | None = None,
     ) -> JournalCopies:
         """The store that lies in `folders`, healed and locked; a new one when there is none.
 
@@ -168,15 +180,15 @@ class JournalCopies:
                 raise StoreUnavailableError(f"log.dirs: none of {', '.join(folders)} can be used")
             found = find_copies(fs, folders, usable)
             best = choose(found)
-            journal = legacy.read(usable) if best is None else best.journal
+            journal = legacy.read(fs, usable, random) if best is None else best.journal
             if journal is None:
                 if before_new is not None:
                     before_new()
-                journal = Journal(uuid.uuid4().hex, 0, 0)
+                journal = Journal(new_uuid(random).hex, 0, 0)
             copies = cls(fs, usable, list(locks.values()), journal)
             on_failure.callback(copies._close_files)
             copies._heal(found, best)
-            legacy.put_away(usable)
+            legacy.put_away(fs, usable)
             on_failure.pop_all()
         return copies
 
@@ -334,7 +346,7 @@ def _is_same(journal: Journal, other: Journal) -> bool:
 def _lock(fs: FileSystem, folder: str) -> Lock | None:
     """Makes and locks a folder; None, with a log line, when no copy can be kept in it."""
     try:
-        fs.make_directory(folder)
+        make_durable_directory(fs, folder)
         fs.entries(folder)
         return fs.lock(f"{folder}/{LOCK_FILE}")
     except BlockingIOError as error:

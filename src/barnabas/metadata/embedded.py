@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from barnabas.environment.filesystem import FileSystem, OsFileSystem
+from barnabas.environment.blocking import Pool
+from barnabas.environment.environment import Environment
 from barnabas.metadata.copies import JournalCopies
 from barnabas.metadata.operations import SingleOperations
 from barnabas.metadata.session import Session
@@ -35,9 +35,9 @@ class EmbeddedStore(SingleOperations):
     fsync. Only one process at a time can open a store.
     """
 
-    def __init__(self, copies: JournalCopies, executor: ThreadPoolExecutor) -> None:
+    def __init__(self, copies: JournalCopies, thread: Pool) -> None:
         self._copies = copies
-        self._executor = executor
+        self._thread = thread
         self._tree: Tree | None = Tree(copies.journal.nodes.items(), copies.journal.transaction)
         self._watches = Watches()
         self._session = Session(SessionState.CONNECTED)
@@ -49,8 +49,8 @@ class EmbeddedStore(SingleOperations):
     @classmethod
     async def open(
         cls,
+        environment: Environment,
         *folders: str | Path,
-        fs: FileSystem | None = None,
         before_new: Callable[[], None] | None = None,
     ) -> EmbeddedStore:
         """Open the store that lies in `folders`, a broker's log directories; a new one when there is none.
@@ -60,19 +60,19 @@ class EmbeddedStore(SingleOperations):
         Raises:
             StoreUnavailableError: another process has it, it is damaged beyond healing, or its disk fails.
         """
-        executor = ThreadPoolExecutor(1, thread_name_prefix="barnabas-metadata")
+        thread = environment.blocking.pool("metadata", 1)
         try:
-            copies = await asyncio.get_running_loop().run_in_executor(
-                executor,
+            copies = await thread.run(
                 JournalCopies.open,
-                fs or OsFileSystem(),
+                environment.filesystem,
                 [str(folder) for folder in folders],
+                environment.random,
                 before_new,
             )
         except BaseException:
-            executor.shutdown(wait=False)
+            await thread.close()
             raise
-        return cls(copies, executor)
+        return cls(copies, thread)
 
     @property
     def session_id(self) -> int:
@@ -125,8 +125,8 @@ class EmbeddedStore(SingleOperations):
             return
         self._tree = None
         self._watches.clear()
-        await asyncio.get_running_loop().run_in_executor(self._executor, self._copies.close)
-        self._executor.shutdown()
+        await self._thread.run(self._copies.close)
+        await self._thread.close()
         self._session.enter(SessionState.CLOSED)
 
     async def _write_pending(self) -> None:
@@ -151,9 +151,7 @@ class EmbeddedStore(SingleOperations):
                 changes += made
                 applied.append((versions, done))
         try:
-            await asyncio.get_running_loop().run_in_executor(
-                self._executor, self._copies.commit, changes, tree.transaction
-            )
+            await self._thread.run(self._copies.commit, changes, tree.transaction)
         except Exception as error:  # whatever it is: nobody may wait for ever
             tree.undo(changes)
             for _, done in applied:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
-from pathlib import Path
+from random import Random
 
+from barnabas.environment.filesystem import FileSystem, exists
+from barnabas.environment.randomness import new_uuid
 from barnabas.metadata.journal import Journal
 from barnabas.metadata.store import Node, StoreUnavailableError
 from barnabas.text import logger_of
@@ -17,14 +18,15 @@ _SUFFIX = ".migrated"
 _SCHEMA_VERSION = 1
 
 
-def read(folders: Sequence[str]) -> Journal | None:
+def read(fs: FileSystem, folders: Sequence[str], random: Random) -> Journal | None:
     """What the file in the first of `folders` that has one holds, None when there is none.
 
     Raises:
         StoreUnavailableError: it is in use, damaged, or of a version that never was.
     """
-    path = next((path for folder in folders if (path := Path(folder) / FILE_NAME).exists()), None)
-    if path is None:
+    files = (f"{folder}/{FILE_NAME}" for folder in folders)
+    found = next((file for file in files if exists(fs, file)), None)
+    if found is None or (path := fs.system_path(found)) is None:
         return None
     import sqlite3  # takes its time, and is needed once in a store's life
 
@@ -57,17 +59,15 @@ def read(folders: Sequence[str]) -> Journal | None:
         if connection is not None:
             connection.close()
     log.info("importing the metadata of an earlier version from %s", path)
-    return Journal(uuid.uuid4().hex, 0, transaction, nodes)
+    return Journal(new_uuid(random).hex, 0, transaction, nodes)
 
 
-def put_away(folders: Sequence[str]) -> None:
+def put_away(fs: FileSystem, folders: Sequence[str]) -> None:
     """Renames the files that were taken over, now or by a start that was interrupted: they would grow old."""
-    for path in [
-        Path(folder) / (FILE_NAME + suffix) for folder in folders for suffix in ("", "-wal", "-shm")
-    ]:
-        kept = path.with_name(path.name + _SUFFIX)
+    for path in [f"{folder}/{FILE_NAME}{suffix}" for folder in folders for suffix in ("", "-wal", "-shm")]:
+        kept = path + _SUFFIX
         try:
-            path.rename(kept)
+            fs.rename(path, kept)
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import re
-import uuid
 from collections.abc import Sequence
-from pathlib import Path
+from random import Random
 
 from barnabas.config import BrokerConfig
+from barnabas.environment.environment import Environment
+from barnabas.environment.filesystem import FileSystem, exists
+from barnabas.environment.randomness import new_uuid
 from barnabas.errors import ConfigError
 from barnabas.metadata import znodes
 from barnabas.metadata.copies import FILE_NAMES
@@ -22,7 +24,7 @@ from barnabas.types import topic_id_to_str
 _PARTITION_FOLDER = re.compile(r"[a-zA-Z0-9._-]{1,249}-[0-9]{1,10}")
 
 
-async def open_store(config: BrokerConfig) -> MetadataStore:
+async def open_store(config: BrokerConfig, environment: Environment) -> MetadataStore:
     """The store that the settings name, with the nodes that are always there.
 
     Raises:
@@ -30,9 +32,9 @@ async def open_store(config: BrokerConfig) -> MetadataStore:
         StoreUnavailableError: it cannot be opened; the text says what to do.
     """
     check_store(config)
-    store = await _open(config)
+    store = await _open(config, environment)
     try:
-        await prepare(store)
+        await prepare(store, environment.random)
     except BaseException:
         await store.close()
         raise
@@ -60,7 +62,10 @@ def check_store(config: BrokerConfig) -> None:
         )
 
 
-async def _open(config: BrokerConfig) -> MetadataStore:
+async def _open(config: BrokerConfig, environment: Environment) -> MetadataStore:
+    if environment.open_store is not None:
+        store: MetadataStore = await environment.open_store()
+        return store
     if config.zookeeper_connect is not None:
         from barnabas.metadata.zookeeper.store import ZooKeeperStore  # imports kazoo, which takes a while
 
@@ -75,16 +80,17 @@ async def _open(config: BrokerConfig) -> MetadataStore:
     if config.metadata_store == "memory":
         return MemoryStore()
     folders = config.log_dirs
-    return await EmbeddedStore.open(*folders, before_new=lambda: check_unused(folders))
+    fs = environment.filesystem
+    return await EmbeddedStore.open(environment, *folders, before_new=lambda: check_unused(fs, folders))
 
 
-async def prepare(store: MetadataStore) -> str:
+async def prepare(store: MetadataStore, random: Random) -> str:
     """Make a new store's permanent nodes, the cluster's id among them; the id, old or new."""
     node = await store.exists(znodes.CLUSTER_ID)
     if node is not None:
         await _make_missing_folders(store)
     else:
-        cluster_id = topic_id_to_str(uuid.uuid4().bytes)
+        cluster_id = topic_id_to_str(new_uuid(random).bytes)
         nodes = [Create(folder) for folder in znodes.FOLDERS]
         nodes.append(Create(znodes.CLUSTER_ID, znodes.encode_cluster_id(cluster_id)))
         nodes.append(Create(znodes.CONTROLLER_EPOCH, znodes.encode_controller_epoch(0)))
@@ -105,21 +111,22 @@ async def _make_missing_folders(store: MetadataStore) -> None:
                 await store.multi([Create(folder)])
 
 
-def check_unused(folders: Sequence[str]) -> None:
+def check_unused(fs: FileSystem, folders: Sequence[str]) -> None:
     """Refuse to begin anew where a broker has been: what it holds would belong to no topic.
 
     Raises:
         StoreUnavailableError: a broker's data lie in one of `folders`.
     """
-    for folder in map(Path, folders):
+    for folder in folders:
         try:
-            names = sorted(entry.name for entry in folder.iterdir())
+            names = sorted(entry.name for entry in fs.entries(folder))
         except OSError:
             continue  # what cannot be read is reported when the logs are opened
         held = [
             name
             for name in names
-            if _PARTITION_FOLDER.fullmatch(name) and (folder / name / checkpoints.PARTITION_METADATA).exists()
+            if _PARTITION_FOLDER.fullmatch(name)
+            and exists(fs, f"{folder}/{name}/{checkpoints.PARTITION_METADATA}")
         ]
         if held or checkpoints.META_PROPERTIES in names:
             more = ", ..." if held[3:] else ""

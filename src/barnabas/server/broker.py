@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import random
-import time
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 
 from barnabas import __version__
 from barnabas.config import BrokerConfig
 from barnabas.config.group import check_groups
 from barnabas.controller import Controller
 from barnabas.coordinator import GroupCoordinator, ProducerIds, TransactionCoordinator
-from barnabas.environment.clock import Clock, SystemClock
-from barnabas.environment.filesystem import FileSystem, OsFileSystem
-from barnabas.environment.network import Network, SocketNetwork
+from barnabas.environment.clock import Clock
+from barnabas.environment.environment import Environment
+from barnabas.environment.randomness import new_uuid
 from barnabas.errors import BarnabasError
 from barnabas.logs.cleaner import LogCleaner
 from barnabas.logs.group_commit import GroupCommit
@@ -78,24 +74,19 @@ class Broker:
     def __init__(
         self,
         config: BrokerConfig,
+        environment: Environment,
         *,
-        clock: Clock | None = None,
-        rng: random.Random | None = None,
-        fs: FileSystem | None = None,
-        network: Network | None = None,
         busy_polling: BusyPolling | None = None,
     ) -> None:
         self.config = config
-        self.clock = clock or SystemClock()
+        self.clock = environment.clock
         self.node_id = config.node_id
         self.configs = ConfigResolver(config, config.node_id)
-        self.long_work = LongWork()
+        self.long_work = LongWork(environment)
         self.connections = Connections(
-            lambda: self.config, most=files_for_connections(), busy_polling=busy_polling
+            lambda: self.config, most=files_for_connections(environment.filesystem), busy_polling=busy_polling
         )
-        self._rng = rng or random.Random()
-        self._fs = fs or OsFileSystem()
-        self._network = network or SocketNetwork()
+        self._environment = environment
         self._failed = asyncio.Event()
         self._failure = ""
         self._undo: list[Callable[[], Awaitable[None] | None]] = []
@@ -157,13 +148,16 @@ class Broker:
 
     async def _start(self) -> None:
         check_groups(self.config)
-        check_paths(self.config)
+        environment = self._environment
+        check_paths(self.config, environment.filesystem)
         check_store(self.config)
         listeners = self._bind()
-        if isinstance(self._fs, OsFileSystem):
-            await asyncio.to_thread(check_folders, self.config)
-        log.info("barnabas %s starts as broker %d, process %d", __version__, self.node_id, os.getpid())
-        store = await open_store(self.config)
+        # For what blocks: fsyncs, checkpoints, deletions.
+        self._disk = environment.blocking.pool("disk", 2)
+        self._undo.append(self._disk.close)
+        await self._disk.run(check_folders, self.config, environment.filesystem)
+        log.info("barnabas %s starts as broker %d", __version__, self.node_id)
+        store = await open_store(self.config, environment)
         self._undo.append(store.close)
         store.on_state(self._on_session)
         self._loader = MetadataLoader(store, self._on_metadata_failure)
@@ -176,14 +170,14 @@ class Broker:
             self.configs,
             self._registration(),
             self.clock,
-            self._rng,
+            environment.random,
             lambda error: self._fail(f"it cannot register again: {error}"),
         )
         self._undo.append(self.controller.stop)
         await self.controller.start()
         self.producer_ids = ProducerIds(self.controller.producer_ids.allocate)
         self.fetch_sessions = FetchSessions(
-            self.config.max_incremental_fetch_session_cache_slots, self.clock, self._rng
+            self.config.max_incremental_fetch_session_cache_slots, self.clock, environment.random
         )
         self._host_partitions()
         self._start_jobs()
@@ -213,7 +207,7 @@ class Broker:
         """Take the addresses first: a second broker is told before it has touched anything."""
         endpoints = bound_endpoints(self.config)
         self._advertise(endpoints)  # refuses what is wrong before anything is bound
-        listeners = [Listener(e, self.connections, self._network) for e in endpoints]
+        listeners = [Listener(e, self.connections, self._environment.network) for e in endpoints]
         for listener in listeners:
             self._undo.append(listener.unbind)
             listener.bind()
@@ -222,25 +216,16 @@ class Broker:
         return listeners
 
     def _advertise(self, bound: list[Endpoint]) -> list[Endpoint]:
-        return advertised_endpoints(self.config, bound, self._network.machine_name)
+        return advertised_endpoints(self.config, bound, self._environment.network.machine_name)
 
     def _registration(self) -> BrokerImage:
         endpoints = tuple(BrokerEndpoint(e.name, e.host, e.port) for e in self.advertised)
         return BrokerImage(self.node_id, endpoints, self.config.broker_rack)
 
     async def _open_logs(self) -> None:
-        # For what blocks: fsyncs, checkpoints, deletions.
-        self._executor = ThreadPoolExecutor(2, "disk")
-        self._undo.append(self._executor.shutdown)
-        self.logs = LogManager(
-            self.config,
-            self._fs,
-            self.clock,
-            self._executor,
-            self._take_offline,
-        )
+        self.logs = LogManager(self.config, self._environment, self._disk, self._take_offline)
         self._undo.append(self._close_logs)
-        began = time.monotonic()
+        began = self.clock.monotonic()
         self.logs.open(self.cluster_id)
         image = self.image
         await self.logs.load(
@@ -257,10 +242,10 @@ class Broker:
                 if directory.logs and not directory.was_clean
                 else "",
             )
-        log.info("opened all logs in %.2f s", time.monotonic() - began)
+        log.info("opened all logs in %.2f s", self.clock.monotonic() - began)
 
     async def _close_logs(self) -> None:
-        began = time.monotonic()
+        began = self.clock.monotonic()
         await self.logs.stop()
         for directory in self.logs.directories:
             log.info(
@@ -269,7 +254,7 @@ class Broker:
                 len(directory.logs),
                 "marked as clean" if directory.closed_cleanly else "not clean: the next start recovers them",
             )
-        log.info("closed all logs in %.2f s", time.monotonic() - began)
+        log.info("closed all logs in %.2f s", self.clock.monotonic() - began)
 
     def _take_offline(self, log_dir: str) -> None:
         # Before partitions are hosted nobody waits for a write, and `_host_partitions` sees to the rest.
@@ -277,7 +262,7 @@ class Broker:
             self.replicas.take_offline(log_dir)
 
     def _host_partitions(self) -> None:
-        self._group_commit = GroupCommit(self._executor)
+        self._group_commit = GroupCommit(self._disk)
         self._undo.append(self._group_commit.stop)
         self.replicas = ReplicaManager(
             self.node_id,
@@ -295,6 +280,7 @@ class Broker:
             ),
             settings=lambda group_id: self.configs.group_config(self.image, group_id),
             image=lambda: self.image,
+            unique=lambda: str(new_uuid(self._environment.random)),
         )
         self._undo.append(self.groups.stop)
         self._markers = MarkerAppender(lambda: self.config, self.replicas, self.groups, self.clock)
@@ -360,7 +346,7 @@ class Broker:
 
     def _start_cleaner(self) -> None:
         self.cleaner = LogCleaner(
-            lambda: self.config, self.replicas, self.logs, self.clock, self._group_commit.add
+            lambda: self.config, self.replicas, self.logs, self._environment, self._group_commit.add
         )
         self._undo.append(self.cleaner.stop)
         self.cleaner.start()

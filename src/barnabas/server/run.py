@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -10,8 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from barnabas.config import BrokerConfig
-from barnabas.environment.clock import Clock
-from barnabas.environment.filesystem import FileSystem
+from barnabas.environment.environment import Environment
 from barnabas.server.broker import Broker
 from barnabas.server.garbage import collect_all_when_idle, short_collections
 from barnabas.server.network.busy_polling import BusyPolling
@@ -54,7 +54,8 @@ async def serve(
     signals = StopSignals()
     loop = asyncio.get_running_loop()
     busy_polling = BusyPolling(loop.call_soon) if event_loop.turns_are_cheap(loop) else None
-    broker = Broker(config, busy_polling=busy_polling)
+    log.info("running in process %d", os.getpid())
+    broker = Broker(config, Environment.of_system(), busy_polling=busy_polling)
     with short_collections() as collections:
         try:
             await broker.start()
@@ -119,12 +120,9 @@ class BrokerServer:
     methods here may be used.
     """
 
-    def __init__(
-        self, config: BrokerConfig, *, clock: Clock | None = None, fs: FileSystem | None = None
-    ) -> None:
+    def __init__(self, config: BrokerConfig, environment: Environment | None = None) -> None:
         self._config = config
-        self._clock = clock
-        self._fs = fs
+        self._environment = environment or Environment.of_system()
         self._started = threading.Event()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop
@@ -195,7 +193,7 @@ class BrokerServer:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
-        self._broker = Broker(self._config, clock=self._clock, fs=self._fs)
+        self._broker = Broker(self._config, self._environment)
         try:
             await self._broker.start()
             self._started.set()

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from random import Random
 from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+from barnabas.environment.blocking import ForEach
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -42,9 +45,13 @@ class VirtualThreads:
     def signal(self) -> VirtualSignal:
         return VirtualSignal(self)
 
-    def for_each(self, function: Callable[[T], object], items: Iterable[T], threads: int) -> None:
-        for item in items:
-            function(item)
+    @contextmanager
+    def side_by_side(self, threads: int) -> Iterator[ForEach]:
+        def for_each(function: Callable[[T], object], items: Iterable[T], /) -> None:
+            for item in items:
+                function(item)
+
+        yield for_each
 
     def delay(self) -> float:
         """How long the next step takes, in seconds."""

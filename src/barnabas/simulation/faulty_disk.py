@@ -14,10 +14,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from barnabas.environment.filesystem import IOV_MAX, Entry, VectoredFile
+from barnabas.environment.clock import Clock
+from barnabas.environment.filesystem import Entry, Problem, VectoredFile, Volume
+from barnabas.system.files import IOV_MAX
 from barnabas.types import Buffer
 
 SECTOR = 64
+#: the size of the volume that brokers tell their clients
+_VOLUME = 1 << 40
 
 
 @dataclass(eq=False, slots=True)
@@ -26,6 +30,8 @@ class _Data:
 
     current: bytearray = field(default_factory=bytearray)
     durable: bytes = b""
+    #: when it was changed last, in milliseconds since the epoch
+    modified_ms: int = 0
     #: an fsync failed: what it should have written stays lost, whatever later ones say
     doomed: bool = False
 
@@ -98,7 +104,8 @@ class FaultyDisk:
             write is dropped by later ones as well, as Linux does.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock
         self.space: int | None = None
         self.most_at_once: int | None = None
         self.changes_left: int | None = None
@@ -108,6 +115,8 @@ class FaultyDisk:
         self.fail_reads = False
         #: whether an fsync has failed: only a crash shows what programs still see and the disk never got
         self.has_lost_writes = False
+        #: how many files and connections the broker is told it may have open
+        self.max_open_files: int | None = None
         #: what was opened and not closed
         self.open_files = 0
         self._root = _Folder()
@@ -135,7 +144,7 @@ class FaultyDisk:
             if not create:
                 raise FileNotFoundError(errno.ENOENT, "no such file", path)
             self.count_change()
-            node = _Data()
+            node = _Data(modified_ms=self.now_ms())
             folder.change({name: node})
         if not isinstance(node, _Data):
             raise IsADirectoryError(errno.EISDIR, "is a folder", path)
@@ -145,7 +154,9 @@ class FaultyDisk:
     def entries(self, path: str) -> list[Entry]:
         self.ask("entries", path)
         return [
-            Entry(name, len(node.current) if isinstance(node, _Data) else 0, isinstance(node, _Folder), 0)
+            Entry(name, len(node.current), False, node.modified_ms)
+            if isinstance(node, _Data)
+            else Entry(name, 0, True, 0)
             for name, node in self._folder(path).current.items()
         ]
 
@@ -204,12 +215,34 @@ class FaultyDisk:
         self._locked.add(path)
         return _Lock(self._locked, path)
 
+    def real_path(self, path: str) -> str:
+        return self.absolute_path(path)
+
+    def absolute_path(self, path: str) -> str:
+        return path if path.startswith("/") else f"/{path}"
+
+    def folder_problem(self, path: str) -> Problem | None:
+        return None
+
+    def volume(self, path: str) -> Volume:
+        return Volume(_VOLUME, _VOLUME if self.space is None else min(self.space, _VOLUME))
+
+    def system_path(self, path: str) -> str | None:
+        return None
+
+    def most_open_files(self) -> int | None:
+        return self.max_open_files
+
     # --- inside ---
 
     def ask(self, operation: str, path: str) -> None:
         error = None if self.refuse is None else self.refuse(operation, path)
         if error is not None:
             raise error
+
+    def now_ms(self) -> int:
+        """The time that files are given; 0 on a disk without a clock."""
+        return 0 if self._clock is None else self._clock.now_ms()
 
     def check(self, fails: bool) -> None:
         if fails:
@@ -267,6 +300,7 @@ class _OpenFile(VectoredFile):
         data = b"".join(chunks)
         fits = self._disk.take_space(len(data))
         current = self._data.current
+        self._data.modified_ms = self._disk.now_ms()
         if position > len(current):
             current.extend(bytes(position - len(current)))
         current[position : position + fits] = data[:fits]
@@ -276,6 +310,7 @@ class _OpenFile(VectoredFile):
         self._use("truncate", self._disk.fail_writes)
         self._disk.count_change()
         current = self._data.current
+        self._data.modified_ms = self._disk.now_ms()
         current.extend(bytes(max(size - len(current), 0)))
         del current[size:]
 

@@ -10,10 +10,10 @@ is nobody's until the log's owner puts it in place (`LogFiles.begin_swap`).
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
+from barnabas.environment.blocking import Signal
 from barnabas.errors import BarnabasError
 from barnabas.records.batch import HEADER_SIZE, BatchHeader, parse_header
 from barnabas.records.builder import batch_payload
@@ -59,6 +59,7 @@ class Cleaning:
         map_bytes: int,
         block_bytes: int,
         throttle: Throttle,
+        cancelled: Signal,
     ) -> None:
         self.log = log
         #: which life of the log's tail it is about
@@ -75,7 +76,7 @@ class Cleaning:
         self._path = log.files.path
         self._files = OpenFiles(log.files.env.fs, capacity=8)
         self._map = OffsetMap(map_bytes)
-        self._cancelled = threading.Event()
+        self._cancelled = cancelled
         segments = log.files.segments
         self._sources = [segment for segment in segments if segment.base_offset < dirtiness.end]
         #: bytes of the transaction index of every segment: a marker may lie beyond what is cleaned

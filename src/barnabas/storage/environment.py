@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from random import Random
 
 from barnabas.environment.clock import Clock
 from barnabas.environment.filesystem import FileSystem
@@ -27,7 +27,7 @@ class LogEnvironment:
     path: str
     files: OpenFiles
     clock: Clock
-    random: random.Random = field(default_factory=random.Random)
+    random: Random
     #: the error that took the directory offline
     failure: OSError | None = None
     #: told once, when the directory goes offline

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 
+from barnabas.environment.blocking import Mutex
 from barnabas.environment.clock import Clock
 
 
@@ -18,7 +18,7 @@ class Throttle:
         """`bytes_per_second` may change at any time."""
         self._clock = clock
         self._rate = bytes_per_second
-        self._lock = threading.Lock()
+        self._lock = Mutex()
         #: when what was booked so far is paid for, in milliseconds since the epoch
         self._paid_ms = 0.0
 

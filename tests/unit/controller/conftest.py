@@ -12,12 +12,13 @@ import pytest
 
 from barnabas.config import BrokerConfig
 from barnabas.controller import Controller
-from barnabas.environment.clock import ManualClock
+from barnabas.environment.randomness import system_random
 from barnabas.metadata import ClusterImage, MetadataLoader, znodes
 from barnabas.metadata.configs import ConfigResolver
 from barnabas.metadata.image import BrokerEndpoint, BrokerImage
 from barnabas.metadata.memory import MemoryServer, MemoryStore
 from barnabas.metadata.opening import prepare
+from barnabas.simulation.clocks import ManualClock
 
 
 @dataclass
@@ -45,7 +46,7 @@ async def join(
     on_failure: Callable[[Exception], None] | None = None,
 ) -> Member:
     store = MemoryStore(server)
-    await prepare(store)
+    await prepare(store, system_random())
     loader = MetadataLoader(store)
     await loader.start()
     configs = ConfigResolver(config, config.node_id)

@@ -17,12 +17,12 @@ from barnabas.controller.configs import AlterOperation, ResourceType
 from barnabas.controller.controller_election import ControllerElection
 from barnabas.controller.leader_election import elect
 from barnabas.controller.placement import place_replicas
-from barnabas.environment.clock import ManualClock
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.metadata import znodes
 from barnabas.metadata.image import ALL_BROKERS, PartitionState
 from barnabas.metadata.memory import MemoryServer
 from barnabas.metadata.store import Create, NodeExistsError, SessionState, UnknownOutcomeError
+from barnabas.simulation.clocks import ManualClock
 
 TOPIC = ConfigResource(ResourceType.TOPIC, "t")
 BROKER = ConfigResource(ResourceType.BROKER, "1")

@@ -10,11 +10,12 @@ from tests.unit.controller.conftest import Member, Play
 
 from barnabas.config import BrokerConfig
 from barnabas.controller import NewPartitions, NewTopic
+from barnabas.environment.randomness import new_topic_id, system_random
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.metadata import znodes
 from barnabas.metadata.image import TopicImage
 from barnabas.metadata.store import StoreUnavailableError
-from barnabas.types import TopicPartition, new_topic_id
+from barnabas.types import TopicPartition
 
 
 def code(result: Any) -> ErrorCode:
@@ -173,7 +174,7 @@ def test_deletion_is_noted_while_another_broker_may_have_folders(play: Play) -> 
 def test_unknown_id_cannot_be_deleted_and_does_not_hinder_others(play: Play) -> None:
     async def scenario(member: Member) -> None:
         await member.controller.topics.create([NewTopic("t")])
-        unknown = new_topic_id()
+        unknown = new_topic_id(system_random())
         errors = await member.controller.topics.delete([unknown, member.image.topics["t"].id])
         assert {key: error.code for key, error in errors.items()} == {unknown: ErrorCode.UNKNOWN_TOPIC_ID}
         assert not member.image.topics

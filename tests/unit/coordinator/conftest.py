@@ -13,7 +13,6 @@ import pytest
 
 from barnabas.config import BrokerConfig, GroupConfig
 from barnabas.coordinator import Caller, ConsumerGroup, GroupCoordinator, OffsetKey
-from barnabas.environment.clock import LoopClock
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.metadata.image import ClusterImage, PartitionState, TopicImage
 from barnabas.protocol.messages.consumer_group_heartbeat import (
@@ -39,6 +38,7 @@ from barnabas.protocol.messages.sync_group import (
     SyncGroupResponse,
 )
 from barnabas.records import batches
+from barnabas.simulation.clocks import VirtualClock
 from barnabas.simulation.virtual_time import run_virtual
 
 #: makes member ids unique, over restarts too
@@ -130,7 +130,7 @@ class Groups:
         self.log = log or MemoryLog()
         self.config = config or BrokerConfig(**{"group_initial_rebalance_delay_ms": 1000, **settings})
         self.image = image
-        self.clock = LoopClock(asyncio.get_running_loop())
+        self.clock = VirtualClock(asyncio.get_running_loop())
         self.coordinator = GroupCoordinator(
             lambda: self.config,
             self.clock,

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from barnabas.coordinator.runtime import CoordinatorRuntime, Result
-from barnabas.environment.clock import LoopClock
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.records import Record, batches, encode_batch
+from barnabas.simulation.clocks import VirtualClock
 from barnabas.simulation.virtual_time import run_virtual
 
 
@@ -43,7 +43,7 @@ def run(memory_log):
     def runner(scenario):
         async def main():
             log = memory_log()
-            clock = LoopClock(asyncio.get_running_loop())
+            clock = VirtualClock(asyncio.get_running_loop())
             runtime = CoordinatorRuntime("counters", log, clock, Counters, write_timeout_ms=5000)
             runtime.elect(0, 3)
             await scenario(runtime, log)

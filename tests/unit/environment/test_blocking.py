@@ -103,10 +103,11 @@ def test_a_cancelled_call_that_has_not_begun_is_not_made(play: Callable[[Scenari
 def test_for_each_has_called_all_when_it_returns(play: Callable[[Scenario], Any]) -> None:
     async def scenario(blocking: Blocking) -> None:
         seen: list[int] = []
-        blocking.for_each(seen.append, range(20), 4)
-        assert sorted(seen) == list(range(20))
-        with pytest.raises(ZeroDivisionError):
-            blocking.for_each(lambda number: 1 // number, [1, 0, 2], 4)
+        with blocking.side_by_side(4) as for_each:
+            for_each(seen.append, range(20))
+            assert sorted(seen) == list(range(20))
+            with pytest.raises(ZeroDivisionError):
+                for_each(lambda number: 1 // number, [1, 0, 2])
 
     play(scenario)
 

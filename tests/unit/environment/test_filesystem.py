@@ -9,9 +9,17 @@ import stat
 
 import pytest
 
-from barnabas.environment import filesystem
-from barnabas.environment.filesystem import IOV_MAX, OsFileSystem, read_file, replace_file, write_file
+from barnabas.environment import os_filesystem
+from barnabas.environment.filesystem import (
+    exists,
+    make_durable_directory,
+    read_file,
+    replace_file,
+    write_file,
+)
+from barnabas.environment.os_filesystem import OsFileSystem
 from barnabas.simulation.faulty_disk import FaultyDisk
+from barnabas.system.files import IOV_MAX
 
 
 @pytest.fixture(params=["system", "memory"])
@@ -130,9 +138,9 @@ def test_more_chunks_than_one_system_call_takes_are_written(place):
 
 @pytest.mark.parametrize("at_once", [1, 2, 3, 7, 5 * IOV_MAX + 1])
 def test_a_write_that_the_system_takes_in_pieces_is_completed(tmp_path, monkeypatch, at_once):
-    whole = filesystem.pwritev
+    whole = os_filesystem.pwritev
     monkeypatch.setattr(
-        filesystem, "pwritev", lambda fd, chunks, at: whole(fd, [b"".join(chunks)[:at_once]], at)
+        os_filesystem, "pwritev", lambda fd, chunks, at: whole(fd, [b"".join(chunks)[:at_once]], at)
     )
     disk = FaultyDisk()
     disk.most_at_once = at_once
@@ -158,7 +166,7 @@ def test_a_read_that_the_system_answers_in_pieces_is_completed(tmp_path, monkeyp
 
 def test_a_write_that_makes_no_headway_is_an_error(tmp_path, monkeypatch):
     file = OsFileSystem().open(str(tmp_path / "a"), create=True)
-    monkeypatch.setattr(filesystem, "pwritev", lambda fd, chunks, at: 0)
+    monkeypatch.setattr(os_filesystem, "pwritev", lambda fd, chunks, at: 0)
     with pytest.raises(OSError, match="nothing could be written"):
         file.write_at([b"xy"], 0)
     file.close()
@@ -200,3 +208,13 @@ def test_what_a_failed_sync_lost_stays_lost():
     disk.crash(random.Random(3))
     assert read_file(disk, "/a") in (b"old", b"new")
     assert disk.has_lost_writes is False
+
+
+def test_a_power_cut_does_not_take_a_folder_that_was_made_durably():
+    disk = FaultyDisk()
+    disk.make_directory("/there")
+    disk.sync_directory("/")
+    assert make_durable_directory(disk, "/there/a/b/c")
+    assert not make_durable_directory(disk, "/there/a/b/c")
+    disk.crash(random.Random(1))
+    assert exists(disk, "/there/a/b/c")

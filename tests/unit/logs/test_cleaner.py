@@ -9,10 +9,12 @@ from types import SimpleNamespace
 import pytest
 
 from barnabas.config import BrokerConfig, TopicConfig
-from barnabas.environment.clock import ManualClock
+from barnabas.environment.blocking import Threads
 from barnabas.logs import LogDirectory
 from barnabas.logs.cleaner import LogCleaner
 from barnabas.records import Record, encode_batch
+from barnabas.simulation.clocks import ManualClock
+from barnabas.simulation.environment import simulated_environment
 from barnabas.simulation.faulty_disk import FaultyDisk
 from barnabas.storage import OpenFiles
 from barnabas.types import TopicPartition
@@ -41,8 +43,9 @@ class Bench:
     def __init__(self):
         self.disk = FaultyDisk()
         self.clock = ManualClock(NOW)
+        self.environment = simulated_environment(clock=self.clock, blocking=Threads())
         files = OpenFiles(self.disk)
-        self.directory = LogDirectory.open(files, "/data", self.clock, cluster_id="c", node_id=1)
+        self.directory = LogDirectory.open(files, "/data", self.environment, cluster_id="c", node_id=1)
         self.partitions = []
         self.flushed = []
 
@@ -65,7 +68,7 @@ class Bench:
         async def run():
             config = BrokerConfig()
             self.cleaner = LogCleaner(
-                lambda: config, self.partitions, Logs(self.directory), self.clock, self.flushed.append
+                lambda: config, self.partitions, Logs(self.directory), self.environment, self.flushed.append
             )
             try:
                 for number in range(rounds):
@@ -158,7 +161,9 @@ def test_a_log_that_changes_under_its_cleaning_stays_as_it_is(bench, monkeypatch
 def test_nothing_is_cleaned_where_the_cleaner_is_off():
     async def run():
         config = BrokerConfig(log_cleaner_enable=False)
-        cleaner = LogCleaner(lambda: config, [], Logs(None), ManualClock(NOW), lambda _: None)
+        cleaner = LogCleaner(
+            lambda: config, [], Logs(None), simulated_environment(clock=ManualClock(NOW)), lambda _: None
+        )
         cleaner.start()
         assert not cleaner._workers
         await cleaner.stop()

@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from barnabas.config import TopicConfig
-from barnabas.environment.clock import ManualClock
-from barnabas.environment.filesystem import OsFileSystem
+from barnabas.environment.os_filesystem import OsFileSystem
+from barnabas.environment.randomness import new_topic_id, system_random
 from barnabas.errors import ConfigError, KafkaError
 from barnabas.logs import DirectoryLocked, LogDirectory
 from barnabas.records import Record, encode_batch
+from barnabas.simulation.clocks import ManualClock
+from barnabas.simulation.environment import simulated_environment
 from barnabas.storage import OpenFiles
 from barnabas.storage.checkpoints import (
     decode_offsets,
@@ -24,7 +26,7 @@ from barnabas.storage.checkpoints import (
     encode_partition_metadata,
 )
 from barnabas.system import locks
-from barnabas.types import ZERO_TOPIC_ID, TopicPartition, new_topic_id
+from barnabas.types import ZERO_TOPIC_ID, TopicPartition
 
 NOW = 1_700_000_000_000
 BATCH = encode_batch([Record(b"k", b"v", NOW)])
@@ -32,7 +34,11 @@ BATCH = encode_batch([Record(b"k", b"v", NOW)])
 
 def open_directory(path: Path, *, cluster_id: str = "c1", node_id: int = 1) -> LogDirectory:
     return LogDirectory.open(
-        OpenFiles(OsFileSystem()), str(path), ManualClock(NOW), cluster_id=cluster_id, node_id=node_id
+        OpenFiles(OsFileSystem()),
+        str(path),
+        simulated_environment(clock=ManualClock(NOW)),
+        cluster_id=cluster_id,
+        node_id=node_id,
     )
 
 
@@ -81,7 +87,7 @@ def test_the_directory_belongs_to_one_broker_of_one_cluster(tmp_path):
 
 
 def test_partitions_are_found_again_by_name_and_topic_id(tmp_path):
-    ids = {TopicPartition(name, 0): new_topic_id() for name in ("a", "b-1", "c.d_e-0")}
+    ids = {TopicPartition(name, 0): new_topic_id(system_random()) for name in ("a", "b-1", "c.d_e-0")}
     directory = open_directory(tmp_path)
     for topic_partition, topic_id in ids.items():
         directory.create(topic_partition, topic_id, TopicConfig()).append_as_leader(BATCH, 0)
@@ -96,7 +102,7 @@ def test_partitions_are_found_again_by_name_and_topic_id(tmp_path):
 
 
 def test_a_torn_topic_id_is_unknown_and_written_anew(tmp_path):
-    partition, topic_id = TopicPartition("a", 0), new_topic_id()
+    partition, topic_id = TopicPartition("a", 0), new_topic_id(system_random())
     directory = open_directory(tmp_path)
     directory.create(partition, topic_id, TopicConfig()).append_as_leader(BATCH, 0)
     directory.close()
@@ -111,11 +117,11 @@ def test_a_torn_topic_id_is_unknown_and_written_anew(tmp_path):
 def test_a_deleted_partition_is_gone_at_once_and_its_files_later(tmp_path):
     partition = TopicPartition("a", 0)
     directory = open_directory(tmp_path)
-    directory.create(partition, new_topic_id(), TopicConfig()).append_as_leader(BATCH, 0)
+    directory.create(partition, new_topic_id(system_random()), TopicConfig()).append_as_leader(BATCH, 0)
     removal = directory.delete(partition)
     assert directory.found() == {} and partition not in directory.logs
     (folder,) = tmp_path.glob("*-delete")
-    directory.create(partition, new_topic_id(), TopicConfig())
+    directory.create(partition, new_topic_id(system_random()), TopicConfig())
     removal.run()
     assert not folder.exists()
     assert list(directory.found()) == [partition]
@@ -124,7 +130,7 @@ def test_a_deleted_partition_is_gone_at_once_and_its_files_later(tmp_path):
 
 def test_deletions_that_a_stop_interrupted_are_found(tmp_path):
     directory = open_directory(tmp_path)
-    directory.create(TopicPartition("x" * 249, 0), new_topic_id(), TopicConfig())
+    directory.create(TopicPartition("x" * 249, 0), new_topic_id(system_random()), TopicConfig())
     directory.delete(TopicPartition("x" * 249, 0))
     directory.close()
     directory = open_directory(tmp_path)
@@ -137,8 +143,8 @@ def test_deletions_that_a_stop_interrupted_are_found(tmp_path):
 
 def test_only_folders_of_deleted_partitions_are_to_be_deleted(tmp_path):
     directory = open_directory(tmp_path)
-    directory.create(TopicPartition("living", 0), new_topic_id(), TopicConfig())
-    directory.create(TopicPartition("gone", 0), new_topic_id(), TopicConfig())
+    directory.create(TopicPartition("living", 0), new_topic_id(system_random()), TopicConfig())
+    directory.create(TopicPartition("gone", 0), new_topic_id(system_random()), TopicConfig())
     directory.delete(TopicPartition("gone", 0))
     (folder,) = tmp_path.glob("gone-0.*-delete")
     (tmp_path / folder.name.replace("gone", "file")).write_text("not a folder")
@@ -155,7 +161,7 @@ def as_kafka_reads(path):
 
 def test_checkpoints_are_in_kafkas_format(tmp_path):
     directory = open_directory(tmp_path)
-    log = directory.create(TopicPartition("a", 3), new_topic_id(), TopicConfig())
+    log = directory.create(TopicPartition("a", 3), new_topic_id(system_random()), TopicConfig())
     log.append_as_leader(BATCH, 0)
     log.append_as_leader(BATCH, 0)
     log.advance_high_watermark(2)
@@ -182,7 +188,7 @@ def test_offsets_and_topic_ids_come_back_from_their_files():
     offsets = {TopicPartition("a.b-c_d", 7): 2**62, TopicPartition("x", 0): 0}
     tags = {TopicPartition("x", 0): 2**32 - 1}
     assert decode_offsets(encode_offsets(offsets, tags)) == (offsets, tags, None)
-    topic_id = new_topic_id()
+    topic_id = new_topic_id(system_random())
     assert decode_partition_metadata(encode_partition_metadata(topic_id)) == topic_id
 
 
@@ -214,7 +220,7 @@ def test_any_flipped_bit_in_a_checkpoint_is_seen_and_other_lines_still_count():
 
 
 def test_any_flipped_bit_in_a_topic_id_is_seen():
-    topic_id = new_topic_id()
+    topic_id = new_topic_id(system_random())
     whole = encode_partition_metadata(topic_id)
     for place in range(len(whole)):
         for bit in range(8):
@@ -240,13 +246,13 @@ def test_kafkas_comments_in_meta_properties_are_passed_over(tmp_path):
 def test_a_partition_that_was_never_written_is_an_empty_folder_until_the_next_start(tmp_path):
     partition = TopicPartition("a", 0)
     directory = open_directory(tmp_path)
-    directory.create(partition, new_topic_id(), TopicConfig())
+    directory.create(partition, new_topic_id(system_random()), TopicConfig())
     directory.close()
     assert list((tmp_path / "a-0").iterdir()) == []
     directory = open_directory(tmp_path)
     assert directory.found() == {}
     assert not (tmp_path / "a-0").exists()
-    log = directory.create(partition, new_topic_id(), TopicConfig())
+    log = directory.create(partition, new_topic_id(system_random()), TopicConfig())
     assert log.append_as_leader(BATCH, 0).base_offset == 0
     assert directory.found() == {partition: log.topic_id}
     directory.close()
@@ -255,7 +261,7 @@ def test_a_partition_that_was_never_written_is_an_empty_folder_until_the_next_st
 def test_idle_partitions_hold_no_open_files(tmp_path):
     directory = open_directory(tmp_path)
     for number in range(100):
-        directory.create(TopicPartition("a", number), new_topic_id(), TopicConfig())
+        directory.create(TopicPartition("a", number), new_topic_id(system_random()), TopicConfig())
     assert len(directory.env.files) == 0
     directory.close()
 
@@ -287,15 +293,17 @@ def test_a_topic_does_not_take_the_folder_of_one_whose_name_differs_in_case_alon
     tmp_path, caplog, is_written
 ):
     files = OpenFiles(CaseBlind(tmp_path))
-    directory = LogDirectory.open(files, str(tmp_path), ManualClock(NOW), cluster_id="c1", node_id=1)
-    log = directory.create(TopicPartition("Orders", 0), new_topic_id(), TopicConfig())
+    directory = LogDirectory.open(
+        files, str(tmp_path), simulated_environment(clock=ManualClock(NOW)), cluster_id="c1", node_id=1
+    )
+    log = directory.create(TopicPartition("Orders", 0), new_topic_id(system_random()), TopicConfig())
     if is_written:
         log.append_as_leader(BATCH, 0)
     with pytest.raises(KafkaError, match="has the folder of orders-0"):
-        directory.create(TopicPartition("orders", 0), new_topic_id(), TopicConfig())
+        directory.create(TopicPartition("orders", 0), new_topic_id(system_random()), TopicConfig())
     assert "Orders-0 has the folder of orders-0" in caplog.text
     log.append_as_leader(BATCH, 0)
     assert log.log_end_offset == 1 + is_written
     assert TopicPartition("orders", 0) not in directory.logs
-    directory.create(TopicPartition("others", 0), new_topic_id(), TopicConfig())
+    directory.create(TopicPartition("others", 0), new_topic_id(system_random()), TopicConfig())
     directory.close()

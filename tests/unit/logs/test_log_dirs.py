@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from barnabas.config import BrokerConfig
-from barnabas.environment.filesystem import OsFileSystem
+from barnabas.environment.folders import explain
+from barnabas.environment.os_filesystem import OsFileSystem
 from barnabas.errors import ConfigError
-from barnabas.logs.access import explain
 from barnabas.logs.log_dirs import check_folders, check_paths
 from barnabas.system import locks
 
@@ -23,24 +23,24 @@ def config(*folders):
 @pytest.mark.parametrize("name", ["", "a\0b", "\ud800", "a" * 2000])
 def test_what_is_no_path_is_refused(name):
     with pytest.raises(ConfigError, match=r"log\.dirs") as caught:
-        check_paths(config(name))
+        check_paths(config(name), OsFileSystem())
     assert len(str(caught.value)) < 200
 
 
 def test_a_folder_that_is_named_twice_is_refused(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "data")
     with pytest.raises(ConfigError, match="one folder twice"):
-        check_paths(config(tmp_path / "data", tmp_path / "link"))
+        check_paths(config(tmp_path / "data", tmp_path / "link"), OsFileSystem())
 
 
 def test_a_folder_inside_another_is_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"data/inner lies inside .*data; choose folders beside each other"):
-        check_paths(config(tmp_path / "data" / "inner", tmp_path / "data"))
-    check_paths(config(tmp_path / "data", tmp_path / "data-2"))
+        check_paths(config(tmp_path / "data" / "inner", tmp_path / "data"), OsFileSystem())
+    check_paths(config(tmp_path / "data", tmp_path / "data-2"), OsFileSystem())
 
 
 def test_a_missing_parent_is_made(tmp_path):
-    check_folders(config(tmp_path / "a" / "b"))
+    check_folders(config(tmp_path / "a" / "b"), OsFileSystem())
     assert (tmp_path / "a" / "b").is_dir()
 
 
@@ -48,7 +48,7 @@ def test_a_missing_parent_is_made(tmp_path):
 def test_a_file_in_the_way_is_named(tmp_path, name):
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=r"/file is a file, not a folder: choose another"):
-        check_folders(config(tmp_path / name))
+        check_folders(config(tmp_path / name), OsFileSystem())
 
 
 @pytest.mark.parametrize("denied", ["data", "data/meta.properties", "data/.lock"])
@@ -60,7 +60,7 @@ def test_a_folder_without_the_right_to_write_names_the_user_and_the_cure(tmp_pat
     monkeypatch.setattr(os, "access", lambda path, mode: str(path) != str(tmp_path / denied))
     monkeypatch.setenv("LOGNAME", "kafka")
     with pytest.raises(ConfigError, match=rf"/{denied}: permission denied for user kafka: give this user"):
-        check_folders(config(data))
+        check_folders(config(data), OsFileSystem())
 
 
 def test_a_parent_without_the_right_to_write_is_named(tmp_path, monkeypatch):
@@ -69,7 +69,7 @@ def test_a_parent_without_the_right_to_write_is_named(tmp_path, monkeypatch):
 
     monkeypatch.setattr(OsFileSystem, "make_directory", refuse)
     with pytest.raises(ConfigError, match=rf"^{tmp_path}: permission denied for user"):
-        check_folders(config(tmp_path / "a" / "b"))
+        check_folders(config(tmp_path / "a" / "b"), OsFileSystem())
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_other_errors_are_explained(number, says):
 
 def test_the_broker_that_uses_a_folder_is_named_by_its_process(tmp_path):
     holder = (
-        "import sys, time; from barnabas.environment.filesystem import OsFileSystem\n"
+        "import sys, time; from barnabas.environment.os_filesystem import OsFileSystem\n"
         f"lock = OsFileSystem().lock({str(tmp_path / '.lock')!r})\n"
         "print('held', flush=True); sys.stdin.read()"
     )
@@ -95,7 +95,7 @@ def test_the_broker_that_uses_a_folder_is_named_by_its_process(tmp_path):
     ) as process:
         assert process.stdout.readline() == b"held\n"
         with pytest.raises(ConfigError, match="is in use by another broker") as caught:
-            check_folders(config(tmp_path / "good", tmp_path))
+            check_folders(config(tmp_path / "good", tmp_path), OsFileSystem())
         process.stdin.close()
     if sys.platform == "linux" and locks.fcntl is not None:
         assert f"(process {process.pid})" in str(caught.value)
@@ -103,4 +103,4 @@ def test_the_broker_that_uses_a_folder_is_named_by_its_process(tmp_path):
 
 def test_one_folder_of_several_may_be_unusable(tmp_path):
     (tmp_path / "file").write_text("")
-    check_folders(config(tmp_path / "file", tmp_path / "good"))
+    check_folders(config(tmp_path / "file", tmp_path / "good"), OsFileSystem())

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import random
-import resource
-from concurrent.futures import Executor, Future
 
 import pytest
 
 from barnabas.config import BrokerConfig, TopicConfig
-from barnabas.environment.clock import LoopClock
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.logs import LogDirectory
 from barnabas.logs.manager import LogManager, files_for_connections
 from barnabas.records import Record, encode_batch
+from barnabas.simulation.clocks import VirtualClock
+from barnabas.simulation.environment import simulated_environment
 from barnabas.simulation.faulty_disk import FaultyDisk
 from barnabas.simulation.virtual_time import run_virtual
 from barnabas.storage import PartitionLog
@@ -24,11 +23,11 @@ DELAY_MS = 60_000
 CONFIG = TopicConfig(file_delete_delay_ms=DELAY_MS, segment_bytes=200, retention_ms=1000)
 
 
-class AtOnce(Executor):
+class AtOnce:
     """Does the work where it is given."""
 
-    def submit(self, work, /, *args, **kwargs):
-        done = Future()
+    def run(self, work, /, *args, **kwargs):
+        done = asyncio.get_running_loop().create_future()
         try:
             done.set_result(work(*args, **kwargs))
         except OSError as error:
@@ -40,9 +39,10 @@ class Bench:
     def __init__(self, *log_dirs, disk=None):
         self.disk = disk or FaultyDisk()
         self.offline = []
-        self.clock = LoopClock(asyncio.get_running_loop())
+        self.clock = VirtualClock(asyncio.get_running_loop())
         config = BrokerConfig(node_id=1, log_dirs=log_dirs or ("/a", "/b"))
-        self.logs = LogManager(config, self.disk, self.clock, AtOnce(), self.offline.append)
+        environment = simulated_environment(clock=self.clock, filesystem=self.disk)
+        self.logs = LogManager(config, environment, AtOnce(), self.offline.append)
         self.logs.open("c")
 
     def create(self, name, records=0, config=CONFIG, **header):
@@ -249,11 +249,12 @@ def test_logs_behind_one_that_is_deleted_unknown_or_anothers_are_opened():
 
 @pytest.mark.parametrize(
     ("limit", "left"),
-    [(resource.RLIM_INFINITY, None), (1000, 1000 - 500 - 64), (100, 1), (1_000_000, 1_000_000 - 16_384 - 64)],
+    [(None, None), (1000, 1000 - 500 - 64), (100, 1), (1_000_000, 1_000_000 - 16_384 - 64)],
 )
-def test_connections_get_the_files_that_logs_and_the_rest_leave(monkeypatch, limit, left):
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
-    assert files_for_connections() == left
+def test_connections_get_the_files_that_logs_and_the_rest_leave(limit, left):
+    disk = FaultyDisk()
+    disk.max_open_files = limit
+    assert files_for_connections(disk) == left
 
 
 def test_what_checkpoints_say_of_a_deleted_topic_does_not_hold_for_a_new_one_of_its_name(caplog):

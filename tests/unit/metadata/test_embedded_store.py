@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.environment.environment import Environment
 from barnabas.metadata.embedded import EmbeddedStore
 from barnabas.metadata.store import Create, NoNodeError, Set, StoreUnavailableError
 
 
 def test_nodes_versions_and_numbers_survive_a_restart(tmp_path: Path) -> None:
     async def write() -> int:
-        store = await EmbeddedStore.open(tmp_path)
+        store = await EmbeddedStore.open(Environment.of_system(), tmp_path)
         await store.multi([Create("/a"), Create("/a/b", b"one")])
         await store.set("/a/b", b"two")
         created = (await store.get("/a/b")).created
@@ -22,7 +23,7 @@ def test_nodes_versions_and_numbers_survive_a_restart(tmp_path: Path) -> None:
         return created
 
     async def read(created: int) -> None:
-        store = await EmbeddedStore.open(tmp_path)
+        store = await EmbeddedStore.open(Environment.of_system(), tmp_path)
         node = await store.get("/a/b")
         assert (node.data, node.version, node.created) == (b"two", 1, created)
         assert await store.children("/a") == ["b"]
@@ -35,7 +36,7 @@ def test_nodes_versions_and_numbers_survive_a_restart(tmp_path: Path) -> None:
 
 def test_ephemeral_nodes_are_gone_after_a_restart_and_numbers_still_grow(tmp_path: Path) -> None:
     async def register() -> int:
-        store = await EmbeddedStore.open(tmp_path)
+        store = await EmbeddedStore.open(Environment.of_system(), tmp_path)
         await store.create("/me", ephemeral=True)
         created = (await store.get("/me")).created
         await store.close()
@@ -50,14 +51,14 @@ def test_ephemeral_nodes_are_gone_after_a_restart_and_numbers_still_grow(tmp_pat
 
 def test_what_was_acknowledged_is_in_the_file_without_a_close(tmp_path: Path) -> None:
     async def crash() -> None:
-        store = await EmbeddedStore.open(tmp_path)
+        store = await EmbeddedStore.open(Environment.of_system(), tmp_path)
         await store.create("/kept", b"x")
         # a copy of the files is what a process killed here would leave behind
         shutil.copytree(tmp_path, tmp_path / "copy")
         await store.close()
 
     async def read() -> None:
-        store = await EmbeddedStore.open(tmp_path / "copy")
+        store = await EmbeddedStore.open(Environment.of_system(), tmp_path / "copy")
         assert (await store.get("/kept")).data == b"x"
         await store.close()
 
@@ -67,9 +68,9 @@ def test_what_was_acknowledged_is_in_the_file_without_a_close(tmp_path: Path) ->
 
 def test_second_opener_gets_one_clear_line(tmp_path: Path) -> None:
     async def scenario() -> None:
-        store = await EmbeddedStore.open(tmp_path)
+        store = await EmbeddedStore.open(Environment.of_system(), tmp_path)
         with pytest.raises(StoreUnavailableError, match="in use by another broker"):
-            await EmbeddedStore.open(tmp_path)
+            await EmbeddedStore.open(Environment.of_system(), tmp_path)
         await store.close()
 
     asyncio.run(scenario())
@@ -79,7 +80,7 @@ def test_write_that_fails_on_disk_is_taken_back_and_later_ones_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
-        store = await EmbeddedStore.open(tmp_path)
+        store = await EmbeddedStore.open(Environment.of_system(), tmp_path)
         heard: list[str] = []
         await store.watch("/", lambda event, path: heard.append(path))
         with monkeypatch.context() as patch:
@@ -102,7 +103,7 @@ def _full_disk(*_: object) -> None:
 
 def test_writes_at_once_share_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> int:
-        store = await EmbeddedStore.open(tmp_path)
+        store = await EmbeddedStore.open(Environment.of_system(), tmp_path)
         commits = 0
         write = store._copies.commit
 
@@ -124,12 +125,12 @@ def test_restarts_do_not_let_the_journal_grow(tmp_path: Path) -> None:
     names = [f"/{number}" for number in range(400)]
 
     async def restart() -> None:
-        store = await EmbeddedStore.open(tmp_path)
+        store = await EmbeddedStore.open(Environment.of_system(), tmp_path)
         await store.multi([Set(name, b"x" * 300) for name in names])
         await store.close()
 
     async def scenario() -> int:
-        store = await EmbeddedStore.open(tmp_path)
+        store = await EmbeddedStore.open(Environment.of_system(), tmp_path)
         await store.multi([Create(name, b"x" * 300) for name in names])
         await store.close()
         for _ in range(20):

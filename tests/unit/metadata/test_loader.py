@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.environment.randomness import new_topic_id, system_random
 from barnabas.metadata import ImageDelta, MetadataLoader, MetadataStore, znodes
 from barnabas.metadata.image import BrokerEndpoint, BrokerImage, PartitionState
 from barnabas.metadata.memory import MemoryServer, MemoryStore
@@ -24,7 +25,7 @@ from barnabas.metadata.store import (
     StoreUnavailableError,
 )
 from barnabas.metadata.watches import Watches
-from barnabas.types import TopicPartition, new_topic_id
+from barnabas.types import TopicPartition
 
 STATE = PartitionState((1, 2), isr=(1, 2), leader=1)
 BROKER = BrokerImage(
@@ -56,7 +57,7 @@ def play(scenario: Scenario, before: list[Operation] | None = None) -> None:
 
     async def session() -> None:
         store = MemoryStore()
-        await prepare(store)
+        await prepare(store, system_random())
         await store.multi(before or [])
         loader = MetadataLoader(store)
         deltas: list[ImageDelta] = []
@@ -69,7 +70,7 @@ def play(scenario: Scenario, before: list[Operation] | None = None) -> None:
 
 
 def test_first_image_holds_what_the_store_holds() -> None:
-    topic_id = new_topic_id()
+    topic_id = new_topic_id(system_random())
     before = [
         *topic_nodes("t", topic_id, 2),
         Create(znodes.topic_config("t"), znodes.encode_config({"retention.ms": "5"})),
@@ -99,7 +100,7 @@ def test_first_image_holds_what_the_store_holds() -> None:
 
 def test_topic_is_in_the_image_when_its_creation_has_returned_and_settled() -> None:
     async def scenario(store: MetadataStore, loader: MetadataLoader, deltas: list[ImageDelta]) -> None:
-        await store.multi(topic_nodes("t", new_topic_id(), 3))
+        await store.multi(topic_nodes("t", new_topic_id(system_random()), 3))
         assert len((await loader.settled()).topics["t"].partitions) == 3
         assert (deltas[-1].topics, deltas[-1].partitions) == ({"t"}, {})
         assert "t" not in deltas[-1].before.topics
@@ -108,7 +109,7 @@ def test_topic_is_in_the_image_when_its_creation_has_returned_and_settled() -> N
 
 
 def test_topic_deleted_and_made_again_has_another_id_in_one_delta() -> None:
-    first, second = new_topic_id(), new_topic_id()
+    first, second = new_topic_id(system_random()), new_topic_id(system_random())
 
     async def scenario(store: MetadataStore, loader: MetadataLoader, deltas: list[ImageDelta]) -> None:
         await store.multi([*topic_removal("t"), *topic_nodes("t", second)])
@@ -135,11 +136,17 @@ def test_change_of_one_partition_leaves_the_images_of_other_topics_as_they_are()
         assert before.topics["t"].partitions[1].leader == 1
         assert (deltas[-1].topics, deltas[-1].partitions) == ({"t"}, {"t": [1]})
 
-    play(scenario, [*topic_nodes("t", new_topic_id(), 2), *topic_nodes("other", new_topic_id())])
+    play(
+        scenario,
+        [
+            *topic_nodes("t", new_topic_id(system_random()), 2),
+            *topic_nodes("other", new_topic_id(system_random())),
+        ],
+    )
 
 
 def test_partitions_that_were_added_are_read() -> None:
-    topic_id = new_topic_id()
+    topic_id = new_topic_id(system_random())
 
     async def scenario(store: MetadataStore, loader: MetadataLoader, deltas: list[ImageDelta]) -> None:
         grown = znodes.encode_topic(znodes.Assignment(topic_id, [STATE.replicas] * 2))
@@ -160,7 +167,7 @@ def test_broker_that_goes_is_gone_and_the_seat_is_empty() -> None:
     async def session() -> None:
         server = MemoryServer()
         staying, leaving = MemoryStore(server), MemoryStore(server)
-        await prepare(staying)
+        await prepare(staying, system_random())
         await leaving.create(znodes.broker(1), znodes.encode_broker(BROKER, 0), ephemeral=True)
         await leaving.create(znodes.CONTROLLER, znodes.encode_controller(1, 0), ephemeral=True)
         loader = MetadataLoader(staying)
@@ -194,7 +201,7 @@ def test_listener_that_fails_ends_the_applying_and_the_owner_is_told(
 ) -> None:
     async def scenario() -> None:
         store = MemoryStore()
-        await prepare(store)
+        await prepare(store, system_random())
         failures: list[Exception] = []
         loader = MetadataLoader(store, failures.append)
         heard: list[ImageDelta] = []
@@ -205,10 +212,10 @@ def test_listener_that_fails_ends_the_applying_and_the_owner_is_told(
 
         loader.subscribe(broken)
         loader.subscribe(heard.append)
-        await store.multi(topic_nodes("t", new_topic_id()))
+        await store.multi(topic_nodes("t", new_topic_id(system_random())))
         with pytest.raises(StoreUnavailableError, match="could not be applied: on purpose"):
             await loader.settled()
-        await store.multi(topic_nodes("u", new_topic_id()))
+        await store.multi(topic_nodes("u", new_topic_id(system_random())))
         with pytest.raises(StoreUnavailableError, match="could not be applied: on purpose"):
             await loader.settled()
         assert "u" not in loader.image.topics
@@ -223,13 +230,13 @@ def test_listener_that_fails_ends_the_applying_and_the_owner_is_told(
 def test_read_that_fails_is_tried_again_without_any_news() -> None:
     async def session() -> None:
         store = AwayStore()
-        await prepare(store)
+        await prepare(store, system_random())
         loader = MetadataLoader(store)
         applied = asyncio.Event()
         await loader.start()
         loader.subscribe(lambda delta: applied.set() if "t" in delta.topics else None)
         store.failing_reads = 3
-        await store.multi(topic_nodes("t", new_topic_id()))
+        await store.multi(topic_nodes("t", new_topic_id(system_random())))
         await asyncio.wait_for(applied.wait(), 60)
         assert store.failing_reads == 0
         await loader.stop()
@@ -279,9 +286,9 @@ def test_everything_is_read_again_after_a_reconnection_and_only_what_changed_is_
     async def session() -> None:
         server = MemoryServer()
         store, other, bouncing = AwayStore(server), MemoryStore(server), MemoryStore(server)
-        await prepare(store)
+        await prepare(store, system_random())
         for name in ("kept", "deleted", "changed"):
-            await other.multi(topic_nodes(name, new_topic_id(), 2))
+            await other.multi(topic_nodes(name, new_topic_id(system_random()), 2))
         await other.create(znodes.topic_config("kept"), znodes.encode_config({"a": "1"}))
         await other.create(znodes.group_config("g"), znodes.encode_config({"a": "1"}))
         await bouncing.create(znodes.broker(1), znodes.encode_broker(BROKER, 0), ephemeral=True)
@@ -293,7 +300,7 @@ def test_everything_is_read_again_after_a_reconnection_and_only_what_changed_is_
         store.leave()
         with pytest.raises(StoreUnavailableError):
             await loader.settled()
-        await other.multi([*topic_removal("deleted", 2), *topic_nodes("made", new_topic_id())])
+        await other.multi([*topic_removal("deleted", 2), *topic_nodes("made", new_topic_id(system_random()))])
         state = znodes.encode_partition_state(STATE._replace(leader=2, leader_epoch=1), 1)
         await other.set(znodes.partition_state("changed", 1), state)
         await other.delete(znodes.topic_config("kept"))
@@ -326,18 +333,18 @@ def test_second_break_while_everything_is_read_again_loses_nothing(turns: int) -
     async def session() -> None:
         server = MemoryServer()
         store, other = AwayStore(server), MemoryStore(server)
-        await prepare(store)
+        await prepare(store, system_random())
         for number in range(3):
-            await other.multi(topic_nodes(f"t{number}", new_topic_id()))
+            await other.multi(topic_nodes(f"t{number}", new_topic_id(system_random())))
         loader = MetadataLoader(store)
         await loader.start()
         store.leave()
-        await other.multi(topic_nodes("first", new_topic_id()))
+        await other.multi(topic_nodes("first", new_topic_id(system_random())))
         store.come_back()
         for _ in range(turns):
             await asyncio.sleep(0)
         store.leave()
-        await other.multi(topic_nodes("second", new_topic_id()))
+        await other.multi(topic_nodes("second", new_topic_id(system_random())))
         await other.multi(topic_removal("t1"))
         store.come_back()
         assert set((await loader.settled()).topics) == {"t0", "t2", "first", "second"}
@@ -355,7 +362,7 @@ def test_store_that_cannot_be_read_leaves_the_image_and_is_read_again_later(
 
         with monkeypatch.context() as patch:
             patch.setattr(store, "read", unavailable)
-            await store.multi(topic_nodes("t", new_topic_id()))
+            await store.multi(topic_nodes("t", new_topic_id(system_random())))
             with pytest.raises(StoreUnavailableError):
                 await loader.settled()
             assert "t" not in loader.image.topics
@@ -368,7 +375,7 @@ def test_store_that_cannot_be_read_leaves_the_image_and_is_read_again_later(
 def test_changes_from_all_sides_at_once_are_none_of_them_lost() -> None:
     async def scenario(store: MetadataStore, loader: MetadataLoader, deltas: list[ImageDelta]) -> None:
         async def make(number: int) -> None:
-            await store.multi(topic_nodes(f"t{number}", new_topic_id()))
+            await store.multi(topic_nodes(f"t{number}", new_topic_id(system_random())))
             assert f"t{number}" in (await loader.settled()).topics
 
         await asyncio.gather(*(make(number) for number in range(50)))

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.zookeeper import new_chroot, opened
 
+from barnabas.environment.environment import Environment
 from barnabas.metadata.embedded import EmbeddedStore
 from barnabas.metadata.memory import MemoryStore
 from barnabas.metadata.store import (
@@ -43,7 +44,7 @@ async def _memory(_: Path) -> AsyncIterator[MetadataStore]:
 
 @asynccontextmanager
 async def _embedded(folder: Path) -> AsyncIterator[MetadataStore]:
-    store = await EmbeddedStore.open(folder)
+    store = await EmbeddedStore.open(Environment.of_system(), folder)
     yield store
     await store.close()
 

@@ -8,11 +8,15 @@ import errno
 import random
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from barnabas.environment.environment import Environment
 from barnabas.environment.filesystem import Lock
+from barnabas.environment.os_filesystem import OsFileSystem
+from barnabas.environment.randomness import system_random
 from barnabas.metadata.copies import JournalCopies
 from barnabas.metadata.embedded import EmbeddedStore
 from barnabas.metadata.journal import encode_line
@@ -35,7 +39,9 @@ async def contents(store: EmbeddedStore, path: str = "/") -> dict[str, tuple[byt
 
 def read(disk: FaultyDisk, *folders: str) -> dict[str, tuple[bytes, int, int]]:
     async def scenario() -> dict[str, tuple[bytes, int, int]]:
-        store = await EmbeddedStore.open(*(folders or ("/d",)), fs=disk)
+        store = await EmbeddedStore.open(
+            replace(Environment.of_system(), filesystem=disk), *(folders or ("/d",))
+        )
         try:
             return await contents(store)
         finally:
@@ -71,7 +77,9 @@ class Filled:
         self.expected = read(self.disk, *self.folders)
 
     async def _fill(self) -> None:
-        store = await EmbeddedStore.open(*self.folders, fs=self.disk)
+        store = await EmbeddedStore.open(
+            replace(Environment.of_system(), filesystem=self.disk), *self.folders
+        )
         await store.create("/topics")
         for number in range(COMMITS):
             await store.create(f"/topics/{number}", b"\x00\xff data %d" % number)
@@ -220,7 +228,7 @@ def test_a_power_cut_at_any_moment_loses_nothing_acknowledged() -> None:
         disk.sync_directory("/")
         disk.changes_left = chance.randrange(6, 60)
         with contextlib.suppress(PowerCut):
-            copies = JournalCopies.open(disk, ["/d"])
+            copies = JournalCopies.open(disk, ["/d"], system_random())
             for number in range(20):
                 copies.commit([Change(f"/{number}", None, Node(b"", 0, number))], number)
                 acknowledged.append(f"/{number}")
@@ -235,7 +243,7 @@ def test_a_journal_that_has_grown_is_written_anew_as_a_snapshot(monkeypatch: pyt
     disk = FaultyDisk()
 
     async def scenario() -> None:
-        store = await EmbeddedStore.open("/d", fs=disk)
+        store = await EmbeddedStore.open(replace(Environment.of_system(), filesystem=disk), "/d")
         await store.create("/n")
         for number in range(200):
             await store.set("/n", b"%d" % number)
@@ -274,7 +282,7 @@ def test_a_copy_that_cannot_be_written_is_left_out_with_a_line_until_it_can(
     disk = OneBadFile(filled.disk, path)
 
     async def scenario() -> None:
-        store = await EmbeddedStore.open("/d", fs=disk)  # type: ignore[arg-type]
+        store = await EmbeddedStore.open(replace(Environment.of_system(), filesystem=disk), "/d")  # type: ignore[arg-type]
         await store.create("/more")
         await store.create("/and more")
         assert caplog.text.count("cannot be written and is left out") == 1
@@ -293,7 +301,7 @@ def test_a_write_that_no_copy_takes_is_refused_and_does_not_come_back() -> None:
     disk = FaultyDisk()
 
     async def scenario() -> None:
-        store = await EmbeddedStore.open("/d", fs=disk)
+        store = await EmbeddedStore.open(replace(Environment.of_system(), filesystem=disk), "/d")
         await store.create("/a")
         disk.space = 10
         with pytest.raises(StoreUnavailableError, match="full"):
@@ -334,7 +342,7 @@ def add(path: str) -> list[Change]:
 
 def test_what_a_refused_write_left_in_one_copy_never_hides_a_later_commit_in_the_other() -> None:
     disk = FaultyDisk()
-    copies = JournalCopies.open(disk, ["/a", "/b"])
+    copies = JournalCopies.open(disk, ["/a", "/b"], system_random())
     first_lost = broken("sync", "truncate", folder="/a")
     second_lost = broken("sync", folder="/b")
     disk.refuse = lambda operation, path: first_lost(operation, path) or second_lost(operation, path)
@@ -349,13 +357,13 @@ def test_what_a_refused_write_left_in_one_copy_never_hides_a_later_commit_in_the
 
 def test_a_commit_that_only_a_lost_directory_had_never_hides_later_ones_when_it_is_back() -> None:
     disk = FaultyDisk()
-    copies = JournalCopies.open(disk, ["/a", "/b"])
+    copies = JournalCopies.open(disk, ["/a", "/b"], system_random())
     before = raw(disk, "/b/metadata-2.journal")
     copies.commit(add("/cut short"), 1)
     copies.close()
     put(disk, "/b/metadata-2.journal", before)  # as a crash between the two leaves it
     disk.refuse = broken(folder="/a")
-    copies = JournalCopies.open(disk, ["/a", "/b"])
+    copies = JournalCopies.open(disk, ["/a", "/b"], system_random())
     copies.commit(add("/acknowledged"), 1)
     disk.refuse = None
     copies.close()
@@ -364,7 +372,7 @@ def test_a_commit_that_only_a_lost_directory_had_never_hides_later_ones_when_it_
 
 def test_a_directory_that_is_read_only_keeps_no_store_from_opening(caplog: pytest.LogCaptureFixture) -> None:
     disk = RefusingDisk()
-    copies = JournalCopies.open(disk, ["/a", "/b"])
+    copies = JournalCopies.open(disk, ["/a", "/b"], system_random())
     copies.commit(add("/kept"), 1)
     copies.close()
     disk.unlockable = "/a"
@@ -374,20 +382,20 @@ def test_a_directory_that_is_read_only_keeps_no_store_from_opening(caplog: pytes
 
 def test_no_new_store_is_begun_while_a_directory_cannot_be_read_that_may_hold_one() -> None:
     disk = FaultyDisk()
-    JournalCopies.open(disk, ["/a"]).close()
+    JournalCopies.open(disk, ["/a"], system_random()).close()
     disk.refuse = broken(folder="/a")
     with pytest.raises(StoreUnavailableError, match=r"/a/metadata-1\.journal cannot be read"):
-        JournalCopies.open(disk, ["/a", "/b"])
+        JournalCopies.open(disk, ["/a", "/b"], system_random())
 
 
 def test_copies_in_the_old_places_stay_until_the_new_ones_are_written() -> None:
     disk = FaultyDisk()
-    copies = JournalCopies.open(disk, ["/a", "/b"])
+    copies = JournalCopies.open(disk, ["/a", "/b"], system_random())
     copies.commit(add("/kept"), 1)
     copies.close()
     disk.space = 0
     with pytest.raises(StoreUnavailableError, match="full"):
-        JournalCopies.open(disk, ["/c", "/d", "/a", "/b"])
+        JournalCopies.open(disk, ["/c", "/d", "/a", "/b"], system_random())
     disk.space = None
     assert read(disk, "/c", "/d", "/a", "/b").keys() == {"/", "/kept"}
     assert {entry.name for entry in disk.entries("/a")} == {"metadata-1.journal.old"}
@@ -407,7 +415,7 @@ def test_an_interrupted_take_over_of_the_earlier_format_is_completed(tmp_path: P
     make_old(tmp_path / "metadata.db")
 
     async def open_and_close() -> None:
-        await (await EmbeddedStore.open(tmp_path)).close()
+        await (await EmbeddedStore.open(Environment.of_system(), tmp_path)).close()
 
     asyncio.run(open_and_close())
     (tmp_path / "metadata.db.migrated").rename(tmp_path / "metadata.db")
@@ -420,7 +428,7 @@ def test_a_store_of_the_earlier_format_is_taken_over(tmp_path: Path) -> None:
     make_old(tmp_path / "metadata.db")
 
     async def scenario() -> None:
-        store = await EmbeddedStore.open(tmp_path)
+        store = await EmbeddedStore.open(Environment.of_system(), tmp_path)
         assert (await store.get("/a/b"))[:3] == (b"two", 3, 7)
         await store.create("/new")
         assert (await store.get("/new")).created > 41
@@ -437,7 +445,7 @@ def test_a_store_of_the_earlier_format_is_taken_over(tmp_path: Path) -> None:
     (tmp_path / "metadata-1.journal").unlink()
 
     async def again() -> None:
-        store = await EmbeddedStore.open(tmp_path)
+        store = await EmbeddedStore.open(Environment.of_system(), tmp_path)
         assert await store.exists("/new") is not None
         await store.close()
 
@@ -449,7 +457,7 @@ def test_a_damaged_store_of_the_earlier_format_is_refused_in_one_line(tmp_path: 
     make_old(tmp_path / "metadata.db")
     (tmp_path / "metadata.db").write_bytes((tmp_path / "metadata.db").read_bytes()[:size])
     with pytest.raises(StoreUnavailableError, match="barnabas log repair"):
-        asyncio.run(EmbeddedStore.open(tmp_path))
+        asyncio.run(EmbeddedStore.open(Environment.of_system(), tmp_path))
     assert (tmp_path / "metadata.db").exists()
 
 
@@ -475,8 +483,14 @@ def make_old(path: Path) -> None:
 
 def test_no_new_store_is_begun_where_a_brokers_data_lie(tmp_path: Path) -> None:
     (tmp_path / "orders-0").mkdir()
-    check_unused([str(tmp_path)])  # an empty folder is nobody's
+    check_unused(OsFileSystem(), [str(tmp_path)])  # an empty folder is nobody's
     (tmp_path / "orders-0" / "partition.metadata").write_text("version: 0")
     with pytest.raises(StoreUnavailableError, match=r"orders-0, but the metadata .* is gone.*log repair"):
-        asyncio.run(EmbeddedStore.open(tmp_path, before_new=lambda: check_unused([str(tmp_path)])))
+        asyncio.run(
+            EmbeddedStore.open(
+                Environment.of_system(),
+                tmp_path,
+                before_new=lambda: check_unused(OsFileSystem(), [str(tmp_path)]),
+            )
+        )
     assert not list(tmp_path.glob("*.journal"))

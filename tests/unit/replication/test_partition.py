@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from barnabas.config import TopicConfig
-from barnabas.environment.clock import ManualClock
+from barnabas.environment.blocking import Threads
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.logs import LogDirectory
 from barnabas.metadata.image import PartitionState
 from barnabas.records import Record, encode_batch
 from barnabas.replication.partition import ACKS_ALL, Partition
 from barnabas.replication.produce import Acknowledgement, Appended
+from barnabas.simulation.clocks import ManualClock
+from barnabas.simulation.environment import simulated_environment
 from barnabas.simulation.faulty_disk import FaultyDisk
 from barnabas.simulation.virtual_time import run_virtual
 from barnabas.storage import OpenFiles, Origin
@@ -38,7 +39,11 @@ class Waiter:
 def open_partition():
     def make(state=None, *, flush_every=None, **settings):
         directory = LogDirectory.open(
-            OpenFiles(FaultyDisk()), "/data", ManualClock(), cluster_id="c", node_id=ME
+            OpenFiles(FaultyDisk()),
+            "/data",
+            simulated_environment(clock=ManualClock()),
+            cluster_id="c",
+            node_id=ME,
         )
         log = directory.create(TopicPartition("t", 0), bytes(range(16)), TopicConfig(**settings))
         due = []
@@ -136,8 +141,9 @@ def test_records_due_for_an_fsync_count_when_it_is_done(open_partition):
             False,
             False,
         ]
-        with ThreadPoolExecutor(1) as executor:
-            await partition.flush(executor)
+        pool = Threads().pool("disk", 1)
+        await partition.flush(pool)
+        await pool.close()
         assert partition.log.high_watermark == 1
         assert partition.is_acknowledged(info.last_offset, 1)
 
@@ -149,8 +155,9 @@ def test_an_fsync_that_comes_after_the_log_was_closed_is_no_failure(open_partiti
         partition = open_partition(flush_every=1)
         append(partition)
         partition.log.close()
-        with ThreadPoolExecutor(1) as executor:
-            await partition.flush(executor)
+        pool = Threads().pool("disk", 1)
+        await partition.flush(pool)
+        await pool.close()
 
     asyncio.run(main())
     assert caplog.text == ""

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from barnabas.config import BrokerConfig
+from barnabas.environment.environment import Environment
 from barnabas.environment.network import SocketNetwork
 from barnabas.protocol.framing import RequestHeader, encode_request, parse_response
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -64,7 +65,7 @@ class Server:
             ),
         }
         served = {key: api.using(None) for key, api in apis.items()}
-        dispatcher = Dispatcher(served, LongWork())
+        dispatcher = Dispatcher(served, LongWork(Environment.of_system()))
         self.listener = Listener(Endpoint("PLAINTEXT", "127.0.0.1", 0), self.connections, SocketNetwork())
         self.listener.bind()
         await self.listener.start(dispatcher.serve)

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from barnabas.environment.clock import LoopClock
+from barnabas.simulation.clocks import VirtualClock
 from barnabas.simulation.virtual_time import Deadlock, run_virtual
 
 
@@ -25,7 +25,7 @@ def test_timers_fire_in_order_without_waiting() -> None:
 
 def test_loop_clock_follows_virtual_time() -> None:
     async def scenario() -> int:
-        clock = LoopClock(asyncio.get_running_loop(), start_ms=1000)
+        clock = VirtualClock(asyncio.get_running_loop(), start_ms=1000)
         await asyncio.sleep(2.5)
         return clock.now_ms()
 

@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from barnabas.config import TopicConfig
-from barnabas.environment.clock import ManualClock
+from barnabas.environment.blocking import Threads
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.logs import LogDirectory
 from barnabas.records import Record, encode_batch
+from barnabas.simulation.clocks import ManualClock
+from barnabas.simulation.environment import simulated_environment
 from barnabas.simulation.faulty_disk import FaultyDisk
 from barnabas.storage import Cleaning, OpenFiles, PartitionLog, Throttle, dirtiness
 from barnabas.types import TopicPartition
@@ -32,7 +34,9 @@ class Bench:
         self.log: PartitionLog = self.directory.create(PARTITION, TOPIC_ID, self.config)
 
     def open(self) -> LogDirectory:
-        return LogDirectory.open(OpenFiles(self.disk), "/data", self.clock, cluster_id="c1", node_id=1)
+        return LogDirectory.open(
+            OpenFiles(self.disk), "/data", simulated_environment(clock=self.clock), cluster_id="c1", node_id=1
+        )
 
     def configure(self, **settings: object) -> PartitionLog:
         self.config = self.log.config = TopicConfig(**settings)
@@ -88,6 +92,7 @@ class Bench:
             map_bytes=map_bytes,
             block_bytes=block_bytes,
             throttle=Throttle(self.clock, lambda: 1e300),
+            cancelled=Threads().signal(),
         )
         cleaning.index()
         directory.recovery_point_checkpoint().run()

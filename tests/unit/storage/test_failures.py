@@ -12,6 +12,7 @@ from barnabas.config import TopicConfig
 from barnabas.errors import ErrorCode
 from barnabas.logs import LogDirectory
 from barnabas.records import Record, all_records, encode_batch
+from barnabas.simulation.environment import simulated_environment
 from barnabas.storage import OpenFiles
 from barnabas.types import TopicPartition
 
@@ -59,7 +60,9 @@ def test_a_failed_write_is_a_storage_error_and_takes_the_directory_offline(bench
 @faults
 def test_every_log_of_the_directory_is_offline_and_another_directory_is_not(bench, refused, fault):
     neighbour = bench.directory.create(TopicPartition("logs", 1), bytes(16), TopicConfig())
-    other = LogDirectory.open(OpenFiles(bench.disk), "/other", bench.clock, cluster_id="c1", node_id=1)
+    other = LogDirectory.open(
+        OpenFiles(bench.disk), "/other", simulated_environment(clock=bench.clock), cluster_id="c1", node_id=1
+    )
     healthy = other.create(TopicPartition("logs", 2), bytes(16), TopicConfig())
     batch = encode_batch([Record(None, b"x", NOW)])
     fault(bench)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+from random import Random
 
 import pytest
 
-from barnabas.environment.clock import ManualClock
+from barnabas.simulation.clocks import ManualClock
 from barnabas.simulation.faulty_disk import FaultyDisk
 from barnabas.storage.environment import LogEnvironment
 from barnabas.storage.harm import Harm, TornError, cure_of, harm_of, is_about_one_file
@@ -49,7 +50,7 @@ def test_the_cure_ends_a_message_where_there_is_one():
 
 def test_refusals_are_told_now_and_then_and_counted(caplog):
     clock = ManualClock(1_000_000)
-    env = LogEnvironment("/data", OpenFiles(FaultyDisk()), clock)
+    env = LogEnvironment("/data", OpenFiles(FaultyDisk()), clock, Random(1))
     for _ in range(5):
         env.refuse("logs-0", OSError(errno.ENOSPC, "full"))
     env.refuse("logs-1", OSError(errno.EMFILE, "too many"))

@@ -6,7 +6,6 @@ Finds the shard of a group, runs the operation there, and keeps house: expired o
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TypeVar
@@ -62,7 +61,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         partitions: Callable[[], int],
         settings: Callable[[str], GroupConfig],
         image: Callable[[], ClusterImage],
-        unique: Callable[[], str] = lambda: str(uuid.uuid4()),
+        unique: Callable[[], str],
     ) -> None:
         """`config` gives the broker's settings of the moment, `partitions` how many `__consumer_offsets` has
         (or will have), `settings` those of a group, `image` what the cluster is like, `unique` what makes a

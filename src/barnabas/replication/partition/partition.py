@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import Executor
 from typing import TYPE_CHECKING
 
+from barnabas.environment.blocking import Pool
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.metadata.image import PartitionState
 from barnabas.replication.purgatory import Watcher
@@ -188,7 +188,7 @@ class Partition:
 
     # --- fsync ---
 
-    async def flush(self, executor: Executor) -> None:
+    async def flush(self, disk: Pool) -> None:
         """Fsync what has been appended so far, in a thread.
 
         Never raises. If the log has gone offline, whoever waits is told; else it is tried again soon.
@@ -198,7 +198,7 @@ class Partition:
         try:
             flush = self.log.prepare_flush()
             if flush is not None:
-                await asyncio.get_running_loop().run_in_executor(executor, flush.run)
+                await disk.run(flush.run)
                 self.log.complete_flush(flush)
         except KafkaError as error:
             if self.log.is_offline:

@@ -7,9 +7,9 @@ when none has, the client is told by session id 0 to go on without.
 
 from __future__ import annotations
 
-import random
 from collections import OrderedDict
 from collections.abc import Iterable
+from random import Random
 from typing import TYPE_CHECKING, Protocol
 
 from barnabas.environment.clock import Clock
@@ -216,7 +216,7 @@ class FetchSession:
 class FetchSessions:
     """The sessions of a broker, the least recently used first."""
 
-    def __init__(self, slots: int, clock: Clock, rng: random.Random) -> None:
+    def __init__(self, slots: int, clock: Clock, rng: Random) -> None:
         self._slots = slots
         self._clock = clock
         self._rng = rng

@@ -6,7 +6,6 @@ Copies being moved from one directory to another (future replicas) do not exist 
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -99,6 +98,6 @@ def _directory(directory: LogDirectory) -> DescribeLogDirsResult:
         result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         return result
     with contextlib.suppress(OSError):  # sizes are told where the system tells them
-        volume = shutil.disk_usage(directory.path)
-        result.total_bytes, result.usable_bytes = volume.total, volume.free
+        volume = directory.env.fs.volume(directory.path)
+        result.total_bytes, result.usable_bytes = volume.size, volume.free
     return result

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from time import perf_counter
 from typing import ParamSpec, TypeVar
 
 from barnabas.answers import Answer
+from barnabas.environment.environment import Environment
 from barnabas.server.requests.context import RequestContext
 
 P = ParamSpec("P")
@@ -28,27 +27,27 @@ class LongWork:
     What runs in the thread must own its data: nothing of the broker's state belongs to it.
     """
 
-    def __init__(self) -> None:
-        self._executor = ThreadPoolExecutor(1, "long work")
+    def __init__(self, environment: Environment) -> None:
+        self._thread = environment.blocking.pool("long work", 1)
+        self._now = environment.clock.monotonic
         self._turn = asyncio.Lock()
 
     async def run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Call `function` in the thread. Raises what it raises."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._executor, lambda: function(*args, **kwargs))
+        return await self._thread.run(function, *args, **kwargs)
 
     async def slices(self, items: Iterable[T]) -> AsyncIterator[T]:
         """The items one after another; the event loop serves others whenever a slice is over.
 
         However much long work there is, a turn of the loop has one slice of it.
         """
-        end = perf_counter() + SLICE
+        end = self._now() + SLICE
         for item in items:
             yield item
-            if perf_counter() >= end:
+            if self._now() >= end:
                 async with self._turn:
                     await asyncio.sleep(0)
-                end = perf_counter() + SLICE
+                end = self._now() + SLICE
 
     def listed(
         self,
@@ -76,4 +75,4 @@ class LongWork:
 
     def stop(self) -> None:
         """Let what runs come to its end, and begin nothing more."""
-        self._executor.shutdown(wait=False, cancel_futures=True)
+        self._thread.abandon()

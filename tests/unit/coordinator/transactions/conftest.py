@@ -12,9 +12,9 @@ from barnabas.answers import settled
 from barnabas.config import BrokerConfig
 from barnabas.coordinator import Marker, TransactionCoordinator
 from barnabas.coordinator.transactions.codec import decode_value
-from barnabas.environment.clock import LoopClock
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.records import all_records
+from barnabas.simulation.clocks import VirtualClock
 from barnabas.simulation.virtual_time import run_virtual
 from barnabas.types import ProducerIdentity, TopicPartition
 
@@ -62,7 +62,7 @@ class Transactions:
         self.next_id = 1000
         self.coordinator = TransactionCoordinator(
             lambda: self.config,
-            LoopClock(asyncio.get_running_loop()),
+            VirtualClock(asyncio.get_running_loop()),
             log,
             self.markers,
             partitions=lambda: 1,

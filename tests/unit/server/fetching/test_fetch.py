@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from barnabas.environment.clock import ManualClock
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from barnabas.server.fetching.fetch import Fetch
 from barnabas.server.fetching.sessions import FetchSessions, requested
+from barnabas.simulation.clocks import ManualClock
 
 
 class FakePartition:

@@ -4,7 +4,6 @@ import random
 
 import pytest
 
-from barnabas.environment.clock import ManualClock
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.fetch import (
     FetchPartition,
@@ -14,6 +13,7 @@ from barnabas.protocol.messages.fetch import (
     PartitionData,
 )
 from barnabas.server.fetching.sessions import MIN_EVICTION_MS, FetchSessions, FetchTarget
+from barnabas.simulation.clocks import ManualClock
 
 
 def request(session_id=0, epoch=0, partitions=(), forgotten=()):

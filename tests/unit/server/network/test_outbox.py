@@ -5,7 +5,8 @@ import random
 
 import pytest
 
-from barnabas.environment.filesystem import IOV_MAX, OsFileSystem
+from barnabas.environment.filesystem import IOV_MAX
+from barnabas.environment.os_filesystem import OsFileSystem
 from barnabas.server.network.outbox import PIECE_BYTES, Outbox
 from barnabas.storage import OpenFiles
 from barnabas.storage.open_files import FileSlice, LogFile

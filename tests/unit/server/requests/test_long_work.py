@@ -8,12 +8,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from barnabas.environment.environment import Environment
 from barnabas.server.requests.long_work import LISTED_AT_ONCE, LongWork
 
 
 @pytest.fixture
 def work():
-    work = LongWork()
+    work = LongWork(Environment.of_system())
     yield work
     work.stop()
 

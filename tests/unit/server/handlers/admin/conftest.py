@@ -12,7 +12,8 @@ import pytest
 from barnabas.answers import settled
 from barnabas.config import BrokerConfig
 from barnabas.controller import Controller
-from barnabas.environment.clock import ManualClock
+from barnabas.environment.environment import Environment
+from barnabas.environment.randomness import system_random
 from barnabas.metadata import ClusterImage, MetadataLoader, znodes
 from barnabas.metadata.configs import ConfigResolver
 from barnabas.metadata.image import BrokerEndpoint, BrokerImage
@@ -23,6 +24,7 @@ from barnabas.protocol.framing import RequestHeader
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.long_work import LongWork
 from barnabas.server.serving import served_apis
+from barnabas.simulation.clocks import ManualClock
 
 
 class FakeConnection:
@@ -58,7 +60,7 @@ class AdminBroker:
             config=lambda: self.config,
             image=lambda: self.image,
             clock=absent,
-            long_work=LongWork(),
+            long_work=LongWork(Environment.of_system()),
             configs=self.configs,
             controller=self.controller,
             logs=absent,
@@ -80,7 +82,7 @@ class AdminBroker:
         return self.configs.broker_config(self.image)
 
     async def start(self, others: int) -> None:
-        await prepare(self.store)
+        await prepare(self.store, system_random())
         for broker_id in range(2, 2 + others):
             other = BrokerImage(broker_id, (BrokerEndpoint("INTERNAL", "127.0.0.1", 9000 + broker_id),))
             node = znodes.encode_broker(other, 0)

@@ -1,4 +1,4 @@
-"""Whether a broker may use a folder for its data, and if not, why: asked before anything is opened there."""
+"""Whether a broker may use a folder of the operating system for its data, and if not, why."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import errno
 import os
 import re
 from pathlib import Path
-from typing import NamedTuple
 
-from barnabas.environment.filesystem import OsFileSystem
+from barnabas.environment.filesystem import FileSystem, Problem, make_durable_directory
 from barnabas.system import locks
 from barnabas.system.files import is_read_only, user_id
 
@@ -18,22 +17,14 @@ _LOCK = ".lock"
 _OWN_FILES = re.compile(r"\.lock|\.kafka_cleanshutdown|meta\.properties|metadata.*|.*-checkpoint")
 
 
-class Problem(NamedTuple):
-    """Why a folder cannot be used, with the cure."""
-
-    text: str
-    in_use: bool = False
-
-
-def folder_problem(folder: str) -> Problem | None:
+def folder_problem(fs: FileSystem, folder: str) -> Problem | None:
     """What keeps this process from storing data in a folder; None if nothing does.
 
     The folder is created with its parents if it is missing, and must not be in use by another broker.
     """
-    fs = OsFileSystem()
     path = Path(folder)
     try:
-        if not fs.make_directory(folder) and not path.is_dir():
+        if not make_durable_directory(fs, folder) and not path.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, "")
         denied = _denied_part(path)
         if denied is not None:

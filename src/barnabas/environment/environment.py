@@ -1,0 +1,41 @@
+"""What one broker reaches outside of itself, as one object that is made at the top."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Self
+
+from barnabas.environment.blocking import Blocking, Threads
+from barnabas.environment.clock import Clock, SystemClock
+from barnabas.environment.filesystem import FileSystem
+from barnabas.environment.network import Network, SocketNetwork
+from barnabas.environment.os_filesystem import OsFileSystem
+from barnabas.environment.randomness import system_random
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """The surroundings of one broker. Timers, tasks and futures are those of the event loop it runs on."""
+
+    clock: Clock
+    filesystem: FileSystem
+    blocking: Blocking
+    network: Network
+    #: the source of random numbers and unique ids (`barnabas.environment.randomness`); safe from any thread
+    random: Random
+    #: opens a session with the metadata store (a `barnabas.metadata.store.MetadataStore`); None for the store
+    #: that the setting ``metadata.store`` names
+    open_store: Callable[[], Awaitable[Any]] | None = None
+
+    @classmethod
+    def of_system(cls) -> Self:
+        """What the operating system offers."""
+        return cls(
+            clock=SystemClock(),
+            filesystem=OsFileSystem(),
+            blocking=Threads(),
+            network=SocketNetwork(),
+            random=system_random(),
+        )

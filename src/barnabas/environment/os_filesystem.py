@@ -1,0 +1,134 @@
+"""The operating system's files, as `barnabas.environment.filesystem` describes them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+
+from barnabas.environment.filesystem import Entry, Problem, VectoredFile, Volume
+from barnabas.environment.folders import folder_problem
+from barnabas.system import files, limits, locks
+from barnabas.system.files import pread, pwritev, sendfile
+from barnabas.types import Buffer
+
+#: what is made is for the broker's user alone, whatever the umask allows; what exists stays as it is
+PRIVATE_FILE = 0o600
+PRIVATE_FOLDER = 0o700
+
+
+class OsFile(VectoredFile):
+    """A `File` of the operating system."""
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def read_at(self, size: int, position: int) -> bytes:
+        data = pread(self._fd, size, position)
+        if len(data) == size or not data:
+            return data
+        parts = [data]
+        missing = size - len(data)
+        while missing and (data := pread(self._fd, missing, position + size - missing)):
+            parts.append(data)
+            missing -= len(data)
+        return b"".join(parts)
+
+    def write_some(self, chunks: Sequence[Buffer], position: int) -> int:
+        return pwritev(self._fd, chunks, position)
+
+    def send_to(self, descriptor: int, size: int, position: int) -> int:
+        return sendfile(descriptor, self._fd, position, size)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def sync(self) -> None:
+        files.sync_data(self._fd)
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+class OsLock:
+    """Shuts out a second broker of ours, even one in this process, and Apache Kafka."""
+
+    def __init__(self, path: str) -> None:
+        self._fd = files.open_file(path, PRIVATE_FILE, create=True)
+        try:
+            locks.lock(self._fd, against_java=True)
+        except OSError:
+            os.close(self._fd)
+            raise
+
+    def release(self) -> None:
+        os.close(self._fd)
+
+
+class OsFileSystem:
+    """The operating system's files. Others than the broker's user cannot read what it makes."""
+
+    def open(self, path: str, *, create: bool = False) -> OsFile:
+        return OsFile(files.open_file(path, PRIVATE_FILE, create=create))
+
+    def entries(self, path: str) -> list[Entry]:
+        found = []
+        with os.scandir(path) as listing:
+            for item in listing:
+                try:
+                    info = item.stat()
+                except FileNotFoundError:  # a removal is at work
+                    continue
+                found.append(
+                    Entry(item.name, info.st_size, stat.S_ISDIR(info.st_mode), info.st_mtime_ns // 1_000_000)
+                )
+        return found
+
+    def make_directory(self, path: str) -> bool:
+        try:
+            os.mkdir(path, PRIVATE_FOLDER)
+        except FileExistsError:
+            return False
+        except FileNotFoundError:
+            os.makedirs(path, PRIVATE_FOLDER, exist_ok=True)
+        return True
+
+    def rename(self, source: str, target: str) -> None:
+        files.rename(source, target)
+
+    def remove(self, path: str) -> None:
+        files.remove(path)
+
+    def remove_tree(self, path: str) -> None:
+        shutil.rmtree(path)
+
+    def sync_directory(self, path: str) -> None:
+        files.sync_directory(path)
+
+    def lock(self, path: str) -> OsLock:
+        return OsLock(path)
+
+    def real_path(self, path: str) -> str:
+        return os.path.realpath(path)
+
+    def absolute_path(self, path: str) -> str:
+        return str(Path(path).absolute())
+
+    def folder_problem(self, path: str) -> Problem | None:
+        return folder_problem(self, path)
+
+    def volume(self, path: str) -> Volume:
+        found = shutil.disk_usage(path)
+        return Volume(found.total, found.free)
+
+    def system_path(self, path: str) -> str | None:
+        return path
+
+    def most_open_files(self) -> int | None:
+        return limits.open_files()
