@@ -154,6 +154,17 @@ class Cut:
         self._runner.close()
 
 
+def test_topic_too_large_for_zookeeper_is_refused_with_the_reason_and_leaves_nothing(
+    zookeeper: ZooKeeperServer, tmp_path: Path
+) -> None:
+    address = new_chroot(zookeeper.address)
+    with broker_on(address, tmp_path) as broker:
+        with pytest.raises(Exception, match=r"ZooKeeper takes 1000000 in one"):
+            broker.create_topic("large", 10_000)
+        assert broker.admin().topics() == []
+        assert look(address, lambda store: store.children(znodes.TOPICS)) == []
+
+
 def test_killed_broker_waits_for_the_end_of_its_earlier_session_and_starts(
     zookeeper: ZooKeeperServer, tmp_path: Path
 ) -> None:
@@ -172,8 +183,8 @@ def test_killed_broker_waits_for_the_end_of_its_earlier_session_and_starts(
 def test_second_broker_of_one_id_is_refused(zookeeper: ZooKeeperServer, tmp_path: Path) -> None:
     address = new_chroot(zookeeper.address)
     with (
-        broker_on(address, tmp_path / "first", timeout_ms=1000) as first,
+        broker_on(address, tmp_path / "first", timeout_ms=3000) as first,
         pytest.raises(Exception, match=r"/brokers/ids/1 belongs to another session"),
     ):
         first.create_topic("t")
-        broker_on(address, tmp_path / "second", timeout_ms=1000).start()
+        broker_on(address, tmp_path / "second", timeout_ms=3000).start()

@@ -20,6 +20,7 @@ from barnabas.metadata.store import (
     Operation,
     Set,
     StoreUnavailableError,
+    TransactionTooLargeError,
     UnknownOutcomeError,
 )
 from barnabas.types import BrokerId
@@ -99,6 +100,7 @@ class ControllerElection:
 
         Raises:
             KafkaError: NOT_CONTROLLER, when this broker is not (any more) the controller;
+                POLICY_VIOLATION, when the store does not take so much at once;
                 KAFKA_STORAGE_ERROR, when the store cannot be written. If the write may have been carried out
                 all the same, this broker has resigned.
             StoreError: an operation is not allowed.
@@ -113,6 +115,8 @@ class ControllerElection:
                 raise
             self._epoch_version = None
             raise KafkaError(ErrorCode.NOT_CONTROLLER) from None
+        except TransactionTooLargeError as error:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, str(error)) from error
         except UnknownOutcomeError as error:
             self.resign()  # and begin anew from what the store holds then (kazoo 757)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error

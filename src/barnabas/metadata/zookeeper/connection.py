@@ -10,7 +10,7 @@ to the request that caused it, the failures of a connection before its end.
 Private parts of kazoo that are relied on, which is why its version is pinned: ``KazooClient._call``,
 ``_connection``, ``_conn_retry``, ``_session_callback``, ``_session_id`` and ``_state``, and of its
 ``ConnectionHandler`` ``_connect``, ``_invoke``, ``_read``, ``_read_header``, ``_read_socket``,
-``_read_watch_event`` and ``_socket``.
+``_read_watch_event``, ``_send_ping``, ``_socket``, ``_submit`` and ``_xid``.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from enum import Enum
 from typing import Any, Protocol
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import ConnectionDropped
+from kazoo.exceptions import ConnectionDropped, SessionExpiredError
 from kazoo.protocol.connection import CLOSE_RESPONSE, ConnectionHandler
-from kazoo.protocol.serialization import Connect, Watch
+from kazoo.protocol.serialization import CloseInstance, Connect, Watch
 from kazoo.protocol.states import KeeperState
 
 from barnabas.metadata.store import Event
@@ -41,6 +41,8 @@ log = logger_of(__name__)
 _EVENTS = {1: Event.CREATED, 2: Event.DELETED, 3: Event.CHANGED}
 #: bytes
 _READ_AHEAD = 1 << 18
+#: how often in a session timeout the loop shows that it runs
+_LOOKS = 6
 #: between two attempts to connect, growing; in seconds
 _FIRST_RETRY, _LAST_RETRY = 0.05, 1.0
 
@@ -111,6 +113,9 @@ class Connection:
         self._inbox: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._woken = False
         self._held = False
+        #: when the loop last ran, in seconds of `time.monotonic`
+        self.loop_seen_at = time.monotonic()
+        self._looking: asyncio.TimerHandle | None = None
         self._log = _KazooLog()
         self._client = _Client(self, servers, session_timeout, self._log, auth)
 
@@ -130,6 +135,7 @@ class Connection:
         return self._log.trouble
 
     def start(self) -> None:
+        self._look_at_loop()
         self._client.start_async()
 
     def send(self, pending: Pending) -> None:
@@ -144,6 +150,8 @@ class Connection:
 
         kazoo may hang in a connection attempt for as long as a session lives: its thread is left alone then.
         """
+        if self._looking is not None:
+            self._looking.cancel()
         stopped = self._loop.create_future()
 
         def stop() -> None:
@@ -181,6 +189,11 @@ class Connection:
             self._woken = True
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 self._loop.call_soon_threadsafe(self._empty_inbox)
+
+    def _look_at_loop(self) -> None:
+        self.loop_seen_at = time.monotonic()
+        every = max(_FIRST_RETRY, (self.session_timeout or 1.0) / _LOOKS)
+        self._looking = self._loop.call_later(every, self._look_at_loop)
 
     def _empty_inbox(self) -> None:
         self._woken = False  # first: what comes from now on wakes the loop again
@@ -222,6 +235,21 @@ class _Handler(ConnectionHandler):
                 )  # and the rest of a packet, if it is not all there
                 if result == CLOSE_RESPONSE or not self._has_packet():
                     return result
+
+    def _send_ping(self, connect_timeout: float) -> None:
+        """Keep the session alive, unless the event loop has stood still for as long as a session lives.
+
+        This thread would keep it alive, and the broker would lead partitions that it does not serve. So the
+        session is ended, its nodes go, and the broker hears of it when its loop runs again.
+        """
+        stalled = time.monotonic() - self.client.connection.loop_seen_at
+        if stalled < self.session_timeout or not self.session_timeout:
+            super()._send_ping(connect_timeout)
+            return
+        log.error("the event loop has stood still for %.1f s: ending the session with ZooKeeper", stalled)
+        self._xid += 1
+        self._submit(CloseInstance, connect_timeout, self._xid)
+        raise SessionExpiredError("the event loop stood still")
 
     def _has_packet(self) -> bool:
         received = self._received

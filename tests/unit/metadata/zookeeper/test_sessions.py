@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -115,6 +116,26 @@ def test_session_that_stays_away_is_overdue_then_lost_and_another_one_follows(
         assert heard == ["/mine", "/mine"]
 
     play(own_zookeeper, scenario, SHORT)
+
+
+def test_session_ends_when_the_event_loop_stands_still_for_longer_than_it_lives(
+    own_zookeeper: ZooKeeperServer,
+) -> None:
+    """Trap 19: kazoo's thread would keep the session alive for a broker that serves nobody."""
+
+    async def scenario() -> None:
+        async with opened(new_chroot(own_zookeeper.address), SHORT) as store:
+            states: list[SessionState] = []
+            store.on_state(states.append)
+            await store.create("/mine", ephemeral=True)
+            before = store.session_id
+            time.sleep(4 * SHORT)
+            await until_true(lambda: states[-1:] == [CONNECTED])
+            assert LOST in states
+            assert store.session_id != before
+            assert await store.exists("/mine") is None
+
+    asyncio.run(scenario())
 
 
 def test_lost_answer_to_a_create_is_an_unknown_outcome_and_the_node_is_found_after_it(
