@@ -7,12 +7,14 @@ import os
 import random
 import threading
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from barnabas.config import BrokerConfig
 from barnabas.environment.environment import Environment
 from barnabas.errors import BarnabasError, ConfigError, ErrorCode
+from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from barnabas.records import all_records
 from barnabas.server.run import BrokerServer
@@ -123,6 +125,35 @@ def test_a_topic_made_on_a_full_disk_is_served_once_there_is_space(
     topic = make_topic(by=wire)  # which waits until its partition is served
     assert len(refused) == 3
     assert produce(topic, batch(b"x"), by=wire).error_code == 0
+
+
+@pytest.mark.parametrize("version", [12, 13])
+def test_no_later_batch_takes_the_place_of_one_that_found_its_partition_unopened(
+    start, connect, produce, batch, version
+):
+    disk = FaultyDisk()
+    wire = connect(start(disk))
+    is_full = True
+
+    def ask(operation, name):
+        if operation == "make_directory" and is_full:
+            return OSError(errno.ENOSPC, "no space left")
+        return None
+
+    disk.refuse = ask
+    (made,) = wire(
+        CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=1, replication_factor=1)])
+    ).topics
+
+    def send(sequence):
+        records = batch(b"%d" % sequence, producer_id=5, producer_epoch=0, base_sequence=sequence)
+        answer = produce(SimpleNamespace(name="t", id=made.topic_id), records, by=wire, version=version)
+        return answer.error_code or answer.base_offset
+
+    assert send(0) == ErrorCode.KAFKA_STORAGE_ERROR
+    is_full = False
+    assert send(1) == ErrorCode.KAFKA_STORAGE_ERROR  # it was on its way when the first was refused
+    assert [send(0), send(1)] == [0, 1]
 
 
 def test_fsyncs_that_fail_for_want_of_files_are_tried_again_and_the_answer_waits(

@@ -8,9 +8,11 @@ from barnabas.errors import ErrorCode, KafkaError
 from barnabas.logs.manager import LogManager
 from barnabas.metadata.configs import ConfigResolver
 from barnabas.metadata.image import ClusterImage, ImageDelta, TopicImage
+from barnabas.records.batch import check_crc, parse_header
 from barnabas.replication.partition import Partition
+from barnabas.storage.producers import Producers
 from barnabas.text import logger_of
-from barnabas.types import BrokerId, TopicKey, TopicPartition
+from barnabas.types import NO_PRODUCER_ID, BrokerId, Buffer, TopicKey, TopicPartition
 
 log = logger_of(__name__)
 
@@ -43,6 +45,8 @@ class ReplicaManager:
         self._image = ClusterImage()
         #: each partition twice: by (topic name, number) and by (topic id, number)
         self._partitions: dict[tuple[TopicKey, int], Partition] = {}
+        #: producers whose batches found a partition that could not be opened, by its topic's id
+        self._refused: dict[tuple[TopicKey, int], Producers] = {}
 
     def __iter__(self) -> Iterator[Partition]:
         for (topic, _), partition in self._partitions.items():
@@ -60,6 +64,22 @@ class ReplicaManager:
         if partition is None:
             partition = self._open_late(topic, index)
         return partition
+
+    def note_refused(self, topic: TopicKey, index: int, records: Buffer) -> None:
+        """A batch found a partition whose log cannot be opened yet: no later one may take its place there.
+
+        The log will not know the producer, and would begin with whichever of its batches comes first.
+        """
+        image = self._topic(topic)
+        if image is None or (topic, index) in self._partitions:
+            return
+        try:
+            header = parse_header(records)
+            check_crc(header, records)
+        except KafkaError:
+            return  # it would not have been taken
+        if header.producer_id != NO_PRODUCER_ID:
+            self._refused.setdefault((image.id, index), Producers()).refuse(header)
 
     def apply(self, delta: ImageDelta) -> None:
         """Open, update, configure and delete partitions as the cluster image says."""
@@ -98,9 +118,12 @@ class ReplicaManager:
             else:
                 partition.update(state)
 
+    def _topic(self, topic: TopicKey) -> TopicImage | None:
+        return self._image.topics.get(topic) if isinstance(topic, str) else self._image.topic_by_id(topic)
+
     def _open_late(self, topic: TopicKey, index: int) -> Partition:
         """A partition that could not be opened when it was made, for want of space for one."""
-        image = self._image.topics.get(topic) if isinstance(topic, str) else self._image.topic_by_id(topic)
+        image = self._topic(topic)
         if image is None or not 0 <= index < len(image.partitions):
             raise self._why_missing(topic, index)
         if self._node_id not in image.partitions[index].replicas:
@@ -114,6 +137,9 @@ class ReplicaManager:
         if opened is None:
             config = self._configs.topic_config(self._image, topic.name)
             opened = self._logs.create(topic_partition, topic.id, config)
+        refused = self._refused.pop((topic.id, index), None)
+        if refused is not None:
+            opened.producers.refuse_as(refused)
         partition = Partition(
             opened,
             topic.partitions[index],
@@ -125,6 +151,7 @@ class ReplicaManager:
 
     def _delete(self, topic: TopicImage) -> None:
         for index in range(len(topic.partitions)):
+            self._refused.pop((topic.id, index), None)
             partition = self._partitions.pop((topic.id, index), None)
             if partition is not None:
                 self._partitions.pop((topic.name, index), None)
@@ -142,7 +169,7 @@ class ReplicaManager:
                 partition.log.config = config
 
     def _why_missing(self, topic: TopicKey, index: int) -> KafkaError:
-        image = self._image.topics.get(topic) if isinstance(topic, str) else self._image.topic_by_id(topic)
+        image = self._topic(topic)
         if image is None:
             return KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if isinstance(topic, str) else ErrorCode.UNKNOWN_TOPIC_ID

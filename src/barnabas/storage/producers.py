@@ -204,6 +204,10 @@ class Producers:
                 del self._refused[next(iter(self._refused))]
             self._refused[header.producer_id] = (header.producer_epoch, header.base_sequence)
 
+    def refuse_as(self, other: Producers) -> None:
+        """Refuse what `other` would refuse: it stood in for this log until it could be opened."""
+        self._refused.update(other._refused)
+
     def _check_refused(self, header: BatchHeader) -> None:
         epoch, sequence = self._refused.get(header.producer_id, (NO_PRODUCER_EPOCH, 0))
         if epoch == header.producer_epoch and sequence != header.base_sequence:

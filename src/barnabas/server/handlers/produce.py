@@ -198,6 +198,8 @@ def _append(
             records, acks, Origin.CLIENT
         )
     except KafkaError as error:
+        if error.code == ErrorCode.KAFKA_STORAGE_ERROR and data.records:
+            ports.replicas.note_refused(name, data.index, data.records)
         failed = PartitionProduceResponse(index=data.index)
         _fail(failed, error, context)
         return failed

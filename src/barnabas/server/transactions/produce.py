@@ -33,6 +33,8 @@ def refusals(
     """Which batches of a request with a transactional id must not be appended, and why."""
     assert request.transactional_id is not None
     names: dict[TopicPartition, tuple[str | bytes, int]] = {}
+    # one that cannot be found may be by the time of the append, but nobody has admitted the batch
+    missing: Refusals = {}
     producer: ProducerIdentity | None = None
     for topic in request.topic_data:
         key = topic.name or topic.topic_id
@@ -41,17 +43,18 @@ def refusals(
                 continue
             try:
                 partition = replicas.find(key, data.index)
-            except KafkaError:
-                continue  # the append will say so
+            except KafkaError as error:
+                missing[key, data.index] = error
+                continue
             header = parse_header(data.records)
             producer = ProducerIdentity(header.producer_id, header.producer_epoch)
             if not partition.log.producers.is_in_transaction(producer):
                 names[partition.topic_partition] = key, data.index
     if producer is None or (not names and not guard.is_asking(request.transactional_id)):
-        return {}
+        return missing
     adds = version >= _IMPLICIT_FROM
     verdicts = guard.admit(TransactionalWrite(request.transactional_id, producer, list(names), adds))
-    return then(verdicts, lambda verdicts: _refusals(verdicts, names, version))
+    return then(verdicts, lambda verdicts: missing | _refusals(verdicts, names, version))
 
 
 def _refusals(
