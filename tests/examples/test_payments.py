@@ -168,7 +168,7 @@ def test_money_is_neither_made_nor_lost_when_anything_is_killed_at_any_moment(ba
     stop_cleanly(bank)
     assert killer.done
     if KILLS == 1:  # with more, it may not have been there yet
-        assert "Spark's JVM has died; its log is" in bank.log.read_text()
+        assert "Spark's JVM ended unexpectedly; its log is" in bank.log.read_text()
 
     made = [record.json() for record in committed(bank.broker, "transfers")]
     assert in_order(made) == in_order(transfers(seed, ACCOUNTS, TRANSFERS))  # the teller's part

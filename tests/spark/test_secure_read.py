@@ -280,12 +280,12 @@ def test_a_token_from_an_endpoint(
     }
     if token_endpoint.startswith("https"):
         with pytest.raises(
-            AuthenticationError, match=f"{token_endpoint} gives no token: .*certificate verif"
+            AuthenticationError, match=f"{token_endpoint} returned no token: .*certificate verif"
         ):
             read(proxy, **sasl, sasl_oauthbearer_client_secret="s3cret")
         pem = {"https_ca_pem": certificates.authority.read_text()}
         check_both_ways(proxy, read, **sasl, **pem, sasl_oauthbearer_client_secret="s3cret")
         sasl["https_ca_location"] = str(certificates.authority)
     check_both_ways(proxy, read, **sasl, sasl_oauthbearer_client_secret="s3cret")
-    with pytest.raises(AuthenticationError, match=f"{token_endpoint} gives no token: HTTP Error 401"):
+    with pytest.raises(AuthenticationError, match=f"{token_endpoint} returned no token: HTTP Error 401"):
         read(proxy, **sasl, sasl_oauthbearer_client_secret="guess")

@@ -134,7 +134,9 @@ def test_a_restarted_stream_notices_that_its_topic_was_made_anew(
     admin.delete_topics([source])[source].result(30)
     make_topic(name=source)
     feed(source, "uvwxyz")
-    with pytest.raises(PySparkException, match=f"{source}-0: the topic was made anew, and what it had from"):
+    with pytest.raises(
+        PySparkException, match=f"{source}-0: the topic was deleted and re-created; its records from"
+    ):
         to_topic(strict, copy)
     lenient = stream.options(subscribe=source, startingOffsets="earliest", failOnDataLoss="false").load()
     assert to_topic(lenient, copy) == [6]

@@ -357,7 +357,8 @@ def test_a_topic_made_anew_is_data_loss_and_then_read_from_its_start(
     end = lenient.latestOffset(start, ReadMaxRows(10))
     assert numbers(end) == {topic: {"0": 2}}
     with pytest.raises(
-        DataLossError, match=f"{topic}-0: the topic was made anew, and what it had from offset 4 on is"
+        DataLossError,
+        match=f"{topic}-0: the topic was deleted and re-created; its records from offset 4 on are",
     ):
         strict.partitions(start, end)
     assert batch(lenient, start, end) == [b"x", b"y"]
@@ -377,7 +378,7 @@ def test_a_topic_made_anew_is_noticed_by_any_reader_though_its_log_is_longer_tha
     end = lenient.latestOffset(start, ReadMaxRows(5))
     assert numbers(end) == {topic: {"0": 5}}
     with pytest.raises(
-        DataLossError, match=f"{topic}-0: the topic was made anew, and what it had from offset 4"
+        DataLossError, match=f"{topic}-0: the topic was deleted and re-created; its records from offset 4"
     ):
         strict.partitions(start, end)
     assert batch(lenient, start, end) == [b"u", b"v", b"w", b"x", b"y"]
@@ -414,7 +415,7 @@ def test_a_batch_planned_before_its_topic_was_made_anew_reads_nothing_of_the_new
     feed(topic, "uvwxyz")
     strict, lenient = open_reader(subscribe=topic), open_reader(subscribe=topic, failOnDataLoss="false")
     with pytest.raises(
-        DataLossError, match=f"{topic}-0: the topic was made anew, and what it had from offset 0"
+        DataLossError, match=f"{topic}-0: the topic was deleted and re-created; its records from offset 0"
     ):
         strict.partitions(start, end)
     assert lenient.partitions(start, end) == []

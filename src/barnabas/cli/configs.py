@@ -48,10 +48,12 @@ def _resource_options(command: F) -> F:
             click.option(
                 "--topic", type=NAME, metavar="NAME", shell_complete=topic_names, help="A topic's settings."
             ),
-            click.option("--group", type=NAME, metavar="NAME", shell_complete=group_names, help="A group's."),
-            click.option("--broker", type=_BROKER_ID, metavar="ID", help="A broker's."),
             click.option(
-                "--broker-defaults", is_flag=True, help="What all brokers of the cluster have in common."
+                "--group", type=NAME, metavar="NAME", shell_complete=group_names, help="A group's settings."
+            ),
+            click.option("--broker", type=_BROKER_ID, metavar="ID", help="A broker's settings."),
+            click.option(
+                "--broker-defaults", is_flag=True, help="The settings that all brokers of the cluster share."
             ),
         ]
     ):
@@ -79,7 +81,7 @@ def configs() -> None:
     )
 )
 @_resource_options
-@click.option("--changed", is_flag=True, help="Only what is not a default.")
+@click.option("--changed", is_flag=True, help="Only settings that differ from their defaults.")
 @json_option
 @bootstrap_option
 def describe(
@@ -141,7 +143,7 @@ def describe(
     shell_complete=settings_of_resource,
     help="Give a setting a value.",
 )
-@click.option("--delete", type=NAME, metavar="NAME", multiple=True, help="Put a setting back to its default.")
+@click.option("--delete", type=NAME, metavar="NAME", multiple=True, help="Reset a setting to its default.")
 @click.option("--append", metavar="NAME=VALUE", multiple=True, help="Add to a list.")
 @click.option("--subtract", metavar="NAME=VALUE", multiple=True, help="Take from a list.")
 @bootstrap_option

@@ -79,7 +79,7 @@ class OffsetAbsent(BarnabasError):
 )
 @click.option("--since", metavar="WHEN", help="Begin at a time: 10m, 2h, 1d ago, or 2026-01-31T12:00.")
 @click.option("--max-messages", "-n", type=click.IntRange(min=1), metavar="N", help="End after N records.")
-@click.option("--until-end", "-e", is_flag=True, help="End where the topic ends now.")
+@click.option("--until-end", "-e", is_flag=True, help="End at the current end of the topic.")
 @click.option(
     "--timeout", type=DURATION, metavar="SECONDS", help="End when no record has arrived for this long."
 )
@@ -99,7 +99,7 @@ class OffsetAbsent(BarnabasError):
     type=click.Choice(["read_committed", "read_uncommitted"]),
     default="read_committed",
     show_default=True,
-    help="Whether records of open and aborted transactions are seen.",
+    help="Whether to print records of open and aborted transactions.",
 )
 @click.option(
     "--set", "settings", metavar="NAME=VALUE", multiple=True, help="A librdkafka setting; may be repeated."
@@ -202,7 +202,7 @@ def _starts(offset: int, marks: Mapping[TopicPartition, tuple[int, int]]) -> dic
         if offset > high:
             click.echo(f"{place} ends at {high}: it is read from there, not from {offset}", err=True)
         elif offset < low:
-            click.echo(f"{place} begins at {low}: what lay before has been deleted", err=True)
+            click.echo(f"{place} begins at {low}: earlier records have been deleted", err=True)
     return {place: min(max(offset, low), high) for place, (low, high) in marks.items()}
 
 

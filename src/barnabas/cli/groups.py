@@ -91,7 +91,7 @@ def list_groups(state: str | None, kind: str | None, as_json: bool, bootstrap_se
 @json_option
 @bootstrap_option
 def describe(group: str, members: bool, as_json: bool, bootstrap_server: str) -> None:
-    """Show how far GROUP has read each partition, and who reads it."""
+    """Show the offsets, lag and member of each partition that GROUP reads."""
     from barnabas.errors import ErrorCode, KafkaError
 
     admin = connect(bootstrap_server)
@@ -157,9 +157,9 @@ def describe(group: str, members: bool, as_json: bool, bootstrap_server: str) ->
     shell_complete=topic_names,
     help="A topic, or some of its partitions; may be repeated.",
 )
-@click.option("--all-topics", is_flag=True, help="Every partition the group has offsets for.")
+@click.option("--all-topics", is_flag=True, help="All partitions for which the group has offsets.")
 @click.option("--to-earliest", is_flag=True, help="To the first record.")
-@click.option("--to-latest", is_flag=True, help="To the end, behind the last record.")
+@click.option("--to-latest", is_flag=True, help="To the end, after the last record.")
 @click.option("--to-offset", type=OFFSET, metavar="N", help="To this offset.")
 @click.option(
     "--shift-by", type=click.IntRange(-(2**63), 2**63 - 1), metavar="N", help="Forward by N, or back by -N."
@@ -180,7 +180,7 @@ def reset_offsets(
     bootstrap_server: str,
     **target: Any,
 ) -> None:
-    """Set what GROUP will read next."""
+    """Change the offsets at which GROUP continues."""
     from barnabas.cli.offset_targets import Target
 
     if dry_run and execute:

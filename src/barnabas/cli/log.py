@@ -18,7 +18,7 @@ class DamagedLog(BarnabasError):
 
 @click.group()
 def log() -> None:
-    """Look into a broker's files without it: dump, check, repair."""
+    """Read, check and repair a broker's files."""
 
 
 @log.command(
@@ -39,9 +39,7 @@ def log() -> None:
     "paths", nargs=-1, required=True, metavar="FILE|DIR...", type=click.Path(exists=True, path_type=Path)
 )
 @click.option("--records", is_flag=True, help="Print every record, not only the batches' headers.")
-@click.option(
-    "--from-offset", metavar="N", type=OFFSET, default=0, help="Leave out batches before this offset."
-)
+@click.option("--from-offset", metavar="N", type=OFFSET, default=0, help="Skip batches before this offset.")
 @click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each batch or entry.")
 def dump(paths: tuple[Path, ...], records: bool, from_offset: int, as_json: bool) -> None:
     """Print the batches of .log files, the entries of indexes, snapshots and checkpoints.
@@ -55,7 +53,7 @@ def dump(paths: tuple[Path, ...], records: bool, from_offset: int, as_json: bool
     for given in paths:
         found = files_of(given)
         if not found:
-            raise click.UsageError(f"{given} holds no file of a log: name the folder of a partition")
+            raise click.UsageError(f"{given} contains no log file: name the folder of a partition")
         files += found
     damaged: dict[Path, str] = {}
     for path in files:
@@ -97,7 +95,7 @@ _DIRECTORIES = click.argument(
     "--json", "as_json", is_flag=True, help="Print a JSON object a line: one for a file or partition."
 )
 def check(directories: tuple[Path, ...], as_json: bool) -> None:
-    """Say file by file what of a stopped broker's data is whole."""
+    """Check a stopped broker's data, file by file."""
     from barnabas.cli.log_check import check_directories
 
     damaged = 0
@@ -125,10 +123,10 @@ def check(directories: tuple[Path, ...], as_json: bool) -> None:
     )
 )
 @_DIRECTORIES
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what would be done, and do nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line: one for a step.")
 def repair(directories: tuple[Path, ...], dry_run: bool, as_json: bool) -> None:
-    """Make what is whole of a stopped broker's data servable again."""
+    """Repair a stopped broker's data so that it can be served again."""
     from barnabas.cli.log_check import check_directories
     from barnabas.cli.log_repair import Repair
 

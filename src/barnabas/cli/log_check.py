@@ -285,7 +285,7 @@ def _check_partition(
             continue
         path = folder / name
         if not path.is_file():
-            findings.append(Finding(str(path), "damaged", "is no file"))
+            findings.append(Finding(str(path), "damaged", "is not a file"))
             continue
         segment = scan_segment(path, floor)
         if partition.segments and floor < segment.base_offset:
@@ -346,7 +346,7 @@ def _report_segment(segment: Segment, findings: list[Finding]) -> None:
     path = str(segment.path)
     for start, end, offset in segment.damaged:
         follower = next((header.base_offset for at, header in segment.batches if at >= end), None)
-        where = f"bytes {start} to {end - 1} are no whole batch"
+        where = f"bytes {start} to {end - 1} are not a whole batch"
         if follower is None:
             findings.append(
                 Finding(path, "damaged", f"{where}; offsets from {offset} on may have been there")
@@ -367,13 +367,13 @@ def _check_side_file(file: Path, findings: list[Finding]) -> None:
         if file.suffix in _INDEX_SIZES:
             left = file.stat().st_size % _INDEX_SIZES[file.suffix]
             if left or not file.is_file():
-                findings.append(Finding(str(file), "damaged", "a start builds it anew"))
+                findings.append(Finding(str(file), "damaged", "the next start rebuilds it"))
         elif file.suffix == ".snapshot":
             decode_snapshot(file.read_bytes())
         elif file.name == EPOCH_FILE:
             LeaderEpochs.decode(file.read_bytes())
     except (ValueError, OSError) as error:
-        findings.append(Finding(str(file), "damaged", f"{error}; a start makes it anew"))
+        findings.append(Finding(str(file), "damaged", f"{error}; the next start rebuilds it"))
 
 
 def _missing_partitions(path: Path, points: dict[TopicPartition, int]) -> list[Partition]:

@@ -97,11 +97,11 @@ class Repair:
             self._raise_epochs(journal)
         else:
             journal = self._new_metadata()
-            self._say("metadata: begun anew, since no copy can be read")
+            self._say("metadata: created again, since no copy can be read")
         added = self._add_topics(journal)
         if added:
             self._say(
-                f"metadata: topics made anew from their folders, without their settings: {', '.join(added)}"
+                f"metadata: topics restored from their folders, without their settings: {', '.join(added)}"
             )
         for copy in self._found.copies:
             self._move_aside(Path(copy.path))
@@ -267,7 +267,7 @@ class Repair:
             if segment.damaged or segment.end < limit:
                 self._rewrite(partition, segment, limit)
         for finding in partition.findings:
-            if finding.detail == "is no file":
+            if finding.detail == "is not a file":
                 self._move_aside(Path(finding.path))
         if not partition.segments and partition.safe_end:
             path = folder / file_name(partition.safe_end, ".log")

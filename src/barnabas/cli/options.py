@@ -101,7 +101,7 @@ def bootstrap_option(command: F) -> F:
         envvar="BARNABAS_BOOTSTRAP_SERVER",
         default=DEFAULT_BOOTSTRAP,
         show_default=True,
-        help="A broker of the cluster; several by commas.",
+        help="Brokers to connect to first, separated by commas.",
     )(command)
 
 
@@ -123,7 +123,7 @@ def log_level_option(command: F) -> F:
         type=click.Choice(["debug", "info", "warning", "error"]),
         default="info",
         show_default=True,
-        help="How much to say on stderr.",
+        help="The lowest level that is logged to stderr.",
     )(command)
 
 

@@ -23,7 +23,7 @@ _LOOK_S = 1.0
 
 @click.group()
 def pipeline() -> None:
-    """Run Spark pipelines, and see how they are.
+    """Run Spark pipelines and show their status.
 
     A file in Python or SQL declares where rows come from, what is made of them and where they go:
     docs/use/pipelines.md shows how. Spark needs Java 17 or newer and the extra barnabas[spark].
@@ -69,7 +69,7 @@ _folder = click.option(
     type=SERVERS,
     metavar="HOST:PORT",
     envvar="BARNABAS_BOOTSTRAP_SERVER",
-    help="A broker of the cluster; overrides the file's.  [default: the file's, or 127.0.0.1:9092]",
+    help="Brokers to connect to first; overrides the file's.  [default: the file's, or 127.0.0.1:9092]",
 )
 @click.option(
     "--conf",
@@ -129,7 +129,7 @@ def run(
 @_folder
 @json_option
 def status(file: Path, parameters: tuple[str, ...], folder: Path | None, as_json: bool) -> None:
-    """Show how the queries of the pipeline in FILE are: rates, lag by partition, state, last error."""
+    """Show the queries of the pipeline in FILE: rates, lag by partition, state, last error."""
     _require_spark()
     from barnabas.pipelines.folder import Folder
     from barnabas.pipelines.read import read_pipeline

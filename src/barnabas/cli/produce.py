@@ -111,7 +111,7 @@ class _Limit(NamedTuple):
     type=click.Choice(["0", "1", "all"]),
     default="all",
     show_default=True,
-    help="Who must have a record before it counts as sent: nobody, the leader, all in-sync replicas.",
+    help="Which replicas must have a record before it counts as sent: none, the leader, all in sync.",
 )
 @click.option(
     "--set", "settings", metavar="NAME=VALUE", multiple=True, help="A librdkafka setting; may be repeated."

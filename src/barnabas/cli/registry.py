@@ -63,7 +63,7 @@ _LEVELS = (
     "--replication-factor",
     metavar="N",
     type=INT16,
-    help="How many brokers keep the topic when it is created.  [default: the broker's]",
+    help="The topic's replication factor when it is created.  [default: the broker's]",
 )
 @click.option(
     "--compatibility",

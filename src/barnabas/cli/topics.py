@@ -51,13 +51,13 @@ def topics() -> None:
     "--partitions",
     type=INT32,
     metavar="N",
-    help="How many partitions.  [default: num.partitions of the broker, usually 1]",
+    help="The number of partitions.  [default: num.partitions of the broker, usually 1]",
 )
 @click.option(
     "--replication-factor",
     type=INT16,
     metavar="N",
-    help="How many brokers keep each record.  [default: default.replication.factor of the broker, usually 1]",
+    help="Replicas of each partition.  [default: default.replication.factor of the broker, usually 1]",
 )
 @click.option(
     "--replica-assignment",
@@ -74,7 +74,9 @@ def topics() -> None:
     help="A topic setting; may be repeated.",
 )
 @click.option("--if-not-exists", is_flag=True, help="Succeed when the topic exists already.")
-@click.option("--validate-only", is_flag=True, help="Only check whether the topic could be created.")
+@click.option(
+    "--validate-only", is_flag=True, help="Check whether the topic could be created, and create nothing."
+)
 @bootstrap_option
 def create(
     name: str,
@@ -216,7 +218,7 @@ def describe(names: tuple[str, ...], under_replicated: bool, as_json: bool, boot
     type=NAME,
     metavar="NAME",
     multiple=True,
-    help="Put a setting back to its default; may be repeated.",
+    help="Reset a setting to its default; may be repeated.",
 )
 @bootstrap_option
 def alter(
@@ -255,7 +257,7 @@ def alter(
 @click.option("--if-exists", is_flag=True, help="Succeed when a topic does not exist.")
 @bootstrap_option
 def delete(names: tuple[str, ...], if_exists: bool, bootstrap_server: str) -> None:
-    """Delete topics with all their records. There is no way back."""
+    """Delete topics with all their records. This cannot be undone."""
     from barnabas.errors import ErrorCode, KafkaError
 
     admin = connect(bootstrap_server)

@@ -49,7 +49,7 @@ _STATES = (
 
 @click.group()
 def transactions() -> None:
-    """Transactions: list, describe, find those that hang and abort them."""
+    """Transactions: list, describe, find hanging ones and abort them."""
 
 
 @transactions.command(
@@ -79,7 +79,10 @@ def transactions() -> None:
     help="Only of this producer; may be repeated.",
 )
 @click.option(
-    "--longer-than", metavar="SECONDS", type=DURATION, help="Only those that have been open for longer."
+    "--longer-than",
+    metavar="SECONDS",
+    type=DURATION,
+    help="Only transactions that have been open for longer.",
 )
 @click.option(
     "--pattern", metavar="REGEX", help="Only transactional ids that match this from beginning to end."
@@ -94,7 +97,7 @@ def list_transactions(
     as_json: bool,
     bootstrap_server: str,
 ) -> None:
-    """List the transactional ids of the cluster, and what each is doing."""
+    """List the transactional ids of the cluster and their states."""
     with _connect(bootstrap_server) as cluster:
         listings = cluster.listings(
             states=states,
@@ -128,7 +131,7 @@ def list_transactions(
 @json_option
 @bootstrap_option
 def describe(transactional_id: str, as_json: bool, bootstrap_server: str) -> None:
-    """Show what the coordinator knows of TRANSACTIONAL_ID."""
+    """Show the transaction of TRANSACTIONAL_ID."""
     with _connect(bootstrap_server) as cluster:
         found = cluster.describe(transactional_id)
     age = None if found.started_ms is None else int(time.time() * 1000) - found.started_ms
@@ -169,9 +172,7 @@ def describe(transactional_id: str, as_json: bool, bootstrap_server: str) -> Non
 
 
 def _partition_options(command: F) -> F:
-    command = click.option(
-        "--partition", metavar="N", type=PARTITION, help="Only this partition of the topic."
-    )(command)
+    command = click.option("--partition", metavar="N", type=PARTITION, help="Only this partition.")(command)
     return click.option(
         "--topic",
         metavar="NAME",
@@ -212,7 +213,7 @@ def _minutes_option(command: F) -> F:
 def find_hanging(
     topic: str | None, partition: int | None, minutes: float, as_json: bool, bootstrap_server: str
 ) -> None:
-    """Find open transactions that nobody will end; exit code 1 when there are any."""
+    """Find transactions that will stay open; exit code 1 when there are any."""
     with _connect(bootstrap_server) as cluster:
         hanging = cluster.hanging(
             _partitions(cluster, topic, partition),
@@ -267,7 +268,7 @@ def find_hanging(
     type=NAME,
     required=True,
     shell_complete=topic_names,
-    help="The topic in which it hangs.",
+    help="The topic of the transaction.",
 )
 @click.option("--partition", metavar="N", type=PARTITION, required=True, help="The partition of the topic.")
 @click.option(
@@ -275,15 +276,15 @@ def find_hanging(
     metavar="OFFSET",
     type=OFFSET,
     required=True,
-    help="Where the transaction begins, as find-hanging shows it.",
+    help="The transaction's first offset, as find-hanging shows it.",
 )
-@click.option("--force", is_flag=True, help="Abort it although it may not hang.")
+@click.option("--force", is_flag=True, help="Abort the transaction even if it does not hang.")
 @_minutes_option
 @bootstrap_option
 def abort(
     topic: str, partition: int, start_offset: int, force: bool, minutes: float, bootstrap_server: str
 ) -> None:
-    """End the transaction that begins at an offset of a partition, as aborted."""
+    """Abort the transaction that begins at an offset of a partition."""
     from barnabas.types import TopicPartition
 
     where = TopicPartition(topic, partition)

@@ -363,7 +363,7 @@ class Admin:
         """librdkafka would wait for a broker that the cluster does not have until the time is up."""
         known = [str(node.id) for node in self.cluster().nodes]
         if broker not in known:
-            raise ClientError(f"there is no broker with id {broker}; the cluster has: {', '.join(known)}")
+            raise ClientError(f"the cluster has no broker {broker}; its brokers are {', '.join(known)}")
 
     def _metadata(self) -> Any:
         try:

@@ -193,7 +193,9 @@ class Connection:
                 f"the certificate of the broker at {self._address} is not trusted: {reason}"
             ) from error
         except OSError as error:
-            raise ClientError(f"no TLS with the broker at {self._address}: {error}") from error
+            raise ClientError(
+                f"the TLS handshake with the broker at {self._address} failed: {error}"
+            ) from error
 
     def _version(self, request: Request, at_most: int | None = None) -> int:
         lowest, highest = self._versions.get(request.api_key, (0, -1))
@@ -226,7 +228,7 @@ class Connection:
         return asked, self._read(size)
 
     def _no_answer(self, error: Exception) -> ClientError:
-        return ClientError(f"the broker at {self._address} gives no answer: {error}")
+        return ClientError(f"the broker at {self._address} does not answer: {error}")
 
     def _read(self, size: int) -> bytearray:
         data = bytearray(size)

@@ -159,7 +159,7 @@ def _reason(error: Exception, attempt: _Attempt) -> str:
 
 def _silence(attempt: _Attempt) -> str:
     if attempt.connected:
-        return f"it takes the connection, but gives no answer within {_ANSWER_S:g} s"
+        return f"it accepts the connection, but does not answer within {_ANSWER_S:g} s"
     if attempt.resolved:
         return f"no connection within {attempt.timeout:g} s"
     return f"the name {attempt.address.host} does not resolve within {attempt.timeout:g} s"

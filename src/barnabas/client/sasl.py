@@ -40,7 +40,7 @@ def scram(mechanism: str, username: str, password: str) -> Exchange:
         client.set_server_first((yield client.get_client_first().encode()).decode())
         client.set_server_final((yield client.get_client_final().encode()).decode())
     except ScramException as error:
-        raise AuthenticationError(f"{mechanism} fails: {error}") from error
+        raise AuthenticationError(f"{mechanism} failed: {error}") from error
 
 
 def oauthbearer(token: Callable[[], str], extensions: Mapping[str, str]) -> Exchange:
@@ -74,7 +74,7 @@ def token_of_client(
         with urllib.request.urlopen(request, timeout=_TOKEN_TIMEOUT_S, context=tls) as response:
             token: str = json.load(response)["access_token"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise AuthenticationError(f"{endpoint} gives no token: {error}") from error
+        raise AuthenticationError(f"{endpoint} returned no token: {error}") from error
     return token
 
 

@@ -80,7 +80,7 @@ def run_pipeline(path: Path, choices: Choices, observer: Observer) -> PipelineSt
         except SPARK_FAILS as error:
             if answers(spark):
                 raise
-            raise PipelineError(f"Spark's JVM has died; its log is {folder.log}") from error
+            raise PipelineError(f"Spark's JVM ended unexpectedly; its log is {folder.log}") from error
         finally:
             with suppress(*SPARK_FAILS):
                 spark.stop()

@@ -175,13 +175,13 @@ class State:
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{shortened(repr(value), 100)} is no text")
+        raise ValueError(f"{shortened(repr(value), 100)} is not text")
     return value
 
 
 def _number(value: object) -> int:
     if type(value) is not int or not 0 <= value <= INT_MAX:
-        raise ValueError(f"{shortened(repr(value), 100)} is no number from 0 to {INT_MAX}")
+        raise ValueError(f"{shortened(repr(value), 100)} is not a number from 0 to {INT_MAX}")
     return value
 
 

@@ -36,7 +36,7 @@ async def wait_for_broker(bootstrap_servers: str) -> None:
         except ClientError:
             pass
         if not waited:
-            logger.warning("no broker answers at %s yet: the registry waits for one", bootstrap_servers)
+            logger.warning("no broker answers at %s yet; the registry waits", bootstrap_servers)
             waited = True
         await asyncio.sleep(_RETRY_S)
 

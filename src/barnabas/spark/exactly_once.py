@@ -141,7 +141,7 @@ def _read_progress(client: dict[str, str], what: WriteId, some_topic: str | None
     content = TaskContent.parse(last.metadata or "")
     if content is None:
         raise ReplayError(
-            f"group {what.name} is in use by something else: its offsets are no marks of a sink"
+            f"group {what.name} is in use by something else: its offsets are not batch numbers of a sink"
         )
     return _Written(last.offset - 1, content)
 

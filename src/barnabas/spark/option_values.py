@@ -119,7 +119,7 @@ def topic_pattern(name: str, value: str) -> regex.Pattern[str]:
     try:
         return regex.compile(value, regex.VERSION1)
     except regex.error as error:
-        raise refuse(name, value, f"it is no regular expression: {error}") from None
+        raise refuse(name, value, f"it is not a regular expression: {error}") from None
 
 
 def topic_name(name: str, value: str) -> str:

@@ -114,7 +114,7 @@ class RegistryClient:
                 failure: object = said
             except (URLError, OSError, ValueError) as error:
                 failure = error
-        raise RegistryUnavailableError(f"the schema registry at {self._url} gives no answer: {failure}")
+        raise RegistryUnavailableError(f"the schema registry at {self._url} does not answer: {failure}")
 
 
 def _refuse(url: str, why: str) -> ConfigError:

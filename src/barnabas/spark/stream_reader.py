@@ -179,7 +179,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._was_cut(begin, Position(ends, ids), tp):
                 losses.append(f"{tp}: the log was cut, and offsets {last} to {was - 1} are gone")
             elif was > last or begin.is_made_anew(tp.topic, ids) or stop.is_made_anew(tp.topic, ids):
-                losses.append(f"{tp}: the topic was made anew, and what it had from offset {was} on is gone")
+                losses.append(
+                    f"{tp}: the topic was deleted and re-created; its records from offset {was} on are gone"
+                )
             elif was < min(first, last):
                 losses.append(gone(tp, was, min(first, last)))
             left[tp] = first, last

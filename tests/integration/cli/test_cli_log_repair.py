@@ -91,7 +91,7 @@ def test_metadata_that_no_copy_has_are_made_from_the_folders(barnabas, data, how
     with pytest.raises(BrokerDied, match="barnabas log repair"), BarnabasBroker(data=data, mode="process"):
         pass
     steps = "\n".join(barnabas("log", "repair", data).lines)
-    assert "topics made anew from their folders, without their settings: __consumer_offsets, orders" in steps
+    assert "topics restored from their folders, without their settings: __consumer_offsets, orders" in steps
     with (
         BarnabasBroker(SETTINGS, data=data) as broker,
         broker.consumer("orders", group="billing") as consumer,

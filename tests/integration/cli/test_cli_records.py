@@ -238,7 +238,7 @@ def test_an_offset_whose_record_was_deleted_is_said(barnabas, barnabas_broker, t
     barnabas_broker.admin().delete_records({TopicPartition(topic, 0): 2})
     outcome = barnabas("consume", topic, "--offset", 1, "-e")
     assert outcome.lines == ["c"]
-    assert outcome.err == f"{topic}-0 begins at 2: what lay before has been deleted\n"
+    assert outcome.err == f"{topic}-0 begins at 2: earlier records have been deleted\n"
 
 
 @pytest.mark.parametrize(

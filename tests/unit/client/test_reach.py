@@ -64,7 +64,7 @@ def test_what_is_no_broker_is_named(reply, words):
 
 def test_silence_is_named(monkeypatch):
     monkeypatch.setattr(reach, "_ANSWER_S", 0.05)
-    with server(None) as address, pytest.raises(ClientError, match=r"gives no answer within 0\.05 s"):
+    with server(None) as address, pytest.raises(ClientError, match=r"does not answer within 0\.05 s"):
         reach.require_broker(address)
 
 

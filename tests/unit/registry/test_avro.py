@@ -117,10 +117,10 @@ def test_types_of_a_reference_are_called_by_name():
         (record(field("a", "int", default="x")), "[Dd]efault value"),
         (record(field("a", record(name="R"))), "cannot redefine"),
         (["int", "int"], "int twice"),
-        (["int", ["null"]], "a union holds a union"),
+        (["int", ["null"]], "a union contains a union"),
         ({"type": "enum", "name": "E"}, "no symbols"),
         ({"type": "enum", "name": "E", "symbols": ["A", "A"]}, "symbol twice"),
-        ({"type": "enum", "name": "E", "symbols": ["A"], "default": "B"}, "no symbol of enum"),
+        ({"type": "enum", "name": "E", "symbols": ["A"], "default": "B"}, "not a symbol of enum"),
         ({"type": "fixed", "name": "F", "size": -1}, "no size"),
     ],
 )

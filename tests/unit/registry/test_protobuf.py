@@ -212,7 +212,7 @@ def test_an_option_of_a_value_without_a_name_is_refused():
     file = FileDescriptorProto.FromString(base64.b64decode(ProtobufSchema(text).serialized))
     file.options.Clear()
     file.options.MergeFromString(b"\x88\xb5\x18\x07")  # the field 50001 is 7
-    with pytest.raises(InvalidSchemaError, match="7 is no value of E"):
+    with pytest.raises(InvalidSchemaError, match="7 is not a value of E"):
         ProtobufSchema(base64.b64encode(file.SerializeToString()).decode())
 
 

@@ -130,10 +130,10 @@ class _Reader:
         seen = set()
         for branch in branches:
             if branch.kind == "union":
-                raise InvalidSchemaError(f"a union holds a union: {schema}")
+                raise InvalidSchemaError(f"a union contains a union: {schema}")
             what = branch.name if branch.kind in NAMED else branch.kind
             if what in seen:
-                raise InvalidSchemaError(f"a union holds {what} twice: {schema}")
+                raise InvalidSchemaError(f"a union contains {what} twice: {schema}")
             seen.add(what)
         return Node("union", branches=branches)
 
@@ -179,7 +179,7 @@ class _Reader:
             raise InvalidSchemaError(f"enum {node.name} has a symbol twice")
         node.default = _text(schema, "default")
         if node.default is not None and node.default not in node.symbols:
-            raise InvalidSchemaError(f"the default {node.default} is no symbol of enum {node.name}")
+            raise InvalidSchemaError(f"the default {node.default} is not a symbol of enum {node.name}")
         return node
 
     def _fixed(self, schema: dict[str, Any], namespace: str) -> Node:

@@ -48,7 +48,7 @@ class JsonSchema:
         try:
             registry = registry.crawl()  # once, not again for each reference
         except ValueError as error:
-            raise InvalidSchemaError(f"an $id is no URI: {error}") from None
+            raise InvalidSchemaError(f"an $id is not a URI: {error}") from None
         self._resolver = registry.resolver(own_id)
         self._check_references()
         self.text = json.dumps(self._contents, ensure_ascii=False, separators=(",", ":"), sort_keys=normalize)

@@ -75,7 +75,7 @@ class Located:
                 break
             schema = schema.lookup(reference)
         if not isinstance(schema.contents, dict | bool):
-            raise InvalidSchemaError(f"a $ref leads to {schema.contents!r}, which is no schema")
+            raise InvalidSchemaError(f"a $ref refers to {schema.contents!r}, which is not a schema")
         return schema
 
     def lookup(self, reference: str) -> Located:

@@ -238,7 +238,7 @@ class _Writer:
         if field.enum_type is not None:
             named = field.enum_type.values_by_number.get(value)
             if named is None:
-                raise InvalidSchemaError(f"{value} is no value of {field.enum_type.full_name}")
+                raise InvalidSchemaError(f"{value} is not a value of {field.enum_type.full_name}")
             return str(named.name)
         if isinstance(value, bool):
             return str(value).lower()
