@@ -57,8 +57,7 @@ class Connection(asyncio.BufferedProtocol):
         on_lost: Callable[[Connection, Exception], None],
     ) -> None:
         self._client_id = client_id
-        # A broker is trusted to send what it announces: nothing of a large answer is copied.
-        self._frames = FrameBuffer(max_response_bytes, step=max_response_bytes)
+        self._frames = FrameBuffer(max_response_bytes)
         self._on_room = on_room
         self._on_lost = on_lost
         self._transport: asyncio.Transport = None  # type: ignore[assignment]

@@ -12,6 +12,7 @@ from barnabas.errors import ProtocolError, TooManyElements
 from barnabas.protocol import codec
 from barnabas.protocol.decoder import Decoder
 from barnabas.protocol.encoder import Encoder
+from barnabas.protocol.large_frame import LARGE, LargeFrame
 from barnabas.protocol.registry import ApiKey, request_class, response_class
 from barnabas.protocol.schema import Request, Response
 from barnabas.protocol.wire import MAX_ELEMENTS, Readable, skip_tags
@@ -36,13 +37,16 @@ class RequestHeader(NamedTuple):
 class FrameDecoder:
     """Cuts a stream into frames, whatever the pieces it arrives in.
 
-    It holds one incomplete frame at most, and never more than was received of it. Owned by one connection.
+    It holds one incomplete frame at most: what was received of it, or four times that of a large one.
+    Owned by one connection.
     """
 
     def __init__(self, max_size: int) -> None:
         self.max_size = max_size  # in bytes, without the size itself: socket.request.max.bytes
         self._partial = bytearray()
         self._missing = 0  # bytes until `_partial` is whole; 0 while its size is not known
+        #: an incomplete large frame; whoever takes it away receives the rest of it in its stead
+        self.large: LargeFrame | None = None
 
     def feed(self, data: bytes) -> list[Readable]:
         """The frames that `data` completes, without their sizes.
@@ -50,12 +54,19 @@ class FrameDecoder:
         Raises ProtocolError on a size that is negative or above `max_size`: the stream cannot be read on.
         """
         start, end = 0, len(data)
-        idle = not self._missing and not self._partial
+        idle = not self._missing and not self._partial and self.large is None
         if idle and end >= 4 and _SIZE.unpack_from(data)[0] == end - 4 <= self.max_size:
             return [data[4:]]  # one whole frame, as nearly always
         frames: list[Readable] = []
         while start < end:
-            if self._missing:
+            if self.large is not None:
+                taken = data[start : start + self.large.missing]
+                start += len(taken)
+                whole = self.large.append(taken)
+                if whole is not None:
+                    self.large = None
+                    frames.append(whole)
+            elif self._missing:
                 taken = data[start : start + self._missing]
                 self._partial += taken
                 self._missing -= len(taken)
@@ -69,6 +80,9 @@ class FrameDecoder:
                 if end - start >= size:
                     frames.append(data[start : start + size])
                     start += size
+                elif size - (end - start) > LARGE:
+                    self.large = LargeFrame(size, memoryview(data)[start:])
+                    start = end
                 else:
                     self._missing = size
             else:
@@ -76,16 +90,20 @@ class FrameDecoder:
                 self._partial += taken
                 start += len(taken)
                 if len(self._partial) == 4:
-                    self._missing = self._size(self._partial, 0)
+                    size = self._size(self._partial, 0)
                     self._partial = bytearray()
-                    if not self._missing:
+                    if size > LARGE:
+                        self.large = LargeFrame(size, b"")
+                    elif size:
+                        self._missing = size
+                    else:
                         frames.append(b"")
         return frames
 
     @property
     def pending(self) -> int:
         """How many bytes of an incomplete frame are held."""
-        return len(self._partial)
+        return len(self._partial) + (self.large.filled if self.large is not None else 0)
 
     def _size(self, data: Readable, position: int) -> int:
         size: int = _SIZE.unpack_from(data, position)[0]

@@ -425,20 +425,20 @@ class SimulatedTransport(asyncio.Transport):
                     self.close()
 
     def _hand_over(self, data: bytes) -> None:
-        protocol = self._protocol
-        if isinstance(protocol, asyncio.BufferedProtocol):
-            rest = memoryview(data)
-            while rest:
-                buffer = memoryview(protocol.get_buffer(len(rest))).cast("B")
-                size = min(len(buffer), len(rest))
-                if not size:
-                    raise RuntimeError("get_buffer() returned an empty buffer")
-                buffer[:size] = rest[:size]
-                rest = rest[size:]
-                protocol.buffer_updated(size)
-        else:
-            assert isinstance(protocol, asyncio.Protocol)
-            protocol.data_received(data)
+        rest = memoryview(data)
+        while rest:
+            protocol = self._protocol  # which may have been exchanged while it was called
+            if not isinstance(protocol, asyncio.BufferedProtocol):
+                assert isinstance(protocol, asyncio.Protocol)
+                protocol.data_received(bytes(rest))
+                return
+            buffer = memoryview(protocol.get_buffer(len(rest))).cast("B")
+            size = min(len(buffer), len(rest))
+            if not size:
+                raise RuntimeError("get_buffer() returned an empty buffer")
+            buffer[:size] = rest[:size]
+            rest = rest[size:]
+            protocol.buffer_updated(size)
 
     def _end_of_stream(self) -> bool:
         protocol = self._protocol

@@ -38,16 +38,6 @@ def test_the_frames_are_whole_and_in_order(sizes, pieces):
     assert feed(FrameBuffer(1 << 20), data, pieces) == bodies
 
 
-def test_a_large_frame_is_received_where_it_stays_and_memory_follows_the_bytes():
-    bodies, data = framed(5 << 20)
-    buffer = FrameBuffer(1 << 30)
-    assert feed(buffer, data, [1 << 16]) == bodies
-    assert feed(FrameBuffer(1 << 30, step=1 << 30), data, [1 << 16]) == bodies
-    buffer = FrameBuffer(1 << 30)
-    feed(buffer, (1 << 29).to_bytes(4, "big") + bytes(100), [1 << 16])
-    assert len(buffer.writable()) <= 1 << 20
-
-
 @pytest.mark.parametrize("size", [-1, 101])
 def test_a_size_that_is_not_allowed_is_refused(size):
     with pytest.raises(ProtocolError, match="0 to 100 are allowed"):

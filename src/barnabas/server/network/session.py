@@ -14,6 +14,7 @@ from barnabas.protocol.framing import FrameDecoder
 from barnabas.protocol.wire import Readable
 from barnabas.server.network.busy_polling import BusyPolling
 from barnabas.server.network.endpoint import Endpoint
+from barnabas.server.network.in_place import InPlaceReceiver
 from barnabas.server.network.outbox import Outbox
 from barnabas.server.requests.context import Chunks
 from barnabas.text import logger_of
@@ -27,6 +28,8 @@ Serve: TypeAlias = "Callable[[Readable, Session], None]"
 MAX_UNANSWERED = 64
 #: ... or this many bytes of finished replies wait behind one that is not.
 MAX_HELD_BYTES = 1 << 20
+#: With more bytes missing than this, receiving in place saves more than exchanging the protocol twice costs.
+WORTH_IN_PLACE = 256 * 1024
 #: How long a connection that we close may take to read what was sent to it, in seconds.
 CLOSE_GRACE = 5.0
 
@@ -128,6 +131,13 @@ class Session(asyncio.Protocol):
         self.last_active = self._loop.time()
         try:
             frames = self._frames.feed(data)
+            if not frames:
+                large = self._frames.large
+                if large is not None and large.missing > WORTH_IN_PLACE:
+                    self._transport.set_protocol(
+                        InPlaceReceiver(self, large, self._more_received, self._large_frame_received)
+                    )
+                return
             if self._backlog:
                 self._backlog.extend(frames)
                 return
@@ -224,6 +234,30 @@ class Session(asyncio.Protocol):
         self._transport.abort()
 
     # --- inside ---
+
+    def _more_received(self) -> None:
+        """Some of a large frame has come."""
+        self.last_active = self._loop.time()
+
+    def _large_frame_received(self, frame: Readable) -> None:
+        """The frame is whole that was received in place: go on with it, and with the bytes behind it."""
+        self._frames.large = None
+        self._transport.set_protocol(self)
+        if self._closing:
+            return
+        self.last_active = self._loop.time()
+        if self._backlog:
+            self._backlog.append(frame)
+        elif self._is_full():
+            self._backlog.append(frame)
+            self._transport.pause_reading()
+        else:
+            try:
+                self._serve(frame, self)
+            except ProtocolError as error:
+                self.close(str(error))
+            if self._busy_polling is not None:
+                self._busy_polling.served()
 
     def _send(self, chunks: Chunks | None = None) -> None:
         """Sends `chunks`, or goes on with what has waited."""

@@ -7,9 +7,10 @@ import struct
 import pytest
 
 from barnabas.errors import ErrorCode, KafkaError
-from barnabas.protocol.framing import RequestHeader, parse_response
+from barnabas.protocol.framing import RequestHeader, encode_request, parse_response
 from barnabas.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
-from barnabas.protocol.messages.heartbeat import HeartbeatResponse
+from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from barnabas.protocol.wire import uvarint
 from barnabas.server.network.listener import Closings
 from barnabas.server.network.session import MAX_HELD_BYTES, MAX_UNANSWERED
 
@@ -397,3 +398,92 @@ def test_clients_are_silent_from_the_last_request_of_any_of_them(run):
         assert server.connections.silent_for() <= loop.time() - before  # it may just have sent something
 
     run(scenario)
+
+
+LARGE_ID = "x" * 30_000
+
+
+def large_request(correlation_id, size=1_200_000):
+    """A request of more than a megabyte, most of it in a tagged field that nobody knows."""
+    request = HeartbeatRequest(group_id=LARGE_ID)
+    frame = b"".join(encode_request(RequestHeader(12, 4, correlation_id, "test"), request))
+    body = frame[4:-1] + b"\x01" + b"\x07" + uvarint(size) + bytes(size)
+    return len(body).to_bytes(4, "big") + body
+
+
+def test_a_large_request_is_received_in_place_and_small_ones_around_it_in_order(run):
+    async def scenario(server):
+        server.heartbeat = lambda request: HeartbeatResponse(throttle_time_ms=len(request.group_id))
+        client = await server.connect()
+        for turn in range(3):
+            first = 10 * turn
+            client.send(client.heartbeat(first) + large_request(first + 1) + client.heartbeat(first + 2))
+            client.send(large_request(first + 3) + large_request(first + 4) + client.heartbeat(first + 5))
+        for turn in range(3):
+            sizes = [(await client.answer(10 * turn + n)).throttle_time_ms for n in range(6)]
+            assert sizes == [1, 30_000, 1, 30_000, 30_000, 1]
+
+    run(scenario)
+
+
+def test_a_large_request_waits_its_turn_behind_what_is_not_answered(run):
+    async def scenario(server):
+        gate = asyncio.get_running_loop().create_future()
+        server.heartbeat = lambda request: gate
+        client = await server.connect()
+        client.send(b"".join(client.heartbeat(n) for n in range(MAX_UNANSWERED)) + large_request(1000))
+        client.send(large_request(1001) + client.heartbeat(1002))
+        await asyncio.sleep(0.1)
+        gate.set_result(HeartbeatResponse())
+        for n in [*range(MAX_UNANSWERED), 1000, 1001, 1002]:
+            await client.answer(n)
+
+    run(scenario)
+
+
+def test_a_connection_that_ends_amid_a_large_request_is_forgotten(run):
+    async def scenario(server):
+        client = await server.connect()
+        client.send(large_request(1)[:800_000])
+        await client.writer.drain()
+        await until(lambda: len(server.connections) == 1)
+        client.close()
+        await until(lambda: len(server.connections) == 0)
+
+    run(scenario)
+
+
+def test_answers_still_leave_while_a_large_request_is_received(run):
+    async def scenario(server):
+        waiting = asyncio.get_running_loop().create_future()
+        server.heartbeat = lambda request: waiting if request.group_id == "g" else HeartbeatResponse()
+        client = await server.connect()
+        large = large_request(2)
+        client.send(client.heartbeat(1) + large[:600_000])
+        await client.writer.drain()
+        await asyncio.sleep(0.05)
+        waiting.set_result(HeartbeatResponse())
+        await client.answer(1)
+        client.send(large[600_000:])
+        await client.answer(2)
+
+    run(scenario)
+
+
+def test_a_large_request_that_is_no_request_closes_its_connection(run, caplog):
+    async def scenario(server):
+        client = await server.connect()
+        client.send((1_000_000).to_bytes(4, "big") + HEADER.pack(10, 999, 0, 1, -1)[4:] + bytes(1_000_000))
+        assert await client.is_closed()
+
+    run(scenario)
+    assert "closing connection" in caplog.text
+
+
+def test_an_idle_connection_amid_a_large_request_is_closed(run):
+    async def scenario(server):
+        client = await server.connect()
+        client.send(large_request(1)[:800_000])
+        assert await client.is_closed()
+
+    run(scenario, connections_max_idle_ms=300)
