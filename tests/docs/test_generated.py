@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from barnabas import docs
 from barnabas.config import BrokerConfig, TopicConfig
+from barnabas.docs import pages as docs
 from barnabas.server.handlers import load
 from barnabas.server.kafka_apis import KAFKA_APIS, WHY_ABSENT
 

@@ -1,4 +1,7 @@
-"""The APIs that this broker serves, one module each: see `barnabas.server.requests.api`."""
+"""The APIs that this broker serves, one module each.
+
+`barnabas.server.requests.api` says how a module declares its API.
+"""
 
 from __future__ import annotations
 

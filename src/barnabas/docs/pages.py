@@ -1,4 +1,4 @@
-"""Write the reference pages that are generated from the code, so that they cannot disagree with it.
+"""Write the pages and drawings that are generated from the code, so that they cannot disagree with it.
 
 python -m barnabas.docs            write them into docs/reference/
 python -m barnabas.docs --check    exit with 1 if one of them is out of date
@@ -13,6 +13,7 @@ from pathlib import Path
 
 from barnabas.cli.reference import cli_reference
 from barnabas.config.reference import configuration_reference
+from barnabas.docs.plan import packages_drawing, server_drawing
 from barnabas.pipelines.reference import pipeline_reference
 from barnabas.server.reference import protocol_reference
 from barnabas.spark.reference import spark_reference
@@ -23,6 +24,8 @@ DOCUMENTS: dict[str, Callable[[], str]] = {
     "pipeline-options.md": pipeline_reference,
     "protocol.md": protocol_reference,
     "spark.md": spark_reference,
+    "packages.svg": packages_drawing,
+    "server.svg": server_drawing,
 }
 
 _MARK = "<!-- Generated from the code by `make docs`: change the code, not this page. -->\n\n"
@@ -57,7 +60,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _read(path: Path) -> str | None:
     return path.read_text(encoding="utf-8") if path.exists() else None
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Documentation made from the code: reference pages, and drawings of the packages."""
