@@ -4,6 +4,7 @@ import asyncio
 import random
 
 from barnabas.config import BrokerConfig
+from barnabas.environment.environment import Environment
 from barnabas.environment.network import SocketNetwork
 from barnabas.interbroker import BrokerClient
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -12,7 +13,9 @@ from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.records import Record, encode_batch
 from barnabas.server.broker import Broker
-from barnabas.simulation.network import SimulatedNetwork
+from barnabas.simulation.environment import simulated_environment
+from barnabas.simulation.network import NetworkConditions, SimulatedNetwork
+from barnabas.simulation.virtual_time import run_virtual
 from barnabas.system import event_loop
 
 RECORDS = 64
@@ -46,28 +49,36 @@ async def produce_and_fetch(broker, brokers):
     return values, b"".join(map(bytes, records if isinstance(records, list) else [records]))
 
 
-def test_a_whole_broker_serves_it_over_both_networks(tmp_path):
-    async def scenario(server_network, client_network, host):
-        config = BrokerConfig(
-            log_dirs=(str(tmp_path / host),), listeners=("PLAINTEXT://:0",), advertised_listeners=()
-        )
-        broker = Broker(config, network=server_network)
-        await broker.start()
-        brokers = BrokerClient(
-            client_network,
-            lambda broker_id: (host, broker.bound[0].port),
-            client_id="tests",
-            rng=random.Random(1),
-        )
-        try:
-            described = await brokers.channel(1, "control").send(MetadataRequest(topics=[]))
-            assert described.brokers[0].host == server_network.machine_name()
-            values, records = await produce_and_fetch(broker, brokers)
-            assert all(value in records for value in values)
-        finally:
-            await brokers.close()
-            await broker.stop()
+async def scenario(environment, client_network, host, folder):
+    config = BrokerConfig(log_dirs=(folder,), listeners=("PLAINTEXT://:0",))
+    broker = Broker(config, environment)
+    await broker.start()
+    brokers = BrokerClient(
+        client_network,
+        lambda broker_id: (host, broker.bound[0].port),
+        client_id="tests",
+        rng=random.Random(1),
+    )
+    try:
+        described = await brokers.channel(1, "control").send(MetadataRequest(topics=[]))
+        assert described.brokers[0].host == environment.network.machine_name()
+        values, records = await produce_and_fetch(broker, brokers)
+        assert all(value in records for value in values)
+    finally:
+        await brokers.close()
+        await broker.stop()
 
-    simulated = SimulatedNetwork(random.Random(1))
-    event_loop.run(scenario(SocketNetwork(), SocketNetwork(), "localhost"))
-    asyncio.run(scenario(simulated.host("broker-1"), simulated.host("client"), "broker-1"))
+
+def test_a_whole_broker_serves_it_over_sockets(tmp_path):
+    event_loop.run(scenario(Environment.of_system(), SocketNetwork(), "localhost", str(tmp_path)))
+
+
+def test_a_whole_broker_serves_it_in_memory_and_virtual_time():
+    async def simulated():
+        network = SimulatedNetwork(random.Random(1), NetworkConditions(window=20_000, splits=0.5))
+        network.slow("broker-1", "client", 1_000_000.0)
+        environment = simulated_environment(network=network.host("broker-1"))
+        await scenario(environment, network.host("client"), "broker-1", "/data")
+        assert asyncio.get_running_loop().time() > RECORDS * RECORD_BYTES / 1_000_000
+
+    run_virtual(simulated())
