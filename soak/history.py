@@ -18,6 +18,8 @@ is done, with one system call, so it survives the death of its process.
     seek        offsets [[topic, partition, offset], ...]: the consumer goes on from there
     poll        records [[topic, partition, offset, id], ...]
     commit      number, offsets [[topic, partition, offset], ...];   committed: number, ok, error
+    gave_up     why, seconds (waited until then), answered (whether the broker answered somebody else then),
+                states (of the process' transactional id, as the broker told them, some seconds apart)
     fault       fault, target: what the soak did to a broker or a client
     stopped     target: a client that is gone for good, by our will
     calm        no more faults from here on

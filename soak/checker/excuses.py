@@ -30,6 +30,15 @@ EXCUSES = [
         "offset (`SubscriptionState.assign_from_subscribed` preserves it)",
     ),
     Excuse(
+        "stalled-client",
+        "kafka_python",
+        lambda finding: (
+            bool(finding.evidence["broker answered others"]) and not finding.evidence["broker's turn"]
+        ),
+        "some of its calls have no timeout; the broker answered another connection meanwhile, and no end of "
+        "the client's transaction was under way",
+    ),
+    Excuse(
         "lost-write",
         "confluent",
         lambda finding: (

@@ -34,6 +34,7 @@ KINDS = {
     "resurrected": "what was deleted is there again: records with a new topic, a value that a tombstone took",
     "lost-topic": "a topic that was made, and that nobody deleted, is not there",
     "stalled-group": "a group did not come to the end of its partitions when all was quiet",
+    "stalled-client": "a client waited for ever in a single call",
     "stalled-producer": "a producer got nothing done when all was quiet",
 }
 

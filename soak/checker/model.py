@@ -235,6 +235,8 @@ class History:
         self.surveyed = NEVER
         self.faults: list[Event] = []
         self.calm = NEVER
+        #: clients that waited for ever, with what they noted of it
+        self.gave_up: list[tuple[Process, Event]] = []
         self.stopped: dict[str, int] = {}
         for events in histories:
             _Reader(self).read(events)
@@ -380,6 +382,9 @@ class _Reader:
 
     def _stopped(self, event: Event) -> None:
         self._history.stopped[event["target"]] = event["at"]
+
+    def _gave_up(self, event: Event) -> None:
+        self._history.gave_up.append((self._who, event))
 
     def _calm(self, event: Event) -> None:
         self._history.calm = event["at"]

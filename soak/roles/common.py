@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from soak import witness
 from soak.history import Recorder
 
 Place: TypeAlias = tuple[str, int]
@@ -143,6 +144,11 @@ class Writer:
 
     def failed(self, draft_id: str, error: object, *, unknown: bool = True) -> None:
         self._recorder.note("nack", id=draft_id, error=str(error), unknown=unknown)
+
+    def gave_up(self, why: str, seconds: float) -> None:
+        """Notes that this client waits for ever, and what the broker says to that: whose fault it is."""
+        said = witness.ask(self._task.bootstrap, self._task.transactional_id)
+        self._recorder.note("gave_up", why=why, seconds=seconds, **said)
 
 
 class Transactions:

@@ -42,7 +42,8 @@ def transform(task: Task, stop: Stop) -> None:
     consumer = _subscribed(task, reader)
     while not stop:
         _poll(consumer, reader)
-        patience = Timer(PATIENCE_SECONDS, _give_up, ["kafka-python waits for a step of a transaction"])
+        why = "kafka-python waits for a step of a transaction"
+        patience = Timer(PATIENCE_SECONDS, _give_up, [writer, why, PATIENCE_SECONDS])
         patience.daemon = True
         patience.start()
         if reader.done and not _process(task, producer, consumer, writer, reader, transactions):
@@ -126,11 +127,15 @@ def _failed(writer: Writer, draft: Draft, error: Exception) -> None:
     batch that was on its way has timed out: that is the end of this life, too."""
     writer.failed(draft.id, repr(error))
     if isinstance(error, KafkaTimeoutError):
-        _give_up("kafka-python stops sending when a batch has timed out")
+        _give_up(writer, "kafka-python stops sending when a batch has timed out", 2 * SECONDS)
 
 
-def _give_up(why: str) -> None:
-    """Some calls of kafka-python 3.0 have no timeout: a supervisor would end a process that hangs in one."""
+def _give_up(writer: Writer, why: str, seconds: float) -> None:
+    """Some calls of kafka-python 3.0 have no timeout: a supervisor would end a process that hangs in one.
+
+    What the broker says meanwhile is noted: the checker holds it against the broker if that keeps it waiting.
+    """
+    writer.gave_up(why, seconds)
     print(why, file=sys.stderr, flush=True)
     os._exit(1)
 

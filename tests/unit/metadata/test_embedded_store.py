@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from barnabas.environment.environment import Environment
+from barnabas.metadata import journal
 from barnabas.metadata.embedded import EmbeddedStore
-from barnabas.metadata.store import Create, NoNodeError, Set, StoreUnavailableError
+from barnabas.metadata.store import Create, Node, NoNodeError, Set, StoreUnavailableError
 
 
 def test_nodes_versions_and_numbers_survive_a_restart(tmp_path: Path) -> None:
@@ -138,3 +139,21 @@ def test_restarts_do_not_let_the_journal_grow(tmp_path: Path) -> None:
         return (tmp_path / "metadata-1.journal").stat().st_size
 
     assert asyncio.run(scenario()) < 5 * 400 * 330
+
+
+def test_a_large_snapshot_is_encoded_in_steps_between_which_other_threads_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes = []
+    encode = journal._encode
+
+    def measured(value: object) -> str:
+        text = encode(value)
+        sizes.append(len(text))
+        return text
+
+    monkeypatch.setattr(journal, "_encode", measured)
+    nodes = {f"/{number}": Node(b"x" * 100, 0, number) for number in range(1000)}
+    content, _ = journal.encode_snapshot("id", 1, 1, nodes)
+    assert journal.decode(content).nodes == nodes
+    assert max(sizes) < 200  # one call of the encoder runs to its end before any other thread does

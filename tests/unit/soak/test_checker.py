@@ -687,6 +687,14 @@ def test_what_was_aborted_takes_no_value_of_its_key(tombstone):
     assert found(world) == ["lost-write"]
 
 
+def test_a_client_that_waits_for_ever_is_told_of():
+    world = World(A)
+    world.producer()
+    world.note("p", "gave_up", why="a step", seconds=80, answered=True, states=["PrepareCommit"] * 2)
+    world.survey()
+    assert found(world) == ["stalled-client"]
+
+
 # --- clean histories
 
 KINDS_OF_STEPS = [

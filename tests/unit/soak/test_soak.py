@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from confluent_kafka import Producer
+from soak import witness
 from soak.checker import check, sift
 from soak.disk import LimitedDisk, NoDiskError
 from soak.history import Recorder, read
@@ -12,6 +14,8 @@ from soak.nemesis import BROKER, FILL, FILL_AND_KILL, ZOMBIE, schedule
 from soak.plan import slots
 from soak.roles.common import Draft, identity
 from tests.unit.soak.world import World
+
+from barnabas.testing import BarnabasBroker
 
 SLOTS = list(slots(has_java=True, has_consumer_protocol=True))
 A = ("a", 0)
@@ -130,3 +134,39 @@ def test_only_kafka_python_may_go_on_where_it_was(client, first):
     is_excused = client == "kafka_python" and first == 2
     assert [finding.kind for finding in standing] == ([] if is_excused else ["offset-jump"])
     assert len(excused) == is_excused
+
+
+@pytest.mark.parametrize("client", ["kafka_python", "confluent"])
+@pytest.mark.parametrize(
+    "answered, states, is_brokers",
+    [
+        (True, ["Ongoing", "Ongoing"], False),
+        (True, ["PrepareCommit", "CompleteCommit"], False),
+        (True, [""], False),
+        (True, ["PrepareCommit", "PrepareCommit"], True),
+        (False, [], True),
+        (False, ["Ongoing"], True),
+    ],
+)
+def test_a_client_that_waits_for_ever_is_excused_only_if_the_broker_does_not_keep_it_waiting(
+    client, answered, states, is_brokers
+):
+    world = World(A)
+    world.producer(client=client)
+    world.note("p", "gave_up", why="a step", seconds=80, answered=answered, states=states)
+    standing, excused = sift(check(world.survey().histories.values()))
+    is_excused = client == "kafka_python" and not is_brokers
+    assert [finding.kind for finding in standing] == ([] if is_excused else ["stalled-client"])
+    assert len(excused) == is_excused
+
+
+def test_the_witness_of_a_client_that_waits_asks_the_broker_itself(monkeypatch):
+    monkeypatch.setattr(witness, "PAUSE", 0.01)
+    with BarnabasBroker() as broker:
+        address = broker.bootstrap_servers
+        producer = Producer({"bootstrap.servers": address, "transactional.id": "t"})
+        producer.init_transactions(20)
+        assert witness.ask(address, "t") == {"answered": True, "states": ["Empty", "Empty"]}
+        assert witness.ask(address, "") == {"answered": True, "states": [""]}
+    monkeypatch.setattr(witness, "SECONDS", 1.0)
+    assert witness.ask(address, "") == {"answered": False, "states": []}

@@ -1,0 +1,70 @@
+"""What the broker says at the moment in which a client gives up waiting: whose fault it was.
+
+It is asked on a connection of our own, so neither the client's library nor its connections count.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from typing import Any
+
+from barnabas.protocol.framing import RequestHeader, encode_request, parse_response
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from barnabas.protocol.schema import Request
+
+#: how long the broker may be without an answer: longer than any fault of the soak
+SECONDS = 60.0
+#: between two looks: an end of a transaction that is under way is over by then
+PAUSE = 5.0
+_CODE_OF_LOADING = (14, 15, 16)
+
+
+def ask(bootstrap: str, transactional_id: str) -> dict[str, Any]:
+    """For the history: whether the broker `answered`, and twice the `states` of the transactional id."""
+    states = []
+    try:
+        states.append(_state(bootstrap, transactional_id))
+        if transactional_id:
+            time.sleep(PAUSE)
+            states.append(_state(bootstrap, transactional_id))
+    except TimeoutError:
+        return {"answered": False, "states": states}
+    return {"answered": True, "states": states}
+
+
+def _state(bootstrap: str, transactional_id: str) -> str:
+    """The state of the id, empty when there is none. Raises TimeoutError: no answer, whatever was tried."""
+    deadline = time.monotonic() + SECONDS
+    while (left := deadline - time.monotonic()) > 0:
+        try:
+            if not transactional_id:
+                _call(bootstrap, ApiVersionsRequest(), 0, left)
+                return ""
+            request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+            (found,) = _call(bootstrap, request, 0, left).transaction_states
+            if found.error_code not in _CODE_OF_LOADING:
+                return str(found.transaction_state)
+        except (OSError, EOFError):  # it is down, or starting
+            pass
+        time.sleep(0.5)
+    raise TimeoutError
+
+
+def _call(bootstrap: str, request: Request, version: int, seconds: float) -> Any:
+    host, _, port = bootstrap.rpartition(":")
+    header = RequestHeader(request.api_key, version, 1, "witness")
+    with socket.create_connection((host, int(port)), timeout=seconds) as connection:
+        connection.sendall(b"".join(bytes(chunk) for chunk in encode_request(header, request)))
+        stream = connection.makefile("rb")
+        (size,) = struct.unpack(">i", _exactly(stream, 4))
+        return parse_response(header, _exactly(stream, size))
+
+
+def _exactly(stream: Any, size: int) -> bytes:
+    data: bytes = stream.read(size)
+    if len(data) < size:
+        raise EOFError
+    return data
