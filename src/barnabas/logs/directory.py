@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from random import Random
@@ -171,7 +172,7 @@ class LogDirectory:
             folder = _PARTITION_FOLDER.fullmatch(entry.name)
             if entry.is_directory and folder and not _DELETED_FOLDER.fullmatch(entry.name):
                 path = f"{self.path}/{entry.name}"
-                topic_partition = TopicPartition(folder["topic"], int(folder["partition"]))
+                topic_partition = TopicPartition(sys.intern(folder["topic"]), int(folder["partition"]))
                 if topic_partition in self.logs:
                     partitions[topic_partition] = self.logs[topic_partition].topic_id
                 elif (topic_id := self._read_topic_id(path)) is not None:
@@ -225,6 +226,12 @@ class LogDirectory:
         if self._log_starts.offsets.get(log.topic_partition, 0) > log.log_end_offset:
             self.has_stale_offsets = True
         return log
+
+    def forget_start(self) -> None:
+        """Every log found has been opened: let go of what only that needed."""
+        self._sizes = None
+        for checkpoint in self._checkpoints:
+            checkpoint.share(self.logs)
 
     def create(self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig) -> PartitionLog:
         """A new, empty log. Its folder is safe on disk from its first flush on.

@@ -63,7 +63,6 @@ class LogManager:
         self._directories: list[LogDirectory] = []
         #: configured directories that could not be opened, and why
         self.unopened: dict[str, OSError] = {}
-        self._where: dict[TopicPartition, LogDirectory] = {}
         #: logs that exist and could not be opened; None where they must be in a directory that cannot be read
         self._unreadable: dict[TopicPartition, LogDirectory | None] = {}
         self._removals: dict[asyncio.TimerHandle, None] = {}
@@ -84,7 +83,16 @@ class LogManager:
 
     def directory_of(self, topic_partition: TopicPartition) -> LogDirectory:
         """Where a log lies."""
-        return self._where[topic_partition]
+        directory = self._find_directory(topic_partition)
+        if directory is None:
+            raise KeyError(topic_partition)
+        return directory
+
+    def _find_directory(self, topic_partition: TopicPartition) -> LogDirectory | None:
+        for directory in self._directories:
+            if topic_partition in directory.logs:
+                return directory
+        return None
 
     # --- start and stop ---
 
@@ -213,8 +221,8 @@ class LogManager:
             elif directory.has_stale_offsets:
                 await self._write_checkpoint(directory, LogDirectory.log_start_checkpoint)
         if self.unopened or any(directory.failure is not None for directory in self._directories):
-            self._unreadable.update(dict.fromkeys(hosted.keys() - self._where.keys()))
-        for topic_partition in sorted(hosted.keys() - self._where.keys() - self._unreadable.keys()):
+            self._unreadable.update(dict.fromkeys(hosted.keys() - self._open_logs()))
+        for topic_partition in sorted(hosted.keys() - self._open_logs() - self._unreadable.keys()):
             for directory in self._directories:
                 if end := directory.expects(topic_partition, hosted[topic_partition]):
                     log.error(
@@ -225,6 +233,11 @@ class LogManager:
                         end - 1,
                     )
                     self._unreadable[topic_partition] = directory
+        for directory in self._directories:
+            directory.forget_start()
+
+    def _open_logs(self) -> set[TopicPartition]:
+        return {topic_partition for directory in self._directories for topic_partition in directory.logs}
 
     async def stop(self) -> None:
         """Wait for the checkpoints that are being written, then `close`."""
@@ -247,8 +260,8 @@ class LogManager:
 
     def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
         """A log that is open."""
-        directory = self._where.get(topic_partition)
-        return None if directory is None else directory.logs.get(topic_partition)
+        directory = self._find_directory(topic_partition)
+        return None if directory is None else directory.logs[topic_partition]
 
     def create(self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig) -> PartitionLog:
         """A new log, in the working directory that holds the fewest.
@@ -262,9 +275,7 @@ class LogManager:
         if not working:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "every log directory is offline")
         directory = min(working, key=lambda directory: len(directory.logs))
-        created = directory.create(topic_partition, topic_id, config)
-        self._where[topic_partition] = directory
-        return created
+        return directory.create(topic_partition, topic_id, config)
 
     def delete(self, topic_partition: TopicPartition) -> None:
         """Take a log out at once; its files go when `file.delete.delay.ms` has passed.
@@ -278,7 +289,7 @@ class LogManager:
         if broken is not None:
             self._set_aside(broken, topic_partition)
             broken.forget(topic_partition)
-        directory = self._where.pop(topic_partition, None)
+        directory = self._find_directory(topic_partition)
         if directory is None:
             return
         delay_ms = directory.logs[topic_partition].config.file_delete_delay_ms
@@ -313,7 +324,7 @@ class LogManager:
                 log.exception("retention of %s has failed", partition_log.topic_partition)
             else:
                 if removal is not None:
-                    directory = self._where[partition_log.topic_partition]
+                    directory = self.directory_of(partition_log.topic_partition)
                     removals.append((directory, removal, partition_log.config.file_delete_delay_ms))
         for directory in {directory for directory, _, _ in removals}:
             if directory.failure is None:
@@ -426,7 +437,6 @@ class LogManager:
         loaded, unreadable = await pool.run(_load_logs, directory, wanted)
         for partition_log in loaded:
             directory.adopt(partition_log)
-            self._where[partition_log.topic_partition] = directory
         self._unreadable.update(dict.fromkeys(unreadable, directory))
 
     def _set_aside(

@@ -32,6 +32,13 @@ class OffsetCheckpoint:
         #: whether the file is to be written, though no offset may have changed
         self.is_stale = True
 
+    def share(self, logs: Mapping[TopicPartition, PartitionLog]) -> None:
+        """Use the names that open logs have already, and their tags: a file read makes another of each."""
+        self.offsets = {
+            logs[tp].topic_partition if tp in logs else tp: offset for tp, offset in self.offsets.items()
+        }
+        self.tags = {tp: tag for tp, tag in self.tags.items() if tp not in logs}
+
     def forget(self, topic_partition: TopicPartition) -> bool:
         """Leave a log out when the file is written again; whether it was in."""
         self.tags.pop(topic_partition, None)

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from barnabas.metadata.store import Node
+from barnabas.metadata.store import Node, shared_node
 from barnabas.metadata.tree import Change
 from barnabas.records.crc import crc32c
 
@@ -154,7 +154,7 @@ def _entry(path: str, node: Node) -> list[Any]:
 
 def _node(entry: Sequence[Any]) -> Node:
     _, version, created, data = entry
-    return Node(data.encode("latin-1"), version, created)
+    return shared_node(data.encode("latin-1"), version, created)
 
 
 def _checksum(before: int, body: bytes) -> int:

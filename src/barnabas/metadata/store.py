@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import lru_cache
 from typing import NamedTuple, Protocol, TypeAlias
 
 from barnabas.errors import BarnabasError
@@ -70,6 +71,17 @@ class Node(NamedTuple):
     version: int
     created: int
     owner: int = 0
+
+
+def shared_node(data: bytes, version: int, created: int, owner: int = 0) -> Node:
+    """A node that others who hold the same share: the partitions of a topic do."""
+    if len(data) > _MOST_SHARED_BYTES:
+        return Node(data, version, created, owner)
+    return _shared_node(data, version, created, owner)
+
+
+_MOST_SHARED_BYTES = 500
+_shared_node = lru_cache(maxsize=4096)(Node)
 
 
 class Event(Enum):

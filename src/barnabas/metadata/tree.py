@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -19,6 +21,7 @@ from barnabas.metadata.store import (
     Operation,
     Set,
     StoreError,
+    shared_node,
 )
 
 ROOT = "/"
@@ -43,7 +46,8 @@ class Tree:
 
     def __init__(self, nodes: Iterable[tuple[str, Node]] = (), transaction: int = 0) -> None:
         self._nodes: dict[str, Node] = {ROOT: Node(b"", 0, 0)}
-        self._children: dict[str, set[str]] = {ROOT: set()}
+        #: names in their order; a list, since most nodes with children have one
+        self._children: dict[str, list[str]] = {ROOT: []}
         #: the number of the last transaction
         self.transaction = transaction
         for path, node in nodes:
@@ -60,7 +64,7 @@ class Tree:
 
     def children(self, path: str) -> list[str]:
         self.get(path)
-        return sorted(self._children.get(path, ()))
+        return list(self._children.get(path, ()))
 
     def owned_by(self, session: int) -> list[str]:
         """The paths of a session's ephemeral nodes."""
@@ -117,18 +121,22 @@ class Tree:
         if self.get(parent_of(path)).owner:
             raise EphemeralParentError(f"{parent_of(path)} is ephemeral: it can have no children")
         owner = session if operation.ephemeral else 0
-        return Change(path, None, Node(operation.data, 0, self.transaction, owner))
+        return Change(path, None, shared_node(operation.data, 0, self.transaction, owner))
 
     def _put(self, path: str, node: Node | None) -> None:
-        siblings = self._children.setdefault(parent_of(path), set())
-        name = path.rpartition("/")[2]
+        siblings = self._children.setdefault(parent_of(path), [])
+        name = sys.intern(path.rpartition("/")[2])
+        place = bisect_left(siblings, name)
+        is_there = place < len(siblings) and siblings[place] == name
         if node is None:
             del self._nodes[path]
             self._children.pop(path, None)
-            siblings.discard(name)
+            if is_there:
+                del siblings[place]
         else:
             self._nodes[path] = node
-            siblings.add(name)
+            if not is_there:
+                siblings.insert(place, name)
 
 
 def parent_of(path: str) -> str:

@@ -20,12 +20,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from barnabas.metadata.image import BrokerEndpoint, BrokerImage, PartitionState
 from barnabas.metadata.store import Node
-from barnabas.types import BrokerId, TopicId, topic_id_from_str, topic_id_to_str
+from barnabas.types import BrokerId, LeaderEpoch, TopicId, topic_id_from_str, topic_id_to_str
 
 CLUSTER_ID = "/cluster/id"
 CONTROLLER = "/controller"
@@ -165,26 +166,41 @@ def encode_topic(assignment: Assignment) -> bytes:
 def decode_topic(data: bytes) -> Assignment:
     value = json.loads(data)
     by_number = value["partitions"]
-    replicas = [tuple(by_number[str(number)]) for number in range(len(by_number))]
-    return Assignment(topic_id_from_str(value["topic_id"]), replicas)
+    shared: dict[tuple[BrokerId, ...], tuple[BrokerId, ...]] = {}
+    replicas = (tuple(by_number[str(number)]) for number in range(len(by_number)))
+    return Assignment(topic_id_from_str(value["topic_id"]), [shared.setdefault(r, r) for r in replicas])
 
 
 def encode_partition_state(state: PartitionState, controller_epoch: int) -> bytes:
+    return _encoded_state(state.isr, state.leader, state.leader_epoch, controller_epoch)
+
+
+@lru_cache(maxsize=4096)
+def _encoded_state(
+    isr: tuple[BrokerId, ...], leader: BrokerId, leader_epoch: LeaderEpoch, controller_epoch: int
+) -> bytes:
+    # Shared by the partitions that have the same state: most of a topic's.
     return _dump(
         {
             "version": 1,
             "controller_epoch": controller_epoch,
-            "leader": state.leader,
-            "leader_epoch": state.leader_epoch,
-            "isr": state.isr,
+            "leader": leader,
+            "leader_epoch": leader_epoch,
+            "isr": isr,
         }
     )
 
 
 def decode_partition_state(replicas: tuple[BrokerId, ...], node: Node) -> PartitionState:
-    value = json.loads(node.data)
+    return _partition_state(replicas, node.data, node.version)
+
+
+@lru_cache(maxsize=4096)
+def _partition_state(replicas: tuple[BrokerId, ...], data: bytes, version: int) -> PartitionState:
+    # Partitions with the same state share it: most of a topic's have. Another state has another version.
+    value = json.loads(data)
     return PartitionState(
-        replicas, tuple(value["isr"]), value["leader"], value["leader_epoch"], partition_epoch=node.version
+        replicas, tuple(value["isr"]), value["leader"], value["leader_epoch"], partition_epoch=version
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.logs.manager import LogManager
@@ -15,6 +16,8 @@ from barnabas.text import logger_of
 from barnabas.types import NO_PRODUCER_ID, BrokerId, Buffer, TopicKey, TopicPartition
 
 log = logger_of(__name__)
+
+_NONE: Mapping[int, Partition] = MappingProxyType({})
 
 
 class ReplicaManager:
@@ -43,15 +46,15 @@ class ReplicaManager:
         self._on_flush_due = on_flush_due
         self._flush_every = 1 if acks_fsync else None
         self._image = ClusterImage()
-        #: each partition twice: by (topic name, number) and by (topic id, number)
-        self._partitions: dict[tuple[TopicKey, int], Partition] = {}
+        #: the partitions of a topic by their numbers, under its name and under its id
+        self._topics: dict[TopicKey, dict[int, Partition]] = {}
         #: producers whose batches found a partition that could not be opened, by its topic's id
         self._refused: dict[tuple[TopicKey, int], Producers] = {}
 
     def __iter__(self) -> Iterator[Partition]:
-        for (topic, _), partition in self._partitions.items():
+        for topic, partitions in self._topics.items():
             if isinstance(topic, str):
-                yield partition
+                yield from partitions.values()
 
     def find(self, topic: TopicKey, index: int) -> Partition:
         """The local partition, which this broker need not lead.
@@ -60,10 +63,10 @@ class ReplicaManager:
             KafkaError: UNKNOWN_TOPIC_OR_PARTITION; UNKNOWN_TOPIC_ID; NOT_LEADER_OR_FOLLOWER when other
                 brokers hold it; KAFKA_STORAGE_ERROR when its log cannot be opened.
         """
-        partition = self._partitions.get((topic, index))
-        if partition is None:
-            partition = self._open_late(topic, index)
-        return partition
+        partitions = self._topics.get(topic)
+        if partitions is not None and index in partitions:
+            return partitions[index]
+        return self._open_late(topic, index)
 
     def note_refused(self, topic: TopicKey, index: int, records: Buffer) -> None:
         """A batch found a partition whose log cannot be opened yet: no later one may take its place there.
@@ -71,7 +74,7 @@ class ReplicaManager:
         The log will not know the producer, and would begin with whichever of its batches comes first.
         """
         image = self._topic(topic)
-        if image is None or (topic, index) in self._partitions:
+        if image is None or index in self._topics.get(topic, _NONE):
             return
         try:
             header = parse_header(records)
@@ -109,7 +112,7 @@ class ReplicaManager:
             state = topic.partitions[index]
             if self._node_id not in state.replicas:
                 continue
-            partition = self._partitions.get((topic.id, index))
+            partition = self._topics.get(topic.id, _NONE).get(index)
             if partition is None:
                 try:
                     self._open(topic, index)
@@ -128,10 +131,9 @@ class ReplicaManager:
             raise self._why_missing(topic, index)
         if self._node_id not in image.partitions[index].replicas:
             raise self._why_missing(topic, index)
-        self._open(image, index)
-        return self._partitions[topic, index]
+        return self._open(image, index)
 
-    def _open(self, topic: TopicImage, index: int) -> None:
+    def _open(self, topic: TopicImage, index: int) -> Partition:
         topic_partition = TopicPartition(topic.name, index)
         opened = self._logs.get(topic_partition)
         if opened is None:
@@ -147,14 +149,20 @@ class ReplicaManager:
             flush_every=self._flush_every,
             on_flush_due=self._on_flush_due,
         )
-        self._partitions[topic.name, index] = self._partitions[topic.id, index] = partition
+        partitions = self._topics.get(topic.id)
+        if partitions is None:
+            partitions = self._topics[topic.name] = self._topics[topic.id] = {}
+        partitions[index] = partition
+        return partition
 
     def _delete(self, topic: TopicImage) -> None:
+        partitions = self._topics.pop(topic.id, _NONE)
+        if self._topics.get(topic.name) is partitions:
+            del self._topics[topic.name]
         for index in range(len(topic.partitions)):
             self._refused.pop((topic.id, index), None)
-            partition = self._partitions.pop((topic.id, index), None)
+            partition = partitions.get(index)
             if partition is not None:
-                self._partitions.pop((topic.name, index), None)
                 partition.take_down(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted"))
             self._logs.delete(TopicPartition(topic.name, index))
 
@@ -163,10 +171,8 @@ class ReplicaManager:
         if image is None:
             return
         config = self._configs.topic_config(self._image, topic)
-        for index in range(len(image.partitions)):
-            partition = self._partitions.get((image.id, index))
-            if partition is not None:
-                partition.log.config = config
+        for partition in self._topics.get(image.id, _NONE).values():
+            partition.log.config = config
 
     def _why_missing(self, topic: TopicKey, index: int) -> KafkaError:
         image = self._topic(topic)

@@ -18,6 +18,7 @@ from barnabas.storage.open_files import LogFile
 
 #: entries to a block: what is read for a lookup and written at once
 BLOCK = 512
+_NO_ENTRIES = b""
 
 
 class Index:
@@ -35,7 +36,8 @@ class Index:
         #: bytes of all entries, stored or not
         self.size = stored * self.ENTRY.size
         self._stored = stored
-        self._tail = bytearray()
+        #: entries that wait; one object for all indexes without any
+        self._tail: bytes | bytearray = _NO_ENTRIES
 
     def __len__(self) -> int:
         return self.size // self.ENTRY.size
@@ -71,7 +73,7 @@ class Index:
         """Writes what waits in memory to the file (which is made if need be)."""
         self.file.write_at([self._tail], self._stored * self.ENTRY.size)
         self._stored = len(self)
-        self._tail = bytearray()
+        self._tail = _NO_ENTRIES
         self.changed = True
 
     def reset(self) -> None:
@@ -79,6 +81,8 @@ class Index:
         self._keep(0)
 
     def _append(self, first: int, second: int) -> None:
+        if self._tail is _NO_ENTRIES:
+            self._tail = bytearray()
         self._tail += self.ENTRY.pack(first, second)
         self.size += self.ENTRY.size
         if len(self._tail) >= BLOCK * self.ENTRY.size:
@@ -93,9 +97,9 @@ class Index:
             self.file.truncate(count * size)
             self.changed = True
             self._stored = count
-            self._tail = bytearray()
+            self._tail = _NO_ENTRIES
         else:
-            del self._tail[(count - self._stored) * size :]
+            self._tail = self._tail[: (count - self._stored) * size]
         self.size = count * size
 
     def _unpack(self, data: bytes | bytearray, position: int) -> tuple[int, int]:

@@ -7,6 +7,8 @@ raise OSError.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from types import MappingProxyType
+from typing import Any, cast
 
 from barnabas.config import TopicConfig
 from barnabas.environment.filesystem import write_file
@@ -29,6 +31,8 @@ TIME_INDEX = ".timeindex"
 TRANSACTION_INDEX = ".txnindex"
 SNAPSHOT = ".snapshot"
 DELETED = ".deleted"
+#: what most logs have, shared and never changed: there are thousands of logs
+_NOTHING: dict[Offset, LogSegment] = cast(Any, MappingProxyType({}))
 
 
 class LogFiles:
@@ -73,17 +77,17 @@ class LogFiles:
         self.path = path
         self.segments = segments
         #: the offsets at which producer snapshots were taken
-        self.snapshots = set(snapshots)
+        self.snapshots: Sequence[Offset] = tuple(snapshots)
         #: everything before this offset is known to be on disk
         self.recovery_point = recovery_point
         #: sealed and not known to be on disk with their indexes
-        self._unflushed: dict[Offset, LogSegment] = {}
+        self._unflushed: dict[Offset, LogSegment] = _NOTHING
         #: whether the file with the checksums of transaction indexes exists, and whether it is behind
         self.has_checksums = self.are_checksums_due = False
         #: whether a segment was sealed since a flush was last prepared
         self.has_rolled = False
         #: small files written since the last fsync
-        self._unsynced: list[LogFile] = []
+        self._unsynced: Sequence[LogFile] = ()
         #: whether names came or went since the folder was last fsynced
         self._names_changed = not is_safe
         #: whether the folder's own name may not be safe on disk
@@ -96,7 +100,7 @@ class LogFiles:
         self._is_flushing = False
         self._tail = 0
         #: set aside by an operation that was not completed: the next removal takes them along
-        self._aside: list[LogFile] = []
+        self._aside: Sequence[LogFile] = ()
         #: the cleaned segment that is being put in place
         self.swap: Swap | None = None
 
@@ -107,7 +111,7 @@ class LogFiles:
 
     def note_new(self, *files: LogFile) -> None:
         """Files were made in the folder; the next flush covers them."""
-        self._unsynced += files
+        self._unsynced = (*self._unsynced, *files)
         self._names_changed = True
 
     def note_indexes(self, segment: LogSegment) -> None:
@@ -140,7 +144,7 @@ class LogFiles:
         old.seal()
         self.take_snapshot(offset, producers)
         segment = new_segment(self.env, self.path, offset, config)
-        self._unflushed[old.base_offset] = old
+        self._note_unflushed(old)
         self.has_rolled = True
         self._note_checksums(old)
         self.segments.add(segment)
@@ -152,15 +156,24 @@ class LogFiles:
         for segment in self.segments.from_place(place):
             if segment is not self.segments.active:
                 segment.seal()
-                self._unflushed[segment.base_offset] = segment
+                self._note_unflushed(segment)
                 self._note_checksums(segment)
+
+    def _note_unflushed(self, segment: LogSegment) -> None:
+        if self._unflushed is _NOTHING:
+            self._unflushed = {}
+        self._unflushed[segment.base_offset] = segment
+
+    def _forget_unflushed(self, base_offset: Offset) -> None:
+        if self._unflushed:
+            self._unflushed.pop(base_offset, None)
 
     def take_snapshot(self, offset: Offset, producers: Iterable[Producer]) -> None:
         """Writes down the producers as of `offset`, unless that was done."""
         if offset not in self.snapshots:
             path = self.snapshot_path(offset)
             write_file(self.env.fs, path, encode_snapshot(producers))
-            self.snapshots.add(offset)
+            self.snapshots = (*self.snapshots, offset)
             self.note_new(LogFile(self.env.files, path))
 
     def snapshot_path(self, offset: Offset) -> str:
@@ -192,7 +205,7 @@ class LogFiles:
             self._set_aside(segment.log)  # the .log, which decides, first
             self._names_changed = True
             self.segments.take_first(1)
-            self._unflushed.pop(segment.base_offset, None)
+            self._forget_unflushed(segment.base_offset)
             self._note_checksums(segment)
             self._set_aside(*segment.all_files()[1:])
         self._set_aside(*self._forget_snapshots(lambda offset: offset < self.segments[0].base_offset))
@@ -227,7 +240,7 @@ class LogFiles:
         self.segments.replace(place, len(swap.replaced), swap.cleaned)
         self._note_checksums(swap.cleaned, *swap.replaced)
         merged = {segment.base_offset for segment in swap.replaced[1:]}
-        self._aside += self._forget_snapshots(merged.__contains__)
+        self._aside = (*self._aside, *self._forget_snapshots(merged.__contains__))
         return self._removal()
 
     def cancel_swap(self) -> None:
@@ -237,7 +250,7 @@ class LogFiles:
         """
         removal = self.settle_swap()
         if removal is not None:
-            self._aside += removal.files
+            self._aside = (*self._aside, *removal.files)
 
     def settle_swap(self) -> Removal | None:
         """Completes a swap that is half done and cancels any other; what was replaced is to be removed."""
@@ -270,7 +283,7 @@ class LogFiles:
         self.are_checksums_due = self.has_checksums
         while self.segments.active.base_offset > offset:
             self._remove_active()
-        self._unflushed.pop(self.segments.active.base_offset, None)
+        self._forget_unflushed(self.segments.active.base_offset)
         end = self.segments.active.truncate(offset)
         # else what was cut off could come back behind what is written next
         self.segments.active.log.sync()
@@ -291,7 +304,7 @@ class LogFiles:
         self.segments.active.remove()
         for file in self._forget_snapshots(lambda taken: True):
             file.remove()
-        self._unflushed.clear()
+        self._unflushed = _NOTHING
         self.segments = Segments([new_segment(self.env, self.path, offset, config)])
         self.recovery_point = offset
         self.env.fs.sync_directory(self.path)
@@ -312,7 +325,7 @@ class LogFiles:
         active = self.segments.active
         if active.size:
             files.append(active.log)
-        small_files = self._unsynced if active.size else [*self._unsynced, active.log]
+        small_files = [*self._unsynced] if active.size else [*self._unsynced, active.log]
         small_files = _pin(files, small_files)
         files += small_files
         directories = [self.path] if self._names_changed else []
@@ -328,7 +341,7 @@ class LogFiles:
             directories,
             [segment.base_offset for segment in sealed],
         )
-        self._unsynced = []
+        self._unsynced = ()
         self._names_changed = self._is_new = self.has_rolled = False
         self._is_flushing = True
         return flush
@@ -341,7 +354,7 @@ class LogFiles:
         for file in flush.small_files:
             file.close()
         if flush.error is not None:
-            self._unsynced += flush.small_files
+            self._unsynced = (*self._unsynced, *flush.small_files)
             self._names_changed |= self.path in flush.directories
             self._is_new |= self.env.path in flush.directories
             self.has_rolled |= bool(flush.sealed)
@@ -349,7 +362,7 @@ class LogFiles:
         if flush.tail == self._tail:
             self.recovery_point = max(self.recovery_point, flush.offset)
             for base_offset in flush.sealed:
-                self._unflushed.pop(base_offset, None)
+                self._forget_unflushed(base_offset)
 
     def seal_active(self) -> None:
         """Completes the active segment's indexes, so that a start after a clean stop finds all it needs."""
@@ -385,7 +398,7 @@ class LogFiles:
             file.close()
 
     def _all(self) -> list[LogFile]:
-        return [file for segment in self.segments for file in segment.all_files()] + self._unsynced
+        return [file for segment in self.segments for file in segment.all_files()] + [*self._unsynced]
 
     def _note_checksums(self, *changed: LogSegment) -> None:
         """Has the next flush write down the checksums when these segments have transaction indexes."""
@@ -394,7 +407,7 @@ class LogFiles:
 
     def _remove_active(self) -> None:
         segment = self.segments.take_last()
-        self._unflushed.pop(segment.base_offset, None)
+        self._forget_unflushed(segment.base_offset)
         segment.remove()
 
     def _set_aside(self, *files: LogFile) -> None:
@@ -403,15 +416,15 @@ class LogFiles:
             if not file.path.endswith(DELETED):
                 file.close()
                 file.rename(file.path + DELETED)
-                self._aside.append(file)
+                self._aside = (*self._aside, file)
 
     def _removal(self) -> Removal:
-        files, self._aside = self._aside, []
+        files, self._aside = self._aside, ()
         return Removal(files)
 
     def _forget_snapshots(self, which: Callable[[Offset], bool]) -> list[LogFile]:
         gone = [offset for offset in self.snapshots if which(offset)]
-        self.snapshots.difference_update(gone)
+        self.snapshots = tuple(offset for offset in self.snapshots if offset not in gone)
         return [LogFile(self.env.files, self.snapshot_path(offset)) for offset in sorted(gone, reverse=True)]
 
 

@@ -55,17 +55,28 @@ class OpenFiles:
 
 
 class LogFile:
-    """One file of a log, open or not. A pinned file stays open: a thread is at work on it."""
+    """One file of a log, open or not. A pinned file stays open: a thread is at work on it.
 
-    __slots__ = ("_closing", "_files", "_handle", "path", "pins", "used_lately")
+    There are thousands: they share the strings that make up their paths.
 
-    def __init__(self, files: OpenFiles, path: str) -> None:
-        self.path = path
+    Args:
+        path: of the file, or of its folder when there is a `name`.
+    """
+
+    __slots__ = ("_closing", "_files", "_folder", "_handle", "_name", "pins", "used_lately")
+
+    def __init__(self, files: OpenFiles, path: str, name: str = "") -> None:
+        self._folder = path
+        self._name = name
         self.used_lately = False
         self.pins = 0
         self._files = files
         self._handle: File | None = None
         self._closing = False
+
+    @property
+    def path(self) -> str:
+        return f"{self._folder}/{self._name}" if self._name else self._folder
 
     def read_at(self, size: int, position: int) -> bytes:
         self.used_lately = True
@@ -115,7 +126,7 @@ class LogFile:
         except FileNotFoundError:
             if must_exist:
                 raise
-        self.path = path
+        self._folder, self._name = path, ""
 
     def remove(self) -> None:
         """Closes and deletes the file; one that is missing is fine."""

@@ -6,9 +6,10 @@ after its answer was lost, and is then answered with the offset it has already.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import Enum
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple, cast
 
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.records.batch import NO_SEQUENCE, SEQUENCE_LIMIT, BatchHeader
@@ -86,6 +87,8 @@ class Producer:
 
 #: producers with a refused batch that a log remembers; the oldest are forgotten
 _MOST_REFUSED = 1000
+#: what most logs have, shared and never changed: there are thousands of logs
+_NOTHING: dict[ProducerId, Any] = cast(Any, MappingProxyType({}))
 
 
 class Producers:
@@ -95,13 +98,13 @@ class Producers:
 
     def __init__(self) -> None:
         self.end_offset = 0
-        self._producers: dict[ProducerId, Producer] = {}
+        self._producers: dict[ProducerId, Producer] = _NOTHING
         #: the epoch and the base sequence of the batch that must come next, of producers that are not known
-        self._refused: dict[ProducerId, tuple[int, int]] = {}
+        self._refused: dict[ProducerId, tuple[int, int]] = _NOTHING
         #: first offsets, ascending as they were appended
-        self._open_transactions: dict[ProducerId, int] = {}
+        self._open_transactions: dict[ProducerId, int] = _NOTHING
         #: the first and last offsets of those whose marker is not below the high watermark yet
-        self._ended_transactions: list[tuple[Offset, Offset]] = []
+        self._ended_transactions: Sequence[tuple[Offset, Offset]] = ()
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -200,13 +203,15 @@ class Producers:
             return
         known = self._refused.get(header.producer_id)
         if known is None or known[0] < header.producer_epoch:
+            if self._refused is _NOTHING:
+                self._refused = {}
             if len(self._refused) >= _MOST_REFUSED:
                 del self._refused[next(iter(self._refused))]
             self._refused[header.producer_id] = (header.producer_epoch, header.base_sequence)
 
     def refuse_as(self, other: Producers) -> None:
         """Refuse what `other` would refuse: it stood in for this log until it could be opened."""
-        self._refused.update(other._refused)
+        self._refused = {**self._refused, **other._refused}
 
     def _check_refused(self, header: BatchHeader) -> None:
         epoch, sequence = self._refused.get(header.producer_id, (NO_PRODUCER_EPOCH, 0))
@@ -234,6 +239,8 @@ class Producers:
         producer.last_timestamp = header.max_timestamp
         if header.is_transactional and producer.transaction_start == UNKNOWN_OFFSET:
             producer.transaction_start = base_offset
+            if self._open_transactions is _NOTHING:
+                self._open_transactions = {}
             self._open_transactions[producer.producer_id] = base_offset
 
     def end_transaction(
@@ -247,10 +254,11 @@ class Producers:
         producer.coordinator_epoch = marker.coordinator_epoch
         producer.last_timestamp = header.max_timestamp
         producer.transaction_start = UNKNOWN_OFFSET
-        start = self._open_transactions.pop(producer.producer_id, None)
+        opened = self._open_transactions
+        start = opened.pop(producer.producer_id, None) if opened else None
         if start is None:
             return None
-        self._ended_transactions.append((start, offset))
+        self._ended_transactions = [*self._ended_transactions, (start, offset)]
         if marker.commit:
             return None
         stable = next(iter(self._open_transactions.values()), offset + 1)
@@ -270,15 +278,17 @@ class Producers:
     def restore(self, producers: list[Producer], end_offset: int) -> None:
         """Replaces everything by what a snapshot of `end_offset` held."""
         self.end_offset = end_offset
-        self._producers = {producer.producer_id: producer for producer in producers}
-        self._ended_transactions = []
+        self._producers = {producer.producer_id: producer for producer in producers} or _NOTHING
+        self._ended_transactions = ()
         in_transaction = [p for p in producers if p.transaction_start != UNKNOWN_OFFSET]
         in_transaction.sort(key=lambda producer: producer.transaction_start)
-        self._open_transactions = {p.producer_id: p.transaction_start for p in in_transaction}
+        self._open_transactions = {p.producer_id: p.transaction_start for p in in_transaction} or _NOTHING
 
     def _of_epoch(self, producer_id: ProducerId, epoch: int) -> Producer:
         producer = self._producers.get(producer_id)
         if producer is None:
+            if self._producers is _NOTHING:
+                self._producers = {}
             producer = self._producers[producer_id] = Producer(producer_id, epoch)
         elif producer.epoch != epoch:
             producer.epoch = epoch

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import struct
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from barnabas.errors import ErrorCode, KafkaError
@@ -53,6 +54,14 @@ def file_name(base_offset: int, suffix: str) -> str:
     return f"{base_offset:020d}{suffix}"
 
 
+@lru_cache(maxsize=64)
+def _file_names(base_offset: int, suffix: str) -> tuple[str, ...]:
+    """Of the four files of a segment; most segments that are open begin at 0 and share them."""
+    return tuple(
+        file_name(base_offset, kind + suffix) for kind in (".log", ".index", ".timeindex", ".txnindex")
+    )
+
+
 class LogSegment:
     """One segment, open for use. Owned by its log."""
 
@@ -89,12 +98,12 @@ class LogSegment:
         suffix: str = "",
     ) -> None:
         """`suffix` is what the files' names end with while they are not the log's yet."""
-        path = f"{directory}/{base_offset:020d}"
+        log, offsets, times, aborted = _file_names(base_offset, suffix)
         self.base_offset = base_offset
-        self.log = LogFile(files, path + ".log" + suffix)
-        self.offsets = OffsetIndex(LogFile(files, path + ".index" + suffix), offset_entries)
-        self.times = TimeIndex(LogFile(files, path + ".timeindex" + suffix), time_entries)
-        self.aborted = TransactionIndex(LogFile(files, path + ".txnindex" + suffix), aborted_bytes)
+        self.log = LogFile(files, directory, log)
+        self.offsets = OffsetIndex(LogFile(files, directory, offsets), offset_entries)
+        self.times = TimeIndex(LogFile(files, directory, times), time_entries)
+        self.aborted = TransactionIndex(LogFile(files, directory, aborted), aborted_bytes)
         self.size = size
         self.created_ms = now_ms
         self.modified_ms = modified_ms or now_ms

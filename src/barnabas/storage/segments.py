@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 
 from barnabas.storage.segment import LogSegment
+
+_BASE_OFFSET = attrgetter("base_offset")
 
 
 class Segments:
     """Segments ascending by base offset, at least one; the last is the active one."""
 
-    __slots__ = ("_base_offsets", "_segments", "active")
+    __slots__ = ("_segments", "active")
 
     def __init__(self, segments: list[LogSegment]) -> None:
         self._segments = segments
-        self._base_offsets = [segment.base_offset for segment in segments]
         self.active = segments[-1]
 
     def __len__(self) -> int:
@@ -30,12 +32,11 @@ class Segments:
     def add(self, segment: LogSegment) -> None:
         """A new active segment."""
         self._segments.append(segment)
-        self._base_offsets.append(segment.base_offset)
         self.active = segment
 
     def place_of(self, offset: int) -> int:
         """The place of the segment whose range holds `offset`; the first one's when it lies before all."""
-        return max(bisect_right(self._base_offsets, offset) - 1, 0)
+        return max(bisect_right(self._segments, offset, key=_BASE_OFFSET) - 1, 0)
 
     def from_offset(self, offset: int) -> list[LogSegment]:
         """The segment whose range holds `offset`, and all after it."""
@@ -56,17 +57,15 @@ class Segments:
     def replace(self, place: int, count: int, segment: LogSegment) -> None:
         """Puts a sealed segment in the place of `count` others that follow each other."""
         self._segments[place : place + count] = [segment]
-        self._base_offsets[place : place + count] = [segment.base_offset]
 
     def take_first(self, count: int) -> list[LogSegment]:
         """Takes out the oldest `count` segments."""
         taken = self._segments[:count]
-        del self._segments[:count], self._base_offsets[:count]
+        del self._segments[:count]
         return taken
 
     def take_last(self) -> LogSegment:
         """Takes out the active segment; the one before it becomes the active one."""
-        self._base_offsets.pop()
         taken = self._segments.pop()
         self.active = self._segments[-1]
         return taken

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -89,7 +89,7 @@ class TransactionIndex:
         #: whether the file was changed; set back by whoever sees to its fsync
         self.changed = False
         #: entries that could not be stored yet, after all that are
-        self.waiting: list[AbortedTransaction] = []
+        self.waiting: Sequence[AbortedTransaction] = ()
         self._stored = size // ENTRY.size
         #: CRC-32C of what is stored; None when it was not read yet
         self._crc: int | None = None if size else NO_ENTRIES.crc
@@ -125,7 +125,7 @@ class TransactionIndex:
 
         The marker is in the log already: what cannot be stored now waits for the next entry, or the sealing.
         """
-        self.waiting.append(aborted)
+        self.waiting = [*self.waiting, aborted]
         with suppress(OSError):
             self.store()
 
@@ -141,7 +141,7 @@ class TransactionIndex:
             self.file.write_at([entries], self.stored_bytes)
             self._crc = crc32c_continued(entries, before)
             self._stored += len(self.waiting)
-            self.waiting = []
+            self.waiting = ()
             self.changed = True
 
     def from_offset(self, offset: Offset) -> Iterator[AbortedTransaction]:
@@ -165,7 +165,7 @@ class TransactionIndex:
 
     def reset(self) -> None:
         """Forgets everything."""
-        self.waiting = []
+        self.waiting = ()
         self._keep(0)
 
     def _place_of(self, offset: Offset) -> int:

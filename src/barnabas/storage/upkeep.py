@@ -9,7 +9,8 @@ Always: log start offset <= last stable offset <= high watermark <= log end offs
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Protocol
 
 from barnabas.config import TopicConfig
 from barnabas.errors import ErrorCode, KafkaError
@@ -26,6 +27,13 @@ from barnabas.storage.tasks import Flush, Removal, Replacement
 from barnabas.types import Offset, TopicId, TopicPartition
 
 logger = logging.getLogger(__name__)
+
+
+class BoundsListener(Protocol):
+    """Whoever needs to know that readers may find a log changed otherwise than by appends."""
+
+    def bounds_moved(self) -> None:
+        """The log's start has moved, or its end has moved back."""
 
 
 class LogUpkeep:
@@ -70,8 +78,7 @@ class LogUpkeep:
         self.log_end_offset = log_end_offset
         self.epochs = epochs
         self.producers = producers
-        #: called when the log's start moves, or its end moves back
-        self.listener: Callable[[], None] | None = None
+        self.listener: BoundsListener | None = None
         self.closed = False
         #: why the log takes no more writes until the next start, None while it does
         self.failure: Exception | None = None
@@ -306,7 +313,7 @@ class LogUpkeep:
 
     def _bounds_moved(self) -> None:
         if self.listener is not None:
-            self.listener()
+            self.listener.bounds_moved()
 
     def prepare_flush(self) -> Flush | None:
         """What makes the log durable up to its end: run it in any thread, then `complete_flush` it here.

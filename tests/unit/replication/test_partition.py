@@ -35,6 +35,12 @@ class Waiter:
         self.new_bytes += new_bytes
 
 
+class WatchedPartition(Partition):
+    """Knows how often it was said to be due for a flush."""
+
+    __slots__ = ("due",)
+
+
 @pytest.fixture
 def open_partition():
     def make(state=None, *, flush_every=None, **settings):
@@ -47,7 +53,9 @@ def open_partition():
         )
         log = directory.create(TopicPartition("t", 0), bytes(range(16)), TopicConfig(**settings))
         due = []
-        partition = Partition(log, state or led_by(ME), ME, flush_every=flush_every, on_flush_due=due.append)
+        partition = WatchedPartition(
+            log, state or led_by(ME), ME, flush_every=flush_every, on_flush_due=due.append
+        )
         partition.due = due
         return partition
 

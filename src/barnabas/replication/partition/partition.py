@@ -36,6 +36,21 @@ class Partition:
         on_flush_due: told when records are due to be fsynced.
     """
 
+    __slots__ = (
+        "_flush_due",
+        "_flush_every",
+        "_flush_timer",
+        "_node_id",
+        "_on_flush_due",
+        "_uncommitted_bytes",
+        "log",
+        "state",
+        "topic_partition",
+        "unavailable",
+        "unwritable",
+        "watchers",
+    )
+
     def __init__(
         self,
         log: PartitionLog,
@@ -61,7 +76,7 @@ class Partition:
         #: what lies below must be fsynced before it counts
         self._flush_due: Offset = 0
         self._flush_timer: asyncio.TimerHandle | None = None
-        log.listener = self._wake
+        log.listener = self
         self.advance_high_watermark()
 
     def __repr__(self) -> str:
@@ -170,6 +185,10 @@ class Partition:
         log = self.log
         due = self._flush_due
         return log.log_end_offset if not due or due <= log.recovery_point else log.recovery_point
+
+    def bounds_moved(self) -> None:
+        """The log begins or ends elsewhere (`BoundsListener`)."""
+        self._wake()
 
     def _wake(self, new_bytes: int = 0) -> None:
         for watcher in self.watchers:
