@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed-dev
 PORTABLE := tests/unit/system tests/unit/storage tests/unit/logs tests/unit/server tests/unit/client tests/unit/registry/test_workers.py \
 	$(addprefix tests/integration/test_,start.py produce.py fetch.py crash.py restart.py compaction.py testing_plugin.py)
 
-.PHONY: help setup demo test test-portable check docs site compat corruption hostile kills mutants bench soak clean
+.PHONY: help setup demo test test-portable check docs site compat corruption hostile kills mutants bench simulate soak clean
 
 help:
 	@echo "make demo    the main job end to end: logs -> topics -> Spark -> a summary"
@@ -22,6 +22,7 @@ help:
 	@echo "make mutants small bugs planted in a package: which do the unit tests beside it let live? (PACKAGE=storage)"
 	@echo "make bench   speed beside Apache Kafka and Tansu, and of Spark beside its own connector"
 	@echo "make corruption  every file a broker keeps, damaged in every way, after a stop and after a kill"
+	@echo "make simulate  whole brokers in virtual time, with clients and faults, each from a seed (SEEDS=50)"
 	@echo "make soak    ten minutes of clients and faults, and a checker of what the clients saw"
 
 setup: $(STAMP)
@@ -75,6 +76,10 @@ bench: setup
 
 corruption: setup
 	BARNABAS_THOROUGH=1 $(BIN)/python -m pytest -q -n auto --maxprocesses 4 tests/integration/test_corruption.py
+
+# more on it: docs/development/simulation.md
+simulate: setup
+	nice -n 10 $(BIN)/python -m soak.simulated --seeds $(or $(SEEDS),50) $(SIMULATE)
 
 soak: setup
 	$(BIN)/python -m soak $(SOAK)

@@ -189,7 +189,7 @@ class Reader:
         self._recorder.note("assigned", partitions=list(places))
 
     def revoked(self, places: Iterable[Place]) -> None:
-        gone = set(places)
+        gone = dict.fromkeys(places)
         self._recorder.note("revoked", partitions=list(gone))
         self.done = {place: offset for place, offset in self.done.items() if place not in gone}
         self.inputs = [(place, offset) for place, offset in self.inputs if place not in gone]

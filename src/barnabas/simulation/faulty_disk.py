@@ -129,6 +129,11 @@ class FaultyDisk:
         self.has_lost_writes = False
         self.mend()
 
+    def process_ended(self) -> None:
+        """Who had files open and locks is gone, and the page cache has all that was written."""
+        self._locked.clear()
+        self.open_files = 0
+
     def mend(self) -> None:
         """Takes every fault away."""
         self.space = self.most_at_once = self.changes_left = self.refuse = None

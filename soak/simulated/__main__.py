@@ -1,0 +1,114 @@
+"""`python -m soak.simulated`: whole brokers in virtual time, from seeds."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+
+from soak.simulated.bugs import BUGS, planted
+from soak.simulated.run import STORM, Outcome, outcome_of, simulate
+
+#: findings of one kind that are shown
+_SHOWN = 3
+_WORKERS = 2
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m soak.simulated", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=50, help="how many seeds (%(default)s)")
+    parser.add_argument("--first", type=int, default=1, help="the first of them (%(default)s)")
+    parser.add_argument("--seed", type=int, help="only this one")
+    parser.add_argument("--steps", type=float, default=STORM, help="seconds of faults (%(default)g)")
+    parser.add_argument("--trace", action="store_true", help="print all that happens, too")
+    parser.add_argument("--bug", choices=sorted(BUGS), help="plant a known bug in the broker")
+    parser.add_argument("--bugs", action="store_true", help="plant each known bug in turn, and count catches")
+    parser.add_argument("--minutes", type=float, help="as many seeds as this time allows, from --first on")
+    parser.add_argument("--jobs", type=int, default=_WORKERS, help="processes (%(default)s)")
+    return parser.parse_args(arguments)
+
+
+def outcomes(options: argparse.Namespace, bug: str | None) -> Iterator[Outcome]:
+    """The outcomes of all seeds, in their order."""
+    seeds = range(options.first, options.first + options.seeds)
+    work = partial(outcome_of, storm=options.steps, bug=bug)
+    if options.jobs == 1:
+        yield from map(work, seeds)
+        return
+    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
+        yield from pool.map(work, seeds)
+
+
+def show(outcome: Outcome, options: argparse.Namespace) -> None:
+    """The findings of a seed, and how to see them again."""
+    more = "" if options.steps == STORM else f" --steps {options.steps:g}"
+    more += f" --bug {options.bug}" if options.bug else ""
+    print(f"seed {outcome.seed}: python -m soak.simulated --seed {outcome.seed}{more}", flush=True)
+    counts = Counter(kind for kind, _ in outcome.findings)
+    for kind, count in counts.items():
+        print(f"  {count} x {kind}")
+        for text in [text for found, text in outcome.findings if found == kind][:_SHOWN]:
+            print(f"    {text[:600]}")
+
+
+def one(options: argparse.Namespace) -> int:
+    outcome = simulate(options.seed, storm=options.steps, keep=options.trace, bug=planted(options.bug))
+    for line in outcome.lines:
+        print(line)
+    show(outcome, options)
+    print(f"  {outcome.counts}")
+    print(f"  trace {outcome.digest}")
+    return 1 if outcome.findings else 0
+
+
+def many(options: argparse.Namespace) -> int:
+    began = time.monotonic()
+    failed = done = 0
+    kinds: Counter[str] = Counter()
+    while True:
+        for outcome in outcomes(options, options.bug):
+            done += 1
+            if outcome.findings:
+                failed += 1
+                kinds.update(outcome.kinds)
+                show(outcome, options)
+        options.first += options.seeds
+        if options.minutes is None or time.monotonic() - began > options.minutes * 60:
+            break
+    seconds = time.monotonic() - began
+    print(f"{done} seeds in {seconds:.0f} s, {failed} with findings {dict(kinds) or ''}")
+    return 1 if failed else 0
+
+
+def all_bugs(options: argparse.Namespace) -> int:
+    """A table: how many seeds catch each planted bug, and by what."""
+    missed = 0
+    for bug, (doc, _) in BUGS.items():
+        caught: Counter[str] = Counter()
+        seeds = 0
+        first: int | None = None
+        for outcome in outcomes(options, bug):
+            if outcome.findings:
+                seeds += 1
+                first = outcome.seed if first is None else first
+                caught.update(outcome.kinds)
+        by = ", ".join(f"`{kind}` {count}" for kind, count in caught.most_common(4))
+        print(f"| {bug} | {doc} | {seeds} of {options.seeds} | {first} | {by} |", flush=True)
+        missed += not seeds
+    return 1 if missed else 0
+
+
+def main() -> int:
+    options = parse()
+    if options.seed is not None:
+        return one(options)
+    return all_bugs(options) if options.bugs else many(options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

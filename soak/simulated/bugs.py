@@ -1,0 +1,230 @@
+"""Bugs to plant in the broker, one at a time: which of them do the simulation's checks catch?
+
+Each replaces a function of the broker by one that is wrong in a way known from brokers that exist. They live
+here and nowhere else; `python -m soak.simulated --bugs` counts how many seeds catch each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from typing import Any
+from zlib import crc32
+
+from barnabas.coordinator.groups.classic.sessions import Sessions
+from barnabas.coordinator.groups.codec import decode_offset_key
+from barnabas.coordinator.groups.commits import Commits
+from barnabas.coordinator.groups.consumer.group import ConsumerGroup
+from barnabas.coordinator.groups.consumer.timeouts import Timeouts
+from barnabas.coordinator.groups.pending import PendingOffsets
+from barnabas.coordinator.runtime import Result
+from barnabas.coordinator.transactions.shard import TransactionShard
+from barnabas.logs import directory
+from barnabas.replication.partition import Partition
+from barnabas.server.transactions.markers import MarkerAppender
+from barnabas.storage import log_files, producers
+from barnabas.storage.log import PartitionLog
+from barnabas.storage.offset_map import OffsetMap
+from barnabas.storage.open_files import LogFile
+from barnabas.storage.producer_snapshot import encode_snapshot
+from barnabas.storage.producers import Producer, Producers
+from barnabas.types import ProducerIdentity
+
+Plant = Callable[[], AbstractContextManager[object]]
+#: by name: what it does, and how it is planted
+BUGS: dict[str, tuple[str, Plant]] = {}
+
+
+def planted(name: str | None) -> AbstractContextManager[object]:
+    """The bug of that name, for as long as the context lasts; None for none."""
+    return nullcontext() if name is None else BUGS[name][1]()
+
+
+def _bug(name: str, doc: str) -> Callable[[Callable[[], Iterator[None]]], None]:
+    def add(plant: Callable[[], Iterator[None]]) -> None:
+        BUGS[name] = (doc, contextmanager(plant))
+
+    return add
+
+
+@contextmanager
+def _replaced(*parts: tuple[object, str, Any]) -> Iterator[None]:
+    """Attributes have other values for a while."""
+    with ExitStack() as undo:
+        for owner, name, value in parts:
+            undo.callback(setattr, owner, name, vars(owner)[name])
+            setattr(owner, name, value)
+        yield
+
+
+@_bug("no-deduplication", "a batch that comes again is appended again")
+def _no_deduplication() -> Iterator[None]:
+    with _replaced(
+        (Producer, "duplicate", lambda self, header: None),
+        (producers, "_check_sequence", lambda producer, header: None),
+    ):
+        yield
+
+
+@_bug("epochs-unchecked", "neither coordinator nor log look whether a producer's epoch is the newest")
+def _epochs_unchecked() -> Iterator[None]:
+    check, of_producer, end = Producers.check, TransactionShard._of_producer, TransactionShard.end
+
+    def checked(self: Producers, header: Any, origin: Any) -> Any:
+        known = self.get(header.producer_id)
+        if known is not None and header.producer_epoch < known.epoch:
+            return None
+        return check(self, header, origin)
+
+    def newest(self: TransactionShard, transactional_id: str, producer: ProducerIdentity) -> ProducerIdentity:
+        known = self.transactions.get(transactional_id)
+        return producer if known is None else ProducerIdentity(producer.producer_id, known.epoch)
+
+    def looked_up(self: TransactionShard, transactional_id: str, producer: ProducerIdentity) -> Any:
+        return of_producer(self, transactional_id, newest(self, transactional_id, producer))
+
+    def ended(self: TransactionShard, transactional_id: str, producer: ProducerIdentity, **how: Any) -> Any:
+        return end(self, transactional_id, newest(self, transactional_id, producer), **how)
+
+    with _replaced(
+        (Producers, "check", checked),
+        (TransactionShard, "_of_producer", looked_up),
+        (TransactionShard, "end", ended),
+    ):
+        yield
+
+
+@_bug("epoch-not-raised", "who takes a transactional id gets the epoch of who had it")
+def _epoch_not_raised() -> Iterator[None]:
+    following = TransactionShard._next_identity
+
+    def same(self: TransactionShard, transactional_id: str, transaction: Any, *more: Any) -> Any:
+        if transaction.epoch >= 0:
+            return transaction.producer
+        return following(self, transactional_id, transaction, *more)
+
+    with _replaced((TransactionShard, "_next_identity", same)):
+        yield
+
+
+@_bug("watermark-before-fsync", "the high watermark passes records whose fsync is still under way")
+def _watermark_before_fsync() -> Iterator[None]:
+    with _replaced((Partition, "_own_end", lambda self: self.log.log_end_offset)):
+        yield
+
+
+@_bug("fsync-skipped", "what counts as fsynced is not, when it is a log")
+def _fsync_skipped() -> Iterator[None]:
+    sync = LogFile.sync
+
+    def skipping(self: LogFile) -> None:
+        if not self.path.endswith(".log"):
+            sync(self)
+
+    with _replaced((LogFile, "sync", skipping)):
+        yield
+
+
+@_bug("stable-offset-too-high", "the last stable offset is the high watermark")
+def _stable_offset_too_high() -> Iterator[None]:
+    with _replaced((PartitionLog, "last_stable_offset", property(lambda self: self.high_watermark))):
+        yield
+
+
+@_bug("aborted-not-told", "Fetch does not say which transactions were aborted")
+def _aborted_not_told() -> Iterator[None]:
+    with _replaced((PartitionLog, "aborted_transactions", lambda self, offset, size: [])):
+        yield
+
+
+@_bug("offset-commit-not-stored", "committed offsets are kept in memory alone")
+def _offset_commit_not_stored() -> Iterator[None]:
+    commit = Commits.commit
+
+    def in_memory(self: Commits, request: Any) -> Any:
+        result = commit(self, request)
+        for record in result.records:
+            self.replay(decode_offset_key(record.key or b""), record.value)
+        return Result(result.response)
+
+    with _replaced((Commits, "commit", in_memory)):
+        yield
+
+
+@_bug("transaction-offsets-dropped", "offsets of a transaction that commits are forgotten, one time in eight")
+def _transaction_offsets_dropped() -> Iterator[None]:
+    ended = PendingOffsets.end
+
+    def dropping(self: PendingOffsets, producer_id: int) -> Any:
+        return [pair for pair in ended(self, producer_id) if pair[1].offset % 8]
+
+    with _replaced((PendingOffsets, "end", dropping)):
+        yield
+
+
+@_bug("marker-skipped", "one partition in four gets no marker at a transaction's end")
+def _marker_skipped() -> Iterator[None]:
+    append = MarkerAppender._append
+
+    def skipping(self: MarkerAppender, marker: Any, partition: Any) -> Any:
+        if crc32(f"{marker} {partition}".encode()) % 4 == 0:
+            return None
+        return append(self, marker, partition)
+
+    with _replaced((MarkerAppender, "_append", skipping)):
+        yield
+
+
+@_bug("snapshot-cut-short", "a snapshot of producers leaves out every second one")
+def _snapshot_cut_short() -> Iterator[None]:
+    encode = encode_snapshot
+
+    def half(known: Iterable[Any]) -> bytes:
+        return encode(list(known)[::2])
+
+    with _replaced((log_files, "encode_snapshot", half)):
+        yield
+
+
+@_bug("cleaner-drops-live", "compaction takes the last value of one key in sixteen")
+def _cleaner_drops_live() -> Iterator[None]:
+    is_latest = OffsetMap.is_latest
+
+    def wrong(self: OffsetMap, key: bytes, offset: int) -> bool:
+        return is_latest(self, key, offset) and crc32(key) % 16 != 0
+
+    with _replaced((OffsetMap, "is_latest", wrong)):
+        yield
+
+
+@_bug("sessions-never-expire", "members that have died stay in their groups")
+def _sessions_never_expire() -> Iterator[None]:
+    with _replaced(
+        (Sessions, "watch", lambda self, group, member_id, timeout_ms: None),
+        (Timeouts, "expect_heartbeat", lambda self, group_id, member_id, timeout_ms: None),
+    ):
+        yield
+
+
+@_bug("partition-given-twice", "a member is given a partition that another has not given up")
+def _partition_given_twice() -> Iterator[None]:
+    with _replaced((ConsumerGroup, "is_owned", lambda self, topic, partition: False)):
+        yield
+
+
+@_bug("log-start-not-stored", "what DeleteRecords took comes back at a start")
+def _log_start_not_stored() -> Iterator[None]:
+    with _replaced((directory, "_start_inside_segment", lambda log: None)):
+        yield
+
+
+@_bug("reads-skip-a-batch", "one fetch in a hundred begins behind the batch it was to begin with")
+def _reads_skip_a_batch() -> Iterator[None]:
+    read = PartitionLog._read
+
+    def skipping(self: PartitionLog, offset: int, max_bytes: int, max_offset: int, min_one: bool) -> Any:
+        wrong = offset % 100 == 99 and offset + 1 < max_offset
+        return read(self, offset + 1 if wrong else offset, max_bytes, max_offset, min_one)
+
+    with _replaced((PartitionLog, "_read", skipping)):
+        yield

@@ -1,0 +1,250 @@
+"""What every client has: a host of its own, a history, connections, and the patience to ask again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, ClassVar, TypeAlias
+
+from barnabas.errors import ErrorCode
+from barnabas.interbroker.channel import Channel, ChannelSettings
+from barnabas.interbroker.errors import ChannelError
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.protocol.schema import Request
+from barnabas.simulation.virtual_time import VirtualProcess
+from soak.roles.common import Task
+from soak.simulated.stage import BROKER, PORT, MemoryRecorder, Stage
+
+Place: TypeAlias = tuple[str, int]
+
+#: kinds of coordinators
+GROUP, TRANSACTION = 0, 1
+
+#: seconds
+_TIMEOUT = 4.0
+_BACKOFF = (0.05, 0.4)
+_SETTINGS = ChannelSettings(
+    request_timeout=_TIMEOUT, connect_timeout=2.0, reconnect_backoff=0.05, reconnect_backoff_max=0.5
+)
+
+
+class GaveUp(Exception):
+    """This life of the client is over by itself: it was fenced, or may not go on. Another takes its place."""
+
+
+class Client:
+    """One life of one client. Subclasses say what it does in `run`, until `stopping` is true.
+
+    Attributes:
+        by_id: whether it names topics by their ids, where the protocol knows both.
+    """
+
+    role: ClassVar[str] = ""
+
+    def __init__(self, stage: Stage, task: Task, life: int = 1) -> None:
+        self.stage = stage
+        self.task = task
+        self.name = f"{task.name}.{life}"
+        self.random = stage.random(self.name)
+        self.stopping = False
+        #: somebody else sees to who comes next
+        self.is_replaced = False
+        self.host = stage.network.host(self.name)
+        self.recorder = MemoryRecorder(
+            stage,
+            name=self.name,
+            role=self.role,
+            client="simulated",
+            group=task.group,
+            isolation=task.isolation,
+            transactional_id=task.transactional_id,
+            transaction_timeout=task.transaction_timeout_ms * 1_000_000,
+        )
+        self.by_id = self.random.random() < 0.5
+        self.topic_ids: dict[str, bytes] = {}
+        self.topic_names: dict[bytes, str] = {}
+        self.partitions: dict[str, int] = {}
+        self._process = VirtualProcess(self.name)
+        self._channels: dict[str, Channel] = {}
+        self._running: asyncio.Event | None = None
+        self.finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def run(self) -> None:
+        raise NotImplementedError
+
+    # --- for the stage manager ---
+
+    def start(self) -> None:
+        self._process.run(self._live())
+
+    def pause(self) -> None:
+        """As SIGSTOP: it does nothing until `resume`, while its host's network goes on."""
+        self._running = asyncio.Event()
+
+    def resume(self) -> None:
+        running, self._running = self._running, None
+        if running is not None:
+            running.set()
+
+    def kill(self, *, silently: bool) -> None:
+        """End it at this point; `silently` without telling its peers: half-open connections."""
+        if self._process.is_alive:
+            self._process.kill()
+            if silently:
+                self.stage.network.power_off(self.name)
+            else:
+                self.host.kill()
+        if not self.finished.done():
+            self.finished.set_result(None)
+
+    @property
+    def is_alive(self) -> bool:
+        return not self.finished.done()
+
+    async def _live(self) -> None:
+        try:
+            await self.run()
+        except GaveUp as reason:
+            self.stage.trace.note(f"{self.name} gave up: {reason}")
+        except Exception as error:
+            if not self._process.is_alive:
+                return  # so it was closed
+            self.stage.complain("client-failed", f"{self.name}: {type(error).__name__}: {error}")
+            raise
+        finally:
+            if self._process.is_alive:
+                for channel in self._channels.values():
+                    await channel.close()
+                if not self.finished.done():
+                    self.finished.set_result(None)
+
+    # --- for the client ---
+
+    async def going(self) -> None:
+        """Goes on while the client is not paused."""
+        while self._running is not None:
+            await self._running.wait()
+
+    def time(self) -> float:
+        """Virtual time, in seconds."""
+        return asyncio.get_running_loop().time()
+
+    async def pause_for(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        await self.going()
+
+    async def back_off(self) -> None:
+        await self.pause_for(self.random.uniform(*_BACKOFF))
+
+    def channel(self, purpose: str = "main") -> Channel:
+        channel = self._channels.get(purpose)
+        if channel is None:
+            channel = self._channels[purpose] = Channel(
+                self.host,
+                lambda: (BROKER, PORT),
+                name=BROKER,
+                client_id=self.name,
+                rng=self.random,
+                settings=_SETTINGS,
+            )
+        return channel
+
+    async def ask(
+        self,
+        request: Request,
+        *,
+        purpose: str = "main",
+        timeout: float = _TIMEOUT,
+        at_most: int | None = None,
+    ) -> Any:
+        """The answer. Raises ChannelError."""
+        await self.going()
+        response = await self.channel(purpose).send(request, timeout_s=timeout, at_most=at_most)
+        await self.going()
+        return response
+
+    async def insist(
+        self,
+        request: Callable[[], Request],
+        codes: Callable[[Any], Iterable[int]],
+        *,
+        at_most: int | None = None,
+        give_up: Callable[[], bool] = lambda: False,
+        again: frozenset[int] = frozenset(),
+        patient: bool = True,
+    ) -> Any:
+        """Ask until there is an answer without a retriable error, or `give_up`; None then.
+
+        Raises:
+            ChannelError: there was no answer, and it is not `patient`.
+        """
+        while True:
+            try:
+                response = await self.ask(request(), at_most=at_most)
+            except ChannelError:
+                if not patient:
+                    raise
+            else:
+                found = list(codes(response))
+                for code in found:
+                    self.note_code(code, request)
+                if not any(is_retriable(code) or code in again for code in found):
+                    return response
+            if give_up():
+                return None
+            await self.back_off()
+
+    def note_code(self, code: int, request: object) -> None:
+        if code == ErrorCode.UNKNOWN_SERVER_ERROR:
+            self.stage.complain("server-error", f"{self.name} was answered UNKNOWN_SERVER_ERROR")
+
+    async def learn(self, *topics: str) -> bool:
+        """Ask for ids and partitions of topics, or of all; whether there was an answer."""
+        asked = [MetadataRequestTopic(name=topic) for topic in topics] if topics else None
+        try:
+            response = await self.ask(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
+        except ChannelError:
+            return False
+        for topic in response.topics:
+            if topic.error_code == ErrorCode.NONE and topic.name is not None:
+                self.topic_ids[topic.name] = topic.topic_id
+                self.topic_names[topic.topic_id] = topic.name
+                self.partitions[topic.name] = len(topic.partitions)
+            elif topic.name is not None:
+                self.topic_ids.pop(topic.name, None)
+        return True
+
+    async def find_coordinator(self, key: str, kind: int) -> None:
+        """Ask who coordinates a group (`GROUP`) or a transactional id until somebody does."""
+        await self.insist(
+            lambda: FindCoordinatorRequest(key_type=kind, coordinator_keys=[key]),
+            lambda response: [coordinator.error_code for coordinator in response.coordinators],
+            give_up=lambda: self.stopping,
+        )
+
+    async def know(self, topics: Iterable[str]) -> None:
+        """Ask until all these topics are known."""
+        while missing := [topic for topic in topics if topic not in self.topic_ids]:
+            if not await self.learn(*missing) or any(topic not in self.topic_ids for topic in missing):
+                if self.stopping:
+                    raise GaveUp("stopped before its topics were there")
+                await self.back_off()
+
+
+def code_of(code: int) -> ErrorCode:
+    return ErrorCode(code)  # type: ignore[call-arg]  # it has more fields than its number
+
+
+def is_retriable(code: int) -> bool:
+    return code != ErrorCode.NONE and code_of(code).retriable
+
+
+def named(task: Task, name: str) -> Task:
+    """A task whose records have ids of this life's own."""
+    return replace(task, name=name)
+
+
+def name_of(code: int) -> str:
+    return code_of(code).name

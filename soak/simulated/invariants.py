@@ -1,0 +1,123 @@
+"""What must hold within the broker at every moment, whatever clients can see of it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+from barnabas.coordinator.groups.classic.group import ClassicGroup, GroupState
+from barnabas.coordinator.groups.consumer.group import ConsumerGroup
+from barnabas.server.broker import Broker
+from soak.roles.common import SESSION_MS
+from soak.simulated.broker import SimulatedBroker
+from soak.simulated.cast import Cast
+from soak.simulated.stage import Stage
+
+_EVERY = 0.1
+#: how long a member that died may still be in its group, in seconds: its session, and what it may wait for
+_LONGEST_MEMBERSHIP = SESSION_MS / 1000 + 9.0
+
+
+class _Bounds(NamedTuple):
+    start: int
+    stable: int
+    watermark: int
+    end: int
+
+
+class Invariants:
+    """Looks at the broker's parts ten times a second."""
+
+    def __init__(self, stage: Stage, broker: SimulatedBroker, cast: Cast) -> None:
+        self._stage = stage
+        self._broker = broker
+        self._cast = cast
+        self._seen: Broker | None = None
+        #: by topic, its id and partition
+        self._bounds: dict[object, _Bounds] = {}
+        #: since when a member is in a group though its client is dead
+        self._orphans: dict[tuple[str, str], float] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._watch())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+            if not self._task.cancelled():
+                self._task.result()
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(_EVERY)
+            self.check()
+
+    def check(self) -> None:
+        """Complain of what does not hold now."""
+        broker = self._broker.broker
+        if broker is not self._seen:
+            self._seen = broker
+            self._bounds.clear()  # a start may cut logs off
+            self._orphans.clear()
+        if broker is not None:
+            self._check_partitions(broker)
+            self._check_groups(broker)
+
+    def _check_partitions(self, broker: Broker) -> None:
+        for partition in broker.replicas:
+            log = partition.log
+            now = _Bounds(
+                log.log_start_offset, log.last_stable_offset, log.high_watermark, log.log_end_offset
+            )
+            name = f"{partition.topic_partition}: {now}"
+            if not now.start <= now.watermark <= now.end or now.stable > now.watermark:
+                self._stage.complain("bounds", name)
+            before = self._bounds.get(partition)
+            if before is not None and (
+                now.start < before.start or now.watermark < before.watermark or now.end < before.end
+            ):
+                self._stage.complain("bounds-fell", f"{name}, before {before}")
+            self._bounds[partition] = now
+
+    def _check_groups(self, broker: Broker) -> None:
+        alive = {client.name for client in self._cast.lives if client.is_alive}
+        there: dict[tuple[str, str], None] = {}
+        for _, shard in broker.groups._runtime.active_shards():
+            for group in shard.groups.values():
+                if isinstance(group, ConsumerGroup):
+                    self._check_owners(group)
+                    members = [(member.member_id, member.client_id) for member in group.members.values()]
+                elif isinstance(group, ClassicGroup) and group.state is GroupState.STABLE:
+                    members = [(member.member_id, member.client_id) for member in group.members]
+                else:
+                    continue
+                for member_id, client_id in members:
+                    if client_id not in alive:
+                        there[group.group_id, member_id] = None
+        now = asyncio.get_running_loop().time()
+        self._orphans = {key: self._orphans.get(key, now) for key in there}
+        for (group_id, member_id), since in list(self._orphans.items()):
+            if now - since > _LONGEST_MEMBERSHIP:
+                self._stage.complain("dead-member", f"{member_id} is dead and still in {group_id}")
+                self._orphans[group_id, member_id] = float("inf")
+
+    def _check_owners(self, group: ConsumerGroup) -> None:
+        """No partition has two members that may own it, or two that are to own it."""
+        owners: dict[tuple[bytes, int], str] = {}
+        targets: dict[tuple[bytes, int], str] = {}
+        for member in group.members.values():
+            for topic, numbers in [*member.assigned.items(), *member.revoking.items()]:
+                for number in sorted(numbers):
+                    other = owners.setdefault((topic, number), member.member_id)
+                    if other != member.member_id:
+                        what = f"{number} of {topic.hex()} in {group.group_id}"
+                        self._stage.complain("two-owners", f"{what}: {other} and {member.member_id}")
+        for member_id, target in group.targets.items():
+            for topic, numbers in target.items():
+                for number in sorted(numbers):
+                    other = targets.setdefault((topic, number), member_id)
+                    if other != member_id:
+                        what = f"{number} of {topic.hex()} in {group.group_id}"
+                        self._stage.complain("two-owners", f"{what} is meant for {other} and {member_id}")

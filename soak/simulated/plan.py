@@ -1,0 +1,179 @@
+"""Who takes part in a seed's run, and what the broker is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from random import Random
+
+from barnabas.environment.clock import Clock
+from soak.plan import SETTINGS
+from soak.roles.common import Task
+from soak.simulated.admins import Keep, Recycle, Tinker
+from soak.simulated.client import Client
+from soak.simulated.readers import Consume, Transform, Watch
+from soak.simulated.rude import Rude
+from soak.simulated.stage import Stage
+from soak.simulated.writers import Produce, Transact
+
+RECYCLED = "recycled"
+_SMALL = {"segment.bytes": "4096", "file.delete.delay.ms": "500"}
+TOPICS: dict[str, dict[str, str]] = {
+    "events": _SMALL,
+    "ledger": _SMALL,
+    "copies": _SMALL,
+    "aged": _SMALL | {"segment.bytes": "2048", "retention.ms": "12000"},
+    "pruned": _SMALL | {"segment.bytes": "2048"},
+    "latest": _SMALL
+    | {"cleanup.policy": "compact", "segment.bytes": "2048", "min.cleanable.dirty.ratio": "0.05"},
+    RECYCLED: _SMALL,
+}
+PARTITIONS = {"events": 3, "ledger": 2, "copies": 2, "aged": 1, "pruned": 1, "latest": 2, RECYCLED: 1}
+#: the folders of the broker's disk
+FOLDERS = ("/data1", "/data2")
+
+Make = Callable[[Stage, int, Clock], Client]
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One place among the clients; a life that ends there is followed by another."""
+
+    task: Task
+    make: Make
+
+    @property
+    def name(self) -> str:
+        return self.task.name
+
+    @property
+    def group(self) -> str:
+        return self.task.group
+
+    @property
+    def reads_in_group(self) -> bool:
+        return bool(self.task.group)
+
+
+def settings(*, fsync: bool) -> dict[str, str]:
+    """The broker's settings: what it does now and then it does often."""
+    return SETTINGS | {
+        "node.id": "1",
+        "listeners": "PLAINTEXT://:9092",
+        "log.dirs": ",".join(FOLDERS),
+        "auto.create.topics.enable": "false",
+        "barnabas.acks.fsync": "true" if fsync else "false",
+        "offsets.topic.num.partitions": "2",
+        "transaction.state.log.num.partitions": "2",
+        "offsets.topic.segment.bytes": "16384",
+        "transaction.state.log.segment.bytes": "16384",
+        "log.cleaner.backoff.ms": "2000",
+        "log.cleaner.dedupe.buffer.size": "262144",
+        "group.initial.rebalance.delay.ms": "200",
+        "group.consumer.min.session.timeout.ms": "6000",
+        "group.consumer.session.timeout.ms": "6000",
+        "group.consumer.min.heartbeat.interval.ms": "1000",
+        "group.consumer.heartbeat.interval.ms": "1000",
+    }
+
+
+def slots(seed: int, random: Random) -> Iterator[Slot]:
+    """The clients of a run: some of each kind, not all of them in every run."""
+
+    def task(name: str, *topics: str, **more: object) -> Task:
+        return Task(
+            name=name,
+            role="",
+            client="simulated",
+            bootstrap="",
+            history="",
+            seed=seed,
+            topics={topic: PARTITIONS[topic] for topic in topics},
+            **{"keys": 12, "tombstones": ["latest"], "pause": 0.15, **more},  # type: ignore[arg-type]
+        )
+
+    def produce(name: str, *topics: str, window: int = 5, **more: object) -> Slot:
+        what = task(name, *topics, **more)
+        return Slot(what, lambda stage, life, clock: Produce(stage, what, life, clock, window=window))
+
+    def consume(name: str, group: str, *topics: str, **more: object) -> Slot:
+        what = task(name, *topics, group=group, **more)
+        return Slot(what, lambda stage, life, clock: Consume(stage, what, life))
+
+    def often(likely: float = 0.7) -> bool:
+        return random.random() < likely
+
+    yield produce("produce-1", "events", "latest", pause=0.1)
+    if often():
+        yield produce("produce-2", "events", "aged", "pruned", pause=0.12)
+    for number in range(1, random.randint(2, 3)):
+        is_v2 = often(0.5)
+        what = task(
+            f"transact-{number}",
+            "events",
+            "ledger",
+            "latest",
+            transactional_id=f"transact-{number}",
+            transaction_timeout_ms=random.choice([3000, 10_000]),
+            pause=0.3,
+        )
+        yield Slot(what, _transact(what, is_v2=is_v2))
+    if often():
+        protocol = random.choice(["classic", "consumer"])
+        is_v2 = often(0.5)
+        for number in range(1, random.randint(2, 4)):
+            name = f"transform-{number}"
+            what = task(
+                name,
+                "ledger",
+                transactional_id=name,
+                group="loop",
+                outputs={"copies": PARTITIONS["copies"]},
+                protocol=protocol,
+                transaction_timeout_ms=10_000,
+                pause=0.2,
+            )
+            yield Slot(what, _transform(what, is_v2=is_v2))
+    readers = ["events", "ledger", "copies"]
+    for group, protocol in (("read-classic", "classic"), ("read-new", "consumer")):
+        if often():
+            isolation = random.choice(["read_committed", "read_uncommitted"])
+            topics = readers if often(0.5) else ["events", "latest"]
+            for number in range(1, random.randint(2, 4)):
+                yield consume(
+                    f"{group}-{number}", group, *topics, protocol=protocol, isolation=isolation, pause=0.1
+                )
+    for isolation in ("read_committed", "read_uncommitted"):
+        if often():
+            what = task(f"watch-{isolation[5:]}", *random.choice([readers, ["latest", "events"]]))
+            what = replace(what, isolation=isolation, pause=0.3)
+            yield Slot(what, _plain(Watch, what))
+    if often(0.8):
+        what = task("keep", "events", "ledger", "pruned", "aged", "latest", pause=0.6)
+        what = replace(what, outputs={"pruned": 1})
+        yield Slot(what, _plain(Keep, what))
+    if often(0.5):
+        what = replace(task("recycle", RECYCLED), configs=TOPICS[RECYCLED])
+        yield Slot(what, _plain(Recycle, what))
+        yield produce("produce-recycled", RECYCLED, window=1, pause=0.25)
+        if often():
+            protocol = random.choice(["classic", "consumer"])
+            yield consume("read-recycled-1", "read-recycled", RECYCLED, protocol=protocol)
+    if often(0.4):
+        what = replace(task("tinker", "events", "latest", "ledger", pause=1.5), outputs={"events": 3})
+        yield Slot(what, _plain(Tinker, what))
+    if often(0.5):
+        what = task("rude", "events", "ledger", pause=1.0)
+        yield Slot(what, _plain(Rude, what))
+
+
+def _plain(kind: Callable[[Stage, Task, int], Client], task: Task) -> Make:
+    return lambda stage, life, clock: kind(stage, task, life)
+
+
+def _transact(task: Task, *, is_v2: bool) -> Make:
+    return lambda stage, life, clock: Transact(stage, task, life, clock, is_v2=is_v2)
+
+
+def _transform(task: Task, *, is_v2: bool) -> Make:
+    return lambda stage, life, clock: Transform(stage, task, life, clock, is_v2=is_v2)

@@ -1,0 +1,59 @@
+"""The clients that others must not suffer from: they read nothing, or leave in mid-sentence."""
+
+from __future__ import annotations
+
+import asyncio
+
+from barnabas.protocol.framing import RequestHeader, encode_request
+from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.protocol.messages.metadata import MetadataRequest
+from barnabas.protocol.schema import Request
+from soak.simulated.client import Client
+from soak.simulated.stage import BROKER, PORT
+
+
+class Rude(Client):
+    """Connects, asks for much and reads nothing; then goes, politely or not, in the middle of a request."""
+
+    role = "rude"
+
+    async def run(self) -> None:
+        while not self.stopping:
+            try:
+                transport, _ = await self.host.connect(asyncio.Protocol, BROKER, PORT)
+            except OSError:
+                await self.back_off()
+                continue
+            if self.random.random() < 0.6:
+                transport.pause_reading()
+            for number in range(self.random.randrange(60)):
+                transport.write(self._frame(number, self._request()))
+            await self.pause_for(self.random.uniform(0.1, 4.0))
+            if self.random.random() < 0.5:
+                frame = self._frame(99, self._request())
+                transport.write(frame[: self.random.randrange(1, len(frame))])
+            if self.random.random() < 0.5:
+                transport.abort()
+            else:
+                transport.close()
+            await self.pause_for(self.random.expovariate(1 / self.task.pause))
+
+    def _request(self) -> Request:
+        if self.random.random() < 0.2:
+            return MetadataRequest(topics=None)
+        topics = [
+            FetchTopic(
+                topic=topic,
+                partitions=[
+                    FetchPartition(partition=number, fetch_offset=0, partition_max_bytes=65536)
+                    for number in range(count)
+                ],
+            )
+            for topic, count in self.task.topics.items()
+        ]
+        return FetchRequest(max_wait_ms=100, min_bytes=1, topics=topics)
+
+    def _frame(self, number: int, request: Request) -> bytes:
+        version = min(request.versions[1], 12)
+        header = RequestHeader(request.api_key, version, number, self.name)
+        return b"".join(bytes(chunk) for chunk in encode_request(header, request))

@@ -1,0 +1,188 @@
+"""Batches of an idempotent producer: pipelined, and sent again with their sequences until all is clear."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from barnabas.environment.clock import Clock
+from barnabas.errors import ErrorCode
+from barnabas.interbroker.errors import ChannelError
+from barnabas.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+)
+from barnabas.records.builder import encode_batch
+from barnabas.records.compression import Compression
+from barnabas.records.record import Record
+from soak.roles.common import Draft, Writer
+from soak.simulated.client import Client, Place, code_of, is_retriable, name_of
+
+#: how many batches of a producer and partition a broker recognises
+WINDOW = 5
+_CODECS = (Compression.NONE, Compression.NONE, Compression.GZIP, Compression.LZ4, Compression.ZSTD)
+
+
+@dataclass(eq=False)
+class _Batch:
+    drafts: Sequence[Draft]
+    sequence: int
+    data: bytes
+
+
+class _Lane:
+    """One partition's batches, in the order of their sequences."""
+
+    def __init__(self) -> None:
+        self.next_sequence = 0
+        self.waiting: deque[_Batch] = deque()
+        self.task: asyncio.Task[None] | None = None
+
+
+class Sender:
+    """Sends for one producer id and epoch.
+
+    Args:
+        window: batches of a partition that may be under way.
+        at_most: the highest version of Produce.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        writer: Writer,
+        clock: Clock,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        transactional_id: str | None = None,
+        at_most: int,
+        window: int = WINDOW,
+    ) -> None:
+        self._client = client
+        self._writer = writer
+        self._clock = clock
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self._transactional_id = transactional_id
+        self._at_most = at_most
+        self._window = window
+        self._lanes: dict[Place, _Lane] = {}
+        #: why nothing more can be sent: the broker refused a batch for good
+        self.refused: ErrorCode | None = None
+
+    @property
+    def waiting(self) -> int:
+        """How many batches are not acknowledged."""
+        return sum(len(lane.waiting) for lane in self._lanes.values())
+
+    def put(self, place: Place, drafts: Sequence[Draft]) -> None:
+        """Send a batch behind those put before."""
+        lane = self._lanes.setdefault(place, _Lane())
+        now = self._clock.now_ms()
+        records = [Record(draft.key.encode(), draft.value, now, tuple(draft.headers)) for draft in drafts]
+        data = encode_batch(
+            records,
+            compression=self._client.random.choice(_CODECS),
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            base_sequence=lane.next_sequence,
+            transactional=self._transactional_id is not None,
+        )
+        lane.waiting.append(_Batch(drafts, lane.next_sequence, data))
+        lane.next_sequence += len(drafts)
+        if lane.task is None:
+            lane.task = asyncio.get_running_loop().create_task(self._drive(place, lane))
+
+    async def flush(self) -> bool:
+        """Wait until all is acknowledged, or refused: False then, and nothing is under way any more."""
+        for lane in self._lanes.values():
+            while lane.task is not None:
+                await asyncio.wait([lane.task])
+        return self.refused is None
+
+    async def _drive(self, place: Place, lane: _Lane) -> None:
+        while lane.waiting and self.refused is None:
+            if not await self._send_waiting(place, lane):
+                await self._client.back_off()
+        if self.refused is not None:
+            for batch in lane.waiting:
+                for draft in batch.drafts:
+                    self._writer.failed(draft.id, name_of(self.refused))
+            lane.waiting.clear()
+        lane.task = None
+
+    async def _send_waiting(self, place: Place, lane: _Lane) -> bool:
+        """Keep as many under way as may be, until one fails or all are acknowledged; whether all is well."""
+        await self._client.going()
+        if self._at_most >= 13 and place[0] not in self._client.topic_ids:
+            await self._client.learn(place[0])
+            if place[0] not in self._client.topic_ids:
+                return False
+        under_way: deque[tuple[_Batch, asyncio.Future[Any]]] = deque()
+        sent = 0
+        failed = False
+        while under_way or (sent < len(lane.waiting) and not failed):
+            while not failed and len(under_way) < self._window and sent < len(lane.waiting):
+                batch = lane.waiting[sent]
+                under_way.append((batch, self._submit(place, batch)))
+                sent += 1
+            batch, future = under_way.popleft()
+            try:
+                answer = (await future).responses[0].partition_responses[0]
+            except ChannelError:
+                failed = True
+                continue
+            await self._client.going()
+            if self._is_stored(place, batch, answer, is_first=lane.waiting[0] is batch):
+                if lane.waiting[0] is not batch:
+                    self._client.stage.complain(
+                        "gap-accepted", f"{place} took sequence {batch.sequence} and not the one before"
+                    )
+                lane.waiting.remove(batch)
+                sent -= 1
+                for number, draft in enumerate(batch.drafts):
+                    offset = answer.base_offset + number if answer.base_offset >= 0 else None
+                    self._writer.acknowledged(draft.id, offset)
+            else:
+                failed = True
+        return not failed
+
+    def _submit(self, place: Place, batch: _Batch) -> asyncio.Future[Any]:
+        topic, partition = place
+        request = ProduceRequest(
+            transactional_id=self._transactional_id,
+            acks=-1,
+            timeout_ms=3000,
+            topic_data=[
+                TopicProduceData(
+                    name=topic,
+                    topic_id=self._client.topic_ids.get(topic, bytes(16)),
+                    partition_data=[PartitionProduceData(index=partition, records=batch.data)],
+                )
+            ],
+        )
+        return self._client.channel().submit(request, at_most=self._at_most)
+
+    def _is_stored(
+        self, place: Place, batch: _Batch, answer: PartitionProduceResponse, *, is_first: bool
+    ) -> bool:
+        code = code_of(answer.error_code)
+        if code is ErrorCode.NONE:
+            return True
+        self._client.note_code(code, "Produce")
+        if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+            answer.base_offset = -1
+            return True
+        if code is ErrorCode.UNKNOWN_TOPIC_ID:
+            self._client.topic_ids.pop(place[0], None)
+        if is_retriable(code) or (code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not is_first):
+            return False
+        self._client.stage.trace.note(f"{self._client.name} {place} {batch.sequence}: {code.name}")
+        self.refused = code
+        return False

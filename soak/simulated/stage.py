@@ -1,0 +1,108 @@
+"""What all clients of a simulation share."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from barnabas.simulation.connection import Segment
+from barnabas.simulation.network import SimulatedNetwork
+from soak.history import Event, Recorder
+
+BROKER = "broker"
+PORT = 9092
+NS = 1_000_000_000
+
+
+class Trace:
+    """A running hash of all that happens, so that two runs of a seed can be compared."""
+
+    def __init__(self, *, keep: bool = False) -> None:
+        self._hash = hashlib.blake2b(digest_size=16)
+        #: the lines themselves, where they are wanted
+        self.lines: list[str] | None = [] if keep else None
+
+    @property
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+    def note(self, line: str) -> None:
+        self._hash.update(line.encode())
+        if self.lines is not None:
+            self.lines.append(line)
+
+    def segment(self, source: str, target: str, segment: Segment) -> None:
+        """Something has arrived by the network."""
+        now = asyncio.get_running_loop().time()
+        if isinstance(segment, bytes):
+            digest = hashlib.blake2b(segment, digest_size=6).hexdigest()
+            self.note(f"{now:.6f} {source}>{target} {len(segment)} {digest}")
+        else:
+            self.note(f"{now:.6f} {source}>{target} {segment.value}")
+
+
+class MemoryRecorder(Recorder):
+    """One process's history, kept in memory."""
+
+    def __init__(self, stage: Stage, **about: Any) -> None:
+        self._stage = stage
+        self.events: list[Event] = []
+        stage.histories.append(self.events)
+        self.note("process", **about)
+
+    def note(self, what: str, **fields: Any) -> None:
+        at = self._stage.now()
+        self.events.append({"what": what, "at": at, **fields})
+        self._stage.trace.note(f"{what} {at} {fields}")
+
+
+@dataclass(frozen=True)
+class Violation:
+    """What the simulation itself has found, beside the checker."""
+
+    kind: str
+    text: str
+    at: float
+
+
+class Stage:
+    """One simulation's surroundings.
+
+    Args:
+        seed: decides all chance.
+        trace: what happens is added to it.
+    """
+
+    def __init__(self, seed: int, trace: Trace) -> None:
+        self.seed = seed
+        self.trace = trace
+        self.network = SimulatedNetwork(self.random("network"), observe=self._observe)
+        #: by client: how many of its requests get no answer, since its connections are reset first
+        self.losing: dict[str, int] = {}
+        self.histories: list[list[Event]] = []
+        self.violations: list[Violation] = []
+        self._last = 0
+        self._loop = asyncio.get_running_loop()
+
+    def _observe(self, source: str, target: str, segment: Segment) -> None:
+        self.trace.segment(source, target, segment)
+        if isinstance(segment, bytes) and self.losing.get(source):
+            self.losing[source] -= 1
+            self._loop.call_soon(self.network.reset, source, target)
+
+    def random(self, name: str) -> Random:
+        """Random numbers of its own for each name: what one draws changes nothing for the others."""
+        return Random(f"{self.seed} {name}")
+
+    def now(self) -> int:
+        """Nanoseconds of virtual time, never the same twice: in the order of events."""
+        self._last = max(self._last + 1, round(self._loop.time() * NS))
+        return self._last
+
+    def complain(self, kind: str, text: str) -> None:
+        """Something is wrong that no client's history would show."""
+        self.trace.note(f"violation {kind} {text}")
+        self.violations.append(Violation(kind, text, self._loop.time()))

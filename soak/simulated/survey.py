@@ -1,0 +1,135 @@
+"""What is left in the end: each partition as both isolation levels show it, and groups' offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+from soak.checker.model import READ_COMMITTED, READ_UNCOMMITTED
+from soak.simulated.client import GROUP, Client, Place
+from soak.simulated.fetcher import EARLIEST, LATEST, Fetcher, Found, list_offsets
+from soak.simulated.members import fetch_offsets
+from soak.simulated.plan import RECYCLED, TOPICS, Slot
+
+_PATIENCE = 60.0
+#: polls that may bring nothing before a partition's end
+_EMPTY = 40
+
+
+class Survey(Client):
+    """Asks a broker that nothing disturbs any more. It is no process: it runs in the simulation's own."""
+
+    role: ClassVar[str] = "survey"
+
+    async def run(self) -> None:
+        """It does what it is asked."""
+
+    async def topics(self) -> dict[str, int]:
+        while not await self.learn():
+            await self.back_off()
+        return {name: self.partitions[name] for name in sorted(self.topic_ids) if not name.startswith("__")}
+
+    async def places(self) -> list[Place]:
+        return [(topic, number) for topic, count in (await self.topics()).items() for number in range(count)]
+
+    async def await_stable(self) -> None:
+        """Wait until no transaction is open; if the time is over, the checker will say so."""
+        deadline = self.time() + _PATIENCE
+        places = await self.places()
+        while self.time() < deadline:
+            ends = [
+                await list_offsets(self, places, LATEST, committed=isolated) for isolated in (False, True)
+            ]
+            if len(ends[0]) == len(places) and ends[0] == ends[1]:
+                return
+            await self.pause_for(0.5)
+
+    async def await_groups(self, slots: Iterable[Slot]) -> None:
+        """Wait until the groups have committed all they can read, or the time is over."""
+        waiting = {slot.group: slot for slot in slots}
+        if not waiting:
+            return
+        places = await self.places()
+        last = {
+            isolation: {
+                place: max((found.offset for found in records), default=-1)
+                for place, records in found.items()
+            }
+            for isolation in {slot.task.isolation: None for slot in waiting.values()}
+            for found in [await self._contents(places, isolation)]
+        }
+        deadline = self.time() + _PATIENCE
+        while waiting and self.time() < deadline:
+            starts = await list_offsets(self, places, EARLIEST)
+            for group, slot in list(waiting.items()):
+                offsets = await fetch_offsets(self, None, group=group)
+                if offsets is not None and all(
+                    offsets.get(place, 0) > end or starts.get(place, 0) > end
+                    for place, end in last[slot.task.isolation].items()
+                    if place[0] in slot.task.topics and place[0] != RECYCLED
+                ):
+                    del waiting[group]
+            await self.pause_for(0.5)
+
+    async def record(self, groups: Iterable[str]) -> None:
+        """Write all of it into the history."""
+        for name in await self.topics():
+            config = TOPICS.get(name, {})
+            retention = config.get("retention.ms")
+            self.recorder.note(
+                "topic",
+                name=name,
+                compacted="compact" in config.get("cleanup.policy", ""),
+                retention_ms=None if retention is None else int(retention),
+                retention_bytes=None,
+            )
+        places = await self.places()
+        for isolation in (READ_UNCOMMITTED, READ_COMMITTED):
+            contents = await self._contents(places, isolation)
+            starts = await list_offsets(self, places, EARLIEST)
+            ends = await list_offsets(self, places, LATEST, committed=isolation == READ_COMMITTED)
+            for place, records in contents.items():
+                self.recorder.note(
+                    "log",
+                    topic=place[0],
+                    partition=place[1],
+                    isolation=isolation,
+                    start=starts.get(place, 0),
+                    end=ends.get(place, 0),
+                    is_whole=place not in self.unread and place in starts and place in ends,
+                    records=[(found.offset, found.id, found.key) for found in records],
+                )
+        deadline = self.time() + _PATIENCE
+        for group in groups:
+            await self.find_coordinator(group, GROUP)
+            while (offsets := await fetch_offsets(self, None, group=group)) is None:
+                if self.time() > deadline:
+                    self.stage.complain("no-offsets", f"the offsets of {group} cannot be read")
+                    return
+                await self.back_off()
+            self.recorder.note(
+                "group", group=group, offsets=[(topic, n, offset) for (topic, n), offset in offsets.items()]
+            )
+
+    async def _contents(self, places: list[Place], isolation: str) -> dict[Place, list[Found]]:
+        """All that a reader finds. `unread` has the partitions whose end it does not reach."""
+        fetcher = Fetcher(self, isolation, with_session=False)
+        records: dict[Place, list[Found]] = {place: [] for place in places}
+        for _ in range(_EMPTY):
+            if len(await fetcher.seek(places)) == len(places):
+                break
+            await self.back_off()
+        ends = await list_offsets(self, places, LATEST, committed=isolation == READ_COMMITTED)
+        empty = 0
+        self.unread = list(places)
+        while self.unread and empty < _EMPTY:
+            found = await fetcher.poll(0.1)
+            for each in found:
+                records[each.place].append(each)
+            before = len(self.unread)
+            self.unread = [p for p in self.unread if fetcher.positions.get(p, -1) < ends.get(p, 2**62)]
+            empty = 0 if found or len(self.unread) < before else empty + 1
+            for place in places:
+                if place not in self.unread:
+                    fetcher.positions.pop(place, None)
+        return records
