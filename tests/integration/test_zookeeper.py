@@ -66,6 +66,8 @@ def test_topics_and_records_are_there_after_a_restart_of_the_broker(
         broker.restart()
         again = look(address, lambda store: store.get(znodes.broker(1)))
         assert again.created > registration.created
+        assert json.loads(again.data)["previous_epoch"] == registration.created
+        assert json.loads(again.data)["state"] == "running"
         broker.produce("t", "c")
         assert values(broker, "t", 3) == [b"a", b"b", b"c"]
         configs = look(address, lambda store: store.get(znodes.topic_config("t")))
@@ -177,6 +179,7 @@ def test_killed_broker_waits_for_the_end_of_its_earlier_session_and_starts(
         broker.start()
         after = look(address, lambda store: store.get(znodes.broker(1)))
         assert after.created > before.created
+        assert json.loads(after.data)["previous_epoch"] == -1
         assert values(broker, "t", 1) == [b"before"]
 
 

@@ -11,13 +11,13 @@ from barnabas.controller.controller_election import ControllerElection
 from barnabas.controller.features import FeatureControl
 from barnabas.controller.leader_election import elect
 from barnabas.controller.producer_ids import ProducerIdControl
+from barnabas.controller.registration import Registration
 from barnabas.controller.topics import TopicControl
 from barnabas.environment.clock import Clock
 from barnabas.errors import KafkaError
 from barnabas.metadata import znodes
 from barnabas.metadata.batches import batches
 from barnabas.metadata.configs import ConfigResolver
-from barnabas.metadata.ephemeral import claim
 from barnabas.metadata.image import BrokerImage, ImageDelta
 from barnabas.metadata.loader import MetadataLoader
 from barnabas.metadata.store import (
@@ -33,10 +33,6 @@ from barnabas.text import logger_of
 from barnabas.types import NO_BROKER, BrokerId
 
 log = logger_of(__name__)
-
-#: how long a starting broker waits for the session of its last run to end, as a multiple of its timeout: the
-#: store ends sessions with some delay
-_SESSIONS_WAITED_OUT = 2.0
 
 
 class Controller:
@@ -80,9 +76,8 @@ class Controller:
         self.features = FeatureControl(store, self._election, loader)
         #: blocks of producer ids
         self.producer_ids = ProducerIdControl(store, self._election, broker.id)
-        #: the number of this broker's registration, which grows with each (KIP-380)
-        self.broker_epoch = -1
-        self._registration = znodes.encode_broker(broker, clock.now_ms())
+        #: what the cluster knows of this broker
+        self.registration = Registration(store, broker, clock)
         self._joining: asyncio.Task[None] | None = None
         self._must_join = False
         self._cancel_states: Cancel | None = None
@@ -113,6 +108,7 @@ class Controller:
         if self._joining is not None:
             self._joining.cancel()
             await asyncio.gather(self._joining, return_exceptions=True)
+        await self.registration.stop()
 
     def _on_state(self, state: SessionState) -> None:
         if state is SessionState.LOST:
@@ -142,11 +138,7 @@ class Controller:
                 self._on_failure(error)
 
     async def _join(self) -> None:
-        patience = _SESSIONS_WAITED_OUT * self._store.session_timeout
-        path = znodes.broker(self._broker.id)
-        node = await claim(self._store, path, self._registration, patience=patience)
-        restarted = () if node.created == self.broker_epoch else (self._broker.id,)
-        self.broker_epoch = node.created
+        restarted = (self._broker.id,) if await self.registration.register() else ()
         if not self._election.is_won and await self._election.run():
             log.info("broker %d is the controller, in epoch %d", self._broker.id, self._election.epoch)
             await self._elect_leaders(restarted)

@@ -61,13 +61,24 @@ class LogDirectory:
     """An open log directory and the logs in it."""
 
     def __init__(
-        self, env: LogEnvironment, blocking: Blocking, lock: Lock, directory_id: str, *, was_clean: bool
+        self,
+        env: LogEnvironment,
+        blocking: Blocking,
+        lock: Lock,
+        directory_id: str,
+        *,
+        was_clean: bool,
+        previous_epoch: int,
     ) -> None:
         self.env = env
         self._blocking = blocking
         self.directory_id = directory_id
         #: whether the last stop was clean, so that logs need no recovery
         self.was_clean = was_clean
+        #: the broker's epoch at the last stop, if that was clean and it had one
+        self.previous_epoch = previous_epoch
+        #: the broker's epoch now, which a clean stop writes down
+        self.broker_epoch = checkpoints.NO_BROKER_EPOCH
         #: whether the logs found here have been recovered: only then may a stop be marked as clean
         self.is_recovered = was_clean or not _has_partitions(env.fs, env.path)
         #: whether `close` marked the stop as clean
@@ -127,9 +138,16 @@ class LogDirectory:
             ) from None
         try:
             directory_id = _claim(fs, path, cluster_id, node_id, environment.random)
-            was_clean = _take_marker(fs, path)
+            marker = _take_marker(fs, path)
             env = LogEnvironment(path, files, environment.clock, environment.random, on_failure=on_failure)
-            return cls(env, environment.blocking, lock, directory_id, was_clean=was_clean)
+            return cls(
+                env,
+                environment.blocking,
+                lock,
+                directory_id,
+                was_clean=marker is not None,
+                previous_epoch=checkpoints.decode_clean_shutdown(marker or b""),
+            )
         except BaseException:
             lock.release()
             raise
@@ -383,7 +401,7 @@ class LogDirectory:
                 )
             elif self.is_recovered:
                 marker = f"{self.path}/{CLEAN_SHUTDOWN}"
-                Replacement(self.env.fs, marker, checkpoints.CLEAN_SHUTDOWN_CONTENT).run()
+                Replacement(self.env.fs, marker, checkpoints.encode_clean_shutdown(self.broker_epoch)).run()
                 self.closed_cleanly = True
             else:
                 logger.warning("%s is not marked as cleanly closed: not every log was recovered", self.path)
@@ -569,11 +587,15 @@ def _claim(fs: FileSystem, path: str, cluster_id: str, node_id: int, random: Ran
     return directory_id
 
 
-def _take_marker(fs: FileSystem, path: str) -> bool:
-    """Whether the last stop was clean; the marker is gone afterwards, for good."""
+def _take_marker(fs: FileSystem, path: str) -> bytes | None:
+    """What the marker of a clean stop holds, None if there was none; it is gone afterwards, for good."""
+    name = f"{path}/{CLEAN_SHUTDOWN}"
     try:
-        fs.remove(f"{path}/{CLEAN_SHUTDOWN}")
+        content = read_small_file(fs, name)
     except FileNotFoundError:
-        return False
+        return None
+    except ValueError:  # it is there, which is what counts
+        content = b""
+    fs.remove(name)
     fs.sync_directory(path)
-    return True
+    return content

@@ -15,7 +15,7 @@ from barnabas.errors import ConfigError, ErrorCode, KafkaError
 from barnabas.logs import DirectoryLocked, LogDirectory
 from barnabas.logs.offset_checkpoint import CheckpointWrite
 from barnabas.storage import OpenFiles, PartitionLog
-from barnabas.storage.checkpoints import LOG_STARTS
+from barnabas.storage.checkpoints import LOG_STARTS, NO_BROKER_EPOCH
 from barnabas.storage.harm import cure_of
 from barnabas.storage.tasks import Removal
 from barnabas.text import logger_of
@@ -76,6 +76,23 @@ class LogManager:
     def directories(self) -> Sequence[LogDirectory]:
         """Those that could be opened, offline or not."""
         return self._directories
+
+    @property
+    def previous_epoch(self) -> int:
+        """The broker's epoch at its last stop, if that was clean in every directory (KIP-966), else -1."""
+        epochs = {directory.previous_epoch for directory in self._directories}
+        return epochs.pop() if len(epochs) == 1 and not self.unopened else NO_BROKER_EPOCH
+
+    def set_broker_epoch(self, epoch: int) -> None:
+        """Have a clean stop write down this epoch."""
+        for directory in self._directories:
+            directory.broker_epoch = epoch
+
+    @property
+    def failed_directories(self) -> list[str]:
+        """The directories that cannot be used, by their id, or by their path if it could not be read."""
+        offline = (each.directory_id for each in self._directories if each.failure is not None)
+        return sorted((*offline, *self.unopened))
 
     def __iter__(self) -> Iterator[PartitionLog]:
         for directory in self._directories:

@@ -151,7 +151,8 @@ class EmbeddedStore(SingleOperations):
                 changes += made
                 applied.append((versions, done))
         try:
-            await self._thread.run(self._copies.commit, changes, tree.transaction)
+            if not all(map(_is_of_session_only, changes)):
+                await self._thread.run(self._copies.commit, changes, tree.transaction)
         except Exception as error:  # whatever it is: nobody may wait for ever
             tree.undo(changes)
             for _, done in applied:
@@ -167,6 +168,12 @@ class EmbeddedStore(SingleOperations):
         if self._tree is None:
             raise StoreUnavailableError("the metadata store is closed")
         return self._tree
+
+
+def _is_of_session_only(change: Change) -> bool:
+    """Whether a change leaves nothing for a later start: other data of an ephemeral node. One that is made
+    does, since the number of its transaction must not be used again."""
+    return change.before is not None and change.after is not None and change.after.owner != 0
 
 
 def _fail(done: asyncio.Future[list[int]], error: Exception) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from enum import Enum
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -28,13 +29,28 @@ class BrokerEndpoint(NamedTuple):
     security_protocol: str = "PLAINTEXT"
 
 
+class BrokerState(Enum):
+    """How far a broker has come in its life."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    SHUTTING_DOWN = "shutting down"
+
+
 class BrokerImage(NamedTuple):
-    """A broker that is alive. Its epoch grows with every start (KIP-380)."""
+    """A broker that is alive, as it has registered itself. Its epoch grows with every start (KIP-380)."""
 
     id: BrokerId
     endpoints: tuple[BrokerEndpoint, ...]
     rack: str | None = None
     epoch: int = -1
+    state: BrokerState = BrokerState.RUNNING
+    #: the lowest and the highest level that its software has of each feature
+    features: Mapping[str, tuple[int, int]] = MappingProxyType({})
+    #: log directories that it cannot use, by their ids
+    failed_log_dirs: tuple[str, ...] = ()
+    #: its epoch before this one, if it stopped cleanly then (KIP-966), else -1
+    previous_epoch: int = -1
 
     def endpoint(self, listener: str) -> BrokerEndpoint | None:
         """Where this broker is reached by the listener of that name, if it has one."""

@@ -5,7 +5,7 @@ Paths and JSON are those of Apache Kafka on ZooKeeper (its ``ZkData``): who know
     /cluster/id                                 the cluster's id
     /controller (ephemeral)                     which broker is the controller
     /controller_epoch                           how many controllers there have been
-    /brokers/ids/ID (ephemeral)                 a live broker and its endpoints
+    /brokers/ids/ID (ephemeral)                 a live broker: endpoints, rack, features, state, failed disks
     /brokers/topics/TOPIC                       a topic's id and each partition's replicas
     /brokers/topics/TOPIC/partitions/P/state    a partition's leader, epochs and ISR
     /config/topics/TOPIC                        what is set for a topic
@@ -24,7 +24,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from barnabas.metadata.image import BrokerEndpoint, BrokerImage, PartitionState
+from barnabas.metadata.image import BrokerEndpoint, BrokerImage, BrokerState, PartitionState
 from barnabas.metadata.store import Node
 from barnabas.types import BrokerId, LeaderEpoch, TopicId, topic_id_from_str, topic_id_to_str
 
@@ -128,7 +128,13 @@ def encode_broker(image: BrokerImage, now_ms: int) -> bytes:
             "endpoints": [f"{e.listener}://{_bracketed(e.host)}:{e.port}" for e in image.endpoints],
             "listener_security_protocol_map": {e.listener: e.security_protocol for e in image.endpoints},
             "rack": image.rack,
-            "features": {},
+            "features": {
+                name: {"min_version": lowest, "max_version": highest}
+                for name, (lowest, highest) in image.features.items()
+            },
+            "state": image.state.value,
+            "failed_log_dirs": image.failed_log_dirs,
+            "previous_epoch": image.previous_epoch,
         }
     )
 
@@ -141,7 +147,17 @@ def decode_broker(broker_id: BrokerId, node: Node) -> BrokerImage:
         listener, _, address = text.partition("://")
         host, _, port = address.rpartition(":")
         endpoints.append(BrokerEndpoint(listener, host.strip("[]"), int(port), protocols[listener]))
-    return BrokerImage(broker_id, tuple(endpoints), value["rack"], epoch=node.created)
+    features = value.get("features") or {}
+    return BrokerImage(
+        broker_id,
+        tuple(endpoints),
+        value["rack"],
+        epoch=node.created,
+        state=BrokerState(value.get("state", BrokerState.RUNNING.value)),
+        features={name: (each["min_version"], each["max_version"]) for name, each in features.items()},
+        failed_log_dirs=tuple(value.get("failed_log_dirs", ())),
+        previous_epoch=value.get("previous_epoch", -1),
+    )
 
 
 class Assignment(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from barnabas import __version__
 from barnabas.config import BrokerConfig
@@ -22,8 +23,8 @@ from barnabas.logs.log_dirs import check_folders, check_paths
 from barnabas.logs.manager import LogManager, files_for_connections
 from barnabas.metadata import ClusterImage, ImageDelta, MetadataLoader, open_store
 from barnabas.metadata.configs import ConfigResolver
-from barnabas.metadata.features import TRANSACTION_VERSION
-from barnabas.metadata.image import BrokerEndpoint, BrokerImage
+from barnabas.metadata.features import SUPPORTED, TRANSACTION_VERSION
+from barnabas.metadata.image import BrokerEndpoint, BrokerImage, BrokerState
 from barnabas.metadata.opening import check_store
 from barnabas.metadata.store import SessionState
 from barnabas.replication.internal_log import ReplicatedLog
@@ -187,6 +188,8 @@ class Broker:
         for listener in listeners:
             self._undo.append(listener.unbind)  # no one may come in while the open connections are closed
             await listener.start(self.dispatcher.serve)
+        await self.controller.registration.update(state=BrokerState.RUNNING)
+        self._undo.append(partial(self.controller.registration.update, state=BrokerState.SHUTTING_DOWN))
         for bound, told in zip(self.bound, self.advertised, strict=True):
             log.info("listening on %s, advertised as %s", bound, told.address)
 
@@ -220,7 +223,15 @@ class Broker:
 
     def _registration(self) -> BrokerImage:
         endpoints = tuple(BrokerEndpoint(e.name, e.host, e.port) for e in self.advertised)
-        return BrokerImage(self.node_id, endpoints, self.config.broker_rack)
+        return BrokerImage(
+            self.node_id,
+            endpoints,
+            self.config.broker_rack,
+            state=BrokerState.STARTING,
+            features={name: (feature.lowest, feature.highest) for name, feature in SUPPORTED.items()},
+            failed_log_dirs=tuple(self.logs.failed_directories),
+            previous_epoch=self.logs.previous_epoch,
+        )
 
     async def _open_logs(self) -> None:
         self.logs = LogManager(self.config, self._environment, self._disk, self._take_offline)
@@ -246,6 +257,8 @@ class Broker:
 
     async def _close_logs(self) -> None:
         began = self.clock.monotonic()
+        if hasattr(self, "controller"):
+            self.logs.set_broker_epoch(self.controller.registration.epoch)
         await self.logs.stop()
         for directory in self.logs.directories:
             log.info(
@@ -257,6 +270,8 @@ class Broker:
         log.info("closed all logs in %.2f s", self.clock.monotonic() - began)
 
     def _take_offline(self, log_dir: str) -> None:
+        if hasattr(self, "controller"):
+            self.controller.registration.announce(failed_log_dirs=tuple(self.logs.failed_directories))
         # Before partitions are hosted nobody waits for a write, and `_host_partitions` sees to the rest.
         if hasattr(self, "replicas"):
             self.replicas.take_offline(log_dir)

@@ -16,6 +16,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -35,8 +36,22 @@ PARTITION_METADATA = "partition.metadata"
 #: beyond this an offset is no offset
 MAX_OFFSET = 2**62
 
-#: what Kafka writes into the marker when it has no broker epoch
-CLEAN_SHUTDOWN_CONTENT = b'{"version":0,"brokerEpoch":-1}'
+#: of a broker that has none, or of which none is known
+NO_BROKER_EPOCH = -1
+
+
+def encode_clean_shutdown(broker_epoch: int) -> bytes:
+    """What the marker of a clean stop holds, as Kafka writes it (KIP-966): the broker's last epoch."""
+    return json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
+
+
+def decode_clean_shutdown(data: bytes) -> int:
+    """The epoch that the broker had when it stopped cleanly; NO_BROKER_EPOCH when the marker does not say."""
+    try:
+        epoch = json.loads(data)["brokerEpoch"]
+    except (ValueError, KeyError, TypeError):
+        return NO_BROKER_EPOCH
+    return epoch if type(epoch) is int and epoch >= 0 else NO_BROKER_EPOCH
 
 
 class CheckpointedOffsets(NamedTuple):

@@ -131,13 +131,13 @@ def test_broker_registers_again_after_a_lost_session_and_runs_for_controller() -
     async def scenario() -> None:
         server = MemoryServer()
         member = await join(server, BrokerConfig(node_id=1))
-        epoch = member.controller.broker_epoch
+        epoch = member.controller.registration.epoch
         assert epoch == (await member.store.get(znodes.broker(1))).created
         member.store.expire()
         assert not member.controller.active
         member.store.begin_again()
         await until(lambda: member.controller.active and 1 in member.image.brokers)
-        assert member.image.brokers[1].epoch == member.controller.broker_epoch > epoch
+        assert member.image.brokers[1].epoch == member.controller.registration.epoch > epoch
 
     asyncio.run(scenario())
 

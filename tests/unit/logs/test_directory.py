@@ -154,6 +154,26 @@ def test_only_folders_of_deleted_partitions_are_to_be_deleted(tmp_path):
     directory.close()
 
 
+def test_clean_stop_writes_down_the_brokers_epoch_and_the_next_start_knows_it(tmp_path):
+    marker = tmp_path / ".kafka_cleanshutdown"
+    directory = open_directory(tmp_path)
+    directory.broker_epoch = 42
+    directory.close()
+    assert marker.read_bytes() == b'{"version":0,"brokerEpoch":42}'
+    directory = open_directory(tmp_path)
+    assert (directory.was_clean, directory.previous_epoch) == (True, 42)
+    directory.close()
+    for content in (b"", b"{", b"[]", b'{"brokerEpoch":"x"}', b'{"brokerEpoch":-1}'):
+        marker.write_bytes(content)
+        directory = open_directory(tmp_path)
+        assert (directory.was_clean, directory.previous_epoch) == (True, -1)
+        directory.close()
+    marker.unlink()
+    directory = open_directory(tmp_path)
+    assert (directory.was_clean, directory.previous_epoch) == (False, -1)
+    directory.close()
+
+
 def as_kafka_reads(path):
     """Lines, whose blanks at the end do not count: Kafka splits them at blanks."""
     return [line.rstrip(" \t") for line in path.read_text().splitlines()]

@@ -1,0 +1,76 @@
+"""A broker's registration: the ephemeral node by which the cluster knows that it lives, and how it is."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+from barnabas.environment.clock import Clock
+from barnabas.metadata import znodes
+from barnabas.metadata.ephemeral import claim
+from barnabas.metadata.image import BrokerImage
+from barnabas.metadata.store import BadVersionError, MetadataStore, NoNodeError, StoreUnavailableError
+
+#: how long a starting broker waits for the session of its last run to end, as a multiple of its timeout: the
+#: store ends sessions with some delay
+_SESSIONS_WAITED_OUT = 2.0
+
+
+class Registration:
+    """Makes the node, again after a lost session, and keeps it up to date.
+
+    The number of the transaction that made it is the broker's epoch (KIP-380).
+    """
+
+    def __init__(self, store: MetadataStore, broker: BrokerImage, clock: Clock) -> None:
+        self._store = store
+        self._broker = broker
+        self._registered_ms = clock.now_ms()
+        self._announcing: set[asyncio.Task[None]] = set()
+
+    @property
+    def epoch(self) -> int:
+        """The broker's epoch, -1 before it has registered."""
+        return self._broker.epoch
+
+    async def register(self) -> bool:
+        """Have the node there, with what it is to hold; False if it has been there since the last call.
+
+        Raises:
+            NodeExistsError: a live broker has this broker's id.
+            StoreUnavailableError: the store will not be reached again.
+        """
+        patience = _SESSIONS_WAITED_OUT * self._store.session_timeout
+        node = await claim(self._store, self._path, self._data(), patience=patience)
+        is_new = node.created != self._broker.epoch
+        self._broker = self._broker._replace(epoch=node.created)
+        return is_new
+
+    async def update(self, **changes: Any) -> None:
+        """Change fields of the `BrokerImage` that the node shows.
+
+        While the store is away, or the node is not there, the next `register` makes the change known.
+        """
+        self._broker = self._broker._replace(**changes)
+        with contextlib.suppress(StoreUnavailableError, NoNodeError, BadVersionError):
+            node = await self._store.exists(self._path)
+            if node is not None and node.created == self._broker.epoch:
+                await self._store.set(self._path, self._data(), node.version)
+
+    def announce(self, **changes: Any) -> None:
+        """As `update`, without waiting."""
+        task = asyncio.create_task(self.update(**changes), name="broker registration")
+        self._announcing.add(task)
+        task.add_done_callback(self._announcing.discard)
+
+    async def stop(self) -> None:
+        """Wait for what is being announced."""
+        await asyncio.gather(*self._announcing)
+
+    @property
+    def _path(self) -> str:
+        return znodes.broker(self._broker.id)
+
+    def _data(self) -> bytes:
+        return znodes.encode_broker(self._broker, self._registered_ms)
