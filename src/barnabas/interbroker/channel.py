@@ -320,6 +320,9 @@ class Channel:
                 self._connect_failed(_reason(error), where)
             else:
                 self._connected(connection, where)
+        except Exception:  # a bug, such as one of `address`: nobody shall wait for it until the time is up
+            self._fail_queue(NotConnectedError(f"no connection to {self.name}: see the log of this broker"))
+            raise
         finally:
             self._connecting = None
         self._pump()

@@ -2,12 +2,18 @@
 
 import asyncio
 import logging
+import random
+import socket
+import threading
+import time
 
 import pytest
-from tests.unit.interbroker.conftest import heartbeat
+from tests.unit.interbroker.conftest import SERVED, heartbeat
 
+from barnabas.environment.network import SocketNetwork
 from barnabas.errors import ProtocolError
 from barnabas.interbroker import (
+    Channel,
     ChannelClosedError,
     ChannelFullError,
     DisconnectedError,
@@ -15,10 +21,12 @@ from barnabas.interbroker import (
     RequestTimeoutError,
     UnsupportedVersionError,
 )
-from barnabas.protocol.messages.api_versions import ApiVersion
+from barnabas.protocol.framing import encode_response, parse_request
+from barnabas.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.protocol.messages.produce import ProduceRequest
+from barnabas.system import event_loop
 
 
 def now():
@@ -475,3 +483,50 @@ def test_what_has_no_answer_cannot_be_asked(run):
             world.channel().submit(ProduceRequest(acks=0))
 
     run(scenario)
+
+
+def test_an_address_that_cannot_be_found_out_fails_what_waits_at_once(run):
+    async def scenario(world):
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+        channel = world.channel()
+        channel._address = lambda: 1 // 0
+        await failure(channel.submit(heartbeat()), NotConnectedError)
+        assert now() < 1
+
+    run(scenario)
+
+
+def test_an_answer_that_came_while_the_event_loop_stood_still_is_taken():
+    """A pause of this process is not one of the peer's: the event loop reads before it runs what is due."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    is_still = threading.Event()
+
+    def serve():
+        connection, _ = listening.accept()
+        with connection, connection.makefile("rb") as stream:
+            for _ in range(3):
+                header, request = parse_request(stream.read(int.from_bytes(stream.read(4), "big")))
+                if header.correlation_id == 3:
+                    is_still.wait(20)
+                answer = HeartbeatResponse()
+                if isinstance(request, ApiVersionsRequest):
+                    answer = ApiVersionsResponse(api_keys=SERVED)
+                connection.sendall(b"".join(map(bytes, encode_response(header, answer))))
+
+    async def scenario():
+        channel = Channel(
+            SocketNetwork(), listening.getsockname, name="peer", client_id="tests", rng=random.Random(1)
+        )
+        await channel.send(heartbeat())
+        call = channel.submit(heartbeat(), timeout_s=0.3)
+        await asyncio.sleep(0.01)  # now it is sent
+        is_still.set()
+        peer.join()
+        time.sleep(0.5)
+        await call
+        await channel.close()
+
+    with listening:
+        peer = threading.Thread(target=serve)
+        peer.start()
+        event_loop.run(scenario())
