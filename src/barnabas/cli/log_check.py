@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import re
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -306,6 +307,12 @@ def _check_partition(
     _compare_sizes(partition, sizes.get(topic_partition, {}))
     for name in names:
         _check_side_file(folder / name, findings)
+    named = {finding.path for finding in findings if finding.is_damage}
+    for segment in partition.segments:
+        if not segment.damaged:
+            for file, problem in _index_problems(segment):
+                if str(file) not in named:
+                    findings.append(Finding(str(file), "damaged", f"{problem}; `log repair` has it rebuilt"))
     try:
         content = (folder / checkpoints.PARTITION_METADATA).read_bytes()
         partition.topic_id = checkpoints.decode_partition_metadata(content)
@@ -360,6 +367,50 @@ def _report_segment(segment: Segment, findings: list[Finding]) -> None:
     if not segment.damaged:
         offsets = f"offsets {segment.base_offset} to {segment.end - 1}" if segment.batches else "no records"
         findings.append(Finding(path, "whole", f"{len(segment.batches)} batches, {offsets}"))
+
+
+def _index_problems(segment: Segment) -> Iterator[tuple[Path, str]]:
+    """The sparse indexes of a whole segment that do not agree with its batches."""
+    by_position = dict(segment.batches)
+    file = segment.path.with_suffix(".index")
+    last = -1, -1
+    for relative_offset, position in _entries(file, OffsetIndex.ENTRY):
+        header = by_position.get(position)
+        offset = segment.base_offset + relative_offset
+        is_right = header is not None and header.base_offset <= offset < segment.end
+        if not is_right or relative_offset <= last[0] or position <= last[1]:
+            yield file, f"an entry names byte {position} for offset {offset}"
+            break
+        last = relative_offset, position
+    file = segment.path.with_suffix(".timeindex")
+    batches = iter(header for _, header in segment.batches)
+    header = next(batches, None)
+    latest = before = -1
+    for timestamp, relative_offset in _entries(file, TimeIndex.ENTRY):
+        offset = segment.base_offset + relative_offset
+        while header is not None and header.last_offset < offset:
+            latest = max(latest, header.latest_record_timestamp)
+            header = next(batches, None)
+        is_right = (
+            header is not None
+            and header.base_offset <= offset
+            and header.latest_record_timestamp == timestamp
+            and latest <= timestamp
+        )
+        if not is_right or timestamp <= before:
+            yield file, f"an entry names the time {timestamp} for offset {offset}"
+            break
+        before = timestamp
+
+
+def _entries(file: Path, entry: struct.Struct) -> Iterator[tuple[int, int]]:
+    """An index' entries; none when it cannot be read, or ends within one."""
+    try:
+        content = file.read_bytes()
+    except OSError:
+        return
+    if len(content) % entry.size == 0:
+        yield from entry.iter_unpack(content)
 
 
 def _check_side_file(file: Path, findings: list[Finding]) -> None:

@@ -2,8 +2,10 @@
 
 import json
 import shutil
+import struct
 
 import pytest
+from confluent_kafka import Producer
 
 from barnabas.testing import BarnabasBroker
 from barnabas.testing.broker import BrokerDied
@@ -110,3 +112,33 @@ def test_a_partition_whose_folder_is_gone_goes_on_behind_what_is_lost(barnabas, 
         with broker.consumer("orders") as consumer:
             (record,) = consumer.take(1)
         assert (record.offset, record.value) == (60, b"new")
+
+
+@pytest.mark.parametrize("place", ["first", "last"])
+@pytest.mark.parametrize("field", [0, 1])
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_an_index_of_the_right_size_that_says_something_else_is_found_and_built_again(
+    barnabas, tmp_path, suffix, field, place
+):
+    path = tmp_path / "data"
+    settings = SETTINGS | {"log.segment.bytes": "60000", "log.index.interval.bytes": "100"}
+    with BarnabasBroker(settings, data=path) as broker:
+        broker.create_topic("orders", 1)
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "batch.num.messages": 1})
+        for number, value in enumerate(VALUES):
+            producer.produce("orders", value, timestamp=1_700_000_000_000 + number)
+        producer.flush(20)
+    (file,) = (path / "orders-0").glob(f"*{suffix}")
+    right = file.read_bytes()
+    entry = struct.Struct(">II" if suffix == ".index" else ">qi")
+    at = 0 if place == "first" else len(right) - entry.size
+    values = list(entry.unpack_from(right, at))
+    values[field] += 1 if suffix == ".index" and field else 1000
+    file.write_bytes(right[:at] + entry.pack(*values) + right[at + entry.size :])
+    (line,) = [line for line in barnabas("log", "check", path, code=1).lines if not line.startswith("whole")]
+    assert line.startswith("damaged ") and str(file) in line
+    barnabas("log", "repair", path)
+    with BarnabasBroker(settings, data=path) as broker, broker.consumer("orders") as consumer:
+        assert [record.value.decode() for record in consumer.take(60)] == VALUES
+    assert file.read_bytes() == right
+    assert all(line.startswith("whole ") for line in barnabas("log", "check", path).lines)
