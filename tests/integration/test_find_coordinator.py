@@ -4,6 +4,7 @@ import pytest
 
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.testing import BarnabasBroker
 
 
 @pytest.mark.parametrize("version", range(4))
@@ -28,3 +29,17 @@ def test_unknown_type_of_key_is_refused(wire, group_id):
     assert (response.error_code, response.node_id) == (ErrorCode.INVALID_REQUEST, -1)
     (found,) = wire(FindCoordinatorRequest(coordinator_keys=["k"], key_type=9), 4).coordinators
     assert (found.key, found.error_code, found.node_id) == ("k", ErrorCode.INVALID_REQUEST, -1)
+
+
+@pytest.mark.parametrize(
+    "key_type, setting",
+    [(0, "offsets.topic.replication.factor"), (1, "transaction.state.log.replication.factor")],
+)
+def test_why_there_is_no_coordinator_is_logged_once(connect, caplog, key_type, setting):
+    with BarnabasBroker({setting: "3"}) as broker:
+        wire = connect(broker.bootstrap_servers)
+        for _ in range(3):
+            found = wire(FindCoordinatorRequest(key="k", key_type=key_type), 3)
+            assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    (said,) = [record.getMessage() for record in caplog.records if "cannot be created" in record.getMessage()]
+    assert "3 replicas" in said and f"{setting}=1" in said
