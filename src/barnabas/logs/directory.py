@@ -334,7 +334,8 @@ class LogDirectory:
 
     def forget_all_but(self, known: Collection[TopicPartition]) -> bool:
         """Leave the logs of all other partitions out of the checkpoints; whether there were any."""
-        others = {tp for checkpoint in self._checkpoints for tp in checkpoint.offsets if tp not in known}
+        named = (tp for checkpoint in self._checkpoints for tp in checkpoint.offsets)
+        others = dict.fromkeys(tp for tp in named if tp not in known)
         for topic_partition in others:
             self.forget(topic_partition)
         return bool(others)

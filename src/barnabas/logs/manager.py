@@ -343,7 +343,7 @@ class LogManager:
                 if removal is not None:
                     directory = self.directory_of(partition_log.topic_partition)
                     removals.append((directory, removal, partition_log.config.file_delete_delay_ms))
-        for directory in {directory for directory, _, _ in removals}:
+        for directory in dict.fromkeys(directory for directory, _, _ in removals):
             if directory.failure is None:
                 await self._write_checkpoint(directory, LogDirectory.log_start_checkpoint)
         for _, removal, delay_ms in removals:

@@ -63,11 +63,11 @@ class ImageBuilder:
         Raises:
             StoreError: the store cannot be read.
         """
-        names: dict[str, set[str]] = {}
+        names: dict[str, dict[str, None]] = {}
         topics: dict[str, set[int] | None] = {}
-        for path in paths:
+        for path in sorted(paths):  # the image is the same at every run
             if match := _NAMED_PATH.fullmatch(path):
-                names.setdefault(match["folder"], set()).add(match["name"])
+                names.setdefault(match["folder"], {})[match["name"]] = None
             elif match := _TOPIC_PATH.fullmatch(path):
                 _add_topic(topics, match["topic"], match["partition"])
         before = self._before
@@ -128,7 +128,7 @@ class ImageBuilder:
         return brokers
 
     async def _configs(
-        self, folder: str, names: dict[str, set[str]], before: Mapping[str, Mapping[str, str]]
+        self, folder: str, names: Mapping[str, Collection[str]], before: Mapping[str, Mapping[str, str]]
     ) -> Mapping[str, Mapping[str, str]]:
         if folder not in names:
             return before

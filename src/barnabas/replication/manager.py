@@ -95,7 +95,7 @@ class ReplicaManager:
                 same = before is not None and after.id == before.id
                 changed = delta.partitions.get(name) if same else None
                 self._host(after, range(len(after.partitions)) if changed is None else changed)
-        for name in image.topics if delta.broker_configs else delta.topic_configs:
+        for name in sorted(image.topics if delta.broker_configs else delta.topic_configs):
             self._configure(name)
 
     def take_offline(self, log_dir: str) -> None:

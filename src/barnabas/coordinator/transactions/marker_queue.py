@@ -76,7 +76,7 @@ class MarkerQueue:
         self._markers: dict[str, Marker] = {}
         #: by transactional id: how often in a row its markers or its end could not be written
         self._failures: dict[str, int] = {}
-        self._under_way: set[asyncio.Future[Outcomes]] = set()
+        self._under_way: dict[asyncio.Future[Outcomes], None] = {}
 
     def add(self, transactional_id: str, transaction: Transaction) -> None:
         """A transaction was prepared, or found so: it needs its markers."""
@@ -99,7 +99,7 @@ class MarkerQueue:
         self._left.clear()
         self._markers.clear()
         self._failures.clear()
-        for future in self._under_way:
+        for future in list(self._under_way):
             future.cancel()
 
     def completed(self, transactional_id: str) -> None:
@@ -130,10 +130,10 @@ class MarkerQueue:
             self._written(transactional_id, marker, answer)
             return
         future = asyncio.ensure_future(answer)
-        self._under_way.add(future)
+        self._under_way[future] = None
 
         def arrived(future: asyncio.Future[Outcomes]) -> None:
-            self._under_way.discard(future)
+            self._under_way.pop(future, None)
             if future.cancelled():
                 return
             if (error := future.exception()) is not None and transactional_id not in self._failures:

@@ -64,7 +64,7 @@ class Connections:
         self.closings = Closings()
         self._next_id = itertools.count(1)
         self._per_ip: Counter[str] = Counter()
-        self._open: set[Session] = set()
+        self._open: dict[Session, None] = {}
         self._last_closed = -math.inf
 
     def __len__(self) -> int:
@@ -102,7 +102,7 @@ class Connections:
                 config.max_connections_per_ip,
             )
             return False
-        self._open.add(session)
+        self._open[session] = None
         self._per_ip[host] += 1
         return True
 
@@ -110,7 +110,7 @@ class Connections:
         """Stop counting a connection that ended; one that was refused was never counted."""
         if session not in self._open:
             return
-        self._open.discard(session)
+        del self._open[session]
         self._last_closed = asyncio.get_running_loop().time()
         self._per_ip[session.client_host] -= 1
         if not self._per_ip[session.client_host]:

@@ -271,7 +271,7 @@ class Rebalance:
         self._timers.cancel(_join_key(group))
         self._timers.cancel(_sync_key(group))
         self._timers.cancel(_hold_key(group))
-        for member_id in (*(member.member_id for member in group.members), *group.pending):
+        for member_id in (*(member.member_id for member in group.members), *sorted(group.pending)):
             self._sessions.unwatch(group, member_id)
         again = ErrorCode.REBALANCE_IN_PROGRESS
         for member in group.members:
