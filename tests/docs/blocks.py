@@ -70,7 +70,7 @@ class Reader:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._addresses = {f"127.0.0.1:{port}": f"127.0.0.1:{_free_port()}" for port in (9092, 8081)}
+        self._addresses = {f"127.0.0.1:{port}": f"127.0.0.1:{_free_port()}" for port in (9092, 8081, 8082)}
         self._commands = folder / ".commands"
         self._commands.mkdir()
         for name in ("barnabas", "pip", "make", "python3", "python"):
@@ -79,7 +79,7 @@ class Reader:
                 f'#!/bin/sh\nexec "{sys.executable}" -W ignore "{_HERE / "commands.py"}" {name} "$@"\n'
             )
             script.chmod(0o755)
-        broker, registry = self._addresses.values()
+        broker, registry, _ = self._addresses.values()
         self._environment = {
             **os.environ,
             "PATH": f"{self._commands}:{os.environ['PATH']}",

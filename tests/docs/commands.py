@@ -31,10 +31,7 @@ def barnabas(words: list[str]) -> None:
             serve("broker", ["start", *without(options, "--listen", "--advertise"), "--listen", broker()])
             return
         case ["registry", *options]:
-            serve(
-                "registry",
-                ["registry", *without(options, "--listen", "--bootstrap-server"), "--listen", registry()],
-            )
+            serve("registry", ["registry", "--listen", registry(), *without(options, "--bootstrap-server")])
             return
         case ["log", "check" | "repair", *_]:
             stop("broker")

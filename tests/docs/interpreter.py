@@ -11,6 +11,10 @@ import sys
 import traceback
 from typing import Any
 
+#: Spark waits ten seconds for a worker that it starts; on a busy machine a block is tried again.
+SLOW = "Python worker failed to connect back"
+TRIES = 10
+
 
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w")  # what blocks print goes to stderr
@@ -18,13 +22,16 @@ def main() -> None:
     namespace: dict[str, Any] = {"__name__": "__main__"}
     for line in sys.stdin:
         text = json.loads(line)
-        error = None
-        try:
-            if "awaitTermination" in text:
-                end_queries()
-            exec(compile(text, "<block>", "exec"), namespace)
-        except BaseException:
-            error = traceback.format_exc()
+        for _ in range(TRIES):
+            error = None
+            try:
+                if "awaitTermination" in text:
+                    end_queries()
+                exec(compile(text, "<block>", "exec"), namespace)
+            except BaseException:
+                error = traceback.format_exc()
+            if error is None or SLOW not in error:
+                break
         print(json.dumps(error), file=answers, flush=True)
 
 

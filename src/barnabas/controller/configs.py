@@ -78,7 +78,7 @@ class _Resource(NamedTuple):
         if setting.update is Update.READ_ONLY:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
-                f"{name} cannot be changed now, it is read at start: set it there and restart",
+                f"{name} is read at start only: set it for `barnabas start` and restart the broker",
             )
         return setting
 

@@ -47,7 +47,7 @@ _DELETED_FOLDER = re.compile(r".*\.[0-9a-f]{32}-delete")
 #: what it means that a checkpoint cannot be read
 _MEANING = {
     checkpoints.RECOVERY_POINTS: "logs that it does not name are read through",
-    checkpoints.HIGH_WATERMARKS: "high watermarks are found anew",
+    checkpoints.HIGH_WATERMARKS: "high watermarks are computed again",
     checkpoints.LOG_STARTS: "records that DeleteRecords has removed may show again",
     checkpoints.CLEANED: "compacted logs that it does not name are cleaned from their start",
 }
@@ -85,7 +85,7 @@ class LogDirectory:
         self.closed_cleanly = False
         self.logs: dict[TopicPartition, PartitionLog] = {}
         #: whether a log start offset that was written down lies beyond the end to which its log has shrunk:
-        #: it must be written anew before the log grows past it, or a restart would hide the new records
+        #: it must be rewritten before the log grows past it, or a restart would hide the new records
         self.has_stale_offsets = False
         #: log start offsets that are to be written down before they count
         self.planned_starts: list[Sequence[tuple[PartitionLog, Offset]]] = []
@@ -564,11 +564,11 @@ def _claim(fs: FileSystem, path: str, cluster_id: str, node_id: int, random: Ran
     except FileNotFoundError:
         found = {}
         if any(_PARTITION_FOLDER.fullmatch(entry.name) for entry in fs.entries(path)):
-            logger.warning("%s is missing beside partitions: it is written anew", file)
+            logger.warning("%s is missing although there are partitions: it is rewritten", file)
     except ValueError as error:
         raise ConfigError(
             f"{file} is damaged ({error}): put it back from a backup, or have `barnabas log repair` "
-            "write it anew"
+            "rewrite it"
         ) from error
     for name, ours in (("cluster.id", cluster_id), ("node.id", str(node_id))):
         if found.get(name, ours) != ours:

@@ -156,7 +156,7 @@ class LogManager:
         """Open every log that lies in the directories and belongs here, after a crash with recovery.
 
         A partition that is not `hosted` on this broker stays where it is, with a log line: its metadata may
-        be what was lost. One that is missing though it has had records is not made anew.
+        be what was lost. A log that is missing although it had records is not created again.
 
         Args:
             hosted: the partitions of this broker, with their topics' ids.
@@ -244,7 +244,7 @@ class LogManager:
                 if end := directory.expects(topic_partition, hosted[topic_partition]):
                     log.error(
                         "%s/%s is gone with its records up to offset %d: put it back from a backup, or have "
-                        "`barnabas log repair` begin the partition anew",
+                        "`barnabas log repair` create the partition again",
                         directory.path,
                         topic_partition,
                         end - 1,

@@ -33,7 +33,7 @@ _V = TypeVar("_V")
 
 
 async def all_paths(store: MetadataStore, image: ClusterImage) -> set[str]:
-    """What has to be read to know everything anew: what is in the store, and what was when `image` was made.
+    """What has to be read to know everything again: what is in the store, and what was when `image` was made.
 
     Raises:
         StoreError: the store cannot be read.

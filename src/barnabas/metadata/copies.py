@@ -5,9 +5,9 @@
     DIR/metadata.lock           held in every log directory while a broker uses the store
 
 A commit is appended and fsynced to the first copy, then to the second: a crash tears at most one of them. A
-start takes the whole copy with the highest generation and writes the other anew when it differs. It refuses
+start takes the whole copy with the highest generation and rewrites the other when it differs. It refuses
 when a damaged copy had got further than every whole one, for then nobody knows what is missing. A copy that
-cannot be written is left out, with a log line, until it can be written anew; a commit holds when one copy
+cannot be written is left out, with a log line, until it can be rewritten; a commit holds when one copy
 has it.
 
 What a copy holds that was never acknowledged must not be taken for a commit that was. So a commit that failed
@@ -49,7 +49,7 @@ log = logger_of(__name__)
 FILE_NAMES = ("metadata-1.journal", "metadata-2.journal")
 LOCK_FILE = "metadata.lock"
 _REPAIR = "stop the broker and run `barnabas log repair` with its log.dirs"
-#: a file is written anew when it is larger than this and twice its snapshot
+#: a file is rewritten when it is larger than this and twice its snapshot
 _LEAST_BYTES = 256 * 1024
 
 
@@ -227,7 +227,7 @@ class JournalCopies:
             copy.close()
 
     def _heal(self, found: Sequence[Found], best: Found | None) -> None:
-        """Write every copy anew that is not like the best one, and say why."""
+        """Rewrite every copy that differs from the best one, and log why."""
         at = {copy.path: copy for copy in found}
         are_alike = True
         for home in self._copies:
@@ -251,17 +251,17 @@ class JournalCopies:
             log.info("%s lacks the last commit, as a crash leaves it: copied from %s", copy.path, best.path)
         elif behind:
             log.warning(
-                "%s is %d commits older than %s: it was set back, or could not be written; written anew",
+                "%s is %d commits older than %s: it is an old copy, or could not be written; rewritten",
                 copy.path,
                 behind,
                 best.path,
             )
         elif copy.is_whole:
             log.warning(
-                "%s holds a commit that was never acknowledged: written anew from %s", copy.path, best.path
+                "%s contains a commit that was never acknowledged: rewritten from %s", copy.path, best.path
             )
         else:
-            log.warning("%s %s; written anew from %s", copy.path, copy.described(), best.path)
+            log.warning("%s %s; rewritten from %s", copy.path, copy.described(), best.path)
 
     def _put_away(self, copy: Found) -> None:
         """A copy where none belongs (log.dirs has changed) would grow old and be taken for good one day."""
@@ -291,7 +291,7 @@ class _Copy:
         self._checksum = journal.checksum
 
     def append(self, commit: bytes) -> bool:
-        """Append a commit and fsync it; False when the file has to be written anew instead."""
+        """Append a commit and fsync it; False when the file must be rewritten instead."""
         if self._file is None or self._size > max(_LEAST_BYTES, 2 * self._snapshot_size):
             return False
         data, checksum = encode_line(commit, self._checksum)
@@ -310,11 +310,11 @@ class _Copy:
         self._size = self._snapshot_size = len(data)
         self._checksum = checksum
         if self.error is not None:
-            log.warning("%s can be written again and has been written anew", self.path)
+            log.warning("%s can be written again and has been rewritten", self.path)
             self.error = None
 
     def leave_out(self, error: Exception) -> None:
-        """After a failure nobody knows what the disk has: the file is written anew before it counts again."""
+        """After a failure nobody knows what the disk has: the file is rewritten before it counts again."""
         if self.error is None:
             log.error("the metadata's copy %s cannot be written and is left out: %s", self.path, error)
         self.error = error

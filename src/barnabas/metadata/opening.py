@@ -112,7 +112,7 @@ async def _make_missing_folders(store: MetadataStore) -> None:
 
 
 def check_unused(fs: FileSystem, folders: Sequence[str]) -> None:
-    """Refuse to begin anew where a broker has been: what it holds would belong to no topic.
+    """Refuse to start empty where a broker has been: what it holds would belong to no topic.
 
     Raises:
         StoreUnavailableError: a broker's data lie in one of `folders`.
@@ -133,5 +133,5 @@ def check_unused(fs: FileSystem, folders: Sequence[str]) -> None:
             what = f"the partitions {', '.join(held[:3])}{more}" if held else checkpoints.META_PROPERTIES
             raise StoreUnavailableError(
                 f"{folder} holds {what}, but the metadata that belongs to it is gone: put {FILE_NAMES[0]} "
-                "back from a backup, or have `barnabas log repair` make it anew from what lies there"
+                "back from a backup, or have `barnabas log repair` rebuild it from the data folders"
             )

@@ -10,7 +10,7 @@
 A NULL value takes back what the key stood for. DELETE_SUBJECT deletes softly, up to a version; CLEAR_SUBJECT,
 which is only read here, takes the deleted versions away for good. Confluent's registry never looks at the
 value of a NOOP; here it keeps the highest id of each context, which permanent deletes and compaction would
-otherwise let be forgotten and given out anew.
+otherwise lose, so that it would be given again.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ class Cluster:
         return self._connections[node]
 
     def leave(self, node: BrokerId) -> None:
-        """Close the connection to a leader, if there is one; the next begins anew."""
+        """Close the connection to a leader, if there is one; the next use opens a new one."""
         if (connection := self._connections.pop(node, None)) is not None:
             connection.close()
 

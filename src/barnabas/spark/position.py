@@ -23,10 +23,10 @@ class Position:
     """The offset of the next record of each partition, and the ids of their topics (KIP-516).
 
     As JSON it is what Spark's own Kafka connector writes, ``{"orders": {"0": 23, "1": 7}}``, with the id that
-    the topic was made with beside its partitions, as ``"id": "Zm9v..."``: a topic that was deleted and made
-    anew since is another one, however long its log is. An id that is not known is left out, as in checkpoints
-    of before and where brokers give none. How the micro-batch that ends here was planned stands beside the
-    topics, as ``"#plan"``.
+    the topic was created with beside its partitions, as ``"id": "Zm9v..."``: a topic that was deleted and
+    created again is another one, however long its log is. An id that is not known is left out, as in older
+    checkpoints and where brokers give none. The plan of the micro-batch that ends here is beside the topics,
+    as ``"#plan"``.
     """
 
     offsets: Offsets

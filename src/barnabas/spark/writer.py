@@ -43,7 +43,7 @@ class TopicWriter(DataSourceArrowWriter):
 
 
 class TopicStreamWriter(DataSourceStreamArrowWriter):
-    """Writes a micro-batch; it is built anew for each, so it keeps nothing."""
+    """Writes a micro-batch; each batch has a new one, so it keeps no state."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options

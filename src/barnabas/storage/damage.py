@@ -47,7 +47,7 @@ def read_small_file(fs: FileSystem, path: str) -> bytes:
 
 
 def keep_damaged(fs: FileSystem, path: str) -> None:
-    """Moves a damaged file out of the way of the one that is made anew."""
+    """Moves a damaged file out of the way of the one that replaces it."""
     try:
         fs.rename(path, path + DAMAGED)
     except OSError as error:

@@ -152,7 +152,7 @@ class LogFiles:
         return segment
 
     def seal_again(self, place: int) -> None:
-        """Completes the indexes, built anew, of the sealed segments from `place` on."""
+        """Completes the rebuilt indexes of the sealed segments from `place` on."""
         for segment in self.segments.from_place(place):
             if segment is not self.segments.active:
                 segment.seal()

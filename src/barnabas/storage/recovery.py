@@ -2,7 +2,7 @@
 
 After a clean stop the files are taken at their word if they end where they ended then. After a crash every
 segment that may hold records beyond the recovery point is read through: each batch's CRC and place are
-checked, the indexes are built anew, and what follows the first damage is cut off, with a log line; if whole
+checked, the indexes are rebuilt, and what follows the first damage is cut off, with a log line; if whole
 batches are among it, it is kept in a file beside the segment.
 
 Records before the recovery point were on disk for sure. When some of them are damaged or gone, a log is not
@@ -263,7 +263,7 @@ def _load_epochs(env: LogEnvironment, path: str, segments: Segments, *, read_thr
     except ValueError as error:
         reason = str(error)
         keep_damaged(env.fs, file)
-    logger.warning("%s: %s: it is made anew from the batches' headers", file, reason)
+    logger.warning("%s: %s: it is rebuilt from the batches' headers", file, reason)
     epochs = LeaderEpochs()
     if read_through:
         return epochs
@@ -322,12 +322,12 @@ def _has_whole_indexes(segment: LogSegment, entries: dict[str, Entry]) -> bool:
 
 
 def _rebuild_indexes(files: LogFiles, segment: LogSegment, config: TopicConfig) -> None:
-    logger.warning("%s: its indexes are missing or damaged and are built anew", segment.log.path)
+    logger.warning("%s: its indexes are missing or damaged; they are rebuilt", segment.log.path)
     segment.clear_indexes()
     for position, header in segment.headers(0):
         segment.index_batch(position, header, config.index_interval_bytes)
     segment.seal()
-    files.note_indexes(segment)  # the next flush is to cover what was built anew
+    files.note_indexes(segment)  # the next flush is to cover what was rebuilt
 
 
 def _first_suspect(segments: Segments, recovery_point: Offset) -> int:

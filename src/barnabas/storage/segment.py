@@ -293,7 +293,7 @@ class LogSegment:
             self._is_reported = True
             logger.warning(
                 "%s is damaged: entries that do not fit its segment are ignored; remove it while the broker "
-                "is stopped to have it built anew",
+                "is stopped; the next start rebuilds it",
                 index.file.path,
             )
 

@@ -3,7 +3,7 @@
 Entries of 34 bytes, big-endian, in the order of the markers: version (int16, 0), producer id (int64), first
 offset of the transaction (int64), last offset, the marker's (int64), and where the partition was stable once
 the marker was there (int64). The file exists when there is an entry. A crash may cut it short: it is built
-anew with the segment's other indexes.
+again with the segment's other indexes.
 
 The format has no checksum, and a reader of committed records relies on every entry. So
 `barnabas-txnindex-checksums` in the same folder (`barnabas.storage.checked_lines`) has a line "base-offset

@@ -1,6 +1,6 @@
 """Checks the transaction indexes of segments that a start does not read through.
 
-What is not proven by its checksum is compared with the segment, and made anew where it differs.
+What is not proven by its checksum is compared with the segment, and rebuilt where it differs.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _is_proven(segment: LogSegment, entry: Entry | None, checksums: Mapping[Offs
 
 
 def _compare(files: LogFiles, segment: LogSegment, entry: Entry | None) -> None:
-    """Compares a transaction index with its segment, and writes it anew if it is not what it must be."""
+    """Compares a transaction index with its segment, and rewrites it if it is not what it must be."""
     index = segment.aborted
     aborted = find_aborted(files, segment)
     files.are_checksums_due = True
@@ -85,7 +85,7 @@ def _compare(files: LogFiles, segment: LogSegment, entry: Entry | None) -> None:
     elif encode_entries(aborted) == index.content() and (entry.size if entry else 0) == index.stored_bytes:
         return
     logger.warning(
-        "%s %s: it is built anew from its segment, with %d aborted transactions",
+        "%s %s: it is rebuilt from its segment, with %d aborted transactions",
         index.file.path,
         "is missing" if entry is None else "is damaged",
         len(aborted),

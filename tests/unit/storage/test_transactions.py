@@ -321,12 +321,12 @@ def test_plausible_flip_in_a_transaction_index_is_found_and_mended(transactions,
     end(transactions.bench, how)
     transactions.bench.rewrite(names[1], lambda content: flipped(content, place))
     transactions.bench.start()
-    assert f"{names[1]} is damaged: it is built anew" in caplog.text
+    assert f"{names[1]} is damaged: it is rebuilt" in caplog.text
     assert transactions.bench.disk.open(folder).read_at(1000, 0) == before
     assert transactions.read(0, 1 << 20) == transactions.expected(0)
     caplog.clear()
     transactions.bench.restart()
-    assert "built anew" not in caplog.text
+    assert "rebuilt" not in caplog.text
 
 
 @pytest.mark.parametrize("how", ["stopped", "killed"])
@@ -336,7 +336,7 @@ def test_transaction_index_that_is_gone_is_built_anew(transactions, caplog, how)
     for name in names:
         transactions.bench.disk.remove(f"/data/logs-0/{name}")
     transactions.bench.start()
-    assert caplog.text.count("txnindex is missing: it is built anew") == len(names)
+    assert caplog.text.count("txnindex is missing: it is rebuilt") == len(names)
     assert transactions.read(0, 1 << 20) == transactions.expected(0)
 
 
@@ -369,7 +369,7 @@ def test_without_checksums_transaction_indexes_are_compared_with_their_segments(
         transactions.bench.rewrite(CHECKSUMS, damage)
     transactions.bench.start()
     assert f"{CHECKSUMS}: " in caplog.text
-    assert "built anew" not in caplog.text
+    assert "rebuilt" not in caplog.text
     transactions.log.flush()
     caplog.clear()
     transactions.bench.kill()

@@ -366,7 +366,7 @@ class ZooKeeperStore(SingleOperations):
             self._session.enter(SessionState.SUSPENDED)
 
     def _fail(self, reason: str) -> None:
-        self._failure = f"{reason}: start the broker anew once the cause is gone"
+        self._failure = f"{reason}: restart the broker once the cause is gone"
         self._stop_timers()
         log.error("%s", self._failure)
         self._session.enter(SessionState.FAILED)

@@ -249,7 +249,7 @@ class FetchSessions:
         session.advance(request)
         self.partitions += len(session.targets) - before
         if self.partitions > MAX_PARTITIONS:
-            self._drop(session.session_id)  # the client begins anew, and goes on without a session
+            self._drop(session.session_id)  # the client starts again, and continues without a session
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         self._touch(session)
         return session

@@ -38,7 +38,7 @@ async def init_producer_id(
 ) -> InitProducerIdResponse:
     expected = _expected(request)
     if request.transactional_id is None:
-        # An idempotent producer that has lost its way begins anew, whatever id and epoch it held.
+        # An idempotent producer that lost its state starts again, whatever id and epoch it had.
         return InitProducerIdResponse(producer_id=await ports.producer_ids.next(), producer_epoch=0)
     try:
         producer = await ports.transactions.init_producer(

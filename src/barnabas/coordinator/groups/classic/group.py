@@ -2,7 +2,7 @@
 
 What a restart needs (`GroupMetadataValue`: generation, protocol, leader, members with their assignments)
 changes by `apply`, when a record is replayed. The rest is the round of rebalancing under way, which the
-operations of `barnabas.coordinator.groups.classic.rebalance` change as they go and a restart begins anew.
+operations of `barnabas.coordinator.groups.classic.rebalance` change and a restart forgets.
 """
 
 from __future__ import annotations

@@ -159,7 +159,7 @@ class Membership:
             if caller.api_version >= _SKIP_ASSIGNMENT_FROM:
                 response.skip_assignment = True
             else:
-                # It would assign anew if it knew that it leads, and nobody else would hear of it.
+                # It would assign again if it knew that it leads, and nobody else would hear of it.
                 response.leader = old.member_id
                 response.members = []
             return response
@@ -238,7 +238,7 @@ class Membership:
         *,
         in_transaction: bool,
     ) -> None:
-        """Whether the sender may commit; a member's session begins anew.
+        """Whether the sender may commit; a member's session timeout restarts.
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS.

@@ -28,7 +28,7 @@ class Sessions:
         self._expire = expire
 
     def keep_alive(self, group: ClassicGroup, member: Member) -> None:
-        """A sign of life: the session timeout begins anew."""
+        """Restart the session timeout: the member has sent a request."""
         self.watch(group, member.member_id, member.session_timeout_ms)
 
     def watch(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
