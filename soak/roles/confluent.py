@@ -27,6 +27,9 @@ from soak.roles.topics import keep, recycle
 
 POLL_SECONDS = 0.2
 BATCH = 50
+#: With messages that time out, librdkafka begins a new epoch and sends again there what it has had no answer
+#: for yet: no broker can see that it repeats. So they get more time than a fault lasts.
+IDEMPOTENT = {"enable.idempotence": True, "message.timeout.ms": 300_000}
 #: the topic was deleted a moment ago, and its client knows
 NO_TOPIC = (
     KafkaError._UNKNOWN_TOPIC,
@@ -39,7 +42,7 @@ def produce(task: Task, stop: Stop) -> None:
     """Idempotent, acks=all, a record at a time but never waiting for it."""
     recorder = task.recorder()
     writer = Writer(task, recorder)
-    producer = Producer(_producer(task) | {"enable.idempotence": True, "message.timeout.ms": 30_000})
+    producer = Producer(_producer(task) | IDEMPOTENT)
     while not stop:
         _send(producer, writer, writer.draft(task.topics))
         time.sleep(task.pause)
@@ -50,7 +53,7 @@ def newcomers(task: Task, stop: Stop) -> None:
     """Topics written to as soon as they exist, made by the admin client or by the first record."""
     recorder = task.recorder()
     writer = Writer(task, recorder)
-    producer = Producer(_producer(task) | {"enable.idempotence": True, "message.timeout.ms": 30_000})
+    producer = Producer(_producer(task) | IDEMPOTENT)
     admin = AdminClient({"bootstrap.servers": task.bootstrap, "log_level": 0})
     number = 0
     while not stop:

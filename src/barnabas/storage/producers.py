@@ -7,6 +7,7 @@ after its answer was lost, and is then answered with the offset it has already.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
@@ -85,6 +86,16 @@ class Producer:
         return None
 
 
+@dataclass(slots=True)
+class _Refused:
+    """A batch that could not be written."""
+
+    epoch: int
+    sequence: int
+    #: how many batches after it are answered as it was: a producer has at most so many in flight
+    followers: int = WINDOW
+
+
 #: producers with a refused batch that a log remembers; the oldest are forgotten
 _MOST_REFUSED = 1000
 #: what most logs have, shared and never changed: there are thousands of logs
@@ -99,8 +110,8 @@ class Producers:
     def __init__(self) -> None:
         self.end_offset = 0
         self._producers: dict[ProducerId, Producer] = _NOTHING
-        #: the epoch and the base sequence of the batch that must come next, of producers that are not known
-        self._refused: dict[ProducerId, tuple[int, int]] = _NOTHING
+        #: the batches that must come next
+        self._refused: dict[ProducerId, _Refused] = _NOTHING
         #: first offsets, ascending as they were appended
         self._open_transactions: dict[ProducerId, int] = _NOTHING
         #: the first and last offsets of those whose marker is not below the high watermark yet
@@ -176,7 +187,7 @@ class Producers:
             return None
         if producer is None:
             if self._refused:
-                self._check_refused(header)
+                self._check_after_refusal(header)
             return None  # what is not known (any more) may begin with any sequence
         if origin is Origin.CLIENT:
             repeated = producer.duplicate(header)
@@ -185,6 +196,8 @@ class Producers:
         if header.producer_epoch < producer.epoch:
             raise _stale(ProducerIdentity(header.producer_id, header.producer_epoch), producer)
         if origin is Origin.CLIENT and not header.is_control:
+            if self._refused:
+                self._check_after_refusal(header)
             _check_sequence(producer, header)
             if producer.transaction_start != UNKNOWN_OFFSET and not header.is_transactional:
                 raise KafkaError(
@@ -199,30 +212,41 @@ class Producers:
         Else a producer that the log does not know would begin with the next batch that it has in flight, and
         librdkafka takes the first one for delivered when the second one is.
         """
-        if header.producer_id in self._producers or header.is_control:
+        if header.is_control:
             return
-        known = self._refused.get(header.producer_id)
-        if known is None or known[0] < header.producer_epoch:
-            if self._refused is _NOTHING:
-                self._refused = {}
-            if len(self._refused) >= _MOST_REFUSED:
-                del self._refused[next(iter(self._refused))]
-            self._refused[header.producer_id] = (header.producer_epoch, header.base_sequence)
+        if self._refused is _NOTHING:
+            self._refused = {}
+        if len(self._refused) >= _MOST_REFUSED:
+            del self._refused[next(iter(self._refused))]
+        self._refused[header.producer_id] = _Refused(header.producer_epoch, header.base_sequence)
 
     def refuse_as(self, other: Producers) -> None:
         """Refuse what `other` would refuse: it stood in for this log until it could be opened."""
         self._refused = {**self._refused, **other._refused}
 
-    def _check_refused(self, header: BatchHeader) -> None:
-        epoch, sequence = self._refused.get(header.producer_id, (NO_PRODUCER_EPOCH, 0))
-        if epoch == header.producer_epoch and sequence != header.base_sequence:
-            # The same error as for the batch before it: the client sends both again in their order. At
-            # OUT_OF_ORDER_SEQUENCE_NUMBER librdkafka begins a new epoch and may repeat what others have.
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR,
-                f"producer {header.producer_id} epoch {epoch} sent sequence {header.base_sequence}, "
-                f"{sequence} comes next: it was refused before",
-            )
+    def _check_after_refusal(self, header: BatchHeader) -> None:
+        """Raises KafkaError for a batch that follows one which was refused.
+
+        As many as the producer may have had in flight are answered with the same error, so that it sends all
+        of them again in their order. At OUT_OF_ORDER_SEQUENCE_NUMBER librdkafka begins a new epoch, and sends
+        again there what it has had no answer for yet, from any partition: that would not be seen to repeat.
+        """
+        refused = self._refused.get(header.producer_id)
+        if (
+            refused is None
+            or refused.epoch != header.producer_epoch
+            or refused.sequence == header.base_sequence
+        ):
+            return
+        code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        if refused.followers:
+            refused.followers -= 1
+            code = ErrorCode.KAFKA_STORAGE_ERROR
+        raise KafkaError(
+            code,
+            f"producer {header.producer_id} epoch {refused.epoch} sent sequence {header.base_sequence}, "
+            f"{refused.sequence} comes next: it was refused before",
+        )
 
     def update(self, header: BatchHeader, base_offset: int) -> None:
         """A batch of records with a producer id was appended at `base_offset`."""

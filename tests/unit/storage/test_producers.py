@@ -258,3 +258,39 @@ def test_the_first_part_of_a_snapshot_has_kafkas_layout():
     assert encode_snapshot([producer])[6:] == bytes.fromhex(
         "00000001010203040506070800090000000b000000000000000c00000001000000000000000dffffffffffffffffffffffff"
     )
+
+
+@pytest.mark.parametrize("known", [0, 3])
+def test_what_follows_a_batch_that_found_the_disk_full_is_refused_as_it_was(bench, refused, known):
+    for sequence in range(known):
+        append(bench, sequence)
+    bench.disk.space = 0
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+        append(bench, known)
+    bench.disk.space = None
+    for sequence in range(known + 1, known + 5):
+        with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+            append(bench, sequence)
+    assert [append(bench, sequence).base_offset for sequence in range(known, known + 5)] == list(
+        range(known, known + 5)
+    )
+    with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        append(bench, known + 6)
+
+
+@pytest.mark.parametrize("known", [0, 3])
+def test_a_producer_that_gave_a_refused_batch_up_is_told_soon_and_may_begin_a_new_epoch(
+    bench, refused, known
+):
+    for sequence in range(known):
+        append(bench, sequence)
+    bench.disk.space = 0
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+        append(bench, known)
+    bench.disk.space = None
+    for _ in range(5):
+        with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+            append(bench, known + 1)
+    with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        append(bench, known + 1)
+    assert append(bench, 0, epoch=1).base_offset == known
