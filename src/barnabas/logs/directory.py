@@ -274,7 +274,7 @@ class LogDirectory:
                     aside,
                 )
                 env.fs.make_directory(path)
-            if not env.fs.entries(path):
+            if is_new or not env.fs.entries(path):
                 log = new_log(env, path, topic_partition, topic_id, config)
             else:  # what a crash left of an earlier start, before anything was promised
                 log = self._load(env, topic_partition, topic_id, config, was_clean=False)

@@ -94,6 +94,11 @@ class LogManager:
         offline = (each.directory_id for each in self._directories if each.failure is not None)
         return sorted((*offline, *self.unopened))
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether no log is made or deleted any more: another broker may have the directories."""
+        return self._is_closed
+
     def __iter__(self) -> Iterator[PartitionLog]:
         for directory in self._directories:
             yield from directory.logs.values()

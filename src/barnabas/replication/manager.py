@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
@@ -13,9 +15,12 @@ from barnabas.records.batch import check_crc, parse_header
 from barnabas.replication.partition import Partition
 from barnabas.storage.producers import Producers
 from barnabas.text import logger_of
-from barnabas.types import NO_PRODUCER_ID, BrokerId, Buffer, TopicKey, TopicPartition
+from barnabas.types import NO_PRODUCER_ID, BrokerId, Buffer, TopicId, TopicKey, TopicPartition
 
 log = logger_of(__name__)
+
+#: how many new partitions are opened in one turn of the event loop
+_OPENED_AT_ONCE = 16
 
 _NONE: Mapping[int, Partition] = MappingProxyType({})
 
@@ -46,6 +51,8 @@ class ReplicaManager:
         self._on_flush_due = on_flush_due
         self._flush_every = 1 if acks_fsync else None
         self._image = ClusterImage()
+        #: new partitions that are not open yet, by topic
+        self._unopened: dict[TopicId, deque[int]] = {}
         #: the partitions of a topic by their numbers, under its name and under its id
         self._topics: dict[TopicKey, dict[int, Partition]] = {}
         #: producers whose batches found a partition that could not be opened, by its topic's id
@@ -113,19 +120,50 @@ class ReplicaManager:
             if self._node_id not in state.replicas:
                 continue
             partition = self._topics.get(topic.id, _NONE).get(index)
-            if partition is None:
-                try:
-                    self._open(topic, index)
-                except KafkaError as error:
-                    log.error("%s-%d cannot be opened: %s", topic.name, index, error)
-            else:
+            if partition is not None:
                 partition.update(state)
+            elif self._is_loaded(topic, index):
+                self._try_to_open(topic, index)
+            else:
+                self._open_soon(topic, index)
+
+    def _is_loaded(self, topic: TopicImage, index: int) -> bool:
+        return self._logs.get(TopicPartition(topic.name, index)) is not None
+
+    def _open_soon(self, topic: TopicImage, index: int) -> None:
+        """Have a folder made for a new partition, not for thousands in one turn of the event loop.
+
+        Whoever looks for the partition before opens it (`find`).
+        """
+        if not self._unopened:
+            asyncio.get_running_loop().call_soon(self._open_some)
+        self._unopened.setdefault(topic.id, deque()).append(index)
+
+    def _open_some(self) -> None:
+        for _ in range(_OPENED_AT_ONCE):
+            if not self._unopened or self._logs.is_closed:
+                return
+            topic_id, indexes = next(iter(self._unopened.items()))
+            topic = self._image.topic_by_id(topic_id)
+            index = indexes.popleft()
+            if not indexes:
+                del self._unopened[topic_id]
+            if topic is not None and index not in self._topics.get(topic_id, _NONE):
+                self._try_to_open(topic, index)
+        if self._unopened:
+            asyncio.get_running_loop().call_soon(self._open_some)
+
+    def _try_to_open(self, topic: TopicImage, index: int) -> None:
+        try:
+            self._open(topic, index)
+        except KafkaError as error:
+            log.error("%s-%d cannot be opened: %s", topic.name, index, error)
 
     def _topic(self, topic: TopicKey) -> TopicImage | None:
         return self._image.topics.get(topic) if isinstance(topic, str) else self._image.topic_by_id(topic)
 
     def _open_late(self, topic: TopicKey, index: int) -> Partition:
-        """A partition that could not be opened when it was made, for want of space for one."""
+        """A partition that is new, or could not be opened when it was, for want of space for one."""
         image = self._topic(topic)
         if image is None or not 0 <= index < len(image.partitions):
             raise self._why_missing(topic, index)

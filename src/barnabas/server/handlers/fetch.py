@@ -25,7 +25,7 @@ from barnabas.replication.manager import ReplicaManager
 from barnabas.replication.purgatory import DelayedOperation
 from barnabas.server.fetching.fetch import Fetch
 from barnabas.server.fetching.sessions import FetchSessions, requested
-from barnabas.server.requests.api import DIRECT_ELEMENTS, handles
+from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.long_work import LongWork
 
@@ -43,6 +43,8 @@ class Ports:
 READ_COMMITTED = 1
 #: topics are named by their ids from here on
 TOPIC_ID_VERSION = 13
+#: a fetch that has more partitions to read is made in steps
+DIRECT_PARTITIONS = 200
 
 
 def _failed(request: FetchRequest, error: KafkaError, whole: ErrorCode | None = None) -> FetchResponse:
@@ -78,7 +80,7 @@ def fetch(ports: Ports, context: RequestContext, request: FetchRequest) -> Answe
         max_bytes=max(0, min(request.max_bytes, ports.config().fetch_max_bytes)),
         committed=request.isolation_level == READ_COMMITTED,
     )
-    if operation.unread > DIRECT_ELEMENTS:
+    if operation.unread > DIRECT_PARTITIONS:
         context.exclusive = True
         return _fetch_many(ports, operation, request.max_wait_ms)
     response = operation.attempt(request.max_wait_ms <= 0)
