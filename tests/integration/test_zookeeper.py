@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from tests.relay import Relay
 from tests.zookeeper import PATIENT, new_chroot, opened
 
+from barnabas.cli.app import app
 from barnabas.client import Admin
 from barnabas.metadata import znodes
 from barnabas.metadata.store import MetadataStore
@@ -154,6 +156,32 @@ class Cut:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._runner.close()
+
+
+def test_lone_broker_moves_to_zookeeper_with_its_topics_offsets_and_records(
+    zookeeper: ZooKeeperServer, tmp_path: Path
+) -> None:
+    address = new_chroot(zookeeper.address)
+    with BarnabasBroker(data=tmp_path) as alone:
+        alone.create_topic("t", 2, configs={"retention.ms": "123456"})
+        alone.produce("t", "a", "b")
+        with alone.consumer("t", group="g") as consumer:
+            consumer.take(2, PATIENT)
+            consumer.commit()
+        cluster_id = alone.admin().cluster().cluster_id
+    with pytest.raises(Exception, match="barnabas cluster import"):
+        broker_on(address, tmp_path).start()
+    called = CliRunner().invoke(app, ["cluster", "import", str(tmp_path), "--zookeeper", str(address)])
+    assert called.exit_code == 0, called.output
+    assert cluster_id is not None and cluster_id in called.output
+    with broker_on(address, tmp_path) as broker:
+        assert broker.admin().cluster().cluster_id == cluster_id
+        broker.produce("t", "c")
+        assert values(broker, "t", 3) == [b"a", b"b", b"c"]
+        with broker.consumer("t", group="g") as consumer:
+            assert [bytes(record.value or b"") for record in consumer.take(1, PATIENT)] == [b"c"]
+    with pytest.raises(Exception, match=r"moved to ZooKeeper"):
+        BarnabasBroker(data=tmp_path).start()
 
 
 def test_topic_too_large_for_zookeeper_is_refused_with_the_reason_and_leaves_nothing(

@@ -132,6 +132,7 @@ def _os_error(error: OSError) -> str:
             "Show and change settings of topics, groups and brokers.",
         ),
         "registry": ("barnabas.cli.registry:registry", "Run a schema registry."),
+        "cluster": ("barnabas.cli.cluster:cluster", "Move a broker to a cluster."),
         "log": ("barnabas.cli.log:log", "Read, check and repair a broker's files."),
         "ship": ("barnabas.cli.ship:ship", "Follow log files into a topic, each record once."),
         "pipeline": ("barnabas.cli.pipeline:pipeline", "Run Spark pipelines and show their status."),

@@ -15,6 +15,7 @@ from barnabas.errors import ConfigError
 from barnabas.metadata import znodes
 from barnabas.metadata.copies import FILE_NAMES
 from barnabas.metadata.embedded import EmbeddedStore
+from barnabas.metadata.importing import IMPORTED, check_imported
 from barnabas.metadata.memory import MemoryStore
 from barnabas.metadata.store import Create, MetadataStore, NodeExistsError, StoreUnavailableError
 from barnabas.metadata.zookeeper.address import parse_address
@@ -69,6 +70,7 @@ async def _open(config: BrokerConfig, environment: Environment) -> MetadataStore
     if config.zookeeper_connect is not None:
         from barnabas.metadata.zookeeper.store import ZooKeeperStore  # imports kazoo, which takes a while
 
+        check_imported(environment.filesystem, config.log_dirs)
         connection_timeout = config.zookeeper_connection_timeout_ms
         return await ZooKeeperStore.open(
             parse_address(config.zookeeper_connect),
@@ -129,6 +131,10 @@ def check_unused(fs: FileSystem, folders: Sequence[str]) -> None:
             and exists(fs, f"{folder}/{name}/{checkpoints.PARTITION_METADATA}")
         ]
         if held or checkpoints.META_PROPERTIES in names:
+            if FILE_NAMES[0] + IMPORTED in names:
+                raise StoreUnavailableError(
+                    f"the metadata of {folder} was moved to ZooKeeper: set zookeeper.connect to where it is"
+                )
             more = ", ..." if held[3:] else ""
             what = f"the partitions {', '.join(held[:3])}{more}" if held else checkpoints.META_PROPERTIES
             raise StoreUnavailableError(

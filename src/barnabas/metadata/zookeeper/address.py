@@ -20,8 +20,8 @@ class ZooKeeperAddress(NamedTuple):
         return ",".join(self.servers) + self.chroot
 
 
-def parse_address(text: str) -> ZooKeeperAddress:
-    """Read the value of ``zookeeper.connect``.
+def parse_address(text: str, name: str = "zookeeper.connect") -> ZooKeeperAddress:
+    """Read the value of ``zookeeper.connect``, or of the option `name`.
 
     Raises:
         ConfigError: it is not of the form ``host:port,host:port/chroot``.
@@ -29,20 +29,20 @@ def parse_address(text: str) -> ZooKeeperAddress:
     servers, slash, path = text.strip().partition("/")
     parts = path.rstrip("/").split("/") if path.rstrip("/") else []
     if any(part in ("", ".", "..") or not part.isprintable() for part in parts):
-        raise ConfigError(f"zookeeper.connect={text!r} has no valid path after its servers: {_FORM}")
+        raise ConfigError(f"{name}={text!r} has no valid path after its servers: {_FORM}")
     return ZooKeeperAddress(
-        tuple(_server(server.strip(), text) for server in servers.split(",")),
+        tuple(_server(server.strip(), text, name) for server in servers.split(",")),
         slash + "/".join(parts) if parts else "",
     )
 
 
-def _server(server: str, text: str) -> str:
+def _server(server: str, text: str, name: str) -> str:
     host, colon, port = server.rpartition(":")
     if not colon or server.endswith("]"):  # without a port; [::1] ends in its own colons
         host, port = server, str(DEFAULT_PORT)
     bare = host.strip("[]")
     if not bare or not bare.isprintable() or " " in bare or (":" in bare and not host.startswith("[")):
-        raise ConfigError(f"zookeeper.connect={text!r} has no valid host in {server!r}: {_FORM}")
+        raise ConfigError(f"{name}={text!r} has no valid host in {server!r}: {_FORM}")
     if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-        raise ConfigError(f"zookeeper.connect={text!r} has no valid port in {server!r}: {_FORM}")
+        raise ConfigError(f"{name}={text!r} has no valid port in {server!r}: {_FORM}")
     return f"{host}:{port}"

@@ -1,0 +1,110 @@
+"""Moves a lone broker's metadata to ZooKeeper, so that it can become the first of a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from barnabas.environment.environment import Environment
+from barnabas.environment.filesystem import FileSystem, exists
+from barnabas.metadata import legacy, znodes
+from barnabas.metadata.batches import batches
+from barnabas.metadata.copies import FILE_NAMES
+from barnabas.metadata.embedded import EmbeddedStore
+from barnabas.metadata.store import Create, MetadataStore, Operation, Set, StoreUnavailableError
+from barnabas.metadata.tree import ROOT
+
+#: what the name of an embedded store's file ends in once its contents are in ZooKeeper
+IMPORTED = ".imported"
+
+
+async def import_embedded(environment: Environment, folders: Sequence[str], target: MetadataStore) -> str:
+    """Copy the embedded store in a stopped broker's log directories to `target`, and put its files away.
+
+    The cluster's id is written last: a copy without it is no cluster, and an import that was interrupted can
+    be repeated. One that was complete is not: the target may have changed since. Versions and numbers of
+    transactions begin anew.
+
+    Args:
+        environment: of this process.
+        folders: the broker's log directories, in the order of its ``log.dirs``.
+        target: an empty store.
+
+    Returns:
+        The cluster's id.
+
+    Raises:
+        StoreUnavailableError: there is no embedded store, a broker uses it, the target has another cluster,
+            or one of them fails.
+    """
+    fs = environment.filesystem
+    source = await EmbeddedStore.open(environment, *folders, before_new=lambda: check_embedded(fs, folders))
+    try:
+        identity = await source.get(znodes.CLUSTER_ID)
+        cluster_id = znodes.decode_cluster_id(identity.data)
+        there = await target.exists(znodes.CLUSTER_ID)
+        if there is None:
+            await _copy(source, target)
+            await target.create(znodes.CLUSTER_ID, identity.data)
+        elif znodes.decode_cluster_id(there.data) != cluster_id:
+            raise StoreUnavailableError(
+                f"there is another cluster, {znodes.decode_cluster_id(there.data)}: name another chroot"
+            )
+    finally:
+        await source.close()
+    await asyncio.to_thread(_put_away, fs, folders)
+    return cluster_id
+
+
+def check_embedded(fs: FileSystem, folders: Sequence[str]) -> None:
+    """Raises StoreUnavailableError when there is no embedded store in any of `folders`."""
+    names = (*FILE_NAMES, legacy.FILE_NAME)
+    if not any(exists(fs, f"{folder}/{name}") for folder in folders for name in names):
+        raise StoreUnavailableError(
+            f"{', '.join(folders)} has no {FILE_NAMES[0]}: name the log.dirs of a broker without ZooKeeper"
+        )
+
+
+def check_imported(fs: FileSystem, folders: Sequence[str]) -> None:
+    """Refuse to begin in ZooKeeper what a lone broker has begun in its own files.
+
+    Raises:
+        StoreUnavailableError: an embedded store lies in one of `folders`.
+    """
+    for folder in folders:
+        for name in FILE_NAMES:
+            if exists(fs, f"{folder}/{name}"):
+                raise StoreUnavailableError(
+                    f"{folder}/{name} has the metadata of a broker without ZooKeeper: move it there with "
+                    "`barnabas cluster import`, or remove zookeeper.connect"
+                )
+
+
+async def _copy(source: MetadataStore, target: MetadataStore) -> None:
+    paths = [path for path in await _below(source, ROOT) if path != znodes.CLUSTER_ID]
+    operations: list[Operation] = []
+    found = zip(paths, await source.read(paths), await target.read(paths), strict=True)
+    for path, node, there in found:
+        assert node is not None
+        if there is None:
+            operations.append(Create(path, node.data))
+        elif there.data != node.data:
+            operations.append(Set(path, node.data))
+    await asyncio.gather(*(target.multi(batch) for batch in batches(operations)))
+
+
+async def _below(store: MetadataStore, path: str) -> list[str]:
+    """The paths of all nodes below one, parents first."""
+    found = []
+    for name in await store.children(path):
+        child = f"{path.rstrip('/')}/{name}"
+        found += [child, *await _below(store, child)]
+    return found
+
+
+def _put_away(fs: FileSystem, folders: Sequence[str]) -> None:
+    for folder in folders:
+        for name in FILE_NAMES:
+            if exists(fs, f"{folder}/{name}"):
+                fs.rename(f"{folder}/{name}", f"{folder}/{name}{IMPORTED}")
+                fs.sync_directory(folder)
