@@ -55,22 +55,22 @@ def describe_log_dirs(
         DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path)
         for path in ports.logs.unopened
     ]
-    topics: dict[str, dict[str, list[DescribeLogDirsPartition]]] = {path: {} for path in results}
+    topics: dict[tuple[str, str], DescribeLogDirsTopic] = {}
 
     def describe(item: tuple[str, PartitionLog]) -> None:
         path, log = item
         name, index = log.topic_partition
         # The lag of a follower behind the high watermark; a leader has none.
         lag = max(0, log.high_watermark - log.log_end_offset)
-        topics[path].setdefault(name, []).append(
+        topic = topics.get((path, name))
+        if topic is None:
+            topic = topics[path, name] = DescribeLogDirsTopic(name=name)
+            results[path].topics.append(topic)
+        topic.partitions.append(
             DescribeLogDirsPartition(partition_index=index, partition_size=log.size, offset_lag=lag)
         )
 
     def respond(_: list[None]) -> DescribeLogDirsResponse:
-        for path, result in results.items():
-            result.topics = [
-                DescribeLogDirsTopic(name=name, partitions=found) for name, found in topics[path].items()
-            ]
         return DescribeLogDirsResponse(results=[*results.values(), *unopened])
 
     return ports.long_work.listed(

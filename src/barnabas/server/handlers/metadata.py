@@ -63,8 +63,8 @@ def _failed(request: MetadataRequest, error: KafkaError) -> MetadataResponse:
 def metadata(ports: Ports, context: RequestContext, request: MetadataRequest) -> Answer[MetadataResponse]:
     answer = _Answer(ports, context, request)
     if request.topics is None or (context.api_version == 0 and not request.topics):
-        topics = sorted(answer.image.topics.items())
-        return ports.long_work.listed(context, topics, lambda item: answer.describe(item[1]), answer.respond)
+        topics = [answer.image.topics[name] for name in sorted(answer.image.topics)]
+        return ports.long_work.listed(context, topics, answer.describe, answer.respond)
     ids = list(dict.fromkeys(t.topic_id for t in request.topics if t.topic_id != ZERO_TOPIC_ID))
     if ids and context.api_version < 12:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "topic ids can be asked for from version 12 on")
