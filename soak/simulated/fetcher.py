@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from barnabas.errors import ErrorCode
 from barnabas.interbroker.errors import ChannelError
@@ -21,6 +21,7 @@ from barnabas.protocol.messages.list_offsets import (
 )
 from barnabas.records.record import decode_records
 from barnabas.spark.visible_batches import visible_payloads, whole_batches
+from barnabas.types import Buffer
 from soak.checker.model import READ_COMMITTED
 from soak.roles.common import identity
 from soak.simulated.client import Client, Place
@@ -183,7 +184,7 @@ class Fetcher:
             await self._client.learn(place[0])
 
     def _read(self, place: Place, part: PartitionData) -> list[Found]:
-        data = memoryview(part.records or b"")
+        data = memoryview(cast("Buffer", part.records or b""))  # what was decoded is one buffer
         batches = whole_batches(data)
         start = self.positions[place]
         found = []

@@ -30,6 +30,7 @@ PACKAGES = ROOT / "src/barnabas"
 #: package: the tests beside it
 TESTS = {
     "storage": ["tests/unit/storage"],
+    "logs": ["tests/unit/logs"],
     "replication": ["tests/unit/replication"],
     "coordinator": ["tests/unit/coordinator"],
     "controller": ["tests/unit/controller", "tests/unit/server/handlers"],

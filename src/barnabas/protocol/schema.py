@@ -14,9 +14,11 @@ The class is used as it stands: keyword-only construction, mutable slots, ``==``
 `barnabas.protocol.codec` compiles the same declaration into a decoder and an encoder for each version.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import GenericAlias
 from typing import Annotated, Any, ClassVar, NamedTuple, TypeAlias, dataclass_transform
+
+from barnabas.types import Buffer, Chunk
 
 LATEST = 0x7FFF  # a version above every version: "and later"
 
@@ -37,9 +39,11 @@ String: TypeAlias = Annotated[str, Primitive("string")]
 Bytes: TypeAlias = Annotated[bytes, Primitive("bytes")]
 #: 16 bytes; all zero means "none".
 Uuid: TypeAlias = Annotated[bytes, Primitive("uuid", "16s")]
-#: Record batches, opaque here. Decodes to a memoryview of the frame; encodes any buffer of bytes, or a list
-#: of buffers that follow one another (they are sent as they are, never joined).
-Records: TypeAlias = Annotated[Any, Primitive("records")]
+#: Record batches, opaque here. Decodes to a memoryview of the frame; encodes any buffer of bytes.
+Records: TypeAlias = Annotated[Buffer, Primitive("records")]
+#: Record batches that may be encoded from several chunks, which follow one another: they are sent as they
+#: are, never joined. Decodes to a memoryview of the frame, too.
+RecordChunks: TypeAlias = Annotated[Buffer | Sequence[Chunk], Primitive("records")]
 
 ZERO_UUID = bytes(16)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import pyarrow as pa
 
@@ -19,7 +19,7 @@ from barnabas.spark.fetcher import Fetched, Fetcher
 from barnabas.spark.open_ranges import OpenRanges
 from barnabas.spark.ranges import OffsetRange
 from barnabas.spark.visible_batches import visible_payloads, whole_batches
-from barnabas.types import Offset, TopicPartition
+from barnabas.types import Buffer, Offset, TopicPartition
 
 
 class ReadTimeoutError(BarnabasError):
@@ -96,7 +96,7 @@ def _milliseconds(settings: Settings, poll_timeout_s: float) -> int:
 def _take(fetched: Fetched, fetcher: Fetcher, open_ranges: OpenRanges) -> Iterator[_Piece]:
     """Moves the range on to the end of what has come for it."""
     tp, data = fetched
-    records = memoryview(data.records or b"")
+    records = memoryview(cast("Buffer", data.records or b""))  # what was decoded is one buffer
     try:
         batches = whole_batches(records)
     except KafkaError as error:

@@ -12,7 +12,7 @@ from barnabas.protocol.schema import (
     Int16,
     Int32,
     Int64,
-    Records,
+    RecordChunks,
     Request,
     Response,
     String,
@@ -108,7 +108,7 @@ class PartitionData(Struct):
     aborted_transactions: list[AbortedTransaction] | None = []
     # Fetch from this broker instead; -1: stay.
     preferred_read_replica: Int32 = since(11, default=-1)
-    records: Records | None = None
+    records: RecordChunks | None = None
 
 
 class FetchableTopicResponse(Struct):

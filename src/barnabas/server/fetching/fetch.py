@@ -16,7 +16,7 @@ from barnabas.protocol.messages.fetch import (
 from barnabas.replication.partition import Partition
 from barnabas.replication.purgatory import Watcher
 from barnabas.server.fetching.sessions import FetchSession, FetchTarget
-from barnabas.types import NO_LEADER_EPOCH, TopicKey
+from barnabas.types import NO_LEADER_EPOCH, Chunk, TopicKey
 
 if TYPE_CHECKING:
     from barnabas.replication.manager import ReplicaManager
@@ -162,7 +162,8 @@ class Fetch:
             if data.error_code or data.diverging_epoch.epoch >= 0:
                 self._failed = True
             elif data.records:
-                read = sum(map(len, data.records))
+                chunks: list[Chunk] = data.records  # type: ignore[assignment]
+                read = sum(map(len, chunks))
                 size += read
                 left = max(0, left - read)
             results[target] = data
