@@ -189,7 +189,7 @@ class CoordinatorRuntime(Generic[S]):
             return
         if slot.loading is not None:
             slot.loading.cancel()
-        slot.timers.cancel_all()
+        slot.timers.close()
         gone = KafkaError(ErrorCode.NOT_COORDINATOR)
         slot.shard.unload(gone)
         for append in slot.appends:
@@ -299,7 +299,8 @@ class CoordinatorRuntime(Generic[S]):
 
     def _new_shard(self, partition: int, slot: _Slot[S]) -> S:
         def write(key: str, operation: Operation[S, Any]) -> None:
-            self.write_unattended(partition, key, operation)
+            if self._slots.get(partition) is slot:  # else the operation is about a shard that was given up
+                self.write_unattended(partition, key, operation)
 
         return self._make_shard(ShardContext(partition, self._clock, slot.timers, lambda: slot.epoch, write))
 

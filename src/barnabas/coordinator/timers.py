@@ -25,9 +25,12 @@ class Timers:
 
     def __init__(self) -> None:
         self._timers: dict[Hashable, _Timer] = {}
+        self._closed = False
 
     def set(self, key: Hashable, delay_ms: int, callback: Callable[[], None]) -> None:
-        """Call back in `delay_ms`, instead of whatever was set under the same key."""
+        """Call back in `delay_ms`, instead of whatever was set under the same key; never after `close`."""
+        if self._closed:
+            return
         loop = asyncio.get_running_loop()
         deadline = loop.time() + delay_ms / 1000
         timer = self._timers.get(key)
@@ -48,7 +51,13 @@ class Timers:
         if timer is not None:
             timer.handle.cancel()
 
-    def cancel_all(self) -> None:
+    def close(self) -> None:
+        """Forget all timers, and those that are yet to be set.
+
+        What fails because its shard was given up may try again by a timer: it would act on what the next
+        shard of the partition has.
+        """
+        self._closed = True
         for timer in self._timers.values():
             timer.handle.cancel()
         self._timers.clear()

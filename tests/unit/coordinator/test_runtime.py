@@ -243,6 +243,27 @@ def test_state_is_the_same_after_moving_away_and_back(run):
     run(scenario)
 
 
+def test_a_shard_that_was_given_up_changes_nothing_in_the_next_one(run):
+    async def scenario(runtime, log):
+        increment(runtime)
+        old = next(runtime.active_shards())[1]
+
+        def late():
+            old.context.write("a", lambda _: old.increment(b"a"))
+
+        old.context.timers.set("retry", 1000, late)
+        runtime.resign(0)
+        old.context.timers.set("retry", 1000, late)  # by what has failed for it
+        runtime.elect(0, 4)
+        await asyncio.sleep(0.5)
+        assert [increment(runtime) for _ in range(3)] == [2, 3, 4]
+        late()
+        await asyncio.sleep(5)
+        assert count(runtime) == 4
+
+    run(scenario)
+
+
 def test_resigning_while_loading_stops_the_loading(run):
     async def scenario(runtime, log):
         increment(runtime)

@@ -48,11 +48,21 @@ def test_cancelled_timers_never_fire():
             timers.set(key, 1000, lambda key=key: fired.append(key))
         timers.cancel("a")
         timers.cancel("not set")
-        await asyncio.sleep(0.5)
-        timers.cancel_all()
-        timers.set("b", 1000, lambda: fired.append("again"))
+        await asyncio.sleep(2)
+        assert fired == ["b", "c"]
+
+    run_virtual(scenario())
+
+
+def test_no_timer_fires_or_is_set_once_they_are_closed():
+    async def scenario():
+        timers, fired = Timers(), []
+        timers.set("a", 1000, lambda: fired.append("before"))
+        timers.close()
+        for key in "ab":
+            timers.set(key, 1000, lambda: fired.append("after"))
         await asyncio.sleep(10)
-        assert fired == ["again"]
+        assert fired == [] and "b" not in timers
 
     run_virtual(scenario())
 
