@@ -20,8 +20,7 @@ from soak.simulated.stage import BROKER, Stage
 
 _CHANGES = frozenset({"write", "truncate", "sync", "rename", "remove", "remove_tree", "sync_directory"})
 #: seconds
-_SYNC = 0.002
-_RESTART = (0.05, 2.0)
+_BLOCKING = (0.0005, 0.002, 0.02)
 
 
 class SimulatedBroker:
@@ -30,7 +29,6 @@ class SimulatedBroker:
     Attributes:
         broker: the one that serves; None while there is none.
         bad_folder: what lies in it cannot be read or written.
-        sync_seconds: how long an fsync takes at most.
     """
 
     def __init__(self, stage: Stage, settings: dict[str, str]) -> None:
@@ -40,20 +38,18 @@ class SimulatedBroker:
         self._numbers = itertools.count(1)
         self._process: VirtualProcess | None = None
         self._host: Host | None = None
-        self._threads: VirtualThreads
+        self._threads: VirtualThreads | None = None
         self.clock = VirtualClock(asyncio.get_running_loop())
         self.disk = FaultyDisk(self.clock)
         self.disk.refuse = self._refuse
         self.broker: Broker | None = None
         self.bad_folder: str | None = None
-        self.space: int | None = None
-        self.sync_seconds = _SYNC
+        #: as fast as this disk is without faults
+        self.usual_delay = self._blocking_seconds = self._chance.choice(_BLOCKING)
         #: changes of the disk until the broker is killed in the middle of one; whether the power goes, too
         self._fuse: tuple[int, bool] | None = None
         #: an fsync has failed, so only a cut of power shows what the disk has
         self.needs_power_cut = False
-        #: set whenever the disk has faults, and for a while after
-        self.starts = 0
 
     @property
     def is_up(self) -> bool:
@@ -64,7 +60,8 @@ class SimulatedBroker:
         number = next(self._numbers)
         process = self._process = VirtualProcess(f"{BROKER} {number}")
         host = self._host = self._stage.network.host(BROKER)
-        threads = self._threads = VirtualThreads(self._stage.random(f"threads {number}"))
+        threads = VirtualThreads(self._stage.random(f"threads {number}"), self._blocking_seconds)
+        self._threads = threads
         environment = Environment(
             clock=VirtualClock(asyncio.get_running_loop(), threads),
             filesystem=self.disk,
@@ -72,7 +69,6 @@ class SimulatedBroker:
             network=host,
             random=Random(f"{self._stage.seed} broker {number}"),
         )
-        self.starts += 1
         self._stage.trace.note(f"broker starts {number}")
         began: asyncio.Future[Broker | None] = asyncio.get_running_loop().create_future()
         self._began = began
@@ -139,11 +135,17 @@ class SimulatedBroker:
         """Kill it in the middle of a change of its disk, so many changes from now."""
         self._fuse = (changes, power)
 
+    def slow_down(self, seconds: float) -> None:
+        """How long a blocking call, like an fsync, waits on average before it is made, and after."""
+        self._blocking_seconds = seconds
+        if self._threads is not None:
+            self._threads.mean_delay = seconds
+
     def mend(self) -> None:
         """Take all faults of the disk away."""
         self.disk.space = None
         self.bad_folder = None
-        self.sync_seconds = _SYNC
+        self.slow_down(self.usual_delay)
         self._fuse = None
 
     def _end(self, *, power: bool) -> None:
@@ -173,8 +175,6 @@ class SimulatedBroker:
         process = VirtualProcess.current()
         if process is not None and not process.is_alive:
             raise Killed
-        if operation == "sync" and self.sync_seconds and process is not None:
-            self._threads.ahead += self._chance.uniform(0, self.sync_seconds)
         if self._fuse is not None and operation in _CHANGES:
             changes, power = self._fuse
             self._fuse = (changes - 1, power)

@@ -19,8 +19,9 @@ from barnabas.coordinator.groups.consumer.timeouts import Timeouts
 from barnabas.coordinator.groups.pending import PendingOffsets
 from barnabas.coordinator.runtime import Result
 from barnabas.coordinator.transactions.shard import TransactionShard
-from barnabas.logs import directory
-from barnabas.replication.partition import Partition
+from barnabas.logs.directory import LogDirectory
+from barnabas.logs.offset_checkpoint import CheckpointWrite
+from barnabas.replication.partition.flushing import FlushSchedule
 from barnabas.server.transactions.markers import MarkerAppender
 from barnabas.storage import log_files, producers
 from barnabas.storage.log import PartitionLog
@@ -109,7 +110,7 @@ def _epoch_not_raised() -> Iterator[None]:
 
 @_bug("watermark-before-fsync", "the high watermark passes records whose fsync is still under way")
 def _watermark_before_fsync() -> Iterator[None]:
-    with _replaced((Partition, "_own_end", lambda self: self.log.log_end_offset)):
+    with _replaced((FlushSchedule, "safe_end", lambda self: self._log.log_end_offset)):
         yield
 
 
@@ -214,7 +215,13 @@ def _partition_given_twice() -> Iterator[None]:
 
 @_bug("log-start-not-stored", "what DeleteRecords took comes back at a start")
 def _log_start_not_stored() -> Iterator[None]:
-    with _replaced((directory, "_start_inside_segment", lambda log: None)):
+    checkpoint = LogDirectory.log_start_checkpoint
+
+    def empty(self: LogDirectory) -> CheckpointWrite:
+        checkpoint(self)
+        return CheckpointWrite(self._log_starts, self.logs, lambda log: None)
+
+    with _replaced((LogDirectory, "log_start_checkpoint", empty)):
         yield
 
 

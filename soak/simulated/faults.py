@@ -34,9 +34,9 @@ class Nemesis:
     def start(self) -> None:
         loop = asyncio.get_running_loop()
         kinds: dict[str, tuple[float, list[Fault]]] = {
-            "broker": (7.0, self._broker_faults()),
-            "network": (5.0, [self._cut, self._slow, self._reset, self._lose_answers]),
-            "client": (5.0, [self._pause, self._replace, self._zombie]),
+            "broker": (3.5, self._broker_faults()),
+            "network": (3.0, [self._cut, self._slow, self._reset, self._lose_answers]),
+            "client": (3.0, [self._pause, self._replace, self._zombie]),
         }
         for name, (gap, of_kind) in kinds.items():
             self._tasks.append(
@@ -118,10 +118,13 @@ class Nemesis:
         )
 
     async def _slow_sync(self, random: Random) -> None:
-        before = self._broker.sync_seconds
-        self._broker.sync_seconds = random.choice([0.05, 0.5])
+        """Sometimes with a crash while much waits for them."""
+        self._broker.slow_down(random.choice([0.05, 0.2]))
         await asyncio.sleep(random.uniform(1.0, 5.0))
-        self._broker.sync_seconds = before
+        if random.random() < 0.5:
+            self._broker.kill(power=self._loses_power(random))
+        self._broker.slow_down(self._broker.usual_delay)
+        await self._come_back(random)
 
     def _loses_power(self, random: Random) -> bool:
         return self._durable and (random.random() < 0.6 or self._broker.needs_power_cut)

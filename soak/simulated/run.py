@@ -29,7 +29,7 @@ from soak.simulated.stage import Stage, Trace
 from soak.simulated.survey import Survey
 
 #: seconds of virtual time
-STORM = 20.0
+STORM = 12.0
 _CALM = 11.0
 _STARTING = 30.0
 

@@ -35,7 +35,8 @@ class VirtualThreads:
 
     def __init__(self, random: Random, mean_delay: float = 0.001) -> None:
         self._random = random
-        self._mean_delay = mean_delay
+        #: may be changed at any time
+        self.mean_delay = mean_delay
         #: for how many seconds the call that is being made has slept: its time is so much ahead of the loop
         self.ahead = 0.0
 
@@ -55,7 +56,7 @@ class VirtualThreads:
 
     def delay(self) -> float:
         """How long the next step takes, in seconds."""
-        return self._random.expovariate(1 / self._mean_delay)
+        return self._random.expovariate(1 / self.mean_delay)
 
 
 class VirtualPool:
