@@ -192,8 +192,7 @@ class Direction:
 
     def _launch(self, segment: Segment) -> None:
         arrival = self.link.draw_arrival(len(segment) if isinstance(segment, bytes) else 0)
-        if self._in_flight:
-            arrival = max(arrival, self._in_flight[-1][0])
+        # One behind another arrives after it, whenever that is.
         self._in_flight.append((arrival, segment))
         if self._timer is None and not self._waits_for_link:
             self._arm(arrival)

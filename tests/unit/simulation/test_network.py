@@ -154,6 +154,20 @@ def test_a_close_still_sends_what_waits(run):
     run(scenario, window=1000)
 
 
+def test_the_end_of_half_a_connection_comes_behind_what_waits(run):
+    async def scenario(world):
+        client, server = await world.pair()
+        client.transport.write(bytes(100_000))
+        client.transport.write_eof()
+        with pytest.raises(RuntimeError, match="write_eof"):
+            client.transport.write(b"more")
+        await asyncio.sleep(10)
+        assert len(server.received) == 100_000
+        assert server.has_ended
+
+    run(scenario, window=1000)
+
+
 def test_an_abort_forgets_what_waits(run):
     async def scenario(world):
         client, server = await world.pair()
@@ -301,6 +315,39 @@ def test_a_cut_holds_everything_back_and_heals(run):
         assert not client.lost
 
     run(scenario)
+
+
+def test_a_healed_connection_is_as_before(run):
+    async def scenario(world):
+        client, server = await world.pair()
+        for turn in range(3):
+            world.network.cut("client", "server")
+            client.transport.write(b"a")
+            await asyncio.sleep(10)
+            world.network.heal("client", "server")
+            await asyncio.sleep(30)
+            client.transport.write(b"b")
+            await asyncio.sleep(1)
+            assert server.received == b"ab" * (turn + 1)
+
+    run(scenario)
+
+
+def test_a_sender_gives_up_what_does_not_arrive_though_acknowledgements_do_again(run):
+    async def scenario(world):
+        client, server = await world.pair()
+        world.network.cut("server", "client", one_way=True)
+        client.transport.write(b"arrives")
+        await asyncio.sleep(1)
+        world.network.cut("client", "server", one_way=True)
+        client.transport.write(b" and is lost")
+        await asyncio.sleep(1)
+        world.network.heal("server", "client", one_way=True)
+        await asyncio.sleep(910)
+        assert server.received == b"arrives"
+        assert isinstance(client.lost[0], TimeoutError)
+
+    run(scenario, gives_up_after=900)
 
 
 def test_what_is_on_its_way_does_not_cross_a_new_cut(run):
