@@ -1,14 +1,15 @@
-"""The embedded store against the memory store: the same answers to the same operations, restarts included."""
+"""The other stores against the memory store: the same answers to the same operations, restarts included."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import tempfile
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.zookeeper import PATIENT, new_chroot
 
 from barnabas.environment.environment import Environment
 from barnabas.metadata.embedded import EmbeddedStore
@@ -23,6 +24,8 @@ from barnabas.metadata.store import (
     Set,
     StoreError,
 )
+from barnabas.metadata.zookeeper.server import ZooKeeperServer
+from barnabas.metadata.zookeeper.store import ZooKeeperStore
 
 THOROUGH = bool(os.environ.get("BARNABAS_THOROUGH"))
 
@@ -38,17 +41,30 @@ RESTART = "restart"
 STEPS = st.lists(st.one_of(st.lists(OPERATIONS, min_size=1, max_size=4), st.just(RESTART)), max_size=25)
 
 
+#: opens a store on what the one before has left
+Opener = Callable[[], Awaitable[MetadataStore]]
+
+
 @settings(max_examples=1000 if THOROUGH else 40, deadline=None)
 @given(STEPS)
 def test_embedded_store_is_a_memory_store_that_survives(steps: list[list[Operation] | str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(_compare(Path(folder), steps))
+        asyncio.run(_compare(lambda: EmbeddedStore.open(Environment.of_system(), folder), steps))
 
 
-async def _compare(path: Path, steps: list[list[Operation] | str]) -> None:
+@settings(max_examples=300 if THOROUGH else 15, deadline=None)
+@given(steps=STEPS)
+def test_zookeeper_is_what_the_memory_store_imitates(
+    zookeeper: ZooKeeperServer, steps: list[list[Operation] | str]
+) -> None:
+    address = new_chroot(zookeeper.address)
+    asyncio.run(_compare(lambda: ZooKeeperStore.open(address, session_timeout=PATIENT), steps))
+
+
+async def _compare(open_store: Opener, steps: list[list[Operation] | str]) -> None:
     server = MemoryServer()
     model: MetadataStore = MemoryStore(server)
-    store: MetadataStore = await EmbeddedStore.open(Environment.of_system(), path)
+    store = await open_store()
     heard: list[tuple[Event, str]] = []
     expected: list[tuple[Event, str]] = []
     await store.watch("/a", lambda event, where: heard.append((event, where)))
@@ -57,7 +73,7 @@ async def _compare(path: Path, steps: list[list[Operation] | str]) -> None:
         if isinstance(step, str):
             await store.close()
             await model.close()
-            store, model = await EmbeddedStore.open(Environment.of_system(), path), MemoryStore(server)
+            store, model = await open_store(), MemoryStore(server)
             await store.watch("/a", lambda event, where: heard.append((event, where)))
             await model.watch("/a", lambda event, where: expected.append((event, where)))
         else:

@@ -349,7 +349,8 @@ class _KazooLog:
         log.debug(message, *args)
 
     def warning(self, message: str, *args: Any) -> None:
-        self.trouble = message % args if args else message
+        if args:  # without any it tells of a state, not of a reason
+            self.trouble = message % args
         log.debug(message, *args)
 
     warn = warning

@@ -48,7 +48,7 @@ def play(server: ZooKeeperServer, scenario: Scenario, session_timeout: float = 3
 
 
 def test_broken_connection_suspends_the_session_and_it_goes_on_with_its_nodes(
-    zookeeper: ZooKeeperServer,
+    zookeeper: ZooKeeperServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario(store: ZooKeeperStore, witness: ZooKeeperStore, cut: Relay) -> None:
         states: list[SessionState] = []
@@ -67,6 +67,7 @@ def test_broken_connection_suspends_the_session_and_it_goes_on_with_its_nodes(
         assert await store.set("/mine", b"x") == 1
 
     play(zookeeper, scenario)
+    assert "broke (Connection dropped: socket connection" in caplog.text
 
 
 def test_watch_is_set_again_and_what_changed_meanwhile_went_unheard(zookeeper: ZooKeeperServer) -> None:
