@@ -184,6 +184,17 @@ def test_lone_broker_moves_to_zookeeper_with_its_topics_offsets_and_records(
         BarnabasBroker(data=tmp_path).start()
 
 
+def test_broker_stops_while_zookeeper_stands_still(own_zookeeper: ZooKeeperServer, tmp_path: Path) -> None:
+    broker = broker_on(new_chroot(own_zookeeper.address), tmp_path, timeout_ms=600_000).start()
+    broker.create_topic("t")
+    own_zookeeper.pause()
+    stopping = threading.Thread(target=broker.stop, daemon=True)
+    stopping.start()
+    stopping.join(PATIENT)
+    assert not stopping.is_alive()
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
 def test_topic_too_large_for_zookeeper_is_refused_with_the_reason_and_leaves_nothing(
     zookeeper: ZooKeeperServer, tmp_path: Path
 ) -> None:

@@ -65,8 +65,10 @@ class Registration:
         task.add_done_callback(self._announcing.discard)
 
     async def stop(self) -> None:
-        """Wait for what is being announced."""
-        await asyncio.gather(*self._announcing)
+        """Announce nothing more."""
+        for task in self._announcing:
+            task.cancel()
+        await asyncio.gather(*self._announcing, return_exceptions=True)
 
     @property
     def _path(self) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
-from functools import partial
 
 from barnabas import __version__
 from barnabas.config import BrokerConfig
@@ -43,6 +43,9 @@ from barnabas.text import logger_of
 from barnabas.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 
 log = logger_of(__name__)
+
+#: how long a stop waits for the cluster to hear of it
+_ANNOUNCING_SECONDS = 1.0
 
 
 class BrokerFailedError(BarnabasError):
@@ -189,7 +192,7 @@ class Broker:
             self._undo.append(listener.unbind)  # no one may come in while the open connections are closed
             await listener.start(self.dispatcher.serve)
         await self.controller.registration.update(state=BrokerState.RUNNING)
-        self._undo.append(partial(self.controller.registration.update, state=BrokerState.SHUTTING_DOWN))
+        self._undo.append(self._announce_stop)
         for bound, told in zip(self.bound, self.advertised, strict=True):
             log.info("listening on %s, advertised as %s", bound, told.address)
 
@@ -232,6 +235,11 @@ class Broker:
             failed_log_dirs=tuple(self.logs.failed_directories),
             previous_epoch=self.logs.previous_epoch,
         )
+
+    async def _announce_stop(self) -> None:
+        with contextlib.suppress(TimeoutError):  # the store may be away: the end of the session tells it, too
+            async with asyncio.timeout(_ANNOUNCING_SECONDS):
+                await self.controller.registration.update(state=BrokerState.SHUTTING_DOWN)
 
     async def _open_logs(self) -> None:
         self.logs = LogManager(self.config, self._environment, self._disk, self._take_offline)

@@ -34,6 +34,7 @@ def test_registration_shows_all_of_the_broker_and_its_epoch_is_the_nodes() -> No
         assert await shown(store) == STARTING._replace(epoch=registration.epoch)
         await registration.update(state=BrokerState.RUNNING)
         registration.announce(failed_log_dirs=("d1",))
+        await asyncio.sleep(0)
         await registration.stop()
         seen = await shown(store)
         assert (seen.state, seen.failed_log_dirs) == (BrokerState.RUNNING, ("d1",))
