@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed-dev
 PORTABLE := tests/unit/system tests/unit/storage tests/unit/logs tests/unit/server tests/unit/client tests/unit/registry/test_workers.py \
 	$(addprefix tests/integration/test_,start.py produce.py fetch.py crash.py restart.py compaction.py testing_plugin.py)
 
-.PHONY: help setup demo test test-portable check docs site compat corruption hostile kills mutants bench simulate soak clean
+.PHONY: help setup demo test test-portable check docs site package compat corruption hostile kills mutants bench simulate soak clean
 
 help:
 	@echo "make demo    the main job end to end: logs -> topics -> Spark -> a summary"
@@ -15,6 +15,7 @@ help:
 	@echo "make test-portable  tests of the broker without what other systems than Linux lack"
 	@echo "make check   lint, types, layers, generated docs"
 	@echo "make docs    write the generated reference pages again"
+	@echo "make package  the wheel for a package index, in dist/ (REPOSITORY=https://...)"
 	@echo "make site    the documentation as a site with search, in .site/"
 	@echo "make compat  Apache Kafka's own clients and tools against Barnabas (needs Maven)"
 	@echo "make hostile the worst requests that brokers and registries take: none may hold up the others"
@@ -54,6 +55,10 @@ docs: setup
 # Links to nowhere are errors. To look at it: .venv/bin/python -m http.server -d .site
 site: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build -q
+
+# the repository does not know its own address: REPOSITORY says it
+package: setup
+	$(BIN)/python tools/package.py $(REPOSITORY)
 
 demo: setup
 	$(BIN)/python -m barnabas.demo $(FILES)

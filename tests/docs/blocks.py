@@ -141,7 +141,7 @@ class Reader:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=900,  # against what hangs, on a busy machine, too
+            timeout=1700,  # against what hangs, on a busy machine, too
         )
         assert outcome.returncode == 0, f"{_where(block)} exit code {outcome.returncode}\n{outcome.stdout}"
         return outcome.stdout

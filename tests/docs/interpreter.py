@@ -13,7 +13,7 @@ from typing import Any
 
 #: Spark waits ten seconds for a worker that it starts; on a busy machine a block is tried again.
 SLOW = "Python worker failed to connect back"
-TRIES = 10
+TRIES = 50
 
 
 def main() -> None:
