@@ -111,7 +111,6 @@ class Bench:
             place, topic_id = TopicPartition(name, 0), name.encode().ljust(16)[:16]
             if load:
                 log = self.directory.adopt(self.directory.load(place, topic_id, config))
-                self.logs._where[place] = self.directory
             else:
                 log = self.logs.create(place, topic_id, config)
             state = PartitionState((1,), (1,), 1)
@@ -184,8 +183,8 @@ class Bench:
         log = self.log(RETAINED)
         target = self.chance.randint(log.log_start_offset, log.high_watermark)
         try:
+            await self.logs.store_log_starts(self.directory, [(log, target)])
             log.advance_log_start(target)
-            await self.logs.store_log_starts(self.directory)
         except KafkaError as error:
             assert error.code is ErrorCode.KAFKA_STORAGE_ERROR
         else:
