@@ -93,6 +93,19 @@ class Tree:
             raise
         return versions, changes
 
+    def copy(self) -> Tree:
+        """A tree of its own with the same nodes."""
+        copy = Tree(transaction=self.transaction)
+        copy._nodes = dict(self._nodes)
+        copy._children = {path: list(names) for path, names in self._children.items()}
+        return copy
+
+    def replay(self, changes: Sequence[Change], transaction: int) -> None:
+        """Carry out what another tree, of which this one is a copy, has done next."""
+        self.transaction = transaction
+        for change in changes:
+            self._put(change.path, change.after)
+
     def undo(self, changes: Sequence[Change]) -> None:
         """Take the last transaction's changes back. Its number is not used again."""
         for change in reversed(changes):

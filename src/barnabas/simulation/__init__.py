@@ -30,5 +30,6 @@ connection: one connection of that network, as two asyncio transports.
 faulty_disk: a file system that fails and forgets as disks do.
 blocking: threads that are none.
 clocks: wall time in virtual time, or by hand.
+ensemble: a metadata store that brokers share: it lags, loses answers, breaks connections, ends sessions.
 environment: an environment of all these for tests of a broker's parts.
 """

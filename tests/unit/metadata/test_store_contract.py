@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -30,6 +31,7 @@ from barnabas.metadata.store import (
     StoreUnavailableError,
 )
 from barnabas.metadata.zookeeper.server import ZooKeeperServer
+from barnabas.simulation.ensemble import SimulatedEnsemble
 
 Scenario = Callable[[MetadataStore], Awaitable[Any]]
 Play = Callable[[Scenario], Any]
@@ -49,9 +51,17 @@ async def _embedded(folder: Path) -> AsyncIterator[MetadataStore]:
     await store.close()
 
 
+@asynccontextmanager
+async def _simulated(_: Path) -> AsyncIterator[MetadataStore]:
+    store = await SimulatedEnsemble(Random(1)).open("client")
+    yield store
+    await store.close()
+
+
 STORES: dict[str, Callable[[Path], AbstractAsyncContextManager[MetadataStore]]] = {
     "memory": _memory,
     "embedded": _embedded,
+    "simulated": _simulated,
 }
 
 
