@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import threading
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import TracebackType
 from typing import Any, Self
 
@@ -24,6 +25,10 @@ from barnabas.text import logger_of
 ENOUGH_FILES = 65_536
 #: with fewer, a few hundred partitions and clients come to the limit
 FEW_FILES = 4096
+
+#: For how many seconds a thread that computes keeps the interpreter from the event loop: a large request is
+#: decoded in one, and its answer encoded. Python's default is 0.005, and each turn of the loop waits for it.
+SWITCH_INTERVAL = 0.001
 
 log = logger_of(__name__)
 
@@ -56,7 +61,7 @@ async def serve(
     busy_polling = BusyPolling(loop.call_soon) if event_loop.turns_are_cheap(loop) else None
     log.info("running in process %d", os.getpid())
     broker = Broker(config, Environment.of_system(), busy_polling=busy_polling)
-    with short_collections() as collections:
+    with short_switches(), short_collections() as collections:
         try:
             await broker.start()
             collections.begin()
@@ -74,6 +79,17 @@ async def serve(
                     await asyncio.to_thread(companion.close)
         finally:
             await broker.stop()
+
+
+@contextmanager
+def short_switches() -> Iterator[None]:
+    """While entered, the event loop gets the interpreter soon when another thread has it."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_INTERVAL)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
 
 
 def run(

@@ -133,7 +133,7 @@ class LogFiles:
     def write_topic_id(self) -> None:
         path = f"{self.path}/{PARTITION_METADATA}"
         write_file(self.env.fs, path, encode_partition_metadata(self._topic_id))
-        self.note_new(LogFile(self.env.files, path))
+        self.note_new(LogFile(self.env.files, self.path, PARTITION_METADATA))
 
     def roll(self, offset: Offset, producers: Iterable[Producer], config: TopicConfig) -> LogSegment:
         """Seals the active segment and begins a new one at `offset`, the log's end.

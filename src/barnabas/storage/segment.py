@@ -10,7 +10,8 @@ import logging
 import struct
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple, cast
 
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.records.batch import (
@@ -33,6 +34,9 @@ logger = logging.getLogger(__name__)
 _SPAN = struct.Struct(">qi11xi")
 #: how many of the latest batches' positions are remembered: where consumers at the tail will read on
 _RECENT = 64
+#: what is remembered of no batch, and of the first one alone: shared by the many segments that have no more
+_NONE_KNOWN: dict[int, int] = cast(Any, MappingProxyType({}))
+_FIRST_KNOWN: dict[int, int] = cast(Any, MappingProxyType({}))
 _SCAN_BYTES = 8192
 #: how many entries of an index are tried that do not belong to the segment
 _INDEX_TRIES = 8
@@ -113,7 +117,7 @@ class LogSegment:
         self.first_timestamp = NO_TIMESTAMP
         self._latest: TimestampedOffset | None = None if time_entries else TimestampedOffset(-1, base_offset)
         self._since_indexed = 0
-        self._recent: dict[int, int] = {}
+        self._recent = _NONE_KNOWN
         self._is_reported = False
 
     @property
@@ -192,9 +196,13 @@ class LogSegment:
             self._since_indexed = 0
         self._latest = latest
         self._since_indexed += size
+        recent = self._recent
         if position == 0:
             self.first_timestamp = max_timestamp
-        recent = self._recent
+            self._recent = _FIRST_KNOWN
+            return
+        if recent is _NONE_KNOWN or recent is _FIRST_KNOWN:
+            recent = self._recent = {self.base_offset: 0} if recent is _FIRST_KNOWN else {}
         recent[base_offset] = position
         if len(recent) > _RECENT:
             del recent[next(iter(recent))]
@@ -215,6 +223,8 @@ class LogSegment:
         position = self._recent.get(offset)
         if position is not None:
             return position
+        if offset == self.base_offset and self._recent is _FIRST_KNOWN:
+            return 0
         block_at, block = self._indexed_block(offset)
         position = block_at
         expected = self.base_offset
@@ -478,7 +488,7 @@ class LogSegment:
         self.aborted.truncate(end)
         self.size = position
         self.log.truncate(position)
-        self._recent.clear()
+        self._recent = _NONE_KNOWN
         self._since_indexed = 0
         self._find_latest()
         self.find_first_timestamp()
@@ -517,7 +527,7 @@ class LogSegment:
         self._latest = TimestampedOffset(-1, self.base_offset)
         self.first_timestamp = NO_TIMESTAMP
         self._since_indexed = 0
-        self._recent.clear()
+        self._recent = _NONE_KNOWN
 
     def _find_latest(self) -> None:
         """The largest timestamp after the index's last entry may have gone: look at what is left."""
