@@ -27,7 +27,7 @@ MOST = {
     ("idle memory", "MB"): 60.0,
     ("group join to first record", "s"): 0.5,
     ("group join to first record, fresh broker", "s"): 0.5,
-    ("scale: longest turn of the event loop, 10,000p", "ms"): 5.0,
+    ("scale: longest turn of the event loop, 10,000p", "CPU ms"): 5.0,
     ("scale: idle, 10,000p", "% of a core"): 2.0,
     ("scale: clean start, 10,000p", "s"): 5.0,
     ("scale: memory, 10,000p", "KB a partition"): 4.0,

@@ -116,6 +116,8 @@ class Scale:
         shutil.copy(peer.stall_report, CACHE / f"stalls-{self.partitions}.json")
         yield "longest turn of the event loop", "ms", found["longest_ms"]
         yield "turns over 5 ms", "turns", found["stalls"]
+        yield "longest turn of the event loop", "CPU ms", found["longest_cpu_ms"]
+        yield "turns over 5 ms of CPU time", "turns", found["cpu_stalls"]
 
 
 def _cpu(peer: Peer, work: Callable[[], object]) -> float:

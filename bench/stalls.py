@@ -6,6 +6,7 @@ runs `barnabas start`, which counts from one SIGUSR1 to the next and then writes
 a millisecond measures how late it is called: that is how long the loop did nothing else, less the time that
 its thread waited for a core (another process had it, which is no fault of the broker's). What ran is a sample
 of the stack, taken by another thread while the timer is late, and how long Python's garbage collector took.
+The CPU time of a turn is what counts on a machine that has other work to do: it may take the whole core away.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from asyncio import runners
 from collections import Counter, deque
 from collections.abc import Coroutine
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, thread_time
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -48,11 +49,14 @@ class StallCounter:
         self._thread_id = threading.get_ident()
         self._schedstat = os.open(f"/proc/self/task/{threading.get_native_id()}/schedstat", os.O_RDONLY)
         self._turns: Counter[int] = Counter()
-        self._stalls: list[tuple[float, list[str]]] = []
+        #: how late the timer was and what CPU time the thread took meanwhile, in ms; what was seen of it
+        self._stalls: list[tuple[float, float, list[str]]] = []
+        self._longest_cpu = 0.0
         self._seen: deque[str] = deque(maxlen=8)
         self._collecting = 0.0
         self._due = 0.0
         self._waited = 0.0
+        self._cpu = 0.0
         self._stopped = threading.Event()
 
     def start(self) -> None:
@@ -69,12 +73,15 @@ class StallCounter:
         return {
             "longest_ms": self._stalls[0][0] if self._stalls else float(max(self._turns, default=0)),
             "stalls": len(self._stalls),
+            "longest_cpu_ms": self._longest_cpu,
+            "cpu_stalls": sum(cpu > 1000 * LONG for _, cpu, _ in self._stalls),
             "turns_by_ms": dict(sorted(self._turns.items())),
             "longest": self._stalls[:MOST_REPORTED],
         }
 
     def _schedule(self) -> None:
         self._waited = self._waited_for_core()
+        self._cpu = thread_time()
         self._due = perf_counter() + BEAT
         self._loop.call_later(BEAT, self._beat)
 
@@ -83,8 +90,10 @@ class StallCounter:
             return
         late = perf_counter() - self._due - (self._waited_for_core() - self._waited)
         self._turns[max(0, int(late * 1000))] += 1
+        cpu = round((thread_time() - self._cpu) * 1000, 1)
+        self._longest_cpu = max(cpu, self._longest_cpu)
         if late > LONG:
-            self._stalls.append((round(late * 1000, 1), list(self._seen)))
+            self._stalls.append((round(late * 1000, 1), cpu, list(self._seen)))
         self._seen.clear()
         self._schedule()
 
