@@ -31,9 +31,16 @@ class LongWork:
         self._thread = environment.blocking.pool("long work", 1)
         self._now = environment.clock.monotonic
         self._turn = asyncio.Lock()
+        self._is_stopped = False
 
     async def run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call `function` in the thread. Raises what it raises."""
+        """Call `function` in the thread. Raises what it raises.
+
+        It is cancelled once the broker has stopped: a request that was waiting for something until then, an
+        fsync for one, has nobody to answer any more.
+        """
+        if self._is_stopped:
+            raise asyncio.CancelledError
         return await self._thread.run(function, *args, **kwargs)
 
     async def slices(self, items: Iterable[T]) -> AsyncIterator[T]:
@@ -75,4 +82,5 @@ class LongWork:
 
     def stop(self) -> None:
         """Let what runs come to its end, and begin nothing more."""
+        self._is_stopped = True
         self._thread.abandon()

@@ -56,3 +56,12 @@ def test_many_things_are_listed_in_slices_though_most_are_left_out(work):
         assert turns > 10
 
     asyncio.run(scenario())
+
+
+def test_work_of_a_request_that_outlives_the_broker_is_cancelled(work):
+    async def answer():
+        work.stop()
+        await work.run(len, [])
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(answer())
