@@ -322,7 +322,7 @@ class _OpenFile(VectoredFile):
     def sync(self) -> None:
         try:
             self._use("sync", False)
-        except BaseException:
+        except Exception:
             self._data.doomed = self._disk.has_lost_writes = True
             raise
         if self._disk.fail_syncs:
