@@ -72,6 +72,7 @@ class MetadataLoader:
         """
         while self._is_behind() or self._refreshing is not None:
             await asyncio.shield(self._begin_refresh())
+        self._check_failure()
         return self._image
 
     async def stop(self) -> None:
@@ -84,6 +85,12 @@ class MetadataLoader:
             self._refreshing.cancel()
             await asyncio.gather(self._refreshing, return_exceptions=True)
         self._stop_retry()
+
+    def _check_failure(self) -> None:
+        if self._failure is not None:
+            raise StoreUnavailableError(
+                f"a change of the metadata could not be applied: {self._failure}"
+            ) from self._failure
 
     def _is_behind(self) -> bool:
         return bool(self._changed) or self._read != self._wanted
@@ -114,8 +121,7 @@ class MetadataLoader:
             self._refreshing = None
 
     async def _read_changes(self) -> None:
-        if self._failure is not None:
-            raise StoreUnavailableError(f"a change of the metadata could not be applied: {self._failure}")
+        self._check_failure()
         wanted = self._wanted
         is_whole = self._read != wanted
         changed, self._changed = self._changed, set()
@@ -140,9 +146,7 @@ class MetadataLoader:
                 self._failure = error
                 if self._on_failure is not None:
                     self._on_failure(error)
-                raise StoreUnavailableError(
-                    f"a change of the metadata could not be applied: {error}"
-                ) from error
+                self._check_failure()
 
     def _on_refreshed(self, refresh: asyncio.Task[None]) -> None:
         error = None if refresh.cancelled() else refresh.exception()

@@ -215,6 +215,8 @@ def test_listener_that_fails_ends_the_applying_and_the_owner_is_told(
         await store.multi(topic_nodes("t", new_topic_id(system_random())))
         with pytest.raises(StoreUnavailableError, match="could not be applied: on purpose"):
             await loader.settled()
+        with pytest.raises(StoreUnavailableError, match="could not be applied: on purpose"):
+            await loader.settled()  # when nothing is new, too
         await store.multi(topic_nodes("u", new_topic_id(system_random())))
         with pytest.raises(StoreUnavailableError, match="could not be applied: on purpose"):
             await loader.settled()
