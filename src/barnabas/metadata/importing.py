@@ -52,7 +52,11 @@ async def import_embedded(environment: Environment, folders: Sequence[str], targ
             )
     finally:
         await source.close()
-    await asyncio.to_thread(_put_away, fs, folders)
+    thread = environment.blocking.pool("import", 1)
+    try:
+        await thread.run(_put_away, fs, folders)
+    finally:
+        await thread.close()
     return cluster_id
 
 

@@ -26,7 +26,7 @@ CALLS = {
     "subprocess_exec", "to_thread", "touch", "unlink", "write_bytes", "write_text",
 }  # fmt: skip
 #: methods of our own that have such a name
-OURS = {("exists", "store"), ("resolve", "regexes"), ("resolve", "sessions")}
+OURS = {("exists", "store"), ("exists", "target"), ("resolve", "regexes"), ("resolve", "sessions")}
 
 
 def reaches_around(tree: ast.AST) -> Iterator[tuple[int, str]]:
