@@ -15,7 +15,7 @@ from barnabas.config import BrokerConfig, GroupConfig
 from barnabas.coordinator.groups import codec
 from barnabas.coordinator.groups.caller import Caller
 from barnabas.coordinator.groups.classic.group import ClassicGroup, GroupState
-from barnabas.coordinator.groups.classic.membership import Membership
+from barnabas.coordinator.groups.classic.membership import ClassicMembership
 from barnabas.coordinator.groups.classic.rebalance import Rebalance
 from barnabas.coordinator.groups.classic.sessions import Sessions
 from barnabas.coordinator.groups.codec import OffsetKey, group_record
@@ -70,7 +70,7 @@ class GroupShard:
             context.timers, self._step, lambda group, member: self._membership.expire(group, member)
         )
         self._rebalance = Rebalance(config, context.clock, context.timers, self._step, self._sessions)
-        self._membership = Membership(config, self._sessions, self._rebalance, unique)
+        self._membership = ClassicMembership(config, self._sessions, self._rebalance, unique)
         self._consumers = ConsumerGroups(
             context, self.groups.get, config, settings, image, unique, self._downgraded
         )

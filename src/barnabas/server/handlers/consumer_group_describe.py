@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from barnabas.config import BrokerConfig
 from barnabas.coordinator import ConsumerGroup, GroupCoordinator
-from barnabas.coordinator.groups.consumer.member import Member, Partitions
+from barnabas.coordinator.groups.consumer.member import ConsumerMember, Partitions
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.metadata.image import ClusterImage
 from barnabas.protocol.messages.consumer_group_describe import (
@@ -18,9 +18,9 @@ from barnabas.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
     DescribedGroup,
+    Member,
     TopicPartitions,
 )
-from barnabas.protocol.messages.consumer_group_describe import Member as DescribedMember
 from barnabas.server.answers.operations import GROUP_OPERATIONS, NOT_ASKED
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
@@ -83,8 +83,8 @@ def _describe(ports: Ports, group_id: str) -> DescribedGroup:
     )
 
 
-def _member(member: Member, target: Partitions, image: ClusterImage) -> DescribedMember:
-    return DescribedMember(
+def _member(member: ConsumerMember, target: Partitions, image: ClusterImage) -> Member:
+    return Member(
         member_id=member.member_id,
         instance_id=member.instance_id,
         rack_id=member.rack_id,

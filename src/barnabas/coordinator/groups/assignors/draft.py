@@ -10,7 +10,7 @@ from barnabas.coordinator.groups.assignors.spec import Assignment, MemberSpec, T
 NOBODY = -1
 
 
-class Draft:
+class AssignmentDraft:
     """Who owns each partition. Begins with what members have and may keep: partitions that exist, of topics
     they subscribe to. Members are numbered in the order of `in_order`, topics are in that of their names."""
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import chain, count, islice
 
-from barnabas.coordinator.groups.assignors.draft import NOBODY, Draft
+from barnabas.coordinator.groups.assignors.draft import NOBODY, AssignmentDraft
 from barnabas.coordinator.groups.assignors.spec import Assignment, MemberSpec, TopicSpec
 
 #: With subscriptions that overlap, each round about halves what is left of the imbalance.
@@ -24,7 +24,7 @@ MAX_ROUNDS = 16
 
 def assign(members: Mapping[str, MemberSpec], topics: Mapping[str, TopicSpec]) -> dict[str, Assignment]:
     """See `Assignor`."""
-    draft = Draft(members, topics)
+    draft = AssignmentDraft(members, topics)
     if all(len(subscribers) == len(members) for subscribers in draft.subscribers.values()):
         _level(draft)
     else:
@@ -38,7 +38,7 @@ def assign(members: Mapping[str, MemberSpec], topics: Mapping[str, TopicSpec]) -
 # --- equal subscriptions ---
 
 
-def _level(draft: Draft) -> None:
+def _level(draft: AssignmentDraft) -> None:
     """Take from members what is beyond their share, and fill up the others."""
     if not draft.loads:
         return
@@ -60,13 +60,13 @@ def _level(draft: Draft) -> None:
     _fill(draft, unowned + [(topic, partition) for _, topic, partition in sorted(beyond)], room)
 
 
-def _is_far(draft: Draft, topic: str, partition: int, owner: int) -> bool:
+def _is_far(draft: AssignmentDraft, topic: str, partition: int, owner: int) -> bool:
     """Whether the owner's rack is known to hold no replica: what is far is given up first."""
     racks = draft.racks(topic, partition)
     return bool(racks) and owner != NOBODY and draft.rack(owner) not in racks
 
 
-def _fill(draft: Draft, free: list[tuple[str, int]], room: list[int]) -> None:
+def _fill(draft: AssignmentDraft, free: list[tuple[str, int]], room: list[int]) -> None:
     """Give partitions to those who have room for them: first to those in the rack of a replica."""
     waiting: dict[str | None, list[int]] = {}
     for member in reversed(range(len(room))):
@@ -92,18 +92,18 @@ def _fill(draft: Draft, free: list[tuple[str, int]], room: list[int]) -> None:
 # --- different subscriptions ---
 
 
-def _scarcity(draft: Draft, topic: str) -> tuple[float, int, str]:
+def _scarcity(draft: AssignmentDraft, topic: str) -> tuple[float, int, str]:
     """The order of topics: those whose subscribers get many partitions of it come first."""
     subscribers = len(draft.subscribers[topic])
     return -len(draft.owners[topic]) / subscribers, subscribers, topic
 
 
-def _by_load(draft: Draft, topic: str) -> list[int]:
+def _by_load(draft: AssignmentDraft, topic: str) -> list[int]:
     """The topic's subscribers, the one with the least first."""
     return sorted(draft.subscribers[topic], key=draft.loads.__getitem__)
 
 
-def _hand_out(draft: Draft, topic: str) -> None:
+def _hand_out(draft: AssignmentDraft, topic: str) -> None:
     """Give what nobody has of a topic to those who have the least."""
     free = [partition for partition, owner in enumerate(draft.owners[topic]) if owner == NOBODY]
     if free:
@@ -112,7 +112,7 @@ def _hand_out(draft: Draft, topic: str) -> None:
             draft.give(topic, partition, taker)
 
 
-def _balance(draft: Draft, order: list[str]) -> None:
+def _balance(draft: AssignmentDraft, order: list[str]) -> None:
     """Balance topic by topic until none has moved since it was its turn last."""
     still = 0
     for _ in range(MAX_ROUNDS):
@@ -122,7 +122,7 @@ def _balance(draft: Draft, order: list[str]) -> None:
                 return
 
 
-def _balance_topic(draft: Draft, topic: str) -> bool:
+def _balance_topic(draft: AssignmentDraft, topic: str) -> bool:
     """Move partitions of a topic from subscribers with the most to those with the least, while that makes
     them differ less. Whether any moved."""
     loads = [draft.loads[member] for member in draft.subscribers[topic]]
@@ -143,7 +143,7 @@ def _balance_topic(draft: Draft, topic: str) -> bool:
     return moved
 
 
-def _takers(draft: Draft, members: list[int]) -> Iterator[tuple[int, int]]:
+def _takers(draft: AssignmentDraft, members: list[int]) -> Iterator[tuple[int, int]]:
     """(load, member) for ever, of `members` by load the one to give to next: those with the least in turn,
     then with them those who had one more, and so on. Each is given one before the next is asked for."""
     end = 0
@@ -154,7 +154,9 @@ def _takers(draft: Draft, members: list[int]) -> Iterator[tuple[int, int]]:
             yield level, members[index]
 
 
-def _givers(draft: Draft, members: list[int], owned: dict[int, list[int]]) -> Iterator[tuple[int, int]]:
+def _givers(
+    draft: AssignmentDraft, members: list[int], owned: dict[int, list[int]]
+) -> Iterator[tuple[int, int]]:
     """(load, member) of `members` by load the one to take from next: as `_takers`, from the other end, but
     those who own nothing are passed over, and when nobody is left it ends."""
     start = end = len(members)

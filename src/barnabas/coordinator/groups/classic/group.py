@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 from enum import Enum
 
-from barnabas.coordinator.groups.classic.member import Member, Protocol
-from barnabas.coordinator.groups.classic.roster import Roster
+from barnabas.coordinator.groups.classic.member import ClassicMember, Protocol
+from barnabas.coordinator.groups.classic.members import Members
 from barnabas.coordinator.groups.codec import CommittedOffset, committed_ms
 from barnabas.coordinator.groups.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from barnabas.errors import ErrorCode
@@ -44,7 +44,7 @@ class ClassicGroup:
         self.protocol_type: str | None = None
         self.protocol: str | None = None
         self.leader: str | None = None
-        self.members = Roster()
+        self.members = Members()
         #: member ids handed out with MEMBER_ID_REQUIRED, whose second JoinGroup is awaited
         self.pending: set[str] = set()
         #: members of this generation that have not sent SyncGroup
@@ -61,7 +61,7 @@ class ClassicGroup:
     def has(self, *states: GroupState) -> bool:
         return self.state in states
 
-    def is_leader(self, member: Member) -> bool:
+    def is_leader(self, member: ClassicMember) -> bool:
         return self.leader == member.member_id
 
     @property
@@ -119,7 +119,7 @@ class ClassicGroup:
         self.state = state
         self.state_since_ms = now_ms
 
-    def add(self, member: Member, protocol_type: str) -> None:
+    def add(self, member: ClassicMember, protocol_type: str) -> None:
         if not self.members:
             self.protocol_type = protocol_type
         self.members.add(member)
@@ -127,7 +127,7 @@ class ClassicGroup:
             self.leader = member.member_id
         self.pending.discard(member.member_id)
 
-    def remove(self, member: Member) -> None:
+    def remove(self, member: ClassicMember) -> None:
         """Take a member out, telling it so if it waits."""
         self.members.answer_join(member, JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
         member.answer_sync(SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
@@ -136,7 +136,7 @@ class ClassicGroup:
         if self.is_leader(member):
             self.leader = next((other.member_id for other in self.members), None)
 
-    def take_over(self, old: Member, new: Member) -> None:
+    def take_over(self, old: ClassicMember, new: ClassicMember) -> None:
         """`new` takes the place of the member that held its instance id, which is fenced if it waits."""
         fenced = ErrorCode.FENCED_INSTANCE_ID
         self.members.answer_join(old, JoinGroupResponse(error_code=fenced, member_id=old.member_id))
@@ -167,7 +167,7 @@ class ClassicGroup:
         self.pending_sync = {member.member_id for member in self.members}
         self.move_to(GroupState.COMPLETING_REBALANCE, now_ms)
 
-    def join_response(self, member: Member) -> JoinGroupResponse:
+    def join_response(self, member: ClassicMember) -> JoinGroupResponse:
         """What a member of this generation learns; the leader learns who the others are, too."""
         return JoinGroupResponse(
             generation_id=self.generation,
@@ -190,7 +190,9 @@ class ClassicGroup:
 
     # --- what is stored ---
 
-    def to_record(self, assignments: dict[str, bytes], members: Sequence[Member]) -> GroupMetadataValue:
+    def to_record(
+        self, assignments: dict[str, bytes], members: Sequence[ClassicMember]
+    ) -> GroupMetadataValue:
         """The generation that `apply` will install, with these members and their assignments."""
         return GroupMetadataValue(
             protocol_type=self.protocol_type or "",
@@ -224,7 +226,7 @@ class ClassicGroup:
             if member is not None:
                 member.assignment = record.assignment
                 continue
-            member = Member.from_record(record, value.protocol)
+            member = ClassicMember.from_record(record, value.protocol)
             predecessor = self.members.holder(record.group_instance_id)
             if predecessor is not None:
                 self.take_over(predecessor, member)

@@ -20,7 +20,7 @@ class Protocol(NamedTuple):
     metadata: bytes
 
 
-class Member:
+class ClassicMember:
     """What the coordinator knows of a member; `join` and `sync` are the answers it still waits for."""
 
     __slots__ = (
@@ -62,7 +62,7 @@ class Member:
         self.sync: asyncio.Future[SyncGroupResponse] | None = None
 
     @classmethod
-    def from_record(cls, record: MemberMetadata, protocol: str | None) -> Member:
+    def from_record(cls, record: MemberMetadata, protocol: str | None) -> ClassicMember:
         """As stored: of the member's protocols only the chosen one is."""
         # Records of version 0 had one timeout for both.
         rebalance = record.rebalance_timeout if record.rebalance_timeout >= 0 else record.session_timeout

@@ -14,9 +14,9 @@ from collections.abc import Awaitable, Callable
 from barnabas.config import BrokerConfig
 from barnabas.coordinator.groups.caller import Caller
 from barnabas.coordinator.groups.classic.group import ClassicGroup, GroupState
-from barnabas.coordinator.groups.classic.member import Member, Protocol
+from barnabas.coordinator.groups.classic.member import ClassicMember, Protocol
+from barnabas.coordinator.groups.classic.members import most_preferred
 from barnabas.coordinator.groups.classic.rebalance import Rebalance
-from barnabas.coordinator.groups.classic.roster import most_preferred
 from barnabas.coordinator.groups.classic.sessions import NEW_MEMBER_JOIN_TIMEOUT_MS, Sessions
 from barnabas.coordinator.groups.codec import group_record
 from barnabas.coordinator.runtime import Result
@@ -35,7 +35,7 @@ _MEMBER_ID_REQUIRED_FROM = 4
 _SKIP_ASSIGNMENT_FROM = 9
 
 
-class Membership:
+class ClassicMembership:
     """Lets members of one shard's groups in and out."""
 
     def __init__(
@@ -106,7 +106,7 @@ class Membership:
         return Result(reply, self._rebalance.advance(group, f"{member.member_id} joins again{_why(request)}"))
 
     def _add(
-        self, group: ClassicGroup, member: Member, request: JoinGroupRequest
+        self, group: ClassicGroup, member: ClassicMember, request: JoinGroupRequest
     ) -> Result[JoinGroupResponse]:
         member.is_new = True
         if group.has(GroupState.PREPARING_REBALANCE) and group.previous_state is GroupState.EMPTY:
@@ -117,7 +117,7 @@ class Membership:
         return Result(reply, self._rebalance.advance(group, f"{member.member_id} joins{_why(request)}"))
 
     def _take_over(
-        self, group: ClassicGroup, member: Member, old: Member, caller: Caller
+        self, group: ClassicGroup, member: ClassicMember, old: ClassicMember, caller: Caller
     ) -> Result[JoinGroupResponse]:
         """A static member has restarted and comes under a new member id."""
         member.assignment = old.assignment
@@ -136,7 +136,12 @@ class Membership:
         return Result(reply, self._rebalance.prepare(group, f"{member.instance_id} is back"))
 
     def _take_over_quietly(
-        self, group: ClassicGroup, member: Member, old: Member, successors: list[Member], caller: Caller
+        self,
+        group: ClassicGroup,
+        member: ClassicMember,
+        old: ClassicMember,
+        successors: list[ClassicMember],
+        caller: Caller,
     ) -> Result[JoinGroupResponse]:
         """Nobody has to rebalance: only the new member id is stored."""
         was_leader = group.is_leader(old)
@@ -270,8 +275,10 @@ class Membership:
         return self._rebalance.advance(group, f"the session of {member_id} timed out")
 
 
-def _member(request: JoinGroupRequest, caller: Caller, member_id: str, protocols: list[Protocol]) -> Member:
-    return Member(
+def _member(
+    request: JoinGroupRequest, caller: Caller, member_id: str, protocols: list[Protocol]
+) -> ClassicMember:
+    return ClassicMember(
         member_id,
         request.group_instance_id,
         caller.client_id,
@@ -287,7 +294,7 @@ def _rebalance_timeout(request: JoinGroupRequest) -> int:
     return request.session_timeout_ms if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms
 
 
-def _park(group: ClassicGroup, member: Member) -> Awaitable[JoinGroupResponse]:
+def _park(group: ClassicGroup, member: ClassicMember) -> Awaitable[JoinGroupResponse]:
     reply: asyncio.Future[JoinGroupResponse] = asyncio.get_running_loop().create_future()
     group.members.park_join(member, reply)
     return reply

@@ -21,7 +21,7 @@ from functools import partial
 from barnabas.config import BrokerConfig
 from barnabas.coordinator.backoff import LONGEST_MS, backoff_ms
 from barnabas.coordinator.groups.classic.group import ClassicGroup, GroupState
-from barnabas.coordinator.groups.classic.member import Member
+from barnabas.coordinator.groups.classic.member import ClassicMember
 from barnabas.coordinator.groups.classic.sessions import Sessions, Step
 from barnabas.coordinator.groups.codec import group_record
 from barnabas.coordinator.runtime import Result
@@ -190,7 +190,7 @@ class Rebalance:
     # --- sync ---
 
     def sync(
-        self, group: ClassicGroup, member: Member, request: SyncGroupRequest
+        self, group: ClassicGroup, member: ClassicMember, request: SyncGroupRequest
     ) -> Result[SyncGroupResponse]:
         """A member's SyncGroup in the current generation."""
         if group.has(GroupState.PREPARING_REBALANCE):
@@ -207,7 +207,7 @@ class Rebalance:
         value = group.to_record(assignments, list(group.members))
 
         failures = group.store_failures
-        waiting: list[tuple[Member, asyncio.Future[SyncGroupResponse]]] = []
+        waiting: list[tuple[ClassicMember, asyncio.Future[SyncGroupResponse]]] = []
 
         def then(error: KafkaError | None) -> SyncGroupResponse:
             self._sessions.keep_alive(group, member)
@@ -231,7 +231,7 @@ class Rebalance:
 
         return Result(records=[group_record(group.group_id, value)], then=then, afterwards=announce)
 
-    def _synced(self, group: ClassicGroup, member: Member) -> None:
+    def _synced(self, group: ClassicGroup, member: ClassicMember) -> None:
         group.pending_sync.discard(member.member_id)
         if not group.pending_sync:
             self._timers.cancel(_sync_key(group))
@@ -261,7 +261,7 @@ class Rebalance:
 
     # --- members ---
 
-    def forget(self, group: ClassicGroup, member: Member) -> None:
+    def forget(self, group: ClassicGroup, member: ClassicMember) -> None:
         """Take a member out of the group."""
         self._sessions.unwatch(group, member.member_id)
         group.remove(member)
@@ -279,7 +279,7 @@ class Rebalance:
             member.answer_sync(SyncGroupResponse(error_code=again))
 
 
-def _assigned(group: ClassicGroup, member: Member) -> SyncGroupResponse:
+def _assigned(group: ClassicGroup, member: ClassicMember) -> SyncGroupResponse:
     return SyncGroupResponse(
         protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment
     )

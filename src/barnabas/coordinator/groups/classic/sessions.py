@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from barnabas.coordinator.groups.classic.group import ClassicGroup
-from barnabas.coordinator.groups.classic.member import Member
+from barnabas.coordinator.groups.classic.member import ClassicMember
 from barnabas.coordinator.timers import Timers
 from barnabas.records import Record
 
@@ -27,7 +27,7 @@ class Sessions:
         self._write = write
         self._expire = expire
 
-    def keep_alive(self, group: ClassicGroup, member: Member) -> None:
+    def keep_alive(self, group: ClassicGroup, member: ClassicMember) -> None:
         """Restart the session timeout: the member has sent a request."""
         self.watch(group, member.member_id, member.session_timeout_ms)
 

@@ -14,10 +14,10 @@ from barnabas.coordinator.groups.caller import Caller
 from barnabas.coordinator.groups.classic.group import ClassicGroup
 from barnabas.coordinator.groups.classic.member import Protocol
 from barnabas.coordinator.groups.consumer.conversion import classic_assignment, may_downgrade
-from barnabas.coordinator.groups.consumer.draft import Draft
+from barnabas.coordinator.groups.consumer.draft import GroupDraft
 from barnabas.coordinator.groups.consumer.group import ConsumerGroup
-from barnabas.coordinator.groups.consumer.member import ClassicSide, Member, MemberState
-from barnabas.coordinator.groups.consumer.membership import Membership
+from barnabas.coordinator.groups.consumer.member import ClassicSide, ConsumerMember, MemberState
+from barnabas.coordinator.groups.consumer.membership import ConsumerMembership
 from barnabas.coordinator.groups.consumer.regex_subscriptions import RegexSubscriptions
 from barnabas.coordinator.groups.consumer.rounds import Rounds
 from barnabas.coordinator.groups.consumer.timeouts import Timeouts
@@ -44,7 +44,7 @@ class ClassicMembers:
         rounds: Rounds,
         regexes: RegexSubscriptions,
         timeouts: Timeouts,
-        membership: Membership,
+        membership: ConsumerMembership,
         downgraded: Callable[[ClassicGroup, str], None],
         unique: Callable[[], str],
     ) -> None:
@@ -73,7 +73,7 @@ class ClassicMembers:
         _check_protocols(group, request.protocol_type, protocols)
         if not request.member_id and instance_id is None and caller.api_version >= _MEMBER_ID_REQUIRED_FROM:
             return Result(JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
-        draft = Draft(group)
+        draft = GroupDraft(group)
         before = self._find(draft, request, member_id)
         holder = group.holder(instance_id)
         member, owned = self._updated(before, request, caller, protocols)
@@ -115,19 +115,27 @@ class ClassicMembers:
 
         return Result(records=draft.records, then=then)
 
-    def _find(self, draft: Draft, request: JoinGroupRequest, member_id: str) -> Member:
+    def _find(self, draft: GroupDraft, request: JoinGroupRequest, member_id: str) -> ConsumerMember:
         """The member as it was, or as a new one begins."""
         group, instance_id = draft.group, request.group_instance_id
         if instance_id is None:
-            return group.members.get(member_id, Member(member_id))
+            return group.members.get(member_id, ConsumerMember(member_id))
         if request.member_id:
             return group.static_member(instance_id, member_id)
         holder = group.holder(instance_id)
-        return Member(member_id) if holder is None else self._membership.replace(draft, holder, member_id)
+        return (
+            ConsumerMember(member_id)
+            if holder is None
+            else self._membership.replace(draft, holder, member_id)
+        )
 
     def _updated(
-        self, member: Member, request: JoinGroupRequest, caller: Caller, protocols: tuple[Protocol, ...]
-    ) -> tuple[Member, dict[bytes, frozenset[int]]]:
+        self,
+        member: ConsumerMember,
+        request: JoinGroupRequest,
+        caller: Caller,
+        protocols: tuple[Protocol, ...],
+    ) -> tuple[ConsumerMember, dict[bytes, frozenset[int]]]:
         """The member with what a JoinGroup tells of it, and what it says it owns."""
         try:
             subscription = decode_subscription(protocols[0].metadata)
@@ -213,7 +221,7 @@ class ClassicMembers:
             )
         return self._membership.remove(group, gone, "it left", response)
 
-    def _expect_join(self, group: ConsumerGroup, member: Member) -> None:
+    def _expect_join(self, group: ConsumerGroup, member: ConsumerMember) -> None:
         self._timeouts.expect_join(group.group_id, member.member_id, member.rebalance_timeout_ms)
 
 
@@ -229,7 +237,7 @@ def _check_protocols(group: ConsumerGroup, protocol_type: str, protocols: tuple[
 
 def _check(
     group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
-) -> tuple[Member, ClassicSide]:
+) -> tuple[ConsumerMember, ClassicSide]:
     """The member of the classic protocol that a request comes from.
 
     Raises:
@@ -246,7 +254,7 @@ def _check(
     return member, member.classic
 
 
-def _leaver(group: ConsumerGroup, leaver: MemberIdentity) -> Member:
+def _leaver(group: ConsumerGroup, leaver: MemberIdentity) -> ConsumerMember:
     if leaver.group_instance_id is None:
         return group.member(leaver.member_id)
     if leaver.member_id:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from barnabas.config import BrokerConfig
 from barnabas.coordinator.groups import codec
 from barnabas.coordinator.groups.classic.group import ClassicGroup
-from barnabas.coordinator.groups.classic.member import Member as OldMember
-from barnabas.coordinator.groups.consumer.draft import Draft
+from barnabas.coordinator.groups.classic.member import ClassicMember
+from barnabas.coordinator.groups.consumer.draft import GroupDraft
 from barnabas.coordinator.groups.consumer.group import ConsumerGroup
-from barnabas.coordinator.groups.consumer.member import ClassicSide, Member, Partitions
+from barnabas.coordinator.groups.consumer.member import ClassicSide, ConsumerMember, Partitions
 from barnabas.coordinator.groups.consumer.topics import Topics
 from barnabas.coordinator.groups.subscription import (
     CONSUMER_PROTOCOL_TYPE,
@@ -32,7 +32,7 @@ _UPGRADES = ("upgrade", "bidirectional")
 _DOWNGRADES = ("downgrade", "bidirectional")
 
 
-def upgrade(group: ClassicGroup, topics: Topics, config: BrokerConfig) -> Draft:
+def upgrade(group: ClassicGroup, topics: Topics, config: BrokerConfig) -> GroupDraft:
     """A consumer group with the members of a classic one, and each with what it has.
 
     Raises:
@@ -40,7 +40,7 @@ def upgrade(group: ClassicGroup, topics: Topics, config: BrokerConfig) -> Draft:
     """
     _check_upgrade(group, config)
     tombstone = codec.group_record(group.group_id, None)
-    draft = Draft(ConsumerGroup(group.group_id), [tombstone])
+    draft = GroupDraft(ConsumerGroup(group.group_id), [tombstone])
     members = [_upgraded(group, member, topics) for member in group.members]
     for member in members:
         draft.put_subscription(member)
@@ -54,7 +54,7 @@ def upgrade(group: ClassicGroup, topics: Topics, config: BrokerConfig) -> Draft:
     return draft
 
 
-def may_downgrade(group: ConsumerGroup, staying: list[Member], config: BrokerConfig) -> bool:
+def may_downgrade(group: ConsumerGroup, staying: list[ConsumerMember], config: BrokerConfig) -> bool:
     """Whether a group that `staying` will be in becomes a classic group."""
     return (
         bool(staying)
@@ -65,7 +65,7 @@ def may_downgrade(group: ConsumerGroup, staying: list[Member], config: BrokerCon
 
 
 def downgrade(
-    group: ConsumerGroup, staying: list[Member], topics: Topics, now_ms: int
+    group: ConsumerGroup, staying: list[ConsumerMember], topics: Topics, now_ms: int
 ) -> tuple[ClassicGroup, Record]:
     """A classic group with these members, each with its target, and the record that stores it."""
     classic = ClassicGroup(group.group_id, now_ms)
@@ -73,7 +73,7 @@ def downgrade(
     for member in staying:
         assert member.classic is not None
         classic.add(
-            OldMember(
+            ClassicMember(
                 member.member_id,
                 member.instance_id,
                 member.client_id,
@@ -109,7 +109,7 @@ def _check_upgrade(group: ClassicGroup, config: BrokerConfig) -> None:
         raise _stays(group, "it has more members than group.consumer.max.size allows")
 
 
-def _upgraded(group: ClassicGroup, old: OldMember, topics: Topics) -> Member:
+def _upgraded(group: ClassicGroup, old: ClassicMember, topics: Topics) -> ConsumerMember:
     protocol = group.protocol or old.protocols[0].name
     try:
         subscription = decode_subscription(old.metadata(protocol))
@@ -118,7 +118,7 @@ def _upgraded(group: ClassicGroup, old: OldMember, topics: Topics) -> Member:
         raise _stays(group, f"the subscription of member {old.member_id} cannot be read ({error})") from error
     if assignment.user_data:
         raise _stays(group, "its assignor hands out data of its own, which would be lost")
-    return Member(
+    return ConsumerMember(
         old.member_id,
         old.instance_id,
         subscription.rack_id,

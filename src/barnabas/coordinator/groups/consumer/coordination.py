@@ -11,7 +11,7 @@ from barnabas.coordinator.groups.classic.group import ClassicGroup
 from barnabas.coordinator.groups.codec import group_record
 from barnabas.coordinator.groups.consumer.classic_members import ClassicMembers
 from barnabas.coordinator.groups.consumer.conversion import upgrade
-from barnabas.coordinator.groups.consumer.draft import Draft
+from barnabas.coordinator.groups.consumer.draft import GroupDraft
 from barnabas.coordinator.groups.consumer.group import ConsumerGroup
 from barnabas.coordinator.groups.consumer.member import (
     JOIN_EPOCH,
@@ -19,7 +19,7 @@ from barnabas.coordinator.groups.consumer.member import (
     LEAVE_STATIC_EPOCH,
     MemberState,
 )
-from barnabas.coordinator.groups.consumer.membership import Membership
+from barnabas.coordinator.groups.consumer.membership import ConsumerMembership
 from barnabas.coordinator.groups.consumer.records import encode_record
 from barnabas.coordinator.groups.consumer.regex_subscriptions import RegexSubscriptions
 from barnabas.coordinator.groups.consumer.rounds import Rounds
@@ -48,7 +48,7 @@ class ConsumerGroups:
         unique: Callable[[], str],
         downgraded: Callable[[ClassicGroup, str], None],
     ) -> None:
-        """`find` gives the group of an id; see `Membership` for `settings` and `downgraded`."""
+        """`find` gives the group of an id; see `ConsumerMembership` for `settings` and `downgraded`."""
         self._context = context
         self._find = find
         self._config = config
@@ -59,7 +59,7 @@ class ConsumerGroups:
         self._regexes = RegexSubscriptions(
             config, context.clock, self._topics, self._rounds, self._store_regexes
         )
-        self._membership = Membership(
+        self._membership = ConsumerMembership(
             config,
             settings,
             context.clock,
@@ -107,7 +107,7 @@ class ConsumerGroups:
         """ConsumerGroupHeartbeat.
 
         Raises:
-            KafkaError: GROUP_ID_NOT_FOUND, and as `Membership.heartbeat` and `Membership.leave`.
+            KafkaError: GROUP_ID_NOT_FOUND, and as `ConsumerMembership.heartbeat` and `.leave`.
         """
         group = self._find(request.group_id)
         if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
@@ -122,14 +122,14 @@ class ConsumerGroups:
 
     def _draft(
         self, request: ConsumerGroupHeartbeatRequest, group: ClassicGroup | ConsumerGroup | None
-    ) -> Draft:
+    ) -> GroupDraft:
         if request.member_epoch != JOIN_EPOCH:
-            return Draft(_consumer_group(request.group_id, group))
+            return GroupDraft(_consumer_group(request.group_id, group))
         if isinstance(group, ConsumerGroup):
-            return Draft(group)
+            return GroupDraft(group)
         # An empty classic group makes room.
         before = [] if group is None else [group_record(request.group_id, None)]
-        return Draft(ConsumerGroup(request.group_id), before)
+        return GroupDraft(ConsumerGroup(request.group_id), before)
 
     def _upgrade(
         self, group: ClassicGroup, request: ConsumerGroupHeartbeatRequest, caller: Caller

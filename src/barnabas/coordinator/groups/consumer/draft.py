@@ -10,13 +10,13 @@ from collections.abc import Iterable
 
 from barnabas.coordinator.groups.consumer import records
 from barnabas.coordinator.groups.consumer.group import ConsumerGroup
-from barnabas.coordinator.groups.consumer.member import Member, Partitions
+from barnabas.coordinator.groups.consumer.member import ConsumerMember, Partitions
 from barnabas.protocol.records import consumer_group as stored
 from barnabas.protocol.schema import Message
 from barnabas.records import Record
 
 
-class Draft:
+class GroupDraft:
     """Made from a group, or from nothing for one that is to be."""
 
     def __init__(self, group: ConsumerGroup, before: Iterable[Record] = ()) -> None:
@@ -30,10 +30,10 @@ class Draft:
     def group_id(self) -> str:
         return self.group.group_id
 
-    def put_subscription(self, member: Member) -> None:
+    def put_subscription(self, member: ConsumerMember) -> None:
         self._write(records.member_key(self.group_id, member.member_id), records.subscription_value(member))
 
-    def put_current(self, member: Member) -> None:
+    def put_current(self, member: ConsumerMember) -> None:
         self._write(records.current_key(self.group_id, member.member_id), records.current_value(member))
 
     def put_target(self, member_id: str, target: Partitions) -> None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from barnabas.coordinator.groups.codec import CommittedOffset, committed_ms
 from barnabas.coordinator.groups.consumer import records
-from barnabas.coordinator.groups.consumer.member import NOTHING, Member, Partitions
+from barnabas.coordinator.groups.consumer.member import NOTHING, ConsumerMember, Partitions
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.records import consumer_group as stored
 from barnabas.protocol.schema import Message
@@ -46,7 +46,7 @@ class ConsumerGroup:
         self.epoch = 0
         self.metadata_hash = 0
         self.assignment_epoch = 0
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, ConsumerMember] = {}
         self.targets: dict[str, Partitions] = {}
         self.regexes: dict[str, ResolvedRegex] = {}
         #: static members by group.instance.id
@@ -80,7 +80,7 @@ class ConsumerGroup:
     def is_empty(self) -> bool:
         return not self.members
 
-    def member(self, member_id: str) -> Member:
+    def member(self, member_id: str) -> ConsumerMember:
         """The member called so.
 
         Raises:
@@ -93,11 +93,11 @@ class ConsumerGroup:
                 ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
             ) from None
 
-    def holder(self, instance_id: str | None) -> Member | None:
+    def holder(self, instance_id: str | None) -> ConsumerMember | None:
         """The static member that holds a group.instance.id."""
         return None if instance_id is None else self.members.get(self._static.get(instance_id, ""))
 
-    def static_member(self, instance_id: str, member_id: str) -> Member:
+    def static_member(self, instance_id: str, member_id: str) -> ConsumerMember:
         """The static member, if it is this one.
 
         Raises:
@@ -121,7 +121,7 @@ class ConsumerGroup:
         """Whether a member owns the partition, or may still own it."""
         return (topic, partition) in self._owners
 
-    def subscription(self, member: Member) -> frozenset[str]:
+    def subscription(self, member: ConsumerMember) -> frozenset[str]:
         """The topics a member subscribes to, by name or by a regular expression that has been resolved."""
         resolved = self.regexes.get(member.regex)
         return member.topics if resolved is None else member.topics | resolved.topics
@@ -147,11 +147,11 @@ class ConsumerGroup:
         votes = Counter(member.assignor for member in self.members.values() if member.assignor)
         return max(votes, key=lambda name: (votes[name], name), default=None)
 
-    def classic_members(self) -> Iterator[Member]:
+    def classic_members(self) -> Iterator[ConsumerMember]:
         """The members of the classic protocol."""
         return (member for member in self.members.values() if member.classic is not None)
 
-    def waits_in_vain(self, member: Member) -> bool:
+    def waits_in_vain(self, member: ConsumerMember) -> bool:
         """Whether a member that waits for partitions could get some now."""
         missing = (
             (topic, partition)
@@ -226,7 +226,7 @@ class ConsumerGroup:
         value: stored.ConsumerGroupMemberMetadataValue | None,
     ) -> None:
         old = self.members.get(key.member_id)
-        new = None if value is None else records.subscribed(old or Member(key.member_id), value)
+        new = None if value is None else records.subscribed(old or ConsumerMember(key.member_id), value)
         self._put(old, new)
 
     def _replay_current(
@@ -236,7 +236,7 @@ class ConsumerGroup:
     ) -> None:
         old = self.members.get(key.member_id)
         if value is not None:
-            self._put(old, records.placed(old or Member(key.member_id), value))
+            self._put(old, records.placed(old or ConsumerMember(key.member_id), value))
         elif old is not None:
             self._put(old, records.placed(old, stored.ConsumerGroupCurrentMemberAssignmentValue()))
 
@@ -260,7 +260,7 @@ class ConsumerGroup:
         else:
             self.regexes[key.regular_expression] = ResolvedRegex(frozenset(value.topics), value.timestamp)
 
-    def _put(self, old: Member | None, new: Member | None) -> None:
+    def _put(self, old: ConsumerMember | None, new: ConsumerMember | None) -> None:
         if old is not None:
             for place in _places(old):
                 if self._owners.get(place) == old.member_id:
@@ -276,7 +276,7 @@ class ConsumerGroup:
                 self._static[new.instance_id] = new.member_id
 
 
-def _check_epoch(member: Member, epoch: int) -> None:
+def _check_epoch(member: ConsumerMember, epoch: int) -> None:
     if epoch != member.epoch:
         code = ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
         raise KafkaError(
@@ -285,7 +285,7 @@ def _check_epoch(member: Member, epoch: int) -> None:
         )
 
 
-def _places(member: Member) -> Iterator[tuple[TopicId, int]]:
+def _places(member: ConsumerMember) -> Iterator[tuple[TopicId, int]]:
     for partitions_by_topic in (member.assigned, member.revoking):
         for topic, partitions in partitions_by_topic.items():
             for partition in partitions:

@@ -46,7 +46,7 @@ class ClassicSide(NamedTuple):
     protocols: tuple[Protocol, ...]
 
 
-class Member(NamedTuple):
+class ConsumerMember(NamedTuple):
     """What is stored of one member."""
 
     member_id: str
@@ -71,7 +71,7 @@ class Member(NamedTuple):
     #: what it has been told to give up, and may still own
     revoking: Partitions = NOTHING
 
-    def at(self, epoch: int) -> Member:
+    def at(self, epoch: int) -> ConsumerMember:
         """With another epoch, the one until now being the previous."""
         return self._replace(epoch=epoch, previous_epoch=self.epoch)
 
@@ -88,7 +88,7 @@ class Member(NamedTuple):
         subscribed: Set[TopicId],
         subscription_changed: bool,
         is_owned: Callable[[TopicId, int], bool],
-    ) -> Member:
+    ) -> ConsumerMember:
         """One step towards its target, or none.
 
         Args:
@@ -126,7 +126,7 @@ class Member(NamedTuple):
             revoking=NOTHING,
         )
 
-    def _without_unsubscribed(self, owned: Partitions | None, subscribed: Set[TopicId]) -> Member:
+    def _without_unsubscribed(self, owned: Partitions | None, subscribed: Set[TopicId]) -> ConsumerMember:
         """A topic it has just unsubscribed from is given up before there is a new target."""
         kept = {topic: partitions for topic, partitions in self.assigned.items() if topic in subscribed}
         if len(kept) == len(self.assigned):

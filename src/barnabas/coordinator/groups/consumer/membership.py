@@ -9,14 +9,14 @@ from barnabas.config import BrokerConfig, GroupConfig
 from barnabas.coordinator.groups.caller import Caller
 from barnabas.coordinator.groups.classic.group import ClassicGroup
 from barnabas.coordinator.groups.consumer.conversion import downgrade, may_downgrade
-from barnabas.coordinator.groups.consumer.draft import Draft
+from barnabas.coordinator.groups.consumer.draft import GroupDraft
 from barnabas.coordinator.groups.consumer.group import ConsumerGroup
 from barnabas.coordinator.groups.consumer.member import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     LEAVE_STATIC_EPOCH,
     NOTHING,
-    Member,
+    ConsumerMember,
     MemberState,
     Partitions,
     without,
@@ -41,7 +41,7 @@ logger = logger_of(__name__)
 T = TypeVar("T")
 
 
-class Membership:
+class ConsumerMembership:
     """Lets members of one shard's consumer groups in and out."""
 
     def __init__(
@@ -69,7 +69,7 @@ class Membership:
     # --- stay ---
 
     def heartbeat(
-        self, draft: Draft, request: ConsumerGroupHeartbeatRequest, caller: Caller
+        self, draft: GroupDraft, request: ConsumerGroupHeartbeatRequest, caller: Caller
     ) -> Result[ConsumerGroupHeartbeatResponse]:
         """A heartbeat that joins or stays.
 
@@ -114,13 +114,13 @@ class Membership:
                 f"The consumer group has reached its maximum capacity of {limit} members.",
             )
 
-    def subscribe(self, draft: Draft, before: Member, member: Member) -> bool:
+    def subscribe(self, draft: GroupDraft, before: ConsumerMember, member: ConsumerMember) -> bool:
         """Store who the member is; whether it subscribes to other topic names than before."""
         if member != before or member.member_id not in draft.group.members:
             draft.put_subscription(member)
         return member.topics != before.topics
 
-    def replace(self, draft: Draft, holder: Member, member_id: str) -> Member:
+    def replace(self, draft: GroupDraft, holder: ConsumerMember, member_id: str) -> ConsumerMember:
         """A static member has restarted under another member id, and gets what it had."""
         logger.info("group %s: member %s replaces %s", draft.group_id, member_id, holder.member_id)
         target = draft.group.target(holder.member_id)
@@ -131,7 +131,9 @@ class Membership:
         draft.put_current(successor)
         return successor
 
-    def _find(self, draft: Draft, request: ConsumerGroupHeartbeatRequest, owned: Partitions | None) -> Member:
+    def _find(
+        self, draft: GroupDraft, request: ConsumerGroupHeartbeatRequest, owned: Partitions | None
+    ) -> ConsumerMember:
         """The member as it was, or as a new one begins."""
         group, member_id, instance_id = draft.group, request.member_id, request.instance_id
         joins = request.member_epoch == JOIN_EPOCH
@@ -140,7 +142,7 @@ class Membership:
             if not joins:
                 member = group.static_member(instance_id, member_id)
             elif holder is None:
-                member = group.members.get(member_id, Member(member_id))
+                member = group.members.get(member_id, ConsumerMember(member_id))
             elif holder.classic is None and holder.epoch != LEAVE_STATIC_EPOCH:
                 raise KafkaError(
                     ErrorCode.UNRELEASED_INSTANCE_ID,
@@ -150,14 +152,14 @@ class Membership:
             else:
                 return self.replace(draft, holder, member_id)
         elif joins:
-            member = group.members.get(member_id, Member(member_id))
+            member = group.members.get(member_id, ConsumerMember(member_id))
         else:
             member = group.member(member_id)
         _check_epoch(member, request.member_epoch, owned)
         return member
 
     def _response(
-        self, request: ConsumerGroupHeartbeatRequest, before: Member, after: Member
+        self, request: ConsumerGroupHeartbeatRequest, before: ConsumerMember, after: ConsumerMember
     ) -> ConsumerGroupHeartbeatResponse:
         response = ConsumerGroupHeartbeatResponse(
             member_id=after.member_id,
@@ -178,7 +180,7 @@ class Membership:
             )
         return response
 
-    def _watch(self, group_id: str, before: Member, after: Member) -> None:
+    def _watch(self, group_id: str, before: ConsumerMember, after: ConsumerMember) -> None:
         session_timeout_ms = self._settings(group_id).consumer_session_timeout_ms
         self._timeouts.expect_heartbeat(group_id, after.member_id, session_timeout_ms)
         if after.state is not MemberState.UNREVOKED_PARTITIONS:
@@ -204,17 +206,19 @@ class Membership:
         member = group.static_member(request.instance_id, request.member_id)
         if request.member_epoch == LEAVE_EPOCH:
             return self.remove(group, [member], "it left", response)
-        draft = Draft(group)
+        draft = GroupDraft(group)
         draft.put_current(member._replace(epoch=LEAVE_STATIC_EPOCH, revoking=NOTHING))
         return Result(response, draft.records)
 
-    def remove(self, group: ConsumerGroup, gone: Iterable[Member], reason: str, response: T) -> Result[T]:
+    def remove(
+        self, group: ConsumerGroup, gone: Iterable[ConsumerMember], reason: str, response: T
+    ) -> Result[T]:
         """Take members out; the group becomes classic when only members of the classic protocol are left."""
         leavers = {member.member_id for member in gone}
         if not leavers:
             return Result(response)
         staying = [member for member in group.members.values() if member.member_id not in leavers]
-        draft = Draft(group)
+        draft = GroupDraft(group)
         classic: ClassicGroup | None = None
         if may_downgrade(group, staying, self._config()):
             classic = self.downgrade(draft, staying)
@@ -233,7 +237,7 @@ class Membership:
 
         return Result(records=draft.records, then=then)
 
-    def downgrade(self, draft: Draft, staying: list[Member]) -> ClassicGroup:
+    def downgrade(self, draft: GroupDraft, staying: list[ConsumerMember]) -> ClassicGroup:
         """Make a classic group of it, with these members."""
         classic, record = downgrade(draft.group, staying, self._topics, self._clock.now_ms())
         draft.remove_group()
@@ -256,7 +260,7 @@ class Membership:
 
         return Result(records=removal.records, then=then)
 
-    def _remove_members(self, draft: Draft, leavers: Iterable[str]) -> None:
+    def _remove_members(self, draft: GroupDraft, leavers: Iterable[str]) -> None:
         regexes = {draft.group.members[member_id].regex for member_id in leavers} - {""}
         for member_id in leavers:
             draft.remove_member(member_id)
@@ -275,7 +279,9 @@ def owned_partitions(request: ConsumerGroupHeartbeatRequest) -> Partitions | Non
     }
 
 
-def _updated(member: Member, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> Member:
+def _updated(
+    member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, caller: Caller
+) -> ConsumerMember:
     """The member with what a heartbeat tells of it."""
     names, regex, timeout = (
         request.subscribed_topic_names,
@@ -295,7 +301,7 @@ def _updated(member: Member, request: ConsumerGroupHeartbeatRequest, caller: Cal
     )
 
 
-def _check_epoch(member: Member, epoch: int, owned: Partitions | None) -> None:
+def _check_epoch(member: ConsumerMember, epoch: int, owned: Partitions | None) -> None:
     """Raises KafkaError FENCED_MEMBER_EPOCH unless the member is where we think it is."""
     if member.state is MemberState.UNKNOWN and (owned is None or owned):
         raise _fenced("The consumer group member is in a unknown state.")

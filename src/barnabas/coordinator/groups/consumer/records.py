@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterable
 
 from barnabas.coordinator.groups.classic.member import Protocol
-from barnabas.coordinator.groups.consumer.member import ClassicSide, Member, MemberState, Partitions
+from barnabas.coordinator.groups.consumer.member import ClassicSide, ConsumerMember, MemberState, Partitions
 from barnabas.errors import ProtocolError
 from barnabas.protocol.codec import decode, encode
 from barnabas.protocol.records import consumer_group as stored
@@ -69,7 +69,7 @@ def regex_key(group_id: str, regex: str) -> stored.ConsumerGroupRegularExpressio
 # --- values ---
 
 
-def subscription_value(member: Member) -> stored.ConsumerGroupMemberMetadataValue:
+def subscription_value(member: ConsumerMember) -> stored.ConsumerGroupMemberMetadataValue:
     """Who a member is and what it subscribes to."""
     return stored.ConsumerGroupMemberMetadataValue(
         instance_id=member.instance_id,
@@ -92,7 +92,7 @@ def subscription_value(member: Member) -> stored.ConsumerGroupMemberMetadataValu
     )
 
 
-def subscribed(member: Member, value: stored.ConsumerGroupMemberMetadataValue) -> Member:
+def subscribed(member: ConsumerMember, value: stored.ConsumerGroupMemberMetadataValue) -> ConsumerMember:
     """`member` with what `subscription_value` stored."""
     classic = value.classic_member_metadata
     return member._replace(
@@ -113,7 +113,7 @@ def subscribed(member: Member, value: stored.ConsumerGroupMemberMetadataValue) -
     )
 
 
-def current_value(member: Member) -> stored.ConsumerGroupCurrentMemberAssignmentValue:
+def current_value(member: ConsumerMember) -> stored.ConsumerGroupCurrentMemberAssignmentValue:
     """Where a member stands."""
     return stored.ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
@@ -124,7 +124,7 @@ def current_value(member: Member) -> stored.ConsumerGroupCurrentMemberAssignment
     )
 
 
-def placed(member: Member, value: stored.ConsumerGroupCurrentMemberAssignmentValue) -> Member:
+def placed(member: ConsumerMember, value: stored.ConsumerGroupCurrentMemberAssignmentValue) -> ConsumerMember:
     """`member` with what `current_value` stored."""
     return member._replace(
         epoch=value.member_epoch,

@@ -14,7 +14,7 @@ from functools import partial
 from barnabas.config import BrokerConfig
 from barnabas.coordinator.backoff import backoff_ms
 from barnabas.coordinator.groups.consumer import regexes
-from barnabas.coordinator.groups.consumer.draft import Draft
+from barnabas.coordinator.groups.consumer.draft import GroupDraft
 from barnabas.coordinator.groups.consumer.group import ConsumerGroup
 from barnabas.coordinator.groups.consumer.rounds import Rounds
 from barnabas.coordinator.groups.consumer.topics import Topics
@@ -66,7 +66,7 @@ class RegexSubscriptions:
         #: by group: how often in a row what was found could not be stored, and when to look again, in ms
         self._failed: dict[str, tuple[int, int]] = {}
 
-    def change(self, draft: Draft, old: str, new: str) -> RegexChange:
+    def change(self, draft: GroupDraft, old: str, new: str) -> RegexChange:
         """A member subscribes by another expression; `draft` has the new subscription already.
 
         Raises:
@@ -96,9 +96,9 @@ class RegexSubscriptions:
         self._under_way[group.group_id] = task
         task.add_done_callback(partial(self._done, group.group_id))
 
-    def store(self, group: ConsumerGroup, found: Mapping[str, frozenset[str]]) -> Draft:
+    def store(self, group: ConsumerGroup, found: Mapping[str, frozenset[str]]) -> GroupDraft:
         """What is to be stored of the topics that were found."""
-        draft = Draft(group)
+        draft = GroupDraft(group)
         subscribed = {member.regex for member in group.members.values()}
         has_changed = False
         for regex, topics in found.items():

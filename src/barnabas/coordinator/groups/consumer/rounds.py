@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from barnabas.coordinator.groups.assignors import ASSIGNORS, MemberSpec
-from barnabas.coordinator.groups.consumer.draft import Draft
+from barnabas.coordinator.groups.consumer.draft import GroupDraft
 from barnabas.coordinator.groups.consumer.group import ConsumerGroup
-from barnabas.coordinator.groups.consumer.member import Member, Partitions
+from barnabas.coordinator.groups.consumer.member import ConsumerMember, Partitions
 from barnabas.coordinator.groups.consumer.topics import Topics
 from barnabas.text import logger_of
 
@@ -39,13 +39,13 @@ class Rounds:
         """The group is no more."""
         self._verified.pop(group_id, None)
 
-    def raise_epoch(self, draft: Draft) -> None:
+    def raise_epoch(self, draft: GroupDraft) -> None:
         """The group has changed: its members need another target."""
         epoch = draft.group.epoch + 1
         draft.put_epoch(epoch, self._topics.metadata_hash(draft.group.subscribed_topics()))
         logger.info("group %s: epoch %d", draft.group_id, epoch)
 
-    def assign(self, draft: Draft) -> None:
+    def assign(self, draft: GroupDraft) -> None:
         """Compute the target of the group's epoch, if there is none yet."""
         group = draft.group
         if group.epoch <= group.assignment_epoch:
@@ -68,8 +68,8 @@ class Rounds:
         draft.put_assignment_epoch(group.epoch)
 
     def reconcile(
-        self, draft: Draft, member_id: str, owned: Partitions | None, *, subscription_changed: bool
-    ) -> Member:
+        self, draft: GroupDraft, member_id: str, owned: Partitions | None, *, subscription_changed: bool
+    ) -> ConsumerMember:
         """Let a member make its next step; where it stands then."""
         group = draft.group
         member = group.members[member_id]

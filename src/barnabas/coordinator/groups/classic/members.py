@@ -6,16 +6,16 @@ import asyncio
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
-from barnabas.coordinator.groups.classic.member import Member, Protocol
+from barnabas.coordinator.groups.classic.member import ClassicMember, Protocol
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.join_group import JoinGroupResponse
 
 
-class Roster:
+class Members:
     """Members by id, in the order they joined; static ones by their group.instance.id, too."""
 
     def __init__(self) -> None:
-        self._members: dict[str, Member] = {}
+        self._members: dict[str, ClassicMember] = {}
         self._static: dict[str, str] = {}
         #: how many members support a protocol
         self._supporters: Counter[str] = Counter()
@@ -25,18 +25,18 @@ class Roster:
     def __len__(self) -> int:
         return len(self._members)
 
-    def __iter__(self) -> Iterator[Member]:
-        """The members; the roster may change meanwhile."""
+    def __iter__(self) -> Iterator[ClassicMember]:
+        """The members; they may change meanwhile."""
         return iter(list(self._members.values()))
 
-    def get(self, member_id: str) -> Member | None:
+    def get(self, member_id: str) -> ClassicMember | None:
         return self._members.get(member_id)
 
-    def holder(self, instance_id: str | None) -> Member | None:
+    def holder(self, instance_id: str | None) -> ClassicMember | None:
         """The member that holds a group.instance.id."""
         return None if instance_id is None else self._members.get(self._static.get(instance_id, ""))
 
-    def check(self, member_id: str, instance_id: str | None) -> Member:
+    def check(self, member_id: str, instance_id: str | None) -> ClassicMember:
         """The member a request comes from.
 
         Raises:
@@ -55,20 +55,20 @@ class Roster:
 
     # --- who is in it ---
 
-    def add(self, member: Member) -> None:
+    def add(self, member: ClassicMember) -> None:
         self._members[member.member_id] = member
         if member.instance_id is not None:
             self._static[member.instance_id] = member.member_id
         self._supporters.update(_names(member.protocols))
 
-    def remove(self, member: Member) -> None:
+    def remove(self, member: ClassicMember) -> None:
         """Take a member out; it has been answered before."""
         del self._members[member.member_id]
         if member.instance_id is not None and self._static[member.instance_id] == member.member_id:
             del self._static[member.instance_id]
         self._supporters.subtract(_names(member.protocols))
 
-    def replace(self, old: Member, new: Member) -> None:
+    def replace(self, old: ClassicMember, new: ClassicMember) -> None:
         """Put a static member's successor in its place."""
         self._supporters.subtract(_names(old.protocols))
         members = [new if member is old else member for member in self._members.values()]
@@ -79,7 +79,7 @@ class Roster:
 
     # --- what they support ---
 
-    def change_protocols(self, member: Member, protocols: Sequence[Protocol]) -> None:
+    def change_protocols(self, member: ClassicMember, protocols: Sequence[Protocol]) -> None:
         self._supporters.subtract(_names(member.protocols))
         member.protocols = protocols
         self._supporters.update(_names(protocols))
@@ -99,20 +99,20 @@ class Roster:
         """How many members wait for the round to end."""
         return len(self._joined)
 
-    def park_join(self, member: Member, reply: asyncio.Future[JoinGroupResponse]) -> None:
+    def park_join(self, member: ClassicMember, reply: asyncio.Future[JoinGroupResponse]) -> None:
         """Keep a member's JoinGroup; one it had parked before is told to go round again."""
         repeated = ErrorCode.REBALANCE_IN_PROGRESS
         self.answer_join(member, JoinGroupResponse(error_code=repeated, member_id=member.member_id))
         member.join = reply
         self._joined.add(member.member_id)
 
-    def answer_join(self, member: Member, response: JoinGroupResponse) -> None:
+    def answer_join(self, member: ClassicMember, response: JoinGroupResponse) -> None:
         """Answer a member's JoinGroup, if one is parked."""
         self._joined.discard(member.member_id)
         member.answer_join(response)
 
 
-def most_preferred(members: Collection[Member]) -> str:
+def most_preferred(members: Collection[ClassicMember]) -> str:
     """Of the protocols that all these members support, the one most prefer."""
     candidates = set.intersection(*(_names(member.protocols) for member in members))
     votes = Counter(member.vote(candidates) for member in members)
