@@ -12,8 +12,6 @@ from barnabas.logs.manager import LogManager
 from barnabas.metadata import ClusterImage
 from barnabas.metadata.configs import ConfigResolver
 from barnabas.replication.manager import ReplicaManager
-from barnabas.server.answers.config_listing import SettingDescriptions
-from barnabas.server.answers.topics import TopicAnswers
 from barnabas.server.fetching.sessions import FetchSessions
 from barnabas.server.handlers import (
     add_offsets_to_txn,
@@ -59,6 +57,8 @@ from barnabas.server.handlers import (
 )
 from barnabas.server.requests.api import Served
 from barnabas.server.requests.long_work import LongWork
+from barnabas.server.responses.config_listing import SettingDescriptions
+from barnabas.server.responses.topics import TopicAnswers
 from barnabas.server.transactions.guard import TransactionGuard
 from barnabas.server.transactions.markers import MarkerAppender
 from barnabas.types import BrokerId

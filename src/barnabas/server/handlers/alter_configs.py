@@ -14,10 +14,10 @@ from barnabas.protocol.messages.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
-from barnabas.server.answers.config_changes import resources_once
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.pieces import Pieces
+from barnabas.server.responses.config_changes import resources_once
 
 
 def _failed(request: AlterConfigsRequest, error: KafkaError) -> AlterConfigsResponse:

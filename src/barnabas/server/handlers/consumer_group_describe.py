@@ -21,10 +21,10 @@ from barnabas.protocol.messages.consumer_group_describe import (
     Member,
     TopicPartitions,
 )
-from barnabas.server.answers.operations import GROUP_OPERATIONS, NOT_ASKED
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.pieces import Pieces
+from barnabas.server.responses.operations import GROUP_OPERATIONS, NOT_ASKED
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,10 +21,10 @@ from barnabas.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from barnabas.server.answers.config_listing import SettingDescriptions
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.pieces import Pieces
+from barnabas.server.responses.config_listing import SettingDescriptions
 
 
 @dataclass(frozen=True, slots=True)

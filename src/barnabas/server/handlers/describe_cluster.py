@@ -14,9 +14,9 @@ from barnabas.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from barnabas.server.answers.operations import CLUSTER_OPERATIONS, NOT_ASKED
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
+from barnabas.server.responses.operations import CLUSTER_OPERATIONS, NOT_ASKED
 
 BROKERS = 1
 CONTROLLERS = 2

@@ -23,10 +23,10 @@ from barnabas.protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from barnabas.server.answers.config_listing import SettingDescriptions
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.pieces import Pieces
+from barnabas.server.responses.config_listing import SettingDescriptions
 from barnabas.types import BrokerId
 
 

@@ -14,10 +14,10 @@ from barnabas.protocol.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from barnabas.server.answers.operations import GROUP_OPERATIONS, NOT_ASKED
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.pieces import Pieces
+from barnabas.server.responses.operations import GROUP_OPERATIONS, NOT_ASKED
 
 _NOT_FOUND_FROM = 6
 

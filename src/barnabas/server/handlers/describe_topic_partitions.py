@@ -20,10 +20,10 @@ from barnabas.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from barnabas.server.answers.operations import TOPIC_OPERATIONS
-from barnabas.server.answers.topics import leader_error
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
+from barnabas.server.responses.operations import TOPIC_OPERATIONS
+from barnabas.server.responses.topics import leader_error
 from barnabas.types import INTERNAL_TOPICS
 
 

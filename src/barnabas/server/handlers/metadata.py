@@ -22,12 +22,12 @@ from barnabas.protocol.messages.metadata import (
     MetadataResponseBroker,
     MetadataResponseTopic,
 )
-from barnabas.server.answers.operations import CLUSTER_OPERATIONS, NOT_ASKED
-from barnabas.server.answers.topics import TopicAnswers
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.long_work import LongWork
 from barnabas.server.requests.pieces import Pieces
+from barnabas.server.responses.operations import CLUSTER_OPERATIONS, NOT_ASKED
+from barnabas.server.responses.topics import TopicAnswers
 from barnabas.types import ZERO_TOPIC_ID, TopicId
 
 

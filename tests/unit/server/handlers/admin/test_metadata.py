@@ -19,7 +19,7 @@ from barnabas.protocol.messages.describe_topic_partitions import (
     TopicRequest,
 )
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from barnabas.server.answers.topics import TopicAnswers
+from barnabas.server.responses.topics import TopicAnswers
 from barnabas.types import GROUP_METADATA_TOPIC
 
 VERSIONS = range(MetadataRequest.versions[0], MetadataRequest.versions[1] + 1)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from barnabas.errors import ErrorCode
 from barnabas.metadata.image import BrokerImage, ClusterImage, PartitionState, TopicImage
 from barnabas.protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
-from barnabas.server.answers.operations import NOT_ASKED, TOPIC_OPERATIONS
+from barnabas.server.responses.operations import NOT_ASKED, TOPIC_OPERATIONS
 from barnabas.types import INTERNAL_TOPICS, BrokerId
 
 #: the first version of Metadata that knows LISTENER_NOT_FOUND

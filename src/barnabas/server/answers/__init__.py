@@ -1,1 +1,0 @@
-"""What the answers of several APIs have in common."""

@@ -1,0 +1,1 @@
+"""What the responses of several APIs have in common."""
