@@ -57,6 +57,8 @@ class SimulatedBroker:
 
     async def start(self) -> bool:
         """Start it; False when it cannot now, or is killed while it starts."""
+        if self._process is not None:  # a start that nobody waits for any more
+            self._end(power=False)
         number = next(self._numbers)
         process = self._process = VirtualProcess(f"{BROKER} {number}")
         host = self._host = self._stage.network.host(BROKER)

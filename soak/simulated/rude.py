@@ -11,6 +11,8 @@ from barnabas.protocol.schema import Request
 from soak.simulated.client import Client
 from soak.simulated.stage import BROKER, PORT
 
+_CONNECT_SECONDS = 5.0
+
 
 class Rude(Client):
     """Connects, asks for much and reads nothing; then goes, politely or not, in the middle of a request."""
@@ -20,7 +22,8 @@ class Rude(Client):
     async def run(self) -> None:
         while not self.stopping:
             try:
-                transport, _ = await self.host.connect(asyncio.Protocol, BROKER, PORT)
+                async with asyncio.timeout(_CONNECT_SECONDS):
+                    transport, _ = await self.host.connect(asyncio.Protocol, BROKER, PORT)
             except OSError:
                 await self.back_off()
                 continue

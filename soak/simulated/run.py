@@ -174,6 +174,8 @@ class _Said(logging.Handler):
 
 def _unhandled(stage: Stage, context: dict[str, object]) -> None:
     error = context.get("exception")
+    if isinstance(error, ConnectionAbortedError):
+        return  # the handshake of a client that was killed in it
     stage.complain("exception", f"{context.get('message')}: {type(error).__name__}: {error}")
 
 
