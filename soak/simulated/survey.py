@@ -84,7 +84,8 @@ class Survey(Client):
                 retention_bytes=None,
             )
         places = await self.places()
-        for isolation in (READ_UNCOMMITTED, READ_COMMITTED):
+        # In this order: what compaction takes in between was no aborted record.
+        for isolation in (READ_COMMITTED, READ_UNCOMMITTED):
             contents = await self._contents(places, isolation)
             starts = await list_offsets(self, places, EARLIEST)
             ends = await list_offsets(self, places, LATEST, committed=isolation == READ_COMMITTED)
