@@ -17,6 +17,7 @@ from tests.zookeeper import PATIENT, new_chroot, opened
 
 from barnabas.cli.app import app
 from barnabas.client import Admin
+from barnabas.errors import BarnabasError
 from barnabas.metadata import znodes
 from barnabas.metadata.store import MetadataStore
 from barnabas.metadata.zookeeper.address import ZooKeeperAddress
@@ -230,3 +231,19 @@ def test_second_broker_of_one_id_is_refused(zookeeper: ZooKeeperServer, tmp_path
     ):
         first.create_topic("t")
         broker_on(address, tmp_path / "second", timeout_ms=3000).start()
+
+
+def test_second_broker_of_a_cluster_is_refused_and_the_first_one_serves_on(
+    zookeeper: ZooKeeperServer, tmp_path: Path
+) -> None:
+    address = new_chroot(zookeeper.address)
+    with broker_on(address, tmp_path / "1") as first:
+        first.create_topic("t", 1)
+        second = BarnabasBroker(
+            {"zookeeper.connect": str(address), "node.id": "2"}, data=tmp_path / "2", mode="process"
+        )
+        with pytest.raises(BarnabasError, match=r"broker 1 .*has begun the cluster.*another chroot"):
+            second.start()
+        first.produce("t", "a")
+        assert values(first, "t", 1) == [b"a"]
+        assert look(address, lambda store: store.children(znodes.BROKER_IDS)) == ["1"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import sys
 from collections.abc import Awaitable, Callable
 
 from barnabas import __version__
@@ -15,7 +16,7 @@ from barnabas.coordinator import GroupCoordinator, ProducerIds, TransactionCoord
 from barnabas.environment.clock import Clock
 from barnabas.environment.environment import Environment
 from barnabas.environment.randomness import new_uuid
-from barnabas.errors import BarnabasError
+from barnabas.errors import BarnabasError, ConfigError
 from barnabas.logs.cleaner import LogCleaner
 from barnabas.logs.group_commit import GroupCommit
 from barnabas.logs.jobs import stop_all, upkeep
@@ -167,6 +168,7 @@ class Broker:
         self._loader = MetadataLoader(store, self._on_metadata_failure)
         self._undo.append(self._loader.stop)
         await self._loader.start()
+        self._require_no_other()
         await self._open_logs()
         self.controller = Controller(
             store,
@@ -179,6 +181,7 @@ class Broker:
         )
         self._undo.append(self.controller.stop)
         await self.controller.start()
+        self._require_no_other(before=self.controller.registration.epoch)
         self.producer_ids = ProducerIds(self.controller.producer_ids.allocate)
         self.fetch_sessions = FetchSessions(
             self.config.max_incremental_fetch_session_cache_slots, self.clock, environment.random
@@ -195,6 +198,24 @@ class Broker:
         self._undo.append(self._announce_stop)
         for bound, told in zip(self.bound, self.advertised, strict=True):
             log.info("listening on %s, advertised as %s", bound, told.address)
+
+    def _require_no_other(self, before: int = sys.maxsize) -> None:
+        """Refuse to join a cluster that another broker has begun: nothing would be replicated to this one.
+
+        Args:
+            before: of two brokers that start together, the one with the lower epoch stays.
+
+        Raises:
+            ConfigError: another broker is registered.
+        """
+        for other in sorted(self.image.brokers.values()):
+            if other.id != self.node_id and other.epoch < before:
+                where = f"{other.endpoints[0].host}:{other.endpoints[0].port}"
+                raise ConfigError(
+                    f"broker {other.id} ({where}) has begun the cluster at "
+                    f"zookeeper.connect={self.config.zookeeper_connect}, and several brokers cannot form one "
+                    "yet: name another chroot, as in zookeeper.connect=HOST:PORT/chroot"
+                )
 
     def _on_session(self, state: SessionState) -> None:
         if state is SessionState.FAILED:
