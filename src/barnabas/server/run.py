@@ -59,11 +59,11 @@ async def serve(
     signals = StopSignals()
     loop = asyncio.get_running_loop()
     busy_polling = BusyPolling(loop.call_soon) if event_loop.turns_are_cheap(loop) else None
-    log.info("running in process %d", os.getpid())
     broker = Broker(config, Environment.of_system(), busy_polling=busy_polling)
     with short_switches(), short_collections() as collections:
         try:
             await broker.start()
+            log.info("running in process %d", os.getpid())
             collections.begin()
             if on_ready is not None:
                 on_ready(broker)

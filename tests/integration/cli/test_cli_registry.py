@@ -82,7 +82,7 @@ def test_a_registry_that_waits_for_its_broker_says_so_and_stops_when_told(launch
         nobody = f"127.0.0.1:{free.getsockname()[1]}"
     process = launch("registry", "--listen", "127.0.0.1:0", "--bootstrap-server", nobody)
     line = process.stderr.readline()
-    assert f"no broker answers at {nobody} yet: the registry waits" in line
+    assert f"no broker answers at {nobody} yet; the registry waits" in line
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=20)
     assert (process.returncode, out, err) == (0, "", "")
