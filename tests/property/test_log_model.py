@@ -231,13 +231,14 @@ class LogModel(RuleBasedStateMachine):
     @rule()
     def end_a_flush(self) -> None:
         flush, self.flushing = self.flushing, None
+        before = self.log.recovery_point
         flush.run()
         try:
             self.log.complete_flush(flush)
         except KafkaError as error:
             assert error.code is ErrorCode.KAFKA_STORAGE_ERROR
             self.offline = self.log.is_offline
-            assert self.log.recovery_point == self.flushed
+            assert self.log.recovery_point == before
         else:
             self.flushed = max(self.flushed, self.log.recovery_point)
 
