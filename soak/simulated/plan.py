@@ -50,10 +50,6 @@ class Slot:
     def group(self) -> str:
         return self.task.group
 
-    @property
-    def reads_in_group(self) -> bool:
-        return bool(self.task.group)
-
 
 def settings(*, fsync: bool) -> dict[str, str]:
     """The broker's settings: what it does now and then it does often."""

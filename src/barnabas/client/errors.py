@@ -36,7 +36,7 @@ _BY_CODE = {int(code): code for code in ErrorCode}
 
 
 def error_code(number: int) -> ErrorCode:
-    """The code that a response bears; one that is not known is UNKNOWN_SERVER_ERROR."""
+    """The code that a response has; one that is not known is UNKNOWN_SERVER_ERROR."""
     return _BY_CODE.get(number, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 

@@ -178,7 +178,7 @@ class FileTail:
         return pread(self._file.fileno(), len(expected), read_to - len(expected)) != expected
 
     def _is_current(self) -> bool:
-        """Whether the open file is still the one that bears the name, or no other has taken it yet."""
+        """Whether the open file is still the one that has the name, or no other has taken it yet."""
         try:
             return self.path.stat().st_ino == self._inode
         except FileNotFoundError:

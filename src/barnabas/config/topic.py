@@ -111,7 +111,7 @@ class TopicConfig(Settings):
         choices=("CreateTime", "LogAppendTime"),
         synonyms=("log.message.timestamp.type",),
         update=Update.CLUSTER_WIDE,
-        doc="Whose time a record bears: the producer's (CreateTime) or the broker's (LogAppendTime).",
+        doc="Whose time a record has: the producer's (CreateTime) or the broker's (LogAppendTime).",
     )
     min_cleanable_dirty_ratio: float = setting(
         Type.DOUBLE,

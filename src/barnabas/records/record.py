@@ -106,7 +106,7 @@ def decode_records(
 ) -> Iterator[Record]:
     """The records of an uncompressed batch payload, lazily.
 
-    `append_time` stands in for every timestamp when the batch bears the broker's time.
+    `append_time` stands in for every timestamp when the batch has the broker's time.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE, the bytes are not `count` records.

@@ -103,7 +103,7 @@ class Direction:
         self._resume_scheduled = False
         #: whether what is in flight waits for a cut link
         self._waits_for_link = False
-        #: since when retransmissions have been in vain
+        #: when the peer stopped acknowledging what is sent; None while it does
         self._stalled_at: float | None = None
         self._give_up: asyncio.TimerHandle | None = None
         self._ends = False

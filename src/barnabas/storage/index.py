@@ -1,7 +1,7 @@
 """The two sparse indexes beside a segment, in Apache Kafka's format (big-endian entries in ascending order).
 
 `.index`      relative offset (uint32), position (uint32): the last offset of a batch and where it begins
-`.timeindex`  timestamp (int64), relative offset (int32): no record up to that offset bears a later timestamp
+`.timeindex`  timestamp (int64), relative offset (int32): no record up to that offset has a later timestamp
 
 Offsets are relative to the segment's base offset. An entry is made about every `index.interval.bytes`.
 New entries wait in memory and reach the file a block at a time: an index that a crash cut short is rebuilt

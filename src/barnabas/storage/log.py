@@ -308,7 +308,7 @@ class PartitionLog(LogUpkeep):
         """Where ListOffsets' `timestamp` points, None when no record is that late.
 
         A real timestamp gives the first record at or after it; MAX_TIMESTAMP (-3) the first record that
-        bears the largest; EARLIEST (-2) and EARLIEST_LOCAL (-4) the log's start; LATEST (-1) its end
+        has the largest; EARLIEST (-2) and EARLIEST_LOCAL (-4) the log's start; LATEST (-1) its end
         (the caller knows the high watermark and the last stable offset); LATEST_TIERED (-5) none. Records
         before `start` do not count.
 

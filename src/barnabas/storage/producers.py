@@ -155,7 +155,7 @@ class Producers:
     ) -> None:
         """Whether a marker may end the producer's transaction, if there is one.
 
-        With transactions v2 a marker bears a higher epoch than what it ends. One of the same epoch has been
+        With transactions v2 a marker has a higher epoch than what it ends. One of the same epoch has been
         written before: it is let pass where nothing is open, but it must not end the transaction after.
 
         Raises:

@@ -122,7 +122,7 @@ class LogSegment:
 
     @property
     def latest(self) -> TimestampedOffset:
-        """The largest timestamp in the segment and the last offset of the (first) batch that bears it."""
+        """The largest timestamp in the segment and the last offset of the (first) batch that has it."""
         if self._latest is None:
             last = self.times.last()
             assert last is not None

@@ -48,7 +48,7 @@ def first_at_or_after(segments: Segments, timestamp: int, log_start_offset: int)
 
 
 def with_max_timestamp(segments: Segments, log_start_offset: int) -> OffsetAtTimestamp | None:
-    """The first record that bears the largest timestamp of the log. Raises as `first_at_or_after`."""
+    """The first record that has the largest timestamp of the log. Raises as `first_at_or_after`."""
     latest = max((segment.latest for segment in segments), key=lambda latest: latest.timestamp)
     if latest.timestamp < 0:
         return None

@@ -1,4 +1,4 @@
-"""What no import shows: a broker's code calls nothing that reaches around its environment.
+"""A broker's code reaches nothing outside but through its environment: the calls that imports do not show.
 
 The imports themselves are a contract in pyproject.toml.
 """

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from barnabas.replication.manager import ReplicaManager
     from barnabas.replication.partition import Partition
 
-NO_SESSION = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 _LAST_EPOCH = 2**31 - 1

@@ -44,7 +44,7 @@ class Ports:
 #: from this version there may be several groups, from the next topics are named by id
 _BATCHED_FROM = 8
 _TOPIC_IDS_FROM = 10
-#: from this version the group's error is told once, before it each partition bears it
+#: from this version the group's error is told once, before it each partition has it
 _GROUP_ERROR_FROM = 2
 
 

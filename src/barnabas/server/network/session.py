@@ -192,11 +192,7 @@ class Session(asyncio.Protocol):
         *,
         exclusive: bool = False,
     ) -> None:
-        """Keep the place of a request that `future` will answer; `finish` makes its reply.
-
-        With `cancel`, the future is cancelled when the connection ends before it. With `exclusive`, no other
-        request of this connection is served meanwhile.
-        """
+        """As `Client.park`, which the dispatcher knows this session by."""
         waiting = Unanswered(future.cancel if cancel else None)
         self._unanswered.append(waiting)
         if exclusive:

@@ -21,7 +21,7 @@ from barnabas.replication.produce import Acknowledgement, Appended
 from barnabas.storage import Origin
 from barnabas.types import GROUP_METADATA_TOPIC, ProducerIdentity, TopicPartition
 
-#: from this version of transactions on, a marker bears a higher epoch than what it ends (KIP-890)
+#: The first version of transactions whose markers raise the producer's epoch (KIP-890).
 _EPOCH_BUMP_VERSION = 2
 
 #: what a group coordinator's refusal means to whoever wrote to a partition's leader: try again
