@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed-dev
 PORTABLE := tests/unit/system tests/unit/storage tests/unit/logs tests/unit/server tests/unit/client tests/unit/registry/test_workers.py \
 	$(addprefix tests/integration/test_,start.py produce.py fetch.py crash.py restart.py compaction.py testing_plugin.py)
 
-.PHONY: help setup demo test test-portable check docs site package compat corruption hostile kills mutants bench simulate soak clean
+.PHONY: help setup demo test test-portable check docs site package compat corruption hostile properties kills mutants bench simulate soak clean
 
 help:
 	@echo "make demo    the main job end to end: logs -> topics -> Spark -> a summary"
@@ -17,9 +17,10 @@ help:
 	@echo "make docs    write the generated reference pages again"
 	@echo "make package  the wheel for a package index, in dist/ (REPOSITORY=https://...)"
 	@echo "make site    the documentation as a site with search, in .site/"
-	@echo "make compat  Apache Kafka's own clients and tools against Barnabas (needs Maven)"
+	@echo "make compat  Apache Kafka's own clients and tools against Barnabas (needs Maven), the console in Chromium"
 	@echo "make hostile the worst requests that brokers and registries take: none may hold up the others"
-	@echo "make kills   what writes exactly once (Spark jobs, pipelines, examples), killed at many moments (SEEDS=25)"
+	@echo "make properties  what must hold of any input, tried with many new ones (make test has few, the same each time)"
+	@echo "make kills   what writes exactly once (Spark jobs, pipelines, examples, ship, registries), killed at many moments (SEEDS=25)"
 	@echo "make mutants small bugs planted in a package: which do the unit tests beside it let live? (PACKAGE=storage)"
 	@echo "make bench   speed beside Apache Kafka and Tansu, and of Spark beside its own connector"
 	@echo "make corruption  every file a broker keeps, damaged in every way, after a stop and after a kill"
@@ -35,8 +36,9 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(BIN)/python -m compileall -q src  # an editable install has no bytecode: start-up would compile each time
 	@touch $@
 
+# many tests wait for brokers and for Spark: two cores are busy with three workers
 test: setup
-	$(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadgroup
+	$(BIN)/python -m pytest -q -n $(or $(WORKERS),3) --dist loadgroup
 
 # without uvloop, fcntl, resource, sendfile, pwritev and more, which other systems lack
 test-portable: setup
@@ -61,19 +63,22 @@ package: setup
 	$(BIN)/python tools/package.py $(REPOSITORY)
 
 demo: setup
-	$(BIN)/python -m barnabas.demo $(FILES)
+	$(BIN)/python -m barnabas.demo $(if $(BROKERS),--brokers $(BROKERS)) $(FILES)
 
 compat: setup
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[browser]'
 	$(BIN)/python -m pytest -q -m compat tests/compat
 
 hostile: setup
 	$(BIN)/python -m pytest -q -m hostile tests
 
+properties: setup
+	BARNABAS_THOROUGH=1 $(BIN)/python -m pytest -q -n auto --maxprocesses 4 -m hypothesis tests
+
 kills: setup
-	BARNABAS_THOROUGH=1 BARNABAS_KILL_SEEDS=$(or $(SEEDS),25) $(BIN)/python -m pytest -q tests/spark tests/examples -k "killed"
+	BARNABAS_THOROUGH=1 BARNABAS_KILL_SEEDS=$(or $(SEEDS),25) $(BIN)/python -m pytest -q tests/spark tests/examples tests/integration/cluster -k "killed"
 
 mutants: setup
-	@$(BIN)/python -m pip install -q --disable-pip-version-check 'cosmic-ray>=8.4'
 	$(BIN)/python tests/mutation/mutants.py $(or $(PACKAGE),storage) --count $(or $(COUNT),60) --seed $(or $(SEED),1)
 
 bench: setup
@@ -85,6 +90,7 @@ corruption: setup
 # more on it: docs/development/simulation.md
 simulate: setup
 	nice -n 10 $(BIN)/python -m soak.simulated --seeds $(or $(SEEDS),50) $(SIMULATE)
+	nice -n 10 $(BIN)/python -m soak.simulated --brokers 3 --seeds $(or $(SEEDS),50) $(SIMULATE)
 
 soak: setup
 	$(BIN)/python -m soak $(SOAK)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 
-from bench import report, scale, spark_workloads, workloads
+from bench import cluster, report, scale, spark_workloads, workloads
 from bench.artifacts import CACHE, Unavailable
 from bench.peers import PEERS
 from bench.spark import BROKERS, SparkBench
@@ -128,6 +128,12 @@ def measure_brokers(options: argparse.Namespace, directory: Path) -> Iterator[re
     yield bench.results
 
 
+def measure_cluster(options: argparse.Namespace, directory: Path) -> Iterator[report.Results]:
+    """Three brokers beside three: only when it is asked for."""
+    if options.only.startswith("cluster"):
+        yield cluster.measure(options.rounds, options.only, options.peers, directory, say)
+
+
 def measure_spark(options: argparse.Namespace, directory: Path) -> Iterator[report.Results]:
     """Spark's part of a run, when there is anything of it to do."""
     offered = spark_workloads.quick() if options.quick else spark_workloads.full()
@@ -153,6 +159,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as directory:
         parts = [
             *measure_brokers(options, Path(directory) / "brokers"),
+            *measure_cluster(options, Path(directory) / "cluster"),
             *measure_spark(options, Path(directory) / "spark"),
         ]
     print(f"{report.machine()}; {time.monotonic() - started:.0f} s")

@@ -21,7 +21,7 @@ import pyarrow.json
 
 from barnabas.client.log_lines import parse_line
 from barnabas.spark.avro_codec import AvroSchema, Decoder, Encoder
-from barnabas.spark.registry_client import RegisteredSchema, RegistryClient
+from barnabas.spark.registry_client import AVRO, RegisteredSchema, RegistryClient
 
 _ROUNDS = 7
 _OPTIONAL = {"program": "string", "pid": "int", "thread": "string", "logger": "string", "client": "string"}
@@ -58,7 +58,7 @@ class _OneSchema(RegistryClient):
     def __init__(self) -> None:
         super().__init__("http://127.0.0.1:0")
 
-    def by_id(self, id_: int) -> RegisteredSchema:
+    def by_id(self, id_: int, kind: str = AVRO) -> RegisteredSchema:
         return _SCHEMA
 
 

@@ -163,6 +163,39 @@ def paced(bootstrap: str, topic: str, size: int, rate: int, records: int) -> Fig
     return {"records": records, "records/s": records / (time.monotonic() - started)}
 
 
+def gap(bootstrap: str, topic: str, seconds: float) -> Figures:
+    """200 records a second to all partitions, idempotent: the longest that one of them waited."""
+    failed: list[KafkaError] = []
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 0, "log_level": 0}
+    )
+    longest = 0.0
+
+    def told(error: KafkaError | None, began: float) -> None:
+        nonlocal longest
+        longest = max(longest, time.monotonic() - began)
+        if error is not None:
+            failed.append(error)
+
+    def send(number: int) -> None:
+        began = time.monotonic()
+        key = str(number).encode()
+        producer.produce(topic, key, key, on_delivery=lambda error, _: told(error, began))
+        producer.poll(0.005)
+
+    for number in range(200):  # the first records make the connections: they are not counted
+        send(number)
+    producer.flush(DRAIN_SECONDS)
+    longest = 0.0
+    print("ready", flush=True)
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends:
+        send(random.randrange(1_000_000))
+    if producer.flush(DRAIN_SECONDS) or failed:
+        raise RuntimeError(f"records were lost: {failed[:1]}")
+    return {"longest ms": 1000 * longest}
+
+
 def latency(bootstrap: str, topic: str, records: int) -> Figures:
     """The other end of `paced`: from handed over to received, on the clock both processes share."""
     consumer = _consumer(bootstrap)
@@ -248,7 +281,7 @@ def connections(bootstrap: str, count: int) -> Figures:
 KINDS: dict[str, Callable[..., Figures]] = {
     kind.__name__: kind
     for kind in (
-        *(produce, consume, sync, paced, latency, first_record, join, connections),
+        *(produce, consume, sync, paced, gap, latency, first_record, join, connections),
         *(settle, small_transactions, large_transactions),
     )
 }

@@ -14,11 +14,12 @@ import subprocess
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from compileall import compile_dir
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import barnabas
 from bench.artifacts import kafka_classpath, tansu_binary
@@ -180,16 +181,21 @@ class Kafka(Peer):
     """Apache Kafka as one KRaft node, with the heap and collector its own start script gives it."""
 
     name = "kafka"
+    node_id = 1
+    #: the ports of the controllers, by node; each node is one of them
+    controllers: Mapping[int, int] = MappingProxyType({})
 
     def prepare(self) -> None:
         self.classpath = kafka_classpath()
-        controller = free_port()
+        controllers = self.controllers or {self.node_id: free_port()}
+        voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in controllers.items())
+        controller = controllers[self.node_id]
         (self.directory / "server.properties").write_text(
             "\n".join(
                 [
                     "process.roles=broker,controller",
-                    "node.id=1",
-                    f"controller.quorum.voters=1@127.0.0.1:{controller}",
+                    f"node.id={self.node_id}",
+                    f"controller.quorum.voters={voters}",
                     f"listeners=PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{controller}",
                     f"advertised.listeners=PLAINTEXT://{self.bootstrap}",
                     "controller.listener.names=CONTROLLER",

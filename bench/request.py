@@ -57,7 +57,7 @@ async def scenario(directory: str, measure: Callable[[str, Callable[[], None]], 
     broker = Broker(config, Environment.of_system())
     await broker.start()
     listener = Listener(Endpoint("BENCH", "127.0.0.1", 0), broker.connections, SocketNetwork())
-    listener.serve = broker.dispatcher.serve
+    listener.begin = lambda: broker.dispatcher.serve  # type: ignore[method-assign]
     session = Session(listener, 0)
     client = Nowhere()
     session.connection_made(client)

@@ -67,7 +67,7 @@ class Scale:
             topics = self._create(connection)
             yield "create all", "s", time.monotonic() - began
             yield "create one more topic", "ms", _last_topics(connection)
-            _write(connection, topics)
+            write_records(connection, topics)
         time.sleep(REST_SECONDS)
         yield "memory", "KB a partition", (peer.usage().rss - empty) / 1000 / self.partitions
         yield "idle", "% of a core", 100 * _cpu(peer, lambda: time.sleep(IDLE_SECONDS)) / IDLE_SECONDS
@@ -91,7 +91,7 @@ class Scale:
     def _create(self, connection: Connection) -> list[str]:
         topics = [f"scale-{number}" for number in range(self.partitions // TOPIC_PARTITIONS)]
         for start in range(0, len(topics), TOPICS_A_REQUEST):
-            _create_topics(connection, topics[start : start + TOPICS_A_REQUEST])
+            create_topics(connection, topics[start : start + TOPICS_A_REQUEST])
         return topics
 
     def _stalls(self, peer: Barnabas, topics: Sequence[str]) -> Iterator[tuple[str, str, float]]:
@@ -103,9 +103,9 @@ class Scale:
         ):
             time.sleep(IDLE_SECONDS)
             for number in range(3):
-                _create_topics(writer, [f"more-{number}-{topic}" for topic in range(TOPICS_A_REQUEST)])
+                create_topics(writer, [f"more-{number}-{topic}" for topic in range(TOPICS_A_REQUEST)])
             _last_topics(writer, "stalls")
-            _write(writer, topics)
+            write_records(writer, topics)
             for kind in (_SessionFetch, _FullFetch):
                 _wake_ups(kind(reader, topics), writer, topics)
             for number in range(3):
@@ -113,6 +113,7 @@ class Scale:
             time.sleep(IDLE_SECONDS)
         assert peer.stall_report is not None
         found = json.loads(peer.stall_report.read_text())
+        CACHE.mkdir(exist_ok=True)
         shutil.copy(peer.stall_report, CACHE / f"stalls-{self.partitions}.json")
         yield "longest turn of the event loop", "ms", found["longest_ms"]
         yield "turns over 5 ms", "turns", found["stalls"]
@@ -127,7 +128,7 @@ def _cpu(peer: Peer, work: Callable[[], object]) -> float:
     return (cpu_nanoseconds(peer.pid) - before) / 1e9
 
 
-def _create_topics(connection: Connection, names: Sequence[str]) -> None:
+def create_topics(connection: Connection, names: Sequence[str]) -> None:
     wanted = [
         CreatableTopic(name=name, num_partitions=TOPIC_PARTITIONS, replication_factor=1) for name in names
     ]
@@ -149,12 +150,12 @@ def _last_topics(connection: Connection, prefix: str = "last") -> float:
     took = []
     for number in range(10):
         began = time.monotonic()
-        _create_topics(connection, [f"{prefix}-{number}"])
+        create_topics(connection, [f"{prefix}-{number}"])
         took.append(1000 * (time.monotonic() - began))
     return median(took)
 
 
-def _write(connection: Connection, topics: Sequence[str]) -> None:
+def write_records(connection: Connection, topics: Sequence[str]) -> None:
     """A record into each partition, a hundred topics a request."""
     for start in range(0, len(topics), 100):
         _produce(connection, topics[start : start + 100], range(TOPIC_PARTITIONS))

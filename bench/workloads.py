@@ -46,6 +46,8 @@ class Target:
     """A running broker, as the workloads see it."""
 
     peer: Peer
+    #: of each topic
+    replicas: int = 1
     _admin: AdminClient | None = field(default=None, repr=False)
 
     @contextmanager
@@ -54,7 +56,7 @@ class Target:
         if self._admin is None:
             self._admin = AdminClient({"bootstrap.servers": self.peer.bootstrap, "log_level": 0})
         name = f"bench-{uuid.uuid4()}"
-        self._admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)
+        self._admin.create_topics([NewTopic(name, partitions, self.replicas)])[name].result(30)
         try:
             yield name
         finally:

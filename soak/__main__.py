@@ -8,23 +8,28 @@ import secrets
 import shutil
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from bench.artifacts import Unavailable
 from bench.peers import PEERS, Peer
 
-from soak import java, nemesis, report
+from soak import cluster_nemesis, java, nemesis, report
 from soak.checker import check, sift
 from soak.clients import Client
+from soak.cluster import Cluster
+from soak.cluster_nemesis import ClusterFaults
 from soak.disk import LimitedDisk, NoDiskError, unmount
 from soak.history import Recorder, read
+from soak.nemesis import Fault
 from soak.plan import settings, slots
-from soak.storm import Storm
+from soak.storm import OneBroker, Storm, Target
 from soak.survey import Survey, serves
 
 CALM_SECONDS = 25.0
+#: in which a cluster has all replicas in sync again
+WHOLE_SECONDS = 60.0
 CONSUMER_GROUP_HEARTBEAT = 68
 #: bytes; Apache Kafka allows no smaller ones
 LEAST_SEGMENT = {"barnabas": 0, "kafka": 1024 * 1024}
@@ -49,6 +54,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--fsync", action="store_true", help="acknowledge what has been fsynced, not page cache"
+    )
+    parser.add_argument(
+        "--brokers", type=int, default=1, help="several form a cluster on a real ZooKeeper (1)"
     )
     parser.add_argument("--broker", choices=tuple(LEAST_SEGMENT), default="barnabas", help="(%(default)s)")
     parser.add_argument(
@@ -90,6 +98,11 @@ class Soak:
         self.recorder = Recorder(self.histories / "soak.jsonl", name="soak")
         self.clients: dict[str, Client] = {}
         self.faults: dict[str, int] = {}
+        self.seconds = options.minutes * 60
+        #: of a cluster: brokers that ended by themselves, and what was not in sync in the end
+        self.deaths: list[str] = []
+        self.not_whole: list[str] = []
+        self.outputs = [directory / "broker" / "output.log"]
 
     @property
     def crashes(self) -> list[str]:
@@ -97,6 +110,9 @@ class Soak:
 
     def run(self) -> None:
         """The storm, the calm after it, and what is left. Leaves no process and no mounted disk behind."""
+        if self.options.brokers > 1:
+            self._run_cluster()
+            return
         if self.options.broker != "barnabas":  # Apache Kafka halts when its only disk is full
             self._run(None)
             return
@@ -115,24 +131,56 @@ class Soak:
         with running(self.options, self.directory / "broker") as peer:
             survey = Survey(peer.bootstrap)
             survey.create_topics(LEAST_SEGMENT[self.options.broker])
-            self._engage(peer)
+            self._engage(peer.bootstrap, peer.port)
+            taking_part = [client.slot for client in self.clients.values()]
+            faults = nemesis.schedule(
+                self.options.seed, self.seconds, taking_part, self.options.gap, has_disk=disk is not None
+            )
             try:
-                self._storm(peer, disk)
+                self._storm(OneBroker(peer, self.recorder, disk), faults)
                 self._calm(survey)
             finally:
-                for client in self.clients.values():
-                    client.destroy()
+                self._destroy_clients()
             peer.kill()
             peer.start()
             Survey(peer.bootstrap).record(self.recorder, self._groups())
 
-    def _engage(self, peer: Peer) -> None:
+    def _run_cluster(self) -> None:
+        fsync = ("barnabas.acks.fsync=true",) if self.options.fsync else ()
+        given = (*settings(0), *fsync)
+        cluster = Cluster(self.directory / "broker", self.options.brokers, given, self.options.seed, say)
+        try:
+            cluster.start()
+            survey = Survey(cluster.bootstrap)
+            survey.create_topics(0)
+            self._engage(cluster.bootstrap, cluster.port)
+            taking_part = [client.slot for client in self.clients.values()]
+            faults = cluster_nemesis.schedule(self.options.seed, self.seconds, taking_part, self.options.gap)
+            try:
+                self._storm(ClusterFaults(cluster, self.options.seed), faults, cluster.revive)
+                self._calm(survey)
+                self.not_whole.append(cluster.await_whole(WHOLE_SECONDS))
+            finally:
+                self._destroy_clients()
+            cluster.restart_all()
+            self.not_whole.append(cluster.await_whole(WHOLE_SECONDS))
+            Survey(cluster.bootstrap).record(self.recorder, self._groups(), cluster.most_ahead_ms)
+        finally:
+            self.deaths = cluster.deaths
+            self.outputs = cluster.outputs
+            cluster.close()
+
+    def _destroy_clients(self) -> None:
+        for client in self.clients.values():
+            client.destroy()
+
+    def _engage(self, bootstrap: str, port: int) -> None:
         try:
             java_command = java.command(self.directory)
         except Unavailable as reason:
             say(f"no client in Java: {reason}")
             java_command = []
-        is_new = serves(peer.port, CONSUMER_GROUP_HEARTBEAT)
+        is_new = serves(port, CONSUMER_GROUP_HEARTBEAT)
         words = self.options.only.split(",")
         for slot in slots(has_java=bool(java_command), has_consumer_protocol=is_new):
             if any(word in f"{slot.name} {slot.client}" for word in words):
@@ -141,22 +189,18 @@ class Soak:
                     self.histories,
                     self.recorder,
                     java_command,
-                    bootstrap=peer.bootstrap,
+                    bootstrap=bootstrap,
                     seed=self.options.seed,
                 )
 
-    def _storm(self, peer: Peer, disk: LimitedDisk | None) -> None:
-        seconds = self.options.minutes * 60
-        taking_part = [client.slot for client in self.clients.values()]
-        storm = Storm(peer, self.clients, self.recorder, disk)
+    def _storm(self, target: Target, faults: Sequence[Fault], then: Callable[[], object] = list) -> None:
+        storm = Storm(target, self.clients, self.recorder)
         self.faults = storm.counts
-        faults = nemesis.schedule(
-            self.options.seed, seconds, taking_part, self.options.gap, has_disk=disk is not None
-        )
         for client in self.clients.values():
             client.start()
-        storm.run(faults, seconds)
+        storm.run(faults, self.seconds)
         say(f"the storm is over: {sum(storm.counts.values())} faults")
+        then()
         self.recorder.note("calm")
         storm.run([], CALM_SECONDS)
 
@@ -191,6 +235,7 @@ def main() -> int:
     directory = options.check or FOLDER / str(options.seed)
     crashes: list[str] = []
     faults: dict[str, int] = {}
+    soak = None
     if options.check is None:
         say(f"seed {options.seed}, {options.minutes:g} minutes; histories in {directory}")
         soak = Soak(options, directory)
@@ -198,13 +243,16 @@ def main() -> int:
         crashes, faults = soak.crashes, soak.faults
     histories = directory / "histories"
     findings, excused = sift(check(read(histories)))
-    said = report.complaints(directory / "broker" / "output.log")
+    outputs = soak.outputs if soak is not None else sorted((directory / "broker").rglob("*.log"))
+    said = report.complaints(outputs)
     report.write(findings, directory / "findings.jsonl")
     print(report.text(report.operations(read(histories)), faults, crashes, findings, excused, said))
+    for line in [] if soak is None else [*soak.deaths, *filter(None, soak.not_whole)]:
+        print(f"the cluster: {line}")
     print(f"seed {options.seed}" if options.check is None else f"{directory}")
     if not findings and not options.keep and options.check is None:
         shutil.rmtree(directory)
-    return 1 if findings else 0
+    return 1 if findings or (soak is not None and (soak.deaths or any(soak.not_whole))) else 0
 
 
 if __name__ == "__main__":

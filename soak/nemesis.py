@@ -39,7 +39,7 @@ def schedule(
     `has_disk`: the broker's disk can be filled; if not, the other faults are the same.
     """
     random = Random(seed)
-    faults = [*_of_broker(random, seconds, gap), *_of_clients(random, seconds, slots, gap)]
+    faults = [*_of_broker(random, seconds, gap), *of_clients(random, seconds, slots, gap)]
     if not has_disk:
         faults = [fault for fault in faults if fault.kind not in (FILL, FILL_AND_KILL)]
     return sorted(faults, key=lambda fault: fault.at)
@@ -63,7 +63,7 @@ def _of_broker(random: Random, seconds: float, gap: float) -> list[Fault]:
         at += lasts + (random.uniform(0, 1) if random.random() < 0.2 else random.expovariate(1 / gap))
 
 
-def _of_clients(random: Random, seconds: float, slots: Sequence[Slot], gap: float) -> list[Fault]:
+def of_clients(random: Random, seconds: float, slots: Sequence[Slot], gap: float) -> list[Fault]:
     faults: list[Fault] = []
     at = random.uniform(5, 10)
     while slots:

@@ -37,10 +37,11 @@ def operations(histories: Iterable[Iterable[Event]]) -> Counter[str]:
     return counts
 
 
-def complaints(output: Path) -> Counter[str]:
-    """The broker's warnings and errors, numbers left out."""
+def complaints(outputs: Iterable[Path]) -> Counter[str]:
+    """The brokers' warnings and errors, numbers left out."""
     found: Counter[str] = Counter()
-    for line in output.read_text(errors="replace").splitlines():
+    lines = (line for path in outputs for line in path.read_text(errors="replace").splitlines())
+    for line in lines:
         _, _, said = line.partition(" WARNING ")
         said = said or line.partition(" ERROR ")[2]
         if said or line.startswith("Traceback"):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import sched
 import signal
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from bench.peers import Peer
 
@@ -18,14 +20,65 @@ from soak.nemesis import BROKER, FILL, FILL_AND_KILL, KILL, PAUSE, RESTART, ZOMB
 TEND_SECONDS = 0.5
 
 
+class Target(Protocol):
+    """What is tested: the faults that are not of clients are its own."""
+
+    def begin(self, fault: Fault) -> Callable[[], object]:
+        """Carry out a fault; what ends it."""
+
+
+class OneBroker:
+    """A broker in a process of its own, and its disk, if that can be filled."""
+
+    def __init__(self, peer: Peer, recorder: Recorder, disk: LimitedDisk | None = None) -> None:
+        self._peer = peer
+        self._recorder = recorder
+        self._disk = disk
+
+    def begin(self, fault: Fault) -> Callable[[], object]:
+        if fault.kind == PAUSE:
+            os.kill(self._peer.pid, signal.SIGSTOP)
+            return lambda: os.kill(self._peer.pid, signal.SIGCONT)
+        if fault.kind in (FILL, FILL_AND_KILL):
+            return self._fill(fault)
+        if fault.kind == RESTART:
+            self._peer.stop()
+        else:
+            self._peer.kill()
+        return self._peer.start
+
+    def _fill(self, fault: Fault) -> Callable[[], object]:
+        disk = self._disk
+        assert disk is not None
+        disk.fill(fault.left)
+        restart = threading.Timer(fault.seconds / 2, self._restart_on_full_disk)
+        if fault.kind == FILL_AND_KILL:
+            restart.start()
+
+        def free() -> None:
+            if fault.kind == FILL_AND_KILL:
+                restart.join()
+            disk.free()
+            if not self._peer.is_running:
+                self._peer.start()
+
+        return free
+
+    def _restart_on_full_disk(self) -> None:
+        self._peer.kill()
+        try:
+            self._peer.start()
+        except RuntimeError as error:  # as it may, when it says why
+            self._recorder.note(
+                "fault", fault="refused to start on a full disk", target=BROKER, said=str(error)
+            )
+
+
 class Storm:
     """Carries out a schedule. A fault on a client that is under another is passed over."""
 
-    def __init__(
-        self, peer: Peer, clients: Mapping[str, Client], recorder: Recorder, disk: LimitedDisk | None = None
-    ) -> None:
-        self._peer = peer
-        self._disk = disk
+    def __init__(self, target: Target, clients: Mapping[str, Client], recorder: Recorder) -> None:
+        self._target = target
         self._clients = clients
         self._recorder = recorder
         self._scheduler = sched.scheduler(time.monotonic, time.sleep)
@@ -52,9 +105,9 @@ class Storm:
             return
         self._busy.add(fault.target)
         self._recorder.note("fault", fault=fault.kind, target=fault.target, seconds=fault.seconds)
-        kind = f"{fault.kind} {BROKER if fault.target == BROKER else 'client'}"
+        kind = f"{fault.kind} {'client' if fault.target in self._clients else fault.target}"
         self.counts[kind] = self.counts.get(kind, 0) + 1
-        undo = self._on_broker(fault) if fault.target == BROKER else self._on_client(fault)
+        undo = self._on_client(fault) if fault.target in self._clients else self._target.begin(fault)
 
         def over() -> None:
             undo()
@@ -62,44 +115,6 @@ class Storm:
             self._recorder.note("fault", fault=f"{fault.kind} is over", target=fault.target)
 
         self._later(fault.seconds, over)
-
-    def _on_broker(self, fault: Fault) -> Callable[[], None]:
-        if fault.kind == PAUSE:
-            os.kill(self._peer.pid, signal.SIGSTOP)
-            return lambda: os.kill(self._peer.pid, signal.SIGCONT)
-        if fault.kind in (FILL, FILL_AND_KILL):
-            return self._fill(fault)
-        if fault.kind == RESTART:
-            self._peer.stop()
-        else:
-            self._peer.kill()
-        return self._peer.start
-
-    def _fill(self, fault: Fault) -> Callable[[], None]:
-        disk = self._disk
-        assert disk is not None
-        disk.fill(fault.left)
-        if fault.kind == FILL_AND_KILL:
-            self._later(fault.seconds / 2, self._restart_on_full_disk)
-
-        def free() -> None:
-            disk.free()
-            if not self._peer.is_running:
-                self._peer.start()
-
-        return free
-
-    def _restart_on_full_disk(self) -> None:
-        self._peer.kill()
-        try:
-            self._peer.start()
-        except RuntimeError as error:  # as it may, when it says why
-            self.counts["refused to start on a full disk"] = (
-                self.counts.get("refused to start on a full disk", 0) + 1
-            )
-            self._recorder.note(
-                "fault", fault="refused to start on a full disk", target=BROKER, said=str(error)
-            )
 
     def _on_client(self, fault: Fault) -> Callable[[], None]:
         client = self._clients[fault.target]

@@ -68,7 +68,7 @@ class Survey:
         topics = []
         for name, config in TOPICS.items():
             size = max(least_segment, int(config["segment.bytes"]))
-            topics.append(NewTopic(name, PARTITIONS[name], 1, config={**config, "segment.bytes": str(size)}))
+            topics.append(NewTopic(name, PARTITIONS[name], -1, config={**config, "segment.bytes": str(size)}))
         for created in self._admin.create_topics(topics).values():
             created.result(SECONDS)
 
@@ -150,16 +150,21 @@ class Survey:
                     del waiting[group]
             time.sleep(1)
 
-    def record(self, recorder: Recorder, groups: Iterable[str]) -> None:
-        """Write all of it into the history."""
+    def record(self, recorder: Recorder, groups: Iterable[str], ahead_ms: int = 0) -> None:
+        """Write all of it into the history.
+
+        Args:
+            ahead_ms: by so much a broker's clock was ahead: it took records for older than they were.
+        """
         topics = self.topics()
         for name in topics:
             config = TOPICS.get(name, {})
+            age = _number(config.get("retention.ms"))
             recorder.note(
                 "topic",
                 name=name,
                 compacted="compact" in config.get("cleanup.policy", ""),
-                retention_ms=_number(config.get("retention.ms")),
+                retention_ms=None if age is None else max(0, age - ahead_ms),
                 retention_bytes=_number(config.get("retention.bytes")),
             )
         for isolation in ISOLATIONS:

@@ -5,6 +5,7 @@ It is asked on a connection of our own, so neither the client's library nor its 
 
 from __future__ import annotations
 
+import itertools
 import socket
 import struct
 import time
@@ -38,13 +39,15 @@ def ask(bootstrap: str, transactional_id: str) -> dict[str, Any]:
 def _state(bootstrap: str, transactional_id: str) -> str:
     """The state of the id, empty when there is none. Raises TimeoutError: no answer, whatever was tried."""
     deadline = time.monotonic() + SECONDS
+    servers = itertools.cycle(bootstrap.split(","))  # the id's coordinator is one of them
     while (left := deadline - time.monotonic()) > 0:
+        server = next(servers)
         try:
             if not transactional_id:
-                _call(bootstrap, ApiVersionsRequest(), 0, left)
+                _call(server, ApiVersionsRequest(), 0, left)
                 return ""
             request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
-            (found,) = _call(bootstrap, request, 0, left).transaction_states
+            (found,) = _call(server, request, 0, left).transaction_states
             if found.error_code not in _CODE_OF_LOADING:
                 return str(found.transaction_state)
         except (OSError, EOFError):  # it is down, or starting
@@ -53,8 +56,8 @@ def _state(bootstrap: str, transactional_id: str) -> str:
     raise TimeoutError
 
 
-def _call(bootstrap: str, request: Request, version: int, seconds: float) -> Any:
-    host, _, port = bootstrap.rpartition(":")
+def _call(server: str, request: Request, version: int, seconds: float) -> Any:
+    host, _, port = server.rpartition(":")
     header = RequestHeader(request.api_key, version, 1, "witness")
     with socket.create_connection((host, int(port)), timeout=seconds) as connection:
         connection.sendall(b"".join(bytes(chunk) for chunk in encode_request(header, request)))

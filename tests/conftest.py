@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests import forgetful
+from tests.certificates import Certificates, make
 
 from barnabas.metadata.zookeeper.server import ZooKeeperMissingError, ZooKeeperServer
 
-settings.register_profile(
-    "default", max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.register_profile("thorough", settings.get_profile("default"), max_examples=2000)
+_usual = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+# Each run has the same examples, so that a change is judged by itself; `make properties` looks for others.
+settings.register_profile("default", max_examples=60, derandomize=True, **_usual)
+settings.register_profile("thorough", max_examples=2000, **_usual)
 settings.load_profile("thorough" if os.environ.get("BARNABAS_THOROUGH") else "default")
 
 #: log samples of real systems; a machine that has only the repository does not have them
@@ -25,6 +27,25 @@ _SAMPLES = Path(__file__).parents[2] / "shared" / "data" / "loghub"
 def real_logs() -> list[Path]:
     """Return the samples of real logs; none where they are absent, and the test must pass without them."""
     return sorted(_SAMPLES.glob("*.log"))
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """An authority's certificate, and keys with certificates that it has signed, as PEM files."""
+    return make(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _forgetful_clients() -> Iterator[None]:
+    with forgetful.forgiven():
+        yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Iterator[None]:
+    """What clients of others have dropped in a test is collected with it, and not in a later one."""
+    yield
+    forgetful.collect()
 
 
 def _running(server: ZooKeeperServer) -> Iterator[ZooKeeperServer]:

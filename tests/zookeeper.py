@@ -15,7 +15,7 @@ from barnabas.metadata.zookeeper.store import ZooKeeperStore
 _numbers = itertools.count()
 
 #: seconds; long enough for a machine that stands still for a while
-PATIENT = 30.0
+PATIENT = 60.0
 
 
 def new_chroot(server: str) -> ZooKeeperAddress:

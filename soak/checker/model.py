@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple, TypeAlias
@@ -186,9 +186,21 @@ class Retention:
 
 
 class Log:
-    """What one isolation level shows of a partition at the end."""
+    """What one isolation level shows of a partition at the end.
 
-    def __init__(self, start: int, end: int, records: Iterable[tuple[int, str, str | None]]) -> None:
+    Args:
+        is_compacted_apart: each replica compacts its log when it likes, so a reader of another one need not
+            have been given what a later record of the same key has replaced.
+    """
+
+    def __init__(
+        self,
+        start: int,
+        end: int,
+        records: Sequence[tuple[int, str, str | None]],
+        *,
+        is_compacted_apart: bool = False,
+    ) -> None:
         self.start = start
         self.end = end
         self.records: dict[int, str] = {}
@@ -199,10 +211,14 @@ class Log:
             self.records[offset] = identity
             self.places.setdefault(identity, []).append(offset)
             self.latest[key] = max(offset, self.latest.get(key, -1))
-        self._offsets = sorted(self.records)
+        self._offsets = sorted(
+            offset
+            for offset, _, key in records
+            if not is_compacted_apart or key is None or offset == self.latest[key]
+        )
 
     def between(self, low: int, high: int) -> list[int]:
-        """The offsets of the records from `low` up to, but without, `high`."""
+        """The offsets of records that a reader was to be given, from `low` up to, but without, `high`."""
         return self._offsets[bisect_left(self._offsets, low) : bisect_left(self._offsets, high)]
 
 
@@ -223,6 +239,8 @@ class History:
         self.unreadable: list[tuple[Place, str]] = []
         self.group_offsets: dict[str, dict[Place, int]] = {}
         self.compacted: set[str] = set()
+        #: those of them that have several replicas
+        self.compacted_apart: set[str] = set()
         self.retention: dict[str, Retention] = {}
         self.creations: list[Creation] = []
         self.removals: dict[str, list[Removal]] = {}
@@ -394,7 +412,12 @@ class _Reader:
         self._history.surveyed = min(self._history.surveyed, event["at"])
         if not event.get("is_whole", True):
             self._history.unreadable.append((place, event["isolation"]))
-        self._history.logs[place, event["isolation"]] = Log(event["start"], event["end"], event["records"])
+        self._history.logs[place, event["isolation"]] = Log(
+            event["start"],
+            event["end"],
+            event["records"],
+            is_compacted_apart=place[0] in self._history.compacted_apart,
+        )
 
     def _group(self, event: Event) -> None:
         self._history.group_offsets[event["group"]] = dict(_offsets(event))
@@ -402,6 +425,8 @@ class _Reader:
     def _topic(self, event: Event) -> None:
         if event["compacted"]:
             self._history.compacted.add(event["name"])
+            if event.get("replicas", 1) > 1:
+                self._history.compacted_apart.add(event["name"])
         retention = Retention(event.get("retention_ms"), event.get("retention_bytes"))
         self._history.retention[event["name"]] = retention
 

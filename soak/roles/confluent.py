@@ -61,7 +61,7 @@ def newcomers(task: Task, stop: Stop) -> None:
         topic = {f"{task.name}-{number}".replace(".", "-"): 2}
         if number % 2:
             with suppress(KafkaException):  # lost in a restart: then the first record makes it
-                for made in admin.create_topics([NewTopic(name, 2, 1) for name in topic]).values():
+                for made in admin.create_topics([NewTopic(name, 2, -1) for name in topic]).values():
                     made.result(SECONDS)
         for _ in range(20):
             _send(producer, writer, writer.draft(topic))

@@ -65,11 +65,16 @@ def _process(
     number = transactions.begin()
     producer.begin_transaction()
     try:
-        for source in reader.inputs:
-            _send(producer, writer, writer.draft(task.outputs, number, source))
+        answers = [
+            _send(producer, writer, writer.draft(task.outputs, number, source)) for source in reader.inputs
+        ]
         offsets = reader.taken()
         transactions.offsets(task.group, offsets)
         producer.send_offsets_to_transaction(_offsets(offsets), consumer.group_metadata())
+        # kafka-python 3.0 says that a transaction was committed whose records were refused, since the
+        # coordinator had aborted it: it takes a new epoch and never asks for the end. On Apache Kafka, too.
+        for answer in filter(None, answers):
+            answer.get(SECONDS)
         transactions.end(commit=True)
         producer.commit_transaction()
     except ProducerFencedError as error:
@@ -111,15 +116,17 @@ def _producer(task: Task, **settings: Any) -> KafkaProducer:
     )
 
 
-def _send(producer: KafkaProducer, writer: Writer, draft: Draft) -> None:
+def _send(producer: KafkaProducer, writer: Writer, draft: Draft) -> Any:
+    """The future of the answer; None when it was not sent."""
     topic, partition = draft.place
     try:
         future = producer.send(topic, draft.value, key=draft.key.encode(), partition=partition)
     except KafkaError as error:
         writer.failed(draft.id, repr(error))
-        return
+        return None
     future.add_callback(lambda metadata: writer.acknowledged(draft.id, metadata.offset))
     future.add_errback(lambda error: _failed(writer, draft, error))
+    return future
 
 
 def _failed(writer: Writer, draft: Draft, error: Exception) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
@@ -66,7 +66,7 @@ class Recycler:
         self._recorder.note("create", topic=self._topic)
         deadline = time.monotonic() + SECONDS
         while True:
-            new = NewTopic(self._topic, self._partitions, 1, config=self._task.configs)
+            new = NewTopic(self._topic, self._partitions, -1, config=self._task.configs)
             made = self._admin.create_topics([new], request_timeout=REQUEST_SECONDS)
             existed = False
             try:
@@ -117,7 +117,7 @@ class Recycler:
         settings = {"group.id": self._task.name, "enable.partition.eof": True, "enable.auto.commit": False}
         with closing(Consumer(_settings(self._task) | settings)) as consumer:
             consumer.assign([TopicPartition(*place, 0)])
-            records = _until_end(consumer)
+            records = _until_end(consumer, TopicPartition(*place))
         if records is not None:
             self._recorder.note("scan", asked=asked, topic=place[0], partition=place[1], records=records)
 
@@ -133,8 +133,9 @@ class Recycler:
         return bool(self._stop) and time.monotonic() > deadline
 
 
-def _until_end(consumer: Consumer) -> list[tuple[int, str, str | None]] | None:
-    records = []
+def _until_end(consumer: Consumer, partition: TopicPartition) -> list[tuple[int, str, str | None]] | None:
+    """All up to the end, as the broker tells it: a reader's own may be an earlier one after a failover."""
+    records: list[tuple[int, str, str | None]] = []
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
         message = consumer.poll(POLL_SECONDS)
@@ -146,7 +147,10 @@ def _until_end(consumer: Consumer) -> list[tuple[int, str, str | None]] | None:
             named = identity(message.value(), message.headers())
             records.append((message.offset(), named, None if key is None else key.decode()))
         elif error.code() == KafkaError._PARTITION_EOF:
-            return records
+            with suppress(KafkaException):
+                _, end = consumer.get_watermark_offsets(partition, REQUEST_SECONDS)
+                if end <= message.offset():
+                    return records
         elif not error.retriable():
             return None
     return None

@@ -11,8 +11,9 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
 
-from soak.simulated.bugs import BUGS, planted
-from soak.simulated.run import STORM, Outcome, outcome_of, simulate
+from soak.simulated.bugs import BUGS
+from soak.simulated.cluster_bugs import CLUSTER_BUGS
+from soak.simulated.run import STORM, Outcome, outcome_of, planted, simulate
 
 #: findings of one kind that are shown
 _SHOWN = 3
@@ -24,10 +25,20 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=50, help="how many seeds (%(default)s)")
     parser.add_argument("--first", type=int, default=1, help="the first of them (%(default)s)")
     parser.add_argument("--seed", type=int, help="only this one")
+    parser.add_argument("--brokers", type=int, default=1, help="how many brokers (%(default)s)")
     parser.add_argument("--steps", type=float, default=STORM, help="seconds of faults (%(default)g)")
+    parser.add_argument(
+        "--unclean",
+        action="store_true",
+        help="with unclean elections: judges the cluster, and not what clients lose by them",
+    )
     parser.add_argument("--trace", action="store_true", help="print all that happens, too")
-    parser.add_argument("--bug", choices=sorted(BUGS), help="plant a known bug in the broker")
-    parser.add_argument("--bugs", action="store_true", help="plant each known bug in turn, and count catches")
+    parser.add_argument("--bug", choices=sorted(BUGS | CLUSTER_BUGS), help="plant a known bug")
+    parser.add_argument(
+        "--bugs",
+        action="store_true",
+        help="plant each known bug in turn: of a broker, or with --brokers of a cluster",
+    )
     parser.add_argument("--minutes", type=float, help="as many seeds as this time allows, from --first on")
     parser.add_argument("--jobs", type=int, default=_WORKERS, help="processes (%(default)s)")
     return parser.parse_args(arguments)
@@ -36,7 +47,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 def outcomes(options: argparse.Namespace, bug: str | None) -> Iterator[Outcome]:
     """The outcomes of all seeds, in their order."""
     seeds = range(options.first, options.first + options.seeds)
-    work = partial(outcome_of, storm=options.steps, bug=bug)
+    work = partial(outcome_of, brokers=options.brokers, storm=options.steps, bug=bug, unclean=options.unclean)
     if options.jobs == 1:
         yield from map(work, seeds)
         return
@@ -46,7 +57,9 @@ def outcomes(options: argparse.Namespace, bug: str | None) -> Iterator[Outcome]:
 
 def show(outcome: Outcome, options: argparse.Namespace) -> None:
     """The findings of a seed, and how to see them again."""
-    more = "" if options.steps == STORM else f" --steps {options.steps:g}"
+    more = "" if options.brokers == 1 else f" --brokers {options.brokers}"
+    more += "" if options.steps == STORM else f" --steps {options.steps:g}"
+    more += " --unclean" if options.unclean else ""
     more += f" --bug {options.bug}" if options.bug else ""
     print(f"seed {outcome.seed}: python -m soak.simulated --seed {outcome.seed}{more}", flush=True)
     counts = Counter(kind for kind, _ in outcome.findings)
@@ -57,7 +70,14 @@ def show(outcome: Outcome, options: argparse.Namespace) -> None:
 
 
 def one(options: argparse.Namespace) -> int:
-    outcome = simulate(options.seed, storm=options.steps, keep=options.trace, bug=planted(options.bug))
+    outcome = simulate(
+        options.seed,
+        brokers=options.brokers,
+        storm=options.steps,
+        keep=options.trace,
+        unclean=options.unclean,
+        bug=planted(options.bug),
+    )
     for line in outcome.lines:
         print(line)
     show(outcome, options)
@@ -88,7 +108,7 @@ def many(options: argparse.Namespace) -> int:
 def all_bugs(options: argparse.Namespace) -> int:
     """A table: how many seeds catch each planted bug, and by what."""
     missed = 0
-    for bug, (doc, _) in BUGS.items():
+    for bug, (doc, _) in (BUGS if options.brokers == 1 else CLUSTER_BUGS).items():
         caught: Counter[str] = Counter()
         seeds = 0
         first: int | None = None

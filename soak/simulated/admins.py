@@ -21,12 +21,16 @@ from barnabas.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from soak.roles.common import Task
 from soak.simulated.client import Client, Place, is_retriable, name_of
 from soak.simulated.fetcher import EARLIEST, LATEST, Fetcher, list_offsets
+from soak.simulated.stage import Stage
 
 _TOPIC = 2
 #: seconds that the last call of an admin may take after it was told to stop
 _PATIENCE = 60.0
+#: how often a deletion of a topic that is not known is tried with the id that brokers tell
+_ASKED = 10
 
 
 class Keep(Client):
@@ -64,12 +68,12 @@ class Keep(Client):
             topics=[DeleteRecordsTopic(name=topic, partitions=parts)], timeout_ms=3000
         )
         try:
-            response = await self.ask(request)
+            response = await self.ask_leader(place, request)
         except ChannelError as error:
             self.recorder.note("deleted", number=number, ok=False, error=str(error))
             return
         code = response.topics[0].partitions[0].error_code
-        self.note_code(code, "DeleteRecords")
+        self.judge_leader(place, code, "DeleteRecords")
         self.recorder.note("deleted", number=number, ok=not code, error=name_of(code) if code else None)
 
 
@@ -78,11 +82,17 @@ class Recycle(Client):
 
     role = "recycle"
 
+    def __init__(self, stage: Stage, task: Task, life: int) -> None:
+        super().__init__(stage, task, life)
+        #: the ids of topics that are certainly deleted, which some brokers may still show
+        self._gone: dict[bytes, None] = {}
+        #: the id of the one that was made, if that is known
+        self._made: bytes | None = None
+
     async def run(self) -> None:
         ((topic, count),) = self.task.topics.items()
         while await self._create(topic, count) and not self.stopping:
-            self.topic_ids.pop(topic, None)
-            await self.know([topic])
+            await self._know_new(topic)
             await self.pause_for(self.random.uniform(2.0, 8.0))
             if self.stopping:
                 return
@@ -96,20 +106,28 @@ class Recycle(Client):
         self.recorder.note("create", topic=topic)
         deadline: float | None = None
         configs = [CreatableTopicConfig(name=n, value=v) for n, v in self.task.configs.items()]
-        asked = CreatableTopic(name=topic, num_partitions=count, replication_factor=1, configs=configs)
+        asked = CreatableTopic(
+            name=topic, num_partitions=count, replication_factor=self.stage.replicas, configs=configs
+        )
         while True:
             try:
-                answer = (await self.ask(CreateTopicsRequest(topics=[asked], timeout_ms=3000))).topics[0]
+                answer = (
+                    await self.ask_controller(CreateTopicsRequest(topics=[asked], timeout_ms=3000))
+                ).topics[0]
             except ChannelError:
                 pass
             else:
                 self.note_code(answer.error_code, "CreateTopics")
                 if answer.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                     existed = bool(answer.error_code)
+                    self._made = None if existed else answer.topic_id
                     made = None if existed else answer.topic_id.hex()
                     self.recorder.note("created", topic=topic, ok=True, topic_id=made, existed=existed)
                     return True
-                if not is_retriable(answer.error_code):
+                too_few = self.stage.replicas > 1 and (
+                    answer.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+                )
+                if not too_few and not is_retriable(answer.error_code):
                     self.stage.complain("create-refused", f"{topic}: {name_of(answer.error_code)}")
             deadline = self._deadline(deadline)
             if deadline is not None and self.time() > deadline:
@@ -117,27 +135,42 @@ class Recycle(Client):
                 return False
             await self.back_off()
 
+    async def _know_new(self, topic: str) -> None:
+        """Know the topic that was made, not the one before it."""
+        while True:
+            self.topic_ids.pop(topic, None)
+            await self.know([topic])
+            known = self.topic_ids[topic]
+            if known not in self._gone and self._made in (None, known):
+                return
+            await self.back_off()
+
     async def _remove(self, topic: str) -> bool:
         self.recorder.note("remove", topic=topic)
         may_be_done = False
+        tries = 0
         deadline: float | None = None
         while True:
             # By its id: a call without an answer that comes late must not delete the next topic of the name.
             state = DeleteTopicState(topic_id=self.topic_ids[topic])
             request = DeleteTopicsRequest(topics=[state], timeout_ms=3000)
             try:
-                code = (await self.ask(request)).responses[0].error_code
+                code = (await self.ask_controller(request)).responses[0].error_code
             except ChannelError:
                 may_be_done = True
             else:
                 self.note_code(code, "DeleteTopics")
-                if not code:
-                    self.recorder.note("removed", topic=topic, ok=True, existed=True)
+                gone = self.topic_ids[topic]
+                if not code or (code == ErrorCode.UNKNOWN_TOPIC_ID and (may_be_done or tries == _ASKED)):
+                    self._gone[gone] = None
+                    self.recorder.note("removed", topic=topic, ok=True, existed=not code or may_be_done)
                     return True
-                if code == ErrorCode.UNKNOWN_TOPIC_ID:
-                    self.recorder.note("removed", topic=topic, ok=True, existed=may_be_done)
-                    return True
-                may_be_done = True
+                if code == ErrorCode.UNKNOWN_TOPIC_ID:  # perhaps what a broker knew was old
+                    tries += 1
+                    await self.learn(topic)
+                    self.topic_ids.setdefault(topic, gone)
+                else:
+                    may_be_done = True
             deadline = self._deadline(deadline)
             if deadline is not None and self.time() > deadline:
                 self.recorder.note("removed", topic=topic, ok=False, error="no answer")
@@ -185,7 +218,7 @@ class Tinker(Client):
     async def _grow(self, topic: str, count: int) -> None:
         asked = CreatePartitionsTopic(name=topic, count=count, assignments=None)
         try:
-            response = await self.ask(CreatePartitionsRequest(topics=[asked], timeout_ms=3000))
+            response = await self.ask_controller(CreatePartitionsRequest(topics=[asked], timeout_ms=3000))
         except ChannelError:
             return
         for answer in response.results:
@@ -202,7 +235,7 @@ class Tinker(Client):
         change = AlterableConfig(name=name, config_operation=0, value=changes[name])
         resource = AlterConfigsResource(resource_type=_TOPIC, resource_name=topic, configs=[change])
         try:
-            response = await self.ask(IncrementalAlterConfigsRequest(resources=[resource]))
+            response = await self.ask_controller(IncrementalAlterConfigsRequest(resources=[resource]))
         except ChannelError:
             return
         for answer in response.responses:

@@ -1,45 +1,65 @@
-"""The lives of one broker: started, stopped, killed and without power, on one disk."""
+"""The lives of one broker: started, stopped, paused, killed and without power, on one disk."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
 import itertools
+from collections.abc import Callable
 from random import Random
 
 from barnabas.config import BrokerConfig
 from barnabas.environment.environment import Environment
 from barnabas.errors import BarnabasError
-from barnabas.server.broker import Broker
+from barnabas.server.broker import Broker, BrokerFailedError
 from barnabas.simulation.blocking import VirtualThreads
-from barnabas.simulation.clocks import VirtualClock
+from barnabas.simulation.clocks import START_MS, VirtualClock
+from barnabas.simulation.ensemble import SimulatedEnsemble
 from barnabas.simulation.faulty_disk import FaultyDisk
 from barnabas.simulation.network import Host
 from barnabas.simulation.virtual_time import Killed, VirtualProcess
-from soak.simulated.stage import BROKER, Stage
+from soak.simulated.stage import Stage, host_of
 
 _CHANGES = frozenset({"write", "truncate", "sync", "rename", "remove", "remove_tree", "sync_directory"})
 #: seconds
 _BLOCKING = (0.0005, 0.002, 0.02)
+_STOPPING = 30.0
+#: how far apart the clocks of brokers are, in milliseconds
+_SKEW_MS = 200
 
 
 class SimulatedBroker:
-    """A supervisor of the broker: while nobody holds it down, it runs, or is started again.
+    """One broker on a machine of its own, which is there when its processes are not.
+
+    Args:
+        settings: the broker's.
+        ensemble: where its cluster's metadata are; None for a lone broker, which has its own.
 
     Attributes:
         broker: the one that serves; None while there is none.
         bad_folder: what lies in it cannot be read or written.
     """
 
-    def __init__(self, stage: Stage, settings: dict[str, str]) -> None:
+    def __init__(
+        self,
+        stage: Stage,
+        broker_id: int,
+        settings: dict[str, str],
+        ensemble: SimulatedEnsemble | None = None,
+    ) -> None:
+        self.id = broker_id
+        self.name = host_of(broker_id)
         self._stage = stage
         self._config = BrokerConfig.from_text(settings)
-        self._chance = stage.random("broker's disk")
+        self._ensemble = ensemble
+        self._chance = stage.random(f"{self.name}'s disk")
         self._numbers = itertools.count(1)
         self._process: VirtualProcess | None = None
         self._host: Host | None = None
         self._threads: VirtualThreads | None = None
-        self.clock = VirtualClock(asyncio.get_running_loop())
+        skew = self._chance.randint(-_SKEW_MS, _SKEW_MS) if ensemble is not None else 0
+        self._start_ms = START_MS + skew
+        self.clock = self._clock()
         self.disk = FaultyDisk(self.clock)
         self.disk.refuse = self._refuse
         self.broker: Broker | None = None
@@ -48,33 +68,63 @@ class SimulatedBroker:
         self.usual_delay = self._blocking_seconds = self._chance.choice(_BLOCKING)
         #: changes of the disk until the broker is killed in the middle of one; whether the power goes, too
         self._fuse: tuple[int, bool] | None = None
+        #: it has begun with logs that it could not open, and opens them at its next start
+        self.needs_restart = False
         #: an fsync has failed, so only a cut of power shows what the disk has
         self.needs_power_cut = False
+        self._is_hung = False
+        self._started_at = 0.0
+        self._starting = asyncio.Lock()
+        self._began: asyncio.Future[Broker | None] | None = None
+        #: called when the power goes
+        self.on_power_cut: Callable[[], None] = lambda: None
+
+    def _clock(self, threads: VirtualThreads | None = None) -> VirtualClock:
+        return VirtualClock(asyncio.get_running_loop(), threads, self._start_ms)
 
     @property
     def is_up(self) -> bool:
         return self.broker is not None
 
+    @property
+    def process_name(self) -> str | None:
+        """Another one in each life."""
+        return None if self._process is None else self._process.name
+
+    @property
+    def is_paused(self) -> bool:
+        return self._process is not None and self._process.is_paused
+
     async def start(self) -> bool:
-        """Start it; False when it cannot now, or is killed while it starts."""
+        """Start it unless it runs; False when it cannot now, or is killed while it starts."""
+        async with self._starting:
+            return self.is_up or await self._start()
+
+    async def _start(self) -> bool:
         if self._process is not None:  # a start that nobody waits for any more
             self._end(power=False)
         number = next(self._numbers)
-        process = self._process = VirtualProcess(f"{BROKER} {number}")
-        host = self._host = self._stage.network.host(BROKER)
-        threads = VirtualThreads(self._stage.random(f"threads {number}"), self._blocking_seconds)
+        self._started_at = asyncio.get_running_loop().time()
+        self.needs_restart = self.has_disk_fault
+        process = self._process = VirtualProcess(f"{self.name} {number}")
+        host = self._host = self._stage.network.host(self.name)
+        threads = VirtualThreads(self._stage.random(f"threads {self.id} {number}"), self._blocking_seconds)
         self._threads = threads
+        if self._is_hung:
+            threads.hang()
+        ensemble = self._ensemble
         environment = Environment(
-            clock=VirtualClock(asyncio.get_running_loop(), threads),
+            clock=self._clock(threads),
             filesystem=self.disk,
             blocking=threads,
             network=host,
-            random=Random(f"{self._stage.seed} broker {number}"),
+            random=Random(f"{self._stage.seed} broker {self.id} {number}"),
+            open_store=None if ensemble is None else lambda: ensemble.open(self.name),
         )
-        self._stage.trace.note(f"broker starts {number}")
+        self._stage.trace.note(f"{self.name} starts {number}")
         began: asyncio.Future[Broker | None] = asyncio.get_running_loop().create_future()
         self._began = began
-        process.run(self._begin(environment, began))
+        process.run(self._begin(process, environment, began))
         broker = await began
         if broker is None:
             if self._process is process:
@@ -86,35 +136,63 @@ class SimulatedBroker:
         self.broker = broker
         return True
 
-    async def _begin(self, environment: Environment, began: asyncio.Future[Broker | None]) -> None:
+    async def _begin(
+        self, process: VirtualProcess, environment: Environment, began: asyncio.Future[Broker | None]
+    ) -> None:
         broker = Broker(self._config, environment)
-        process = self._process
         try:
             await broker.start()
         except (BarnabasError, OSError) as error:
-            if process is not None and process.is_alive and not self.has_disk_fault:
-                self._stage.complain("start-failed", f"{type(error).__name__}: {error}")
+            if process.is_alive and not self.may_fail_to_start:
+                self._stage.complain("start-failed", f"{self.name}: {type(error).__name__}: {error}")
             if not began.done():
                 began.set_result(None)
         except Exception as error:
-            if process is None or not process.is_alive:
+            if not process.is_alive:
                 return
-            self._stage.complain("start-failed", f"{type(error).__name__}: {error}")
+            self._stage.complain("start-failed", f"{self.name}: {type(error).__name__}: {error}")
             began.set_result(None)
         else:
             if not began.done():
                 began.set_result(broker)
+            await self._watch_failure(process, broker)
+
+    async def _watch_failure(self, process: VirtualProcess, broker: Broker) -> None:
+        """A broker that cannot go on is stopped; its supervisor starts it again."""
+        try:
+            await broker.failed()
+        except BrokerFailedError as error:
+            if not self.may_fail_to_start:
+                self._stage.complain("broker-failed", f"{self.name}: {error}")
+        self._stage.trace.note(f"{self.name} gives up")
+        self.broker = None
+        await broker.stop()
+        asyncio.get_running_loop().call_soon(self._end_of, process, context=self._stage.context)
+
+    def _end_of(self, process: VirtualProcess) -> None:
+        if self._process is process:
+            self._end(power=False)
+
+    @property
+    def may_fail_to_start(self) -> bool:
+        """Whether there is a good reason for it."""
+        return (
+            self.has_disk_fault
+            or self._is_hung
+            or (self._ensemble is not None and self._ensemble.was_cut(self.name, self._started_at))
+        )
 
     @property
     def has_disk_fault(self) -> bool:
         return self.bad_folder is not None or self.disk.space is not None
 
     async def stop(self) -> None:
-        """Stop it cleanly."""
+        """Stop it cleanly; what does not end in time is killed."""
         broker, process = self.broker, self._process
         if broker is None or process is None:
             return
-        self._stage.trace.note("broker stops")
+        self._stage.trace.note(f"{self.name} stops")
+        self.resume()
         self.broker = None
         stopped = asyncio.get_running_loop().create_future()
         self._began = stopped
@@ -125,12 +203,33 @@ class SimulatedBroker:
                 stopped.set_result(None)
 
         process.run(run())
-        await stopped
-        self._end(power=False)
+        await asyncio.wait([stopped], timeout=_STOPPING)
+        if not stopped.done():
+            self._stage.complain("stop-hung", f"{self.name} does not stop in {_STOPPING:g} s")
+        self._end_of(process)
+
+    @property
+    def has_offline_log(self) -> bool:
+        """Whether a full disk has left a log half truncated: the next start opens it."""
+        return self.broker is not None and any(log.is_offline for log in self.broker.logs)
+
+    def pause(self) -> None:
+        """As SIGSTOP: it does nothing until `resume`."""
+        if self._process is not None and not self._process.is_paused:
+            self._stage.trace.note(f"{self.name} paused")
+            self._process.pause()
+            self._stage.network.pause(self.name)
+
+    def resume(self) -> None:
+        if self.is_paused:
+            assert self._process is not None
+            self._stage.trace.note(f"{self.name} resumed")
+            self._stage.network.resume(self.name)
+            self._process.resume()
 
     def kill(self, *, power: bool) -> None:
         """End it at this point; with `power`, the machine loses what was not fsynced."""
-        self._stage.trace.note(f"broker killed {power}")
+        self._stage.trace.note(f"{self.name} killed {power}")
         self._end(power=power)
 
     def light_fuse(self, changes: int, *, power: bool) -> None:
@@ -143,8 +242,21 @@ class SimulatedBroker:
         if self._threads is not None:
             self._threads.mean_delay = seconds
 
+    def hang_disk(self) -> None:
+        """No blocking call is made any more, until `unhang_disk`; the loop goes on."""
+        self._is_hung = True
+        if self._threads is not None:
+            self._threads.hang()
+
+    def unhang_disk(self) -> None:
+        self._is_hung = False
+        if self._threads is not None:
+            self._threads.unhang()
+
     def mend(self) -> None:
-        """Take all faults of the disk away."""
+        """Take all faults of the disk away, and let it run."""
+        self.resume()
+        self.unhang_disk()
         self.disk.space = None
         self.bad_folder = None
         self.slow_down(self.usual_delay)
@@ -154,23 +266,26 @@ class SimulatedBroker:
         self.broker = None
         process, self._process = self._process, None
         host, self._host = self._host, None
+        network = self._stage.network
         if process is not None:
+            if process.is_paused:
+                network.resume(self.name)
             process.kill()
         if host is not None and power:
-            self._stage.network.power_off(BROKER)
+            network.power_off(self.name)
         elif host is not None:
             host.kill()
         if power:
             space = self.disk.space
             self.disk.crash(self._chance)
             self.disk.refuse, self.disk.space = self._refuse, space
-            self._stage.network.power_on(BROKER)
+            network.power_on(self.name)
             self.needs_power_cut = False
+            self.on_power_cut()
         else:
             self.disk.process_ended()
-        began = getattr(self, "_began", None)
-        if began is not None and not began.done():
-            began.set_result(None)
+        if self._began is not None and not self._began.done():
+            self._began.set_result(None)
 
     def _refuse(self, operation: str, path: str) -> Exception | None:
         """Asked by the disk before each operation."""
@@ -182,7 +297,7 @@ class SimulatedBroker:
             self._fuse = (changes - 1, power)
             if changes <= 0:
                 self._fuse = None
-                self._stage.trace.note(f"broker killed in {operation} of {path}, {power}")
+                self._stage.trace.note(f"{self.name} killed in {operation} of {path}, {power}")
                 self._end(power=power)
                 raise Killed
         if self.bad_folder is not None and path.startswith(self.bad_folder):

@@ -7,8 +7,8 @@ here and nowhere else; `python -m soak.simulated --bugs` counts how many seeds c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from typing import Any
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any, TypeAlias
 from zlib import crc32
 
 from barnabas.coordinator.groups.classic.sessions import Sessions
@@ -32,25 +32,29 @@ from barnabas.storage.producers import Producer, Producers
 from barnabas.types import ProducerIdentity
 
 Plant = Callable[[], AbstractContextManager[object]]
+Bugs: TypeAlias = dict[str, tuple[str, Plant]]
 #: by name: what it does, and how it is planted
-BUGS: dict[str, tuple[str, Plant]] = {}
+BUGS: Bugs = {}
 
 
-def planted(name: str | None) -> AbstractContextManager[object]:
-    """The bug of that name, for as long as the context lasts; None for none."""
-    return nullcontext() if name is None else BUGS[name][1]()
+def adding(bugs: Bugs) -> Callable[[str, str], Callable[[Callable[[], Iterator[None]]], None]]:
+    """A decorator that adds a bug, by its name and what it does."""
+
+    def bug(name: str, doc: str) -> Callable[[Callable[[], Iterator[None]]], None]:
+        def add(plant: Callable[[], Iterator[None]]) -> None:
+            bugs[name] = (doc, contextmanager(plant))
+
+        return add
+
+    return bug
 
 
-def _bug(name: str, doc: str) -> Callable[[Callable[[], Iterator[None]]], None]:
-    def add(plant: Callable[[], Iterator[None]]) -> None:
-        BUGS[name] = (doc, contextmanager(plant))
-
-    return add
+_bug = adding(BUGS)
 
 
 @contextmanager
-def _replaced(*parts: tuple[object, str, Any]) -> Iterator[None]:
-    """Attributes have other values for a while."""
+def replaced(*parts: tuple[object, str, Any]) -> Iterator[None]:
+    """Give attributes other values for a while."""
     with ExitStack() as undo:
         for owner, name, value in parts:
             undo.callback(setattr, owner, name, vars(owner)[name])
@@ -60,7 +64,7 @@ def _replaced(*parts: tuple[object, str, Any]) -> Iterator[None]:
 
 @_bug("no-deduplication", "a batch that comes again is appended again")
 def _no_deduplication() -> Iterator[None]:
-    with _replaced(
+    with replaced(
         (Producer, "duplicate", lambda self, header: None),
         (producers, "_check_sequence", lambda producer, header: None),
     ):
@@ -87,7 +91,7 @@ def _epochs_unchecked() -> Iterator[None]:
     def ended(self: TransactionShard, transactional_id: str, producer: ProducerIdentity, **how: Any) -> Any:
         return end(self, transactional_id, newest(self, transactional_id, producer), **how)
 
-    with _replaced(
+    with replaced(
         (Producers, "check", checked),
         (TransactionShard, "_of_producer", looked_up),
         (TransactionShard, "end", ended),
@@ -104,13 +108,13 @@ def _epoch_not_raised() -> Iterator[None]:
             return transaction.producer
         return following(self, transactional_id, transaction, *more)
 
-    with _replaced((TransactionShard, "_next_identity", same)):
+    with replaced((TransactionShard, "_next_identity", same)):
         yield
 
 
 @_bug("watermark-before-fsync", "the high watermark passes records whose fsync is still under way")
 def _watermark_before_fsync() -> Iterator[None]:
-    with _replaced((FlushSchedule, "safe_end", lambda self: self._log.log_end_offset)):
+    with replaced((FlushSchedule, "safe_end", lambda self: self._log.log_end_offset)):
         yield
 
 
@@ -122,19 +126,19 @@ def _fsync_skipped() -> Iterator[None]:
         if not self.path.endswith(".log"):
             sync(self)
 
-    with _replaced((LogFile, "sync", skipping)):
+    with replaced((LogFile, "sync", skipping)):
         yield
 
 
 @_bug("stable-offset-too-high", "the last stable offset is the high watermark")
 def _stable_offset_too_high() -> Iterator[None]:
-    with _replaced((PartitionLog, "last_stable_offset", property(lambda self: self.high_watermark))):
+    with replaced((PartitionLog, "last_stable_offset", property(lambda self: self.high_watermark))):
         yield
 
 
 @_bug("aborted-not-told", "Fetch does not say which transactions were aborted")
 def _aborted_not_told() -> Iterator[None]:
-    with _replaced((PartitionLog, "aborted_transactions", lambda self, offset, size: [])):
+    with replaced((PartitionLog, "aborted_transactions", lambda self, offset, size: [])):
         yield
 
 
@@ -148,7 +152,7 @@ def _offset_commit_not_stored() -> Iterator[None]:
             self.replay(decode_offset_key(record.key or b""), record.value)
         return Result(result.response)
 
-    with _replaced((Commits, "commit", in_memory)):
+    with replaced((Commits, "commit", in_memory)):
         yield
 
 
@@ -159,7 +163,7 @@ def _transaction_offsets_dropped() -> Iterator[None]:
     def dropping(self: PendingOffsets, producer_id: int) -> Any:
         return [pair for pair in ended(self, producer_id) if pair[1].offset % 8]
 
-    with _replaced((PendingOffsets, "end", dropping)):
+    with replaced((PendingOffsets, "end", dropping)):
         yield
 
 
@@ -172,7 +176,7 @@ def _marker_skipped() -> Iterator[None]:
             return None
         return append(self, marker, partition)
 
-    with _replaced((MarkerAppender, "_append", skipping)):
+    with replaced((MarkerAppender, "_append", skipping)):
         yield
 
 
@@ -183,7 +187,7 @@ def _snapshot_cut_short() -> Iterator[None]:
     def half(known: Iterable[Any]) -> bytes:
         return encode(list(known)[::2])
 
-    with _replaced((log_files, "encode_snapshot", half)):
+    with replaced((log_files, "encode_snapshot", half)):
         yield
 
 
@@ -194,13 +198,13 @@ def _cleaner_drops_live() -> Iterator[None]:
     def wrong(self: OffsetMap, key: bytes, offset: int) -> bool:
         return is_latest(self, key, offset) and crc32(key) % 16 != 0
 
-    with _replaced((OffsetMap, "is_latest", wrong)):
+    with replaced((OffsetMap, "is_latest", wrong)):
         yield
 
 
 @_bug("sessions-never-expire", "members that have died stay in their groups")
 def _sessions_never_expire() -> Iterator[None]:
-    with _replaced(
+    with replaced(
         (Sessions, "watch", lambda self, group, member_id, timeout_ms: None),
         (Timeouts, "expect_heartbeat", lambda self, group_id, member_id, timeout_ms: None),
     ):
@@ -209,7 +213,7 @@ def _sessions_never_expire() -> Iterator[None]:
 
 @_bug("partition-given-twice", "a member is given a partition that another has not given up")
 def _partition_given_twice() -> Iterator[None]:
-    with _replaced((ConsumerGroup, "is_owned", lambda self, topic, partition: False)):
+    with replaced((ConsumerGroup, "is_owned", lambda self, topic, partition: False)):
         yield
 
 
@@ -221,7 +225,7 @@ def _log_start_not_stored() -> Iterator[None]:
         checkpoint(self)
         return CheckpointWrite(self._log_starts, self.logs, lambda log: None)
 
-    with _replaced((LogDirectory, "log_start_checkpoint", empty)):
+    with replaced((LogDirectory, "log_start_checkpoint", empty)):
         yield
 
 
@@ -233,5 +237,5 @@ def _reads_skip_a_batch() -> Iterator[None]:
         wrong = offset % 100 == 99 and offset + 1 < max_offset
         return read(self, offset + 1 if wrong else offset, max_bytes, max_offset, min_one)
 
-    with _replaced((PartitionLog, "_read", skipping)):
+    with replaced((PartitionLog, "_read", skipping)):
         yield

@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 from barnabas.errors import ErrorCode
 from barnabas.interbroker.channel import Channel, ChannelSettings
-from barnabas.interbroker.errors import ChannelError
+from barnabas.interbroker.errors import ChannelError, NotConnectedError
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.protocol.schema import Request
 from barnabas.simulation.virtual_time import VirtualProcess
 from soak.roles.common import Task
-from soak.simulated.stage import BROKER, PORT, MemoryRecorder, Stage
+from soak.simulated.routing import Coordinated, Place, Routes
+from soak.simulated.stage import PORT, MemoryRecorder, Stage, host_of, rack_of
 
-Place: TypeAlias = tuple[str, int]
+__all__ = ["GROUP", "TRANSACTION", "Client", "GaveUp", "Place", "code_of", "is_retriable", "name_of", "named"]
 
 #: kinds of coordinators
 GROUP, TRANSACTION = 0, 1
@@ -63,11 +64,14 @@ class Client:
             transaction_timeout=task.transaction_timeout_ms * 1_000_000,
         )
         self.by_id = self.random.random() < 0.5
+        #: where it reads, if that can be (KIP-392)
+        self.rack = self.random.choice(["", *map(rack_of, stage.broker_ids)])
         self.topic_ids: dict[str, bytes] = {}
         self.topic_names: dict[bytes, str] = {}
         self.partitions: dict[str, int] = {}
+        self.routes = Routes(stage.broker_ids, self.random)
         self._process = VirtualProcess(self.name)
-        self._channels: dict[str, Channel] = {}
+        self._channels: dict[tuple[int, str], Channel] = {}
         self._running: asyncio.Event | None = None
         self.finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -138,13 +142,14 @@ class Client:
     async def back_off(self) -> None:
         await self.pause_for(self.random.uniform(*_BACKOFF))
 
-    def channel(self, purpose: str = "main") -> Channel:
-        channel = self._channels.get(purpose)
+    def channel(self, broker: int, purpose: str = "main") -> Channel:
+        channel = self._channels.get((broker, purpose))
         if channel is None:
-            channel = self._channels[purpose] = Channel(
+            host = host_of(broker)
+            channel = self._channels[broker, purpose] = Channel(
                 self.host,
-                lambda: (BROKER, PORT),
-                name=BROKER,
+                lambda: (host, PORT),
+                name=host,
                 client_id=self.name,
                 rng=self.random,
                 settings=_SETTINGS,
@@ -155,36 +160,87 @@ class Client:
         self,
         request: Request,
         *,
+        broker: int | None = None,
         purpose: str = "main",
         timeout: float = _TIMEOUT,
         at_most: int | None = None,
     ) -> Any:
-        """The answer. Raises ChannelError."""
+        """The answer of this broker, or of any. Raises ChannelError."""
         await self.going()
-        response = await self.channel(purpose).send(request, timeout_s=timeout, at_most=at_most)
+        channel = self.channel(self.routes.anyone() if broker is None else broker, purpose)
+        response = await channel.send(request, timeout_s=timeout, at_most=at_most)
         await self.going()
         return response
+
+    async def ask_coordinator(
+        self,
+        kind: int,
+        key: str,
+        request: Request,
+        *,
+        purpose: str = "main",
+        timeout: float = _TIMEOUT,
+        at_most: int | None = None,
+    ) -> Any:
+        """The answer of who coordinates a group (`GROUP`) or a transactional id. Raises ChannelError."""
+        broker = await self._coordinator((kind, key))
+        try:
+            response = await self.ask(
+                request, broker=broker, purpose=purpose, timeout=timeout, at_most=at_most
+            )
+        except ChannelError:
+            self.routes.doubt_coordinator((kind, key))
+            raise
+        self.routes.judge_coordinator((kind, key), response)
+        return response
+
+    async def ask_leader(self, place: Place, request: Request) -> Any:
+        """The answer of who leads a partition. Raises ChannelError."""
+        broker = await self.find_leader(place)
+        if broker is None:
+            raise NotConnectedError(f"{place} has no leader")
+        try:
+            return await self.ask(request, broker=broker)
+        except ChannelError:
+            self.routes.doubt_leader(place)
+            raise
+
+    async def ask_controller(self, request: Request) -> Any:
+        """The answer of the controller, sometimes by way of another broker. Raises ChannelError."""
+        if self.random.random() < 0.5:
+            return await self.ask(request)
+        if self.routes.controller is None:
+            await self.learn()
+        controller = self.routes.controller
+        if controller is None:
+            raise NotConnectedError("there is no controller")
+        self.routes.doubt_controller()  # it may be another the next time
+        return await self.ask(request, broker=controller)
 
     async def insist(
         self,
         request: Callable[[], Request],
         codes: Callable[[Any], Iterable[int]],
         *,
+        of: Coordinated | None = None,
         at_most: int | None = None,
         give_up: Callable[[], bool] = lambda: False,
         again: frozenset[int] = frozenset(),
         patient: bool = True,
     ) -> Any:
-        """Ask until there is an answer without a retriable error, or `give_up`; None then.
+        """Ask, a coordinator or anyone, until the answer has no retriable error or `give_up`; None then.
 
         Raises:
             ChannelError: there was no answer, and it is not `patient`.
         """
         while True:
             try:
-                response = await self.ask(request(), at_most=at_most)
-            except ChannelError:
-                if not patient:
+                if of is None:
+                    response = await self.ask(request(), at_most=at_most)
+                else:
+                    response = await self.ask_coordinator(*of, request(), at_most=at_most)
+            except ChannelError as error:
+                if not patient and error.may_have_been_carried_out:
                     raise
             else:
                 found = list(codes(response))
@@ -200,13 +256,20 @@ class Client:
         if code == ErrorCode.UNKNOWN_SERVER_ERROR:
             self.stage.complain("server-error", f"{self.name} was answered UNKNOWN_SERVER_ERROR")
 
+    def judge_leader(self, place: Place, code: int, request: object) -> None:
+        """Note what a partition was answered with; after an error somebody else may lead it."""
+        self.note_code(code, request)
+        if code:
+            self.routes.doubt_leader(place)
+
     async def learn(self, *topics: str) -> bool:
-        """Ask for ids and partitions of topics, or of all; whether there was an answer."""
+        """Ask for ids, partitions and leaders of topics, or of all; whether there was an answer."""
         asked = [MetadataRequestTopic(name=topic) for topic in topics] if topics else None
         try:
             response = await self.ask(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
         except ChannelError:
             return False
+        self.routes.learn(response)
         for topic in response.topics:
             if topic.error_code == ErrorCode.NONE and topic.name is not None:
                 self.topic_ids[topic.name] = topic.topic_id
@@ -216,13 +279,49 @@ class Client:
                 self.topic_ids.pop(topic.name, None)
         return True
 
+    async def find_leader(self, place: Place) -> int | None:
+        """Who leads a partition, as far as that can be known now."""
+        if self.routes.leader_of(place) is None:
+            await self.learn(place[0])
+        return self.routes.leader_of(place)
+
+    async def by_leader(self, places: Iterable[Place]) -> dict[int, list[Place]]:
+        """Partitions by who leads them; those without a known leader are left out."""
+        places = list(places)
+        unknown = dict.fromkeys(
+            topic for topic, number in places if self.routes.leader_of((topic, number)) is None
+        )
+        if unknown:
+            await self.learn(*unknown)
+        found: dict[int, list[Place]] = {}
+        for place in places:
+            leader = self.routes.leader_of(place)
+            if leader is not None:
+                found.setdefault(leader, []).append(place)
+        return found
+
+    async def _coordinator(self, key: Coordinated) -> int:
+        """Who coordinates that. Raises ChannelError when nobody says."""
+        known = self.routes.coordinator_of(key)
+        if known is not None:
+            return known
+        kind, name = key
+        answer = (
+            await self.ask(FindCoordinatorRequest(key_type=kind, coordinator_keys=[name]))
+        ).coordinators[0]
+        self.note_code(answer.error_code, "FindCoordinator")
+        if answer.error_code:
+            raise NotConnectedError(f"nobody coordinates {name}: {name_of(answer.error_code)}")
+        self.routes.learn_coordinator(key, answer.node_id)
+        return int(answer.node_id)
+
     async def find_coordinator(self, key: str, kind: int) -> None:
         """Ask who coordinates a group (`GROUP`) or a transactional id until somebody does."""
-        await self.insist(
-            lambda: FindCoordinatorRequest(key_type=kind, coordinator_keys=[key]),
-            lambda response: [coordinator.error_code for coordinator in response.coordinators],
-            give_up=lambda: self.stopping,
-        )
+        while not self.stopping and self.routes.coordinator_of((kind, key)) is None:
+            try:
+                await self._coordinator((kind, key))
+            except ChannelError:
+                await self.back_off()
 
     async def know(self, topics: Iterable[str]) -> None:
         """Ask until all these topics are known."""

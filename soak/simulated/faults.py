@@ -1,4 +1,4 @@
-"""Which faults a seed brings, and when: of the broker, of its disk, of the network, of clients."""
+"""Which faults a seed brings, and when: of brokers, of their disks and store, of the network, of clients."""
 
 from __future__ import annotations
 
@@ -7,26 +7,23 @@ from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any, TypeAlias
 
-from soak.simulated.broker import SimulatedBroker
+from soak.simulated.broker_faults import BrokerFaults
 from soak.simulated.cast import Cast
-from soak.simulated.plan import FOLDERS
-from soak.simulated.stage import BROKER, Stage
+from soak.simulated.cluster import SimulatedCluster
+from soak.simulated.ensemble_faults import EnsembleFaults
+from soak.simulated.stage import Stage, host_of
 
 Fault: TypeAlias = Callable[[Random], Coroutine[Any, Any, None]]
 
 
 class Nemesis:
-    """Carries out faults until `calm`: those of one kind one after another, beside those of the others.
+    """Carries out faults until `calm`: those of one kind one after another, beside those of the others."""
 
-    Args:
-        durable: whether what is acknowledged has been fsynced, so that the power may go.
-    """
-
-    def __init__(self, stage: Stage, broker: SimulatedBroker, cast: Cast, *, durable: bool) -> None:
+    def __init__(self, stage: Stage, cluster: SimulatedCluster, cast: Cast) -> None:
         self._stage = stage
-        self._broker = broker
+        self._cluster = cluster
         self._cast = cast
-        self._durable = durable
+        self._of_brokers = BrokerFaults(stage, cluster)
         self._tasks: list[asyncio.Task[None]] = []
         #: how often each kind has come
         self.counts: dict[str, int] = {}
@@ -34,10 +31,17 @@ class Nemesis:
     def start(self) -> None:
         loop = asyncio.get_running_loop()
         kinds: dict[str, tuple[float, list[Fault]]] = {
-            "broker": (3.5, self._broker_faults()),
+            "broker": (3.5, self._of_brokers.kinds),
             "network": (3.0, [self._cut, self._slow, self._reset, self._lose_answers]),
             "client": (3.0, [self._pause, self._replace, self._zombie]),
         }
+        ensemble = self._cluster.ensemble
+        if ensemble is not None:
+            # One broker after the other, and sometimes several at a time.
+            kinds["broker too"] = (5.0, self._of_brokers.kinds)
+            kinds["cluster"] = (8.0, self._of_brokers.of_several)
+            kinds["between brokers"] = (4.0, [self._cut_brokers, self._slow_brokers, self._reset_brokers])
+            kinds["ensemble"] = (4.0, EnsembleFaults(self._stage, ensemble).kinds)
         for name, (gap, of_kind) in kinds.items():
             self._tasks.append(
                 loop.create_task(self._bring(self._stage.random(f"faults {name}"), gap, of_kind))
@@ -51,25 +55,13 @@ class Nemesis:
             await asyncio.wait([task])
             if not task.cancelled():
                 task.result()
+        ensemble = self._cluster.ensemble
+        if ensemble is not None:
+            ensemble.heal_all()
         self._stage.network.heal_all()
         self._stage.losing.clear()
         self._cast.resume_all()
-        had_bad_folder = self._broker.bad_folder is not None
-        self._broker.mend()
-        if had_bad_folder or self._broker.needs_power_cut:
-            await self._restart(power=self._durable)
-        await self._up()
-
-    def _broker_faults(self) -> list[Fault]:
-        kinds = [
-            self._kill,
-            self._kill,
-            self._kill_in_change,
-            self._clean_restart,
-            self._full,
-            self._broken_folder,
-        ]
-        return [*kinds, self._slow_sync]
+        await self._of_brokers.mend()
 
     async def _bring(self, random: Random, gap: float, kinds: list[Fault]) -> None:
         while True:
@@ -80,97 +72,24 @@ class Nemesis:
             self._stage.trace.note(f"fault {name}")
             await fault(random)
 
-    # --- of the broker ---
-
-    async def _kill(self, random: Random) -> None:
-        self._broker.kill(power=self._loses_power(random))
-        await self._come_back(random)
-
-    async def _kill_in_change(self, random: Random) -> None:
-        self._broker.light_fuse(random.randrange(60), power=self._loses_power(random))
-        await asyncio.sleep(random.uniform(0.5, 3.0))
-        if random.random() < 0.3:  # and once more while it recovers
-            self._broker.light_fuse(random.randrange(10), power=self._loses_power(random))
-        await self._come_back(random)
-
-    async def _clean_restart(self, random: Random) -> None:
-        await self._broker.stop()
-        await self._come_back(random)
-
-    async def _full(self, random: Random) -> None:
-        self._broker.disk.space = random.choice([0, random.randrange(20_000)])
-        await asyncio.sleep(random.uniform(0.5, 4.0))
-        if random.random() < 0.3:
-            self._broker.kill(power=self._loses_power(random))
-            await self._broker.start()
-            await asyncio.sleep(random.uniform(0.1, 1.0))
-        self._broker.disk.space = None
-        await self._come_back(random)
-
-    async def _broken_folder(self, random: Random) -> None:
-        self._broker.bad_folder = random.choice(FOLDERS)
-        await asyncio.sleep(random.uniform(0.5, 4.0))
-        self._broker.bad_folder = None
-        if random.random() < 0.3 and not self._broker.needs_power_cut:
-            await self._broker.stop()
-        await self._restart(
-            power=self._durable and (self._broker.needs_power_cut or self._loses_power(random))
-        )
-
-    async def _slow_sync(self, random: Random) -> None:
-        """Sometimes with a crash while much waits for them."""
-        self._broker.slow_down(random.choice([0.05, 0.2]))
-        await asyncio.sleep(random.uniform(1.0, 5.0))
-        if random.random() < 0.5:
-            self._broker.kill(power=self._loses_power(random))
-        self._broker.slow_down(self._broker.usual_delay)
-        await self._come_back(random)
-
-    def _loses_power(self, random: Random) -> bool:
-        return self._durable and (random.random() < 0.6 or self._broker.needs_power_cut)
-
-    async def _come_back(self, random: Random) -> None:
-        await asyncio.sleep(random.uniform(0.05, 2.0))
-        await self._up()
-
-    async def _restart(self, *, power: bool) -> None:
-        self._broker.kill(power=power)
-        await asyncio.sleep(0.1)
-        await self._up()
-
-    async def _up(self) -> None:
-        """Start the broker until it serves."""
-        tries = 0
-        while not self._broker.is_up:
-            tries += 1
-            if tries > 50:
-                self._stage.complain("start-failed", "the broker does not start")
-                return
-            if not await self._broker.start():
-                await asyncio.sleep(0.5)
-
-    # --- of the network ---
+    # --- between brokers and clients ---
 
     async def _cut(self, random: Random) -> None:
         one_way = random.random() < 0.5
-        pairs = [(name, BROKER) if random.random() < 0.5 else (BROKER, name) for name in self._some(random)]
-        for pair in pairs:
-            self._stage.network.cut(*pair, one_way=one_way)
-        await asyncio.sleep(random.choice([random.uniform(0.1, 3.0), random.uniform(3.0, 9.0)]))
-        for pair in pairs:
-            self._stage.network.heal(*pair, one_way=one_way)
+        pairs = []
+        for name in self._some(random):
+            host = self._broker(random)
+            pairs.append((name, host) if random.random() < 0.5 else (host, name))
+        await self._cut_for_a_while(random, pairs, one_way=one_way)
 
     async def _slow(self, random: Random) -> None:
-        names = self._some(random)
-        for name in names:
-            self._stage.network.slow(BROKER, name, random.choice([500, 5000]))
-        await asyncio.sleep(random.uniform(0.5, 5.0))
-        for name in names:
-            self._stage.network.slow(BROKER, name, None)
+        await self._slow_for_a_while(
+            random, [(self._broker(random), name) for name in self._some(random)], [500, 5000]
+        )
 
     async def _reset(self, random: Random) -> None:
         for name in self._some(random):
-            self._stage.network.reset(name, BROKER)
+            self._stage.network.reset(name, self._broker(random))
 
     async def _lose_answers(self, random: Random) -> None:
         """Reset connections just when a request has come: it is carried out, and nobody hears of it."""
@@ -181,7 +100,53 @@ class Nemesis:
 
     def _some(self, random: Random) -> list[str]:
         alive = [client.name for client in self._cast.clients.values()]
+        if len(self._cluster) > 1:
+            alive += self._hosts
         return random.sample(alive, random.randint(1, max(1, len(alive) // 2)))
+
+    # --- between brokers ---
+
+    async def _cut_brokers(self, random: Random) -> None:
+        """One broker from the others, or the cluster in two; or only what one says to another."""
+        one_way = random.random() < 0.5
+        apart = random.sample(self._hosts, random.randint(1, max(1, len(self._hosts) // 2)))
+        pairs = [(one, other) for one in apart for other in self._hosts if other not in apart]
+        if random.random() < 0.4:
+            pairs = [random.choice(pairs)]
+        if random.random() < 0.5:
+            pairs = [(other, one) for one, other in pairs]
+        await self._cut_for_a_while(random, pairs, one_way=one_way)
+
+    async def _slow_brokers(self, random: Random) -> None:
+        one, other = random.sample(self._hosts, 2)
+        await self._slow_for_a_while(random, [(one, other)], [1000, 20_000])
+
+    async def _reset_brokers(self, random: Random) -> None:
+        one, other = random.sample(self._hosts, 2)
+        self._stage.network.reset(one, other)
+
+    @property
+    def _hosts(self) -> list[str]:
+        return [host_of(number) for number in self._stage.broker_ids]
+
+    def _broker(self, random: Random) -> str:
+        return host_of(random.choice(self._stage.broker_ids))
+
+    async def _cut_for_a_while(self, random: Random, pairs: list[tuple[str, str]], *, one_way: bool) -> None:
+        for pair in pairs:
+            self._stage.network.cut(*pair, one_way=one_way)
+        await asyncio.sleep(random.choice([random.uniform(0.1, 3.0), random.uniform(3.0, 9.0)]))
+        for pair in pairs:
+            self._stage.network.heal(*pair, one_way=one_way)
+
+    async def _slow_for_a_while(
+        self, random: Random, pairs: list[tuple[str, str]], speeds: list[int]
+    ) -> None:
+        for pair in pairs:
+            self._stage.network.slow(*pair, random.choice(speeds))
+        await asyncio.sleep(random.uniform(0.5, 5.0))
+        for pair in pairs:
+            self._stage.network.slow(*pair, None)
 
     # --- of clients ---
 

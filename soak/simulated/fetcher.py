@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, cast
 
@@ -28,6 +29,8 @@ from soak.simulated.client import Client, Place
 
 EARLIEST, LATEST = -2, -1
 _PARTITION_BYTES = 8192
+#: how often a poll asks the leaders again, as clients do whose metadata are old
+_FORGET_NEARER = 0.03
 _SESSION_LOST = (
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
@@ -46,8 +49,37 @@ class Found(NamedTuple):
     key: str | None
 
 
+class _Session:
+    """A fetch session with one broker. A partition is told by its position and its leader's epoch."""
+
+    def __init__(self, *, is_wanted: bool) -> None:
+        self._is_wanted = is_wanted
+        self.id, self.epoch = _NEW_SESSION if is_wanted else _NO_SESSION
+        #: what the broker has: the position that was last said
+        self.said: dict[Place, tuple[int, int]] = {}
+
+    def restart(self) -> None:
+        self.said.clear()
+        self.id, self.epoch = _NEW_SESSION if self._is_wanted else _NO_SESSION
+
+    def answered(self, session_id: int) -> None:
+        if self._is_wanted:
+            self.id, self.epoch = (session_id, self.epoch + 1) if session_id else _NEW_SESSION
+
+    def changes(self, positions: dict[Place, tuple[int, int]]) -> tuple[list[Place], list[Place]]:
+        """Whose positions have to be said, and which partitions are to be forgotten."""
+        if not self.id:
+            self.said.clear()
+        changed = [p for p, position in positions.items() if self.said.get(p) != position]
+        forgotten = [p for p in self.said if p not in positions]
+        asked = changed if self.id else list(positions)
+        if self._is_wanted:
+            self.said = dict(positions)
+        return asked, forgotten
+
+
 class Fetcher:
-    """The positions of one consumer, and its fetch session.
+    """The positions of one consumer, and its fetch sessions.
 
     Attributes:
         positions: the next offset of each partition to read.
@@ -60,9 +92,9 @@ class Fetcher:
         self.positions: dict[Place, int] = {}
         self.ends: dict[Place, int] = {}
         self._with_session = with_session
-        self._session = _NEW_SESSION if with_session else _NO_SESSION
-        #: what the session has: the position that was last said
-        self._said: dict[Place, int] = {}
+        self._sessions: dict[int, _Session] = {}
+        #: followers that leaders have named, since they are nearer (KIP-392)
+        self._nearer: dict[Place, int] = {}
 
     async def seek(self, places: Iterable[Place], timestamp: int = EARLIEST) -> dict[Place, int]:
         """Where partitions begin or end; those the broker does not tell are missing."""
@@ -72,56 +104,70 @@ class Fetcher:
 
     async def poll(self, max_wait: float = 0.5) -> list[Found]:
         """What is there from the positions on, which move on behind it; nothing when there is no answer."""
-        self._client.channel("fetch")
-        if not self.positions:
-            await self._client.pause_for(max_wait)
+        client = self._client
+        if client.by_id and (unknown := {t for t, _ in self.positions if t not in client.topic_ids}):
+            await client.learn(*sorted(unknown))
+        if client.random.random() < _FORGET_NEARER:
+            self._nearer.clear()
+        brokers: dict[int, list[Place]] = {}
+        for leader, places in (await client.by_leader(self.positions)).items():
+            for place in places:
+                brokers.setdefault(self._nearer.get(place, leader), []).append(place)
+        if not brokers:
+            await client.pause_for(max_wait)
             return []
-        if self._client.by_id and (
-            unknown := {t for t, _ in self.positions if t not in self._client.topic_ids}
-        ):
-            await self._client.learn(*sorted(unknown))
-        request = self._request(max_wait)
+        polls = [self._poll(broker, places, max_wait) for broker, places in brokers.items()]
+        return [found for of_one in await asyncio.gather(*polls) for found in of_one]
+
+    async def _poll(self, leader: int, places: list[Place], max_wait: float) -> list[Found]:
+        client = self._client
+        session = self._sessions.get(leader)
+        if session is None:
+            session = self._sessions[leader] = _Session(is_wanted=self._with_session)
+        request = self._request(session, places, max_wait)
         try:
-            response = await self._client.ask(
-                request, purpose="fetch", timeout=max_wait + 4, at_most=18 if self._client.by_id else 12
+            response = await client.ask(
+                request,
+                broker=leader,
+                purpose="fetch",
+                timeout=max_wait + 4,
+                at_most=18 if client.by_id else 12,
             )
         except ChannelError:
-            self._restart_session()
-            await self._client.back_off()
+            session.restart()
+            for place in places:
+                client.routes.doubt_leader(place)
+                self._nearer.pop(place, None)
+            await client.back_off()
             return []
         if response.error_code:
-            self._client.note_code(response.error_code, "Fetch")
-            self._restart_session()
+            client.note_code(response.error_code, "Fetch")
+            session.restart()
+            for place in places:
+                self._nearer.pop(place, None)
             if response.error_code not in _SESSION_LOST:
-                await self._client.back_off()
+                await client.back_off()
             return []
-        if self._with_session:
-            self._session = (
-                (response.session_id, self._session[1] + 1) if response.session_id else _NEW_SESSION
-            )
-        return await self._take(response.responses)
+        session.answered(response.session_id)
+        return await self._take(session, response.responses)
 
-    def _restart_session(self) -> None:
-        self._said.clear()
-        if self._with_session:
-            self._session = _NEW_SESSION
-
-    def _request(self, max_wait: float) -> FetchRequest:
-        session_id, epoch = self._session
-        if not session_id:
-            self._said.clear()
-        changed = [p for p, position in self.positions.items() if self._said.get(p) != position]
-        forgotten = [p for p in self._said if p not in self.positions]
-        asked = changed if session_id else list(self.positions)
-        if session_id or self._with_session:
-            self._said = dict(self.positions)
+    def _request(self, session: _Session, places: list[Place], max_wait: float) -> FetchRequest:
+        session_id, epoch = session.id, session.epoch
+        routes = self._client.routes
+        positions = {
+            place: (self.positions[place], routes.epoch_of(place))
+            for place in places
+            if place in self.positions
+        }
+        asked, forgotten = session.changes(positions)
         ids = self._client.topic_ids
         topics: dict[str, list[FetchPartition]] = {}
         for topic, partition in asked:
             topics.setdefault(topic, []).append(
                 FetchPartition(
                     partition=partition,
-                    fetch_offset=self.positions[topic, partition],
+                    current_leader_epoch=positions[topic, partition][1],
+                    fetch_offset=positions[topic, partition][0],
                     partition_max_bytes=_PARTITION_BYTES,
                 )
             )
@@ -134,6 +180,7 @@ class Fetcher:
             isolation_level=1 if self._is_committed else 0,
             session_id=session_id,
             session_epoch=epoch,
+            rack_id=self._client.rack,
             topics=[
                 FetchTopic(topic=topic, topic_id=ids.get(topic, bytes(16)), partitions=partitions)
                 for topic, partitions in topics.items()
@@ -144,7 +191,7 @@ class Fetcher:
             ],
         )
 
-    async def _take(self, topics: Sequence[Any]) -> list[Found]:
+    async def _take(self, session: _Session, topics: Sequence[Any]) -> list[Found]:
         found: list[Found] = []
         strange = False
         for topic in topics:
@@ -155,7 +202,9 @@ class Fetcher:
                     continue
                 if part.error_code:
                     strange = True
-                    await self._fail(place, part)
+                    await self._fail(session, place, part)
+                elif part.preferred_read_replica >= 0:
+                    self._nearer[place] = part.preferred_read_replica
                 else:
                     self.ends[place] = part.last_stable_offset if self._is_committed else part.high_watermark
                     self._check(place, part)
@@ -174,13 +223,16 @@ class Fetcher:
                 f"stable {stable}, high watermark {part.high_watermark}",
             )
 
-    async def _fail(self, place: Place, part: PartitionData) -> None:
-        self._client.note_code(part.error_code, "Fetch")
+    async def _fail(self, session: _Session, place: Place, part: PartitionData) -> None:
+        self._client.judge_leader(place, part.error_code, "Fetch")
+        was_nearer = self._nearer.pop(place, None) is not None
+        if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and was_nearer:
+            return  # a follower may be behind: the leader knows
         if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             await self.seek([place])
         elif part.error_code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
             self._client.topic_ids.pop(place[0], None)
-            self._restart_session()
+            session.restart()
             await self._client.learn(place[0])
 
     def _read(self, place: Place, part: PartitionData) -> list[Found]:
@@ -211,11 +263,25 @@ class Fetcher:
 async def list_offsets(
     client: Client, places: Iterable[Place], timestamp: int, *, committed: bool = False
 ) -> dict[Place, int]:
-    """The offset at a timestamp, of each partition that the broker can tell; nothing without an answer."""
+    """The offset at a timestamp, of each partition that the brokers can tell; nothing without an answer."""
+    asked = [
+        _list_offsets_of(client, leader, led, timestamp, committed=committed)
+        for leader, led in (await client.by_leader(places)).items()
+    ]
+    return {place: offset for of_one in await asyncio.gather(*asked) for place, offset in of_one.items()}
+
+
+async def _list_offsets_of(
+    client: Client, leader: int, places: Iterable[Place], timestamp: int, *, committed: bool
+) -> dict[Place, int]:
     topics: dict[str, list[ListOffsetsPartition]] = {}
     for topic, partition in places:
         topics.setdefault(topic, []).append(
-            ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
+            ListOffsetsPartition(
+                partition_index=partition,
+                current_leader_epoch=client.routes.epoch_of((topic, partition)),
+                timestamp=timestamp,
+            )
         )
     request = ListOffsetsRequest(
         replica_id=-1,
@@ -223,15 +289,12 @@ async def list_offsets(
         topics=[ListOffsetsTopic(name=topic, partitions=partitions) for topic, partitions in topics.items()],
     )
     try:
-        response = await client.ask(request)
+        response = await client.ask(request, broker=leader)
     except ChannelError:
+        for place in places:
+            client.routes.doubt_leader(place)
         return {}
-    for topic in response.topics:
-        for part in topic.partitions:
-            client.note_code(part.error_code, "ListOffsets")
-    return {
-        (topic.name, part.partition_index): part.offset
-        for topic in response.topics
-        for part in topic.partitions
-        if not part.error_code
-    }
+    parts = [(topic.name, part) for topic in response.topics for part in topic.partitions]
+    for name, part in parts:
+        client.judge_leader((name, part.partition_index), part.error_code, "ListOffsets")
+    return {(name, part.partition_index): part.offset for name, part in parts if not part.error_code}

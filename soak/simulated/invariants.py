@@ -11,6 +11,7 @@ from barnabas.server.broker import Broker
 from soak.roles.common import SESSION_MS
 from soak.simulated.broker import SimulatedBroker
 from soak.simulated.cast import Cast
+from soak.simulated.cluster import SimulatedCluster
 from soak.simulated.stage import Stage
 
 _EVERY = 0.1
@@ -26,17 +27,10 @@ class _Bounds(NamedTuple):
 
 
 class Invariants:
-    """Looks at the broker's parts ten times a second."""
+    """Looks at the brokers' parts ten times a second."""
 
-    def __init__(self, stage: Stage, broker: SimulatedBroker, cast: Cast) -> None:
-        self._stage = stage
-        self._broker = broker
-        self._cast = cast
-        self._seen: Broker | None = None
-        #: by topic, its id and partition
-        self._bounds: dict[object, _Bounds] = {}
-        #: since when a member is in a group though its client is dead
-        self._orphans: dict[tuple[str, str], float] = {}
+    def __init__(self, stage: Stage, cluster: SimulatedCluster, cast: Cast) -> None:
+        self._brokers = [_OfBroker(stage, broker, cast) for broker in cluster.brokers.values()]
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -56,6 +50,26 @@ class Invariants:
 
     def check(self) -> None:
         """Complain of what does not hold now."""
+        for broker in self._brokers:
+            broker.check()
+
+
+class _OfBroker:
+    """What one broker's parts show."""
+
+    def __init__(self, stage: Stage, broker: SimulatedBroker, cast: Cast) -> None:
+        self._stage = stage
+        self._broker = broker
+        self._cast = cast
+        #: whether others have what this one has, so that its logs may be cut
+        self._is_alone = len(stage.broker_ids) == 1
+        self._seen: Broker | None = None
+        #: by topic, its id and partition
+        self._bounds: dict[object, _Bounds] = {}
+        #: since when a member is in a group though its client is dead
+        self._orphans: dict[tuple[str, str], float] = {}
+
+    def check(self) -> None:
         broker = self._broker.broker
         if broker is not self._seen:
             self._seen = broker
@@ -71,12 +85,13 @@ class Invariants:
             now = _Bounds(
                 log.log_start_offset, log.last_stable_offset, log.high_watermark, log.log_end_offset
             )
-            name = f"{partition.topic_partition}: {now}"
+            name = f"{partition.topic_partition} of {self._broker.name}: {now}"
             if not now.start <= now.watermark <= now.end or now.stable > now.watermark:
                 self._stage.complain("bounds", name)
             before = self._bounds.get(partition)
             if before is not None and (
-                now.start < before.start or now.watermark < before.watermark or now.end < before.end
+                now.start < before.start
+                or (self._is_alone and (now.watermark < before.watermark or now.end < before.end))
             ):
                 self._stage.complain("bounds-fell", f"{name}, before {before}")
             self._bounds[partition] = now

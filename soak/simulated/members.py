@@ -39,7 +39,7 @@ from barnabas.protocol.records.consumer_protocol import (
     TopicPartition,
 )
 from soak.roles.common import SESSION_MS, Offsets
-from soak.simulated.client import Client, Place, is_retriable
+from soak.simulated.client import GROUP, Client, Place, is_retriable
 
 _REBALANCE_MS = 6000
 _HEARTBEAT_SECONDS = 1.0
@@ -102,13 +102,15 @@ class ClassicMember:
         request = LeaveGroupRequest(group_id=self._client.task.group, members=[member])
         if self._member_id:
             with suppress(ChannelError):
-                await self._client.ask(request, purpose="group")
+                await self._client.ask_coordinator(GROUP, self._client.task.group, request, purpose="group")
         self._is_joined = False
 
     async def _beat(self) -> None:
         self._next_beat = self._client.time() + _HEARTBEAT_SECONDS
         try:
-            response = await self._client.ask(
+            response = await self._client.ask_coordinator(
+                GROUP,
+                self._client.task.group,
                 HeartbeatRequest(
                     group_id=self._client.task.group,
                     generation_id=self._generation,
@@ -143,7 +145,9 @@ class ClassicMember:
         topics = list(client.task.topics)
         subscription = _VERSION.pack(1) + encode(ConsumerProtocolSubscription(topics=topics), 1)
         try:
-            response = await client.ask(
+            response = await client.ask_coordinator(
+                GROUP,
+                client.task.group,
                 JoinGroupRequest(
                     group_id=client.task.group,
                     session_timeout_ms=SESSION_MS,
@@ -179,7 +183,9 @@ class ClassicMember:
                 return
             assignments = _deal(client, joined)
         try:
-            response = await client.ask(
+            response = await client.ask_coordinator(
+                GROUP,
+                client.task.group,
                 SyncGroupRequest(
                     group_id=client.task.group,
                     generation_id=self._generation,
@@ -265,7 +271,7 @@ class ConsumerMember:
             group_id=self._client.task.group, member_id=self._member_id, member_epoch=-1
         )
         with suppress(ChannelError):
-            await self._client.ask(request, purpose="group")
+            await self._client.ask_coordinator(GROUP, self._client.task.group, request, purpose="group")
 
     async def _beat(self) -> None:
         client = self._client
@@ -281,7 +287,7 @@ class ConsumerMember:
             await client.know(dict.fromkeys(topic for topic, _ in telling))
             request.topic_partitions = self._by_id(telling)
         try:
-            response = await client.ask(request, purpose="group")
+            response = await client.ask_coordinator(GROUP, client.task.group, request, purpose="group")
         except ChannelError:
             self._told = None
             return
@@ -350,7 +356,7 @@ async def commit_offsets(client: Client, member: Member, offsets: Offsets) -> in
         topics=[OffsetCommitRequestTopic(name=name, partitions=parts) for name, parts in topics.items()],
     )
     try:
-        response = await client.ask(request, at_most=9)
+        response = await client.ask_coordinator(GROUP, client.task.group, request, at_most=9)
     except ChannelError:
         return None
     codes = [part.error_code for topic in response.topics for part in topic.partitions]
@@ -384,7 +390,7 @@ async def fetch_offsets(
         require_stable=True,
     )
     try:
-        response = await client.ask(request, at_most=9)
+        response = await client.ask_coordinator(GROUP, group, request, at_most=9)
     except ChannelError:
         return None
     answer = response.groups[0]

@@ -11,12 +11,12 @@ from soak.plan import SETTINGS
 from soak.roles.common import Task
 from soak.simulated.admins import Keep, Recycle, Tinker
 from soak.simulated.client import Client
+from soak.simulated.movers import Move
 from soak.simulated.readers import Consume, Transform, Watch
 from soak.simulated.rude import Rude
-from soak.simulated.stage import Stage
+from soak.simulated.stage import RECYCLED, REPLICAS, Stage, rack_of
 from soak.simulated.writers import Produce, Transact
 
-RECYCLED = "recycled"
 _SMALL = {"segment.bytes": "4096", "file.delete.delay.ms": "500"}
 TOPICS: dict[str, dict[str, str]] = {
     "events": _SMALL,
@@ -31,6 +31,13 @@ TOPICS: dict[str, dict[str, str]] = {
 PARTITIONS = {"events": 3, "ledger": 2, "copies": 2, "aged": 1, "pruned": 1, "latest": 2, RECYCLED: 1}
 #: the folders of the broker's disk
 FOLDERS = ("/data1", "/data2")
+
+#: moves partitions while there are faults
+MOVER = "move"
+#: the ``min.insync.replicas`` of all topics in a cluster
+LEAST_IN_SYNC = 2
+#: seconds until the ensemble takes a silent broker for dead
+SESSION_TIMEOUT = 3.0
 
 Make = Callable[[Stage, int, Clock], Client]
 
@@ -51,10 +58,10 @@ class Slot:
         return self.task.group
 
 
-def settings(*, fsync: bool) -> dict[str, str]:
-    """The broker's settings: what it does now and then it does often."""
-    return SETTINGS | {
-        "node.id": "1",
+def settings(broker_id: int, brokers: int, *, fsync: bool) -> dict[str, str]:
+    """A broker's settings: what it does now and then it does often."""
+    wanted = SETTINGS | {
+        "node.id": str(broker_id),
         "listeners": "PLAINTEXT://:9092",
         "log.dirs": ",".join(FOLDERS),
         "auto.create.topics.enable": "false",
@@ -71,10 +78,27 @@ def settings(*, fsync: bool) -> dict[str, str]:
         "group.consumer.min.heartbeat.interval.ms": "1000",
         "group.consumer.heartbeat.interval.ms": "1000",
     }
+    if brokers == 1:
+        return wanted
+    in_sync = str(LEAST_IN_SYNC)
+    return wanted | {
+        "broker.rack": rack_of(broker_id),
+        "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+        "default.replication.factor": str(REPLICAS),
+        "min.insync.replicas": in_sync,
+        "offsets.topic.replication.factor": str(REPLICAS),
+        "transaction.state.log.replication.factor": str(REPLICAS),
+        "transaction.state.log.min.isr": in_sync,
+        "zookeeper.session.timeout.ms": str(round(SESSION_TIMEOUT * 1000)),
+        "replica.high.watermark.checkpoint.interval.ms": "2000",
+        "replica.lag.time.max.ms": "2500",
+        "replica.fetch.wait.max.ms": "300",
+        "replica.socket.timeout.ms": "3000",
+    }
 
 
-def slots(seed: int, random: Random) -> Iterator[Slot]:
-    """The clients of a run: some of each kind, not all of them in every run."""
+def slots(seed: int, random: Random, brokers: int, *, has_mover: bool = False) -> Iterator[Slot]:
+    """The clients of a run: some of each kind, not all in every run; with `has_mover` a busy mover."""
 
     def task(name: str, *topics: str, **more: object) -> Task:
         return Task(
@@ -161,6 +185,9 @@ def slots(seed: int, random: Random) -> Iterator[Slot]:
     if often(0.5):
         what = task("rude", "events", "ledger", pause=1.0)
         yield Slot(what, _plain(Rude, what))
+    if brokers > 1 and (often() or has_mover):
+        what = task(MOVER, pause=0.5 if has_mover else 1.5)
+        yield Slot(what, _plain(Move, what))
 
 
 def _plain(kind: Callable[[Stage, Task, int], Client], task: Task) -> Make:

@@ -9,7 +9,7 @@ from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, Fetch
 from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.protocol.schema import Request
 from soak.simulated.client import Client
-from soak.simulated.stage import BROKER, PORT
+from soak.simulated.stage import PORT, host_of
 
 _CONNECT_SECONDS = 5.0
 
@@ -23,7 +23,9 @@ class Rude(Client):
         while not self.stopping:
             try:
                 async with asyncio.timeout(_CONNECT_SECONDS):
-                    transport, _ = await self.host.connect(asyncio.Protocol, BROKER, PORT)
+                    transport, _ = await self.host.connect(
+                        asyncio.Protocol, host_of(self.routes.anyone()), PORT
+                    )
             except OSError:
                 await self.back_off()
                 continue

@@ -9,29 +9,51 @@ from collections import Counter
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
-from barnabas.errors import ErrorCode
-from barnabas.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
 from barnabas.simulation.virtual_time import run_virtual
 from soak.checker import Finding, check, sift
 from soak.history import Event
 from soak.roles.common import Task
-from soak.simulated.broker import SimulatedBroker
-from soak.simulated.bugs import planted
+from soak.simulated.bugs import BUGS
 from soak.simulated.cast import Cast
+from soak.simulated.cluster import SimulatedCluster
+from soak.simulated.cluster_bugs import CLUSTER_BUGS
+from soak.simulated.convergence import await_rest, await_whole
 from soak.simulated.faults import Nemesis
 from soak.simulated.invariants import Invariants
-from soak.simulated.plan import PARTITIONS, RECYCLED, TOPICS, settings, slots
-from soak.simulated.stage import Stage, Trace
+from soak.simulated.joining import Joining
+from soak.simulated.plan import MOVER, PARTITIONS, TOPICS, slots
+from soak.simulated.replicas import Replicas
+from soak.simulated.stage import RECYCLED, Stage, Trace
 from soak.simulated.survey import Survey
 
 #: seconds of virtual time
 STORM = 12.0
 _CALM = 11.0
-_STARTING = 30.0
+#: what must not be even where unclean elections lose records: that the cluster itself comes to grief
+_STRUCTURAL = frozenset(
+    {
+        "two-leaders",
+        "epoch-fell",
+        "bad-state",
+        "zombie-controller",
+        "deleted-without-word",
+        "joined-early",
+        "joined-without-fetch",
+        "counted-without-fetch",
+        "epoch-not-asked",
+        "watermark-rose",
+        "bounds",
+        "not-whole",
+        "no-rest",
+        "stop-hung",
+        "start-failed",
+        "broker-failed",
+        "exception",
+        "server-error",
+        "move-refused",
+        "simulation-failed",
+    }
+)
 
 
 @dataclass
@@ -52,14 +74,22 @@ class Outcome:
 
 
 def simulate(
-    seed: int, *, storm: float = STORM, keep: bool = False, bug: AbstractContextManager[object] | None = None
+    seed: int,
+    *,
+    brokers: int = 1,
+    storm: float = STORM,
+    keep: bool = False,
+    unclean: bool = False,
+    bug: AbstractContextManager[object] | None = None,
 ) -> Outcome:
     """Run a seed to its end.
 
     Args:
         seed: decides all that happens.
+        brokers: how many there are.
         storm: for how long there are faults, in seconds of virtual time.
         keep: the outcome has the trace's lines and the histories, too.
+        unclean: a client asks for unclean elections. What clients lose by them is not judged.
         bug: entered around it: what it plants in the broker.
     """
     trace = Trace(keep=keep)
@@ -70,13 +100,15 @@ def simulate(
     gc.disable()  # whatever a collection runs, it would run at another moment each time
     try:
         with bug or nullcontext():
-            stage, faults = run_virtual(_run(seed, trace, storm, said))
+            stage, faults = run_virtual(_run(seed, brokers, trace, storm, said, unclean=unclean))
     finally:
         logger.removeHandler(said)
         gc.enable()
     findings, _ = sift(check(stage.histories))
     outcome.findings = [(violation.kind, violation.text) for violation in stage.violations]
     outcome.findings += [(finding.kind, _told(finding)) for finding in findings]
+    if unclean:
+        outcome.findings = [found for found in outcome.findings if found[0] in _STRUCTURAL]
     outcome.counts = _counted(stage.histories) | {f"fault {kind}": n for kind, n in faults.items()}
     outcome.digest = trace.digest
     if keep:
@@ -85,46 +117,66 @@ def simulate(
     return outcome
 
 
-def outcome_of(seed: int, *, storm: float, bug: str | None) -> Outcome:
+def planted(name: str | None) -> AbstractContextManager[object]:
+    """The bug of that name, for as long as the context lasts; None for none."""
+    return nullcontext() if name is None else (BUGS | CLUSTER_BUGS)[name][1]()
+
+
+def outcome_of(seed: int, *, brokers: int, storm: float, bug: str | None, unclean: bool = False) -> Outcome:
     """`simulate`, for a worker process: an end by an exception is a finding, too."""
     try:
-        return simulate(seed, storm=storm, bug=planted(bug))
+        return simulate(seed, brokers=brokers, storm=storm, unclean=unclean, bug=planted(bug))
     except Exception as error:
         return Outcome(seed, findings=[("simulation-failed", f"{type(error).__name__}: {error}")])
 
 
-async def _run(seed: int, trace: Trace, storm: float, said: _Said) -> tuple[Stage, dict[str, int]]:
-    stage = Stage(seed, trace)
-    said.stage = stage
+async def _run(
+    seed: int, brokers: int, trace: Trace, storm: float, said: _Said, *, unclean: bool
+) -> tuple[Stage, dict[str, int]]:
+    stage = said.stage = Stage(seed, trace, brokers, is_unclean=unclean)
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: _unhandled(stage, context))
     plan = stage.random("plan")
     durable = plan.random() < 0.5
-    broker = SimulatedBroker(stage, settings(fsync=durable))
-    cast = Cast(stage, broker.clock, slots(seed, plan))
-    nemesis = Nemesis(stage, broker, cast, durable=durable)
-    invariants = Invariants(stage, broker, cast)
+    cluster = SimulatedCluster(stage, durable=durable)
+    clock = cluster.brokers[1].clock
+    cast = Cast(stage, clock, slots(seed, plan, brokers, has_mover=unclean))
+    nemesis = Nemesis(stage, cluster, cast)
+    invariants = Invariants(stage, cluster, cast)
+    replicas = Replicas(stage, cluster)
+    joining = Joining(stage, cluster)
     survey = Survey(stage, Task("survey", "survey", "simulated", "", "", seed, {}))
-    if not await broker.start():
-        return stage, {}
-    await _create_topics(survey)
-    invariants.start()
-    cast.start()
-    nemesis.start()
-    await asyncio.sleep(storm)
-    await nemesis.calm()
-    survey.recorder.note("calm")
-    trace.note("calm")
-    await asyncio.sleep(_CALM)
-    await _end(survey, cast)
-    await invariants.stop()
-    broker.kill(power=durable)
-    if await broker.start():
-        await survey.record(dict.fromkeys(slot.group for slot in cast.slots.values() if slot.group))
-        invariants.check()
-        await broker.stop()
-    else:
-        stage.complain("start-failed", "the broker does not start in the end")
+    with replicas.observing(), joining.observing():
+        if not await cluster.up():
+            return stage, {}
+        await _create_topics(survey)
+        invariants.start()
+        replicas.start()
+        cast.start()
+        nemesis.start()
+        await asyncio.sleep(storm)
+        await nemesis.calm()
+        await cast.stop(name for name in cast.slots if name == MOVER)
+        survey.recorder.note("calm")
+        trace.note("calm")
+        await asyncio.sleep(_CALM)
+        if brokers > 1 and not await await_whole(stage, cluster):
+            survey.note_topics(TOPICS)
+            return stage, nemesis.counts  # nothing would come to an end
+        await _end(survey, cast)
+        if brokers > 1:
+            await await_rest(stage, cluster)
+        await invariants.stop()
+        for broker in cluster.brokers.values():
+            broker.kill(power=durable)
+        if await cluster.up() and (brokers == 1 or await await_whole(stage, cluster)):
+            await survey.record(dict.fromkeys(slot.group for slot in cast.slots.values() if slot.group))
+            invariants.check()
+            replicas.check()
+            await replicas.stop()
+            await cluster.stop()
+        else:
+            survey.note_topics(TOPICS)
     return stage, nemesis.counts
 
 
@@ -141,20 +193,9 @@ async def _end(survey: Survey, cast: Cast) -> None:
 
 
 async def _create_topics(survey: Survey) -> None:
-    topics = [
-        CreatableTopic(
-            name=name,
-            num_partitions=PARTITIONS[name],
-            replication_factor=1,
-            configs=[CreatableTopicConfig(name=n, value=v) for n, v in config.items()],
-        )
-        for name, config in TOPICS.items()
-        if name != RECYCLED
-    ]
-    response = await survey.ask(CreateTopicsRequest(topics=topics, timeout_ms=3000), timeout=_STARTING)
-    for topic in response.topics:
-        if topic.error_code != ErrorCode.NONE:
-            raise RuntimeError(f"{topic.name} cannot be created: {topic.error_code} {topic.error_message}")
+    for name, config in TOPICS.items():
+        if name != RECYCLED:
+            await survey.create(name, PARTITIONS[name], survey.stage.replicas, config)
 
 
 class _Said(logging.Handler):
@@ -174,8 +215,6 @@ class _Said(logging.Handler):
 
 def _unhandled(stage: Stage, context: dict[str, object]) -> None:
     error = context.get("exception")
-    if isinstance(error, ConnectionAbortedError):
-        return  # the handshake of a client that was killed in it
     stage.complain("exception", f"{context.get('message')}: {type(error).__name__}: {error}")
 
 

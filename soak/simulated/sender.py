@@ -35,12 +35,22 @@ class _Batch:
     data: bytes
 
 
+#: answers to a batch that may be in the log
+_APPENDED = (
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+)
+
+
 class _Lane:
     """One partition's batches, in the order of their sequences."""
 
     def __init__(self) -> None:
         self.next_sequence = 0
         self.waiting: deque[_Batch] = deque()
+        #: sequences of those that may be in the log, though nobody has said so for sure
+        self.uncertain: set[int] = set()
         self.task: asyncio.Task[None] | None = None
 
 
@@ -124,27 +134,35 @@ class Sender:
             await self._client.learn(place[0])
             if place[0] not in self._client.topic_ids:
                 return False
+        leader = await self._client.find_leader(place)
+        if leader is None:
+            return False
         under_way: deque[tuple[_Batch, asyncio.Future[Any]]] = deque()
         sent = 0
         failed = False
         while under_way or (sent < len(lane.waiting) and not failed):
             while not failed and len(under_way) < self._window and sent < len(lane.waiting):
                 batch = lane.waiting[sent]
-                under_way.append((batch, self._submit(place, batch)))
+                under_way.append((batch, self._submit(leader, place, batch)))
                 sent += 1
             batch, future = under_way.popleft()
             try:
                 answer = (await future).responses[0].partition_responses[0]
             except ChannelError:
+                self._client.routes.doubt_leader(place)
+                lane.uncertain.add(batch.sequence)
                 failed = True
                 continue
             await self._client.going()
+            if code_of(answer.error_code) in _APPENDED:
+                lane.uncertain.add(batch.sequence)
             if self._is_stored(place, batch, answer, is_first=lane.waiting[0] is batch):
-                if lane.waiting[0] is not batch:
+                if lane.waiting[0] is not batch and lane.waiting[0].sequence not in lane.uncertain:
                     self._client.stage.complain(
                         "gap-accepted", f"{place} took sequence {batch.sequence} and not the one before"
                     )
                 lane.waiting.remove(batch)
+                lane.uncertain.discard(batch.sequence)
                 sent -= 1
                 for number, draft in enumerate(batch.drafts):
                     offset = answer.base_offset + number if answer.base_offset >= 0 else None
@@ -153,7 +171,7 @@ class Sender:
                 failed = True
         return not failed
 
-    def _submit(self, place: Place, batch: _Batch) -> asyncio.Future[Any]:
+    def _submit(self, leader: int, place: Place, batch: _Batch) -> asyncio.Future[Any]:
         topic, partition = place
         request = ProduceRequest(
             transactional_id=self._transactional_id,
@@ -167,7 +185,7 @@ class Sender:
                 )
             ],
         )
-        return self._client.channel().submit(request, at_most=self._at_most)
+        return self._client.channel(leader).submit(request, at_most=self._at_most)
 
     def _is_stored(
         self, place: Place, batch: _Batch, answer: PartitionProduceResponse, *, is_first: bool
@@ -175,7 +193,7 @@ class Sender:
         code = code_of(answer.error_code)
         if code is ErrorCode.NONE:
             return True
-        self._client.note_code(code, "Produce")
+        self._client.judge_leader(place, code, "Produce")
         if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             answer.base_offset = -1
             return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from contextvars import copy_context
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -12,9 +13,22 @@ from barnabas.simulation.connection import Segment
 from barnabas.simulation.network import SimulatedNetwork
 from soak.history import Event, Recorder
 
-BROKER = "broker"
 PORT = 9092
 NS = 1_000_000_000
+#: the topic that is deleted and made again
+RECYCLED = "recycled"
+#: of a partition, where there are so many brokers
+REPLICAS = 3
+
+
+def host_of(broker_id: int) -> str:
+    """The host of a broker: each has one of its own."""
+    return f"broker-{broker_id}"
+
+
+def rack_of(broker_id: int) -> str:
+    """The rack of a broker: three have them all."""
+    return f"rack-{broker_id % 3}"
 
 
 class Trace:
@@ -74,18 +88,29 @@ class Stage:
     Args:
         seed: decides all chance.
         trace: what happens is added to it.
+        brokers: how many there are; their ids begin with 1.
+        is_unclean: whether a client asks for unclean elections, which lose what was committed.
     """
 
-    def __init__(self, seed: int, trace: Trace) -> None:
+    def __init__(self, seed: int, trace: Trace, brokers: int = 1, *, is_unclean: bool = False) -> None:
         self.seed = seed
+        self.is_unclean = is_unclean
         self.trace = trace
+        self.broker_ids = tuple(range(1, brokers + 1))
         self.network = SimulatedNetwork(self.random("network"), observe=self._observe)
         #: by client: how many of its requests get no answer, since its connections are reset first
         self.losing: dict[str, int] = {}
         self.histories: list[list[Event]] = []
         self.violations: list[Violation] = []
+        #: of the simulation itself, which is no process
+        self.context = copy_context()
         self._last = 0
         self._loop = asyncio.get_running_loop()
+
+    @property
+    def replicas(self) -> int:
+        """How many replicas each partition has."""
+        return min(len(self.broker_ids), REPLICAS)
 
     def _observe(self, source: str, target: str, segment: Segment) -> None:
         self.trace.segment(source, target, segment)

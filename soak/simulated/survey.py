@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
+from barnabas.errors import ErrorCode
+from barnabas.interbroker.errors import ChannelError
+from barnabas.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from soak.checker.model import READ_COMMITTED, READ_UNCOMMITTED
-from soak.simulated.client import GROUP, Client, Place
+from soak.simulated.client import GROUP, Client, Place, name_of
 from soak.simulated.fetcher import EARLIEST, LATEST, Fetcher, Found, list_offsets
 from soak.simulated.members import fetch_offsets
-from soak.simulated.plan import RECYCLED, TOPICS, Slot
+from soak.simulated.plan import TOPICS, Slot
+from soak.simulated.stage import RECYCLED
 
 _PATIENCE = 60.0
 #: polls that may bring nothing before a partition's end
@@ -23,6 +31,30 @@ class Survey(Client):
 
     async def run(self) -> None:
         """It does what it is asked."""
+
+    async def create(self, name: str, partitions: int, replicas: int, config: dict[str, str]) -> None:
+        """Have a topic made. Raises RuntimeError when that is refused, or takes too long."""
+        asked = CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=replicas,
+            configs=[CreatableTopicConfig(name=n, value=v) for n, v in config.items()],
+        )
+        deadline = self.time() + _PATIENCE
+        while True:
+            said = "no answer"
+            try:
+                response = await self.ask_controller(CreateTopicsRequest(topics=[asked], timeout_ms=3000))
+            except ChannelError:
+                pass
+            else:
+                answer = response.topics[0]
+                if answer.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                    return
+                said = f"{name_of(answer.error_code)} {answer.error_message}"
+            if self.time() > deadline:
+                raise RuntimeError(f"{name} cannot be created: {said}")
+            await self.back_off()
 
     async def topics(self) -> dict[str, int]:
         while not await self.learn():
@@ -71,18 +103,23 @@ class Survey(Client):
                     del waiting[group]
             await self.pause_for(0.5)
 
-    async def record(self, groups: Iterable[str]) -> None:
-        """Write all of it into the history."""
-        for name in await self.topics():
+    def note_topics(self, names: Iterable[str]) -> None:
+        """Write down what may go of each topic's records."""
+        for name in names:
             config = TOPICS.get(name, {})
             retention = config.get("retention.ms")
             self.recorder.note(
                 "topic",
                 name=name,
+                replicas=self.stage.replicas,
                 compacted="compact" in config.get("cleanup.policy", ""),
                 retention_ms=None if retention is None else int(retention),
                 retention_bytes=None,
             )
+
+    async def record(self, groups: Iterable[str]) -> None:
+        """Write all of it into the history."""
+        self.note_topics(await self.topics())
         places = await self.places()
         # In this order: what compaction takes in between was no aborted record.
         for isolation in (READ_COMMITTED, READ_UNCOMMITTED):

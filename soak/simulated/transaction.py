@@ -20,7 +20,7 @@ from barnabas.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from soak.roles.common import Draft, Offsets, Transactions, Writer
-from soak.simulated.client import TRANSACTION, Client, GaveUp, Place, is_retriable, name_of
+from soak.simulated.client import GROUP, TRANSACTION, Client, GaveUp, Place, is_retriable, name_of
 from soak.simulated.sender import Sender
 
 _FENCED = (
@@ -104,6 +104,7 @@ class TransactionalProducer:
             response = await self._client.insist(
                 lambda: AddOffsetsToTxnRequest(transactional_id=self.id, group_id=group, **self._identity()),
                 lambda response: [response.error_code],
+                of=(TRANSACTION, self.id),
             )
             self._judge([response.error_code])
         self._is_empty = False
@@ -127,6 +128,7 @@ class TransactionalProducer:
             response = await self._client.insist(
                 lambda: request,
                 lambda response: [p.error_code for t in response.topics for p in t.partitions],
+                of=(GROUP, group),
                 at_most=5 if self._is_v2 else 4,
                 patient=self._is_v2,
             )
@@ -162,6 +164,7 @@ class TransactionalProducer:
         response = await self._client.insist(
             request,
             lambda response: [response.error_code],
+            of=(TRANSACTION, self.id),
             again=_AGAIN,
             give_up=lambda: self._client.stopping and producer_id < 0,
         )
@@ -205,6 +208,7 @@ class TransactionalProducer:
                 for t in response.results_by_topic_v3_and_below
                 for p in t.results_by_partition
             ],
+            of=(TRANSACTION, self.id),
             at_most=3,
             again=_AGAIN,
         )
@@ -233,12 +237,14 @@ class TransactionalProducer:
         while True:
             tried += 1
             try:
-                response = await self._client.ask(
+                response = await self._client.ask_coordinator(
+                    TRANSACTION,
+                    self.id,
                     EndTxnRequest(transactional_id=self.id, committed=commit, **self._identity()),
                     at_most=5 if self._is_v2 else 4,
                 )
             except ChannelError as error:
-                if not self._is_v2:
+                if not self._is_v2 and error.may_have_been_carried_out:
                     # With transactions v1 a repeated EndTxn that comes late would end the next transaction
                     # (KIP-890): only a new epoch keeps it out.
                     self._transactions.ended(commit=commit, error=error)

@@ -160,6 +160,14 @@ class ErrorCode(IntEnum):
     SHARE_SESSION_LIMIT_REACHED = (133, True, "No more share sessions can be opened.")
 
 
+_BY_NUMBER = {int(code): code for code in ErrorCode}
+
+
+def error_code(number: int) -> ErrorCode:
+    """The code of a response from elsewhere; UNKNOWN_SERVER_ERROR for one that is not known here."""
+    return _BY_NUMBER.get(number, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
 class BarnabasError(Exception):
     """The root of every exception Barnabas raises on purpose."""
 

@@ -45,11 +45,11 @@ class Java:
         self.classpath = classpath
         configuration = directory / "log4j2.xml"
         configuration.write_text(LOG_CONFIGURATION)
-        self._options = [f"-Dlog4j2.configurationFile={configuration}"]
+        self.options = [f"-Dlog4j2.configurationFile={configuration}"]
 
     def start(self, main: str, *arguments: str, classpath: str = "") -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [*JAVA, *self._options, "-cp", classpath or self.classpath, main, *arguments],
+            [*JAVA, *self.options, "-cp", classpath or self.classpath, main, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

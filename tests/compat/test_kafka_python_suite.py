@@ -19,7 +19,6 @@ LEFT_OUT = {
     "test_elect_leaders": "replication",
     "test_alter_partition_reassignments": "replication",
     "test_list_partition_reassignments": "replication",
-    "test_alter_replica_log_dirs": "moving a log to another directory",
     "test_list_config_resources": "client metrics",
     "test_describe_metadata_quorum": "KRaft",
 }

@@ -18,7 +18,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tomllib
@@ -27,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.docs.pages import place
+from tests.ports import held_port
 
 _FENCE = re.compile(
     r'^(?P<indent> *)```(?P<language>\w*)(?: title="(?P<title>[^"]+)")?(?P<rest>[^\n]*)\n'
@@ -36,7 +36,13 @@ _FENCE = re.compile(
 _TEST = re.compile(r"^def test_", re.MULTILINE)
 _HERE = Path(__file__).parent
 
-LANGUAGES = {"sh", "python", "sql", "toml", "ini", "json", "text"}
+LANGUAGES = {"sh", "python", "sql", "toml", "ini", "json", "yaml", "text"}
+
+#: Each `barnabas pipeline run` starts Spark again: for a session that short, what starts soonest is fastest.
+SPARK = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",
+    "spark.ui.enabled": "false",
+}
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,12 @@ class Reader:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._addresses = {f"127.0.0.1:{port}": f"127.0.0.1:{_free_port()}" for port in (9092, 8081, 8082)}
+        ports = (9092, 8081, 8082, 9093)
+        self._held = [held_port() for _ in ports]
+        self._addresses = {
+            f"127.0.0.1:{port}": f"127.0.0.1:{held.getsockname()[1]}"
+            for port, held in zip(ports, self._held, strict=True)
+        }
         self._commands = folder / ".commands"
         self._commands.mkdir()
         for name in ("barnabas", "pip", "make", "python3", "python"):
@@ -79,7 +90,9 @@ class Reader:
                 f'#!/bin/sh\nexec "{sys.executable}" -W ignore "{_HERE / "commands.py"}" {name} "$@"\n'
             )
             script.chmod(0o755)
-        broker, registry, _ = self._addresses.values()
+        spark = self._commands / "spark-defaults.conf"
+        spark.write_text("".join(f"{name} {value}\n" for name, value in SPARK.items()))
+        broker, registry, *_ = self._addresses.values()
         self._environment = {
             **os.environ,
             "PATH": f"{self._commands}:{os.environ['PATH']}",
@@ -89,6 +102,7 @@ class Reader:
             "DOCS_REGISTRY": registry,
             "DOCS_STATE": str(self._commands),
             "PYSPARK_PYTHON": sys.executable,
+            "SPARK_CONF_DIR": str(self._commands),
         }
         self._interpreter: subprocess.Popen[str] | None = None
         self._tests = 0
@@ -131,6 +145,8 @@ class Reader:
                 interpreter.terminate()
         for pid in self._commands.glob("*.pid"):
             os.kill(int(pid.read_text()), signal.SIGTERM)
+        for held in self._held:
+            held.close()
 
     def _run(self, command: list[str], block: Block | None) -> str:
         outcome = subprocess.run(
@@ -168,9 +184,3 @@ class Reader:
 
 def _where(block: Block | None) -> str:
     return f"{block.page}:{block.line}:" if block else ""
-
-
-def _free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])

@@ -1,8 +1,8 @@
 """The commands of a shell block, so that it ends and changes nothing but its folder.
 
 - `barnabas` is the command itself. Servers are started in the background, on the reader's ports. What would
-  run until Ctrl-C gets the option that ends it. `barnabas log check` and `repair` stop the broker
-  first, as their page says.
+  run until Ctrl-C gets the option that ends it. Pipelines share one Spark (`pipelines.py`).
+  `barnabas log check` and `repair` stop the broker first, as their page says.
 - `pip install` checks that what it names is installed or is an extra of Barnabas.
 - `make` checks that there is such a target.
 - `python3 -m venv` makes a folder with an empty script to activate.
@@ -20,6 +20,8 @@ import tomllib
 from importlib import metadata
 from pathlib import Path
 
+from pipelines import run_pipeline  # beside this file, which is run as a program
+
 ROOT = Path(__file__).parents[2]
 STATE = Path(os.environ["DOCS_STATE"])
 SERVER = [sys.executable, "-W", "ignore", "-c", "from barnabas.cli import main; main()"]
@@ -27,8 +29,14 @@ SERVER = [sys.executable, "-W", "ignore", "-c", "from barnabas.cli import main; 
 
 def barnabas(words: list[str]) -> None:
     match words:
+        case ["start", "--config", _]:
+            serve("broker", words)
+            return
         case ["start", *options]:
             serve("broker", ["start", *without(options, "--listen", "--advertise"), "--listen", broker()])
+            return
+        case ["cluster", "start", *options]:
+            serve("cluster", ["cluster", "start", *without(options, "--listen"), "--listen", broker()])
             return
         case ["registry", *options]:
             serve("registry", ["registry", "--listen", registry(), *without(options, "--bootstrap-server")])
@@ -37,7 +45,9 @@ def barnabas(words: list[str]) -> None:
             stop("broker")
         case ["consume", *options] if not {"--until-end", "--max-messages", "--timeout"} & {*options}:
             words += ["--timeout", "3"]
-        case ["ship", *options] | ["pipeline", "run", *options] if "--once" not in options:
+        case ["pipeline", "run", *options]:
+            sys.exit(run_pipeline(STATE, [*words, *([] if "--once" in options else ["--once"])]))
+        case ["ship", *options] if "--once" not in options:
             words += ["--once"]
         case _:
             pass
@@ -53,29 +63,39 @@ def serve(name: str, words: list[str]) -> None:
     if "--registry" in words:
         words[words.index("--registry") + 1] = registry()
         stop("registry")
-    log = STATE / f"{name}.log"
-    with log.open("w") as output:
-        process = subprocess.Popen([*SERVER, *words], stdout=output, stderr=output, start_new_session=True)
-    (STATE / f"{name}.pid").write_text(str(process.pid))
+    log, pid = STATE / f"{name}.log", STATE / f"{name}.pid"
+    log.write_text("")  # of the server that ran before, too
+    keeper = subprocess.Popen(
+        [sys.executable, __file__, "keep", name, *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     while not re.search(r"^ready ", log.read_text(), re.MULTILINE):
-        if process.poll() is not None:
-            (STATE / f"{name}.pid").unlink()
+        if keeper.poll() is not None:
             sys.exit(log.read_text())
         time.sleep(0.02)
+    assert pid.exists()
+
+
+def keep(words: list[str]) -> None:
+    """Run a server; the file with its process id is there as long as it runs."""
+    name, *command = words
+    pid = STATE / f"{name}.pid"
+    with (STATE / f"{name}.log").open("w") as output:
+        server = subprocess.Popen([*SERVER, *command], stdout=output, stderr=output)
+    pid.write_text(str(server.pid))
+    server.wait()
+    pid.unlink()
 
 
 def stop(name: str) -> None:
-    file = STATE / f"{name}.pid"
-    if not file.exists():
-        return
-    pid = int(file.read_text())
-    os.kill(pid, signal.SIGTERM)
-    while (
-        Path(f"/proc/{pid}").exists()
-        and "Z" not in Path(f"/proc/{pid}/stat").read_text().split(")")[-1].split()[:1]
-    ):
+    pid = STATE / f"{name}.pid"
+    if pid.exists():
+        os.kill(int(pid.read_text()), signal.SIGTERM)
+    while pid.exists():
         time.sleep(0.02)
-    file.unlink()
 
 
 def pip(words: list[str]) -> None:
@@ -122,7 +142,14 @@ def registry() -> str:
     return os.environ["DOCS_REGISTRY"]
 
 
-COMMANDS = {"barnabas": barnabas, "pip": pip, "make": make, "python": python, "python3": python}
+COMMANDS = {
+    "barnabas": barnabas,
+    "pip": pip,
+    "make": make,
+    "python": python,
+    "python3": python,
+    "keep": keep,
+}
 
 if __name__ == "__main__":
     COMMANDS[sys.argv[1]](sys.argv[2:])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 import pytest
+import yaml
 from tests.docs.blocks import LANGUAGES, Block, Reader, blocks_of
 from tests.docs.pages import PAGES, ROOT, place
 from tests.unit.cli.commands import calls_in, parse
@@ -22,8 +23,40 @@ FOLLOWED = [
 
 #: Blocks that do not run, by page and first line, and why. Their calls of `barnabas` are still parsed.
 NOT_RUN = {
+    (
+        "docs/use/cluster.md",
+        "barnabas start --listen 0.0.0.0:9092 --set node.id=1 --set broker.rack=a \\",
+    ): "needs several machines",
+    (
+        "docs/use/cluster.md",
+        "barnabas cluster import barnabas-data --zookeeper zk1:2181,zk2:2181,zk3:2181/prod",
+    ): "needs an ensemble; tests/integration/test_zookeeper.py imports into one",
+    ("docs/use/console.md", "pip install 'barnabas[console]'"): "tests/integration/cli/test_cli_console.py",
+    (
+        "docs/use/console.md",
+        "barnabas console --bootstrap-server kafka-1:9092 --registry http://127.0.0.1:8081",
+    ): "needs a cluster of that name",
+    (
+        "docs/use/cluster.md",
+        "barnabas cluster backup shop.backup --zookeeper zk1:2181,zk2:2181/prod",
+    ): "needs an ensemble; tests/integration/cli/test_cli_backup.py does it without",
+    (
+        "docs/use/cluster.md",
+        "barnabas cluster restore /data/broker-1 /data/broker-2 /data/broker-3 --zookeeper zk1:2181/prod",
+    ): "needs an ensemble; tests/integration/cluster/test_lost_metadata.py plays it",
+    ("docs/use/registry.md", "barnabas tls init --folder tls"): (
+        "needs a cluster with logins; tests/integration/registry/test_secured.py has one"
+    ),
+    ("docs/use/registry.md", "client = SchemaRegistryClient({"): "the same",
     ("docs/use/deployment.md", "python3 -m venv /opt/barnabas"): "installs a service of systemd, as root",
     ("docs/use/deployment.md", "docker build -t barnabas ."): "needs a container engine",
+    (
+        "docs/use/pipelines.md",
+        "barnabas pipeline list               # all pipelines of the cluster, wherever they run",
+    ): "tests/spark/test_status_topic.py lists some",
+    ("docs/use/pipelines.md", "def test_dear_orders(barnabas_pipeline):"): (
+        "tests/spark/test_pipelines_under_test.py does the same on the session of the other tests"
+    ),
     (
         "docs/use/pipelines.md",
         "export SPARK_HOME=$(python -c 'import pyspark; print(pyspark.__path__[0])')   # on every machine",
@@ -76,12 +109,15 @@ def test_every_block_of_a_page_runs_in_order(blocks: list[Block], tmp_path: Path
 @pytest.mark.parametrize("page", PAGES, ids=place)
 def test_every_block_has_a_language_and_can_be_read(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(click.Path, "convert", lambda kind, value, parameter, context: value)  # files exist
+    monkeypatch.setattr("barnabas.cli.client_config.read_servers", lambda given, default, *_, **__: default)
     for block in blocks_of(page):
         assert block.language in LANGUAGES, f"line {block.line}"
         if block.language == "python":
             compile(block.text, block.page, "exec")
         elif block.language == "json":
             json.loads(block.text)
+        elif block.language == "yaml":
+            yaml.safe_load(block.text)
         elif block.language == "sh" and not runs(block):
             for line in block.text.replace("\\\n", " ").splitlines():
                 for call in calls_in(line):

@@ -32,7 +32,7 @@ SEEDS = int(os.environ.get("BARNABAS_KILL_SEEDS", "1"))
 KILLS = 6 if SEEDS > 1 else 1
 ACCOUNTS = 15
 TRANSFERS, A_SECOND = (900, 30) if SEEDS > 1 else (400, 50)
-ALL_SETTLED_S = 400.0  # at most
+ALL_SETTLED_S = 1000.0  # at most
 
 #: The cleaner looks every moment, at a log of segments that hold one balance of each account.
 BROKER = {
@@ -156,7 +156,7 @@ def bank(tmp_path: Path, seed: int) -> Iterator[Bank]:
 
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
-@pytest.mark.timeout(500)
+@pytest.mark.timeout(1500)
 @pytest.mark.parametrize("seed", range(SEEDS), indirect=True)
 def test_money_is_neither_made_nor_lost_when_anything_is_killed_at_any_moment(bank: Bank, seed: int) -> None:
     killer = Killer(bank, random.Random(seed))

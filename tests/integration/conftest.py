@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import socket
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -54,7 +55,7 @@ class Wire:
 
     def __init__(self, bootstrap_servers: str) -> None:
         host, _, port = bootstrap_servers.rpartition(":")
-        self.socket = socket.create_connection((host, int(port)), timeout=20)
+        self.socket = socket.create_connection((host, int(port)), timeout=60)
         self._ids = itertools.count(1)
 
     def __call__(self, request: Request, version: int | None = None, *, client_id: str = "wire") -> Any:
@@ -129,6 +130,40 @@ def batch() -> Callable[..., bytes]:
     return make
 
 
+class Begun:
+    """The threads that one thread has started, and those that these have: others come and go meanwhile."""
+
+    def __init__(self) -> None:
+        self._starters = {threading.current_thread()}
+
+    def note(self, thread: threading.Thread) -> None:
+        """A thread that the current one is about to start."""
+        if threading.current_thread() in self._starters:
+            self._starters.add(thread)
+
+    def alive(self) -> list[threading.Thread]:
+        return [each for each in self._starters if each.is_alive() and each is not threading.current_thread()]
+
+    def assert_ended(self) -> None:
+        """None is left: what an abandoned pool was doing comes to its end by itself."""
+        for thread in self.alive():
+            thread.join(60)
+            assert not thread.is_alive(), thread.name
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> Begun:
+    """What threads the test has started, by itself or not."""
+    found, start = Begun(), threading.Thread.start
+
+    def note_and_start(thread: threading.Thread) -> None:
+        found.note(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", note_and_start)
+    return found
+
+
 class Topic(NamedTuple):
     """A topic made for one test."""
 
@@ -168,7 +203,7 @@ def _await_leaders(wire: Wire, topic: str, partitions: int) -> None:
     """Ours lead when the creation is answered; Apache Kafka's (``--barnabas-servers``) a moment later."""
     wanted = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(partitions)]
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=wanted)])
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while any(result.error_code for result in wire(request).topics[0].partitions):
         assert time.monotonic() < deadline, f"{topic} got no leaders"
         time.sleep(0.02)
@@ -262,7 +297,7 @@ def read_values() -> Callable[[Any], list[bytes | None]]:
 def group_id(wire: Wire) -> str:
     """A new group's id, once its coordinator serves (Apache Kafka's takes a moment)."""
     name = f"group-{uuid.uuid4().hex[:12]}"
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while True:
         found = wire(FindCoordinatorRequest(key=name), 2).error_code
         if not found and not wire(DescribeGroupsRequest(groups=[name]), 5).groups[0].error_code:

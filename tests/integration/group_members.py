@@ -252,7 +252,7 @@ class Member:
     def stop(self) -> None:
         """Leave the group."""
         self.leave()
-        self._thread.join(30)
+        self._thread.join(60)
         assert not self._thread.is_alive(), "the client does not end"
         assert self.failure is None, self.failure
 
@@ -264,7 +264,7 @@ def stop_all(members: Collection[Member]) -> None:
         member.stop()
 
 
-def wait(condition: Callable[[], bool], *members: Member, seconds: float = 30) -> None:
+def wait(condition: Callable[[], bool], *members: Member, seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         state = [(member.partitions, member.failure) for member in members]

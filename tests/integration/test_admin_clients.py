@@ -36,7 +36,7 @@ def name():
 
 def done(futures, key=None):
     """The result of the only (or the named) future of an admin call."""
-    return (next(iter(futures.values())) if key is None else futures[key]).result(20)
+    return (next(iter(futures.values())) if key is None else futures[key]).result(60)
 
 
 def refused(futures):
@@ -54,11 +54,11 @@ def test_confluent_kafka_makes_describes_grows_and_deletes_a_topic(admin, name):
     described = done(admin.describe_topics(TopicCollection([name])))
     assert [p.id for p in described.partitions] == [0, 1]
     assert {p.leader.id for p in described.partitions} == {p.isr[0].id for p in described.partitions}
-    assert admin.list_topics(name, timeout=10).topics[name].partitions.keys() == {0, 1}
+    assert admin.list_topics(name, timeout=60).topics[name].partitions.keys() == {0, 1}
     done(admin.create_partitions([NewPartitions(name, 5)]))
-    assert len(admin.list_topics(name, timeout=10).topics[name].partitions) == 5
+    assert len(admin.list_topics(name, timeout=60).topics[name].partitions) == 5
     done(admin.delete_topics([name]))
-    assert name not in admin.list_topics(timeout=10).topics
+    assert name not in admin.list_topics(timeout=60).topics
 
 
 def test_confluent_kafka_is_told_what_is_wrong(admin, name):
@@ -102,11 +102,11 @@ def test_confluent_kafka_changes_settings_of_a_topic(admin, name):
 
 
 def test_confluent_kafka_describes_cluster_and_broker(admin, barnabas_broker):
-    cluster = admin.describe_cluster().result(20)
+    cluster = admin.describe_cluster().result(60)
     (node,) = cluster.nodes
     assert f"{node.host}:{node.port}" == barnabas_broker.bootstrap_servers
     assert cluster.controller.id == node.id
-    assert cluster.cluster_id == admin.list_topics(timeout=10).cluster_id
+    assert cluster.cluster_id == admin.list_topics(timeout=60).cluster_id
     settings = configs(admin, ConfigResource(ResourceType.BROKER, str(node.id)))
     assert settings["node.id"].value == str(node.id)
     assert settings["node.id"].is_read_only

@@ -106,7 +106,7 @@ def test_a_consumer_waits_at_the_end_for_the_next_record(servers, barnabas_broke
     with Consumer(servers, topic) as consumer:
         later = threading.Timer(0.5, barnabas_broker.produce, (topic, "a"))
         later.start()
-        record = consumer.poll(20)
+        record = consumer.poll(60)
         later.join()
     assert record is not None
     assert record.text == "a"

@@ -47,7 +47,7 @@ def test_confluent_kafka(servers, name, codec):
             headers={"n": b"%d" % n},
             on_delivery=lambda error, message: failures.append(error) if error else None,
         )
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     assert failures == []
     consumer = Consumer(
         {
@@ -79,7 +79,7 @@ def test_librdkafka_compresses_for_this_broker(servers, topic, codec, wire, fetc
     producer = Producer({"bootstrap.servers": servers, "compression.type": codec, "linger.ms": 20})
     for value in VALUES:
         producer.produce(topic.name, value)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     records = wire(fetch_request(topic, {0: 0})).responses[0].partitions[0].records
     assert {header.compression for _, header in batches(records)} == {CODECS.index(codec)}
 
@@ -125,7 +125,7 @@ def test_kafka_python(servers, name, codec):
         bootstrap_servers=servers, compression_type=None if codec == "none" else codec, linger_ms=5
     )
     for future in [producer.send(name, value) for value in VALUES]:
-        future.get(20)
+        future.get(60)
     producer.close()
     consumer = KafkaConsumer(
         name,
@@ -151,19 +151,19 @@ def test_kafka_python(servers, name, codec):
 def test_kcat(servers, name, codec):
     lines = b"\n".join(VALUES)
     subprocess.run(
-        ["kcat", "-b", servers, "-P", "-t", name, "-z", codec], input=lines, check=True, timeout=30
+        ["kcat", "-b", servers, "-P", "-t", name, "-z", codec], input=lines, check=True, timeout=60
     )
     read = subprocess.run(
         ["kcat", "-b", servers, "-C", "-t", name, "-o", "beginning", "-e", "-q"],
         capture_output=True,
         check=True,
-        timeout=30,
+        timeout=60,
     )
     assert sorted(read.stdout.splitlines()) == VALUES
     group = subprocess.run(
         ["kcat", "-b", servers, "-G", uuid.uuid4().hex, "-e", "-q", "-X", "auto.offset.reset=earliest", name],
         capture_output=True,
         check=True,
-        timeout=30,
+        timeout=60,
     )
     assert sorted(group.stdout.splitlines()) == VALUES

@@ -106,7 +106,7 @@ def make_topic(broker):
 
     def make(suffix="t", partitions=4):
         name = f"{prefix}-{suffix}"
-        admin.create_topics([NewTopic(name, partitions, 1)])[name].result(10)
+        admin.create_topics([NewTopic(name, partitions, 1)])[name].result(60)
         return name
 
     make.prefix = prefix
@@ -135,7 +135,7 @@ def join(broker, topic):
         reader.consumer.close()
 
 
-def until(condition, *readers, seconds=30):
+def until(condition, *readers, seconds=60):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, [(r.partitions, r.events, r.error) for r in readers]
@@ -154,7 +154,7 @@ def fill(broker, topic, count=400, partitions=4):
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     for number in range(count):
         producer.produce(topic, b"%d" % number, partition=number % partitions)
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     return {(topic, number % partitions, number // partitions) for number in range(count)}
 
 
@@ -212,7 +212,7 @@ def test_invalid_regular_expression_is_told(make_topic, join):
 def test_topic_that_grows_is_read_in_all_its_partitions(make_topic, join, topic):
     reader = join()
     until(lambda: shared(reader), reader)
-    make_topic.admin.create_partitions([NewPartitions(topic, 6)])[topic].result(10)
+    make_topic.admin.create_partitions([NewPartitions(topic, 6)])[topic].result(60)
     until(lambda: shared(reader, places=6), reader)
 
 
@@ -274,7 +274,7 @@ def test_admin_sees_members_assignments_and_types(join, make_topic, topic):
     listed = make_topic.admin.list_consumer_groups(request_timeout=10).result().valid
     (mine,) = [group for group in listed if group.group_id == join.group]
     assert (mine.type.name, mine.state.name) == ("CONSUMER", "STABLE")
-    described = make_topic.admin.describe_consumer_groups([join.group])[join.group].result(10)
+    described = make_topic.admin.describe_consumer_groups([join.group])[join.group].result(60)
     (member,) = described.members
     assert (described.type.name, described.partition_assignor, member.client_id) == (
         "CONSUMER",
@@ -306,7 +306,7 @@ def test_members_change_their_protocol_one_by_one_and_back_and_no_record_is_miss
 def test_group_goes_on_after_a_restart_of_the_broker(end):
     with BarnabasBroker(FAST, mode="process") as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-        admin.create_topics([NewTopic("t", 4, 1)])["t"].result(10)
+        admin.create_topics([NewTopic("t", 4, 1)])["t"].result(60)
         everything = fill(broker, "t", 80)
         readers = [Reader(broker.bootstrap_servers, "g", ["t"]) for _ in range(2)]
         until(lambda: shared(*readers) and all(reader.records for reader in readers), *readers)

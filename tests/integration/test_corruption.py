@@ -92,7 +92,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
             for name in TOPICS
         ]
         for future in admin.create_topics(made).values():
-            future.result(20)
+            future.result(60)
         produced = Producer({**client, "linger.ms": 0})
         for topic, end in END.items():
             for number in range(end):
@@ -101,7 +101,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
                 )
                 produced.flush()
         transactional = Producer({**client, "transactional.id": "t", "linger.ms": 0})
-        transactional.init_transactions(20)
+        transactional.init_transactions(60)
         aborted: set[tuple[str, int]] = set()
         ends = dict(END)
         for topic, count in TRANSACTIONS.items():
@@ -112,10 +112,10 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
                 transactional.produce(topic, value, on_delivery=noting(records))
                 transactional.flush()
                 if number % 2:
-                    transactional.commit_transaction(20)
+                    transactional.commit_transaction(60)
                 else:
                     aborted |= set(records) - before
-                    transactional.abort_transaction(20)
+                    transactional.abort_transaction(60)
             ends[topic] = 2 * count
         consumer = Consumer({**client, "group.id": GROUP})
         for number in range(1, 8):
@@ -123,7 +123,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
         consumer.close()
         admin.delete_records([TopicPartition("many", 0, START["many"])])
         point = folder / "live" / "replication-offset-checkpoint"
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while True:
             written = decode_offsets(point.read_bytes()).offsets
             known = {tp.topic: offset for tp, offset in written.items()}
@@ -386,7 +386,6 @@ def judge(
         assert isinstance(seen.committed, str) or how == "killed", "offsets are gone"
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize(("how", "file", "damage"), CASES)
 def test_damage_is_healed_or_said(
     template, tmp_path, caplog, connect, fetch_request, how, file, damage

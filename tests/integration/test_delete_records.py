@@ -25,7 +25,7 @@ def delete_over():
     def send(wire, topic, offset, *, partition=0, version=2):
         wanted = DeleteRecordsPartition(partition_index=partition, offset=offset)
         request = DeleteRecordsRequest(
-            timeout_ms=5000, topics=[DeleteRecordsTopic(name=topic.name, partitions=[wanted])]
+            timeout_ms=60_000, topics=[DeleteRecordsTopic(name=topic.name, partitions=[wanted])]
         )
         (result,) = wire(request, version).topics[0].partitions
         return result.error_code, result.low_watermark
@@ -82,7 +82,7 @@ def test_a_partition_that_does_not_exist_is_an_error(topic, delete):
 
 def low_watermark(broker, topic):
     consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "none"})
-    low, _ = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=20)
+    low, _ = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=60)
     consumer.close()
     return low
 
@@ -91,20 +91,20 @@ def fill(broker, topic, count):
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "acks": "all"})
     for number in range(count):
         producer.produce(topic, b"%d" % number)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
 
 
 def test_an_answered_deletion_survives_kill_9():
     with BarnabasBroker(mode="process") as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-        admin.create_topics([NewTopic("t", 1, 1)])["t"].result(20)
+        admin.create_topics([NewTopic("t", 1, 1)])["t"].result(60)
         fill(broker, "t", 10)
         for offset in (3, 7):
             admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-            admin.list_topics("t", timeout=20)  # else librdkafka may say that it knows no leader
+            admin.list_topics("t", timeout=60)  # else librdkafka may say that it knows no leader
             wanted = TopicPartition("t", 0, offset)
             (done,) = admin.delete_records([wanted]).values()
-            assert done.result(20).low_watermark == offset
+            assert done.result(60).low_watermark == offset
             broker.kill()
             broker.start()
             assert low_watermark(broker, "t") == offset
@@ -132,15 +132,15 @@ def test_a_deletion_that_cannot_be_written_down_is_not_answered_as_done(
 def test_a_new_topic_does_not_begin_where_a_deleted_one_of_its_name_did():
     with BarnabasBroker({"log.segment.delete.delay.ms": "0"}, mode="process") as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-        admin.create_topics([NewTopic("t", 1, 1)])["t"].result(20)
+        admin.create_topics([NewTopic("t", 1, 1)])["t"].result(60)
         fill(broker, "t", 10)
-        admin.list_topics("t", timeout=20)
+        admin.list_topics("t", timeout=60)
         (done,) = admin.delete_records([TopicPartition("t", 0, 7)]).values()
-        done.result(20)
+        done.result(60)
         checkpoint = broker.data / "log-start-offset-checkpoint"
         assert "t 0 7" in checkpoint.read_text()
-        admin.delete_topics(["t"])["t"].result(20)
-        admin.create_topics([NewTopic("t", 1, 1)])["t"].result(20)
+        admin.delete_topics(["t"])["t"].result(60)
+        admin.create_topics([NewTopic("t", 1, 1)])["t"].result(60)
         fill(broker, "t", 5)
         broker.kill()
         assert "t 0 7" in checkpoint.read_text()  # which is of the topic that was deleted

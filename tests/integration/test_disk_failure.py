@@ -216,10 +216,10 @@ def test_a_waiting_produce_learns_that_the_disk_has_failed(start, connect, make_
     answers = []
     thread = threading.Thread(target=lambda: answers.append(produce(topic, batch(b"v"), by=writer)))
     thread.start()
-    assert disk.waiting.wait(10)
+    assert disk.waiting.wait(60)
     disk.fail_writes = True
     assert produce(other, batch(b"x"), by=wire).error_code == ErrorCode.KAFKA_STORAGE_ERROR
-    thread.join(10)
+    thread.join(60)
     assert [answer.error_code for answer in answers] == [ErrorCode.KAFKA_STORAGE_ERROR]
     disk.gate.set()
 
@@ -250,13 +250,13 @@ def test_an_answer_waits_for_its_fsync_and_so_do_consumers(
     answers = []
     thread = threading.Thread(target=lambda: answers.append(produce(topic, batch(b"v"), by=writer)))
     thread.start()
-    assert disk.waiting.wait(10)
+    assert disk.waiting.wait(60)
     (data,) = wire(fetch_request(topic, {0: 0})).responses[0].partitions
     assert (data.high_watermark, len(data.records)) == (0, 0)
     assert answers == []
     header = wire.send(fetch_request(topic, {0: 0}, max_wait_ms=15_000))
     disk.gate.set()
-    thread.join(10)
+    thread.join(60)
     assert [answer.error_code for answer in answers] == [0]
     assert read_values(wire.receive(header).responses[0].partitions[0]) == [b"v"]
 
@@ -277,7 +277,7 @@ class GatedDisk(FaultyDisk):
         def gated_sync():
             if not self.gate.is_set():
                 self.waiting.set()
-            self.gate.wait(20)
+            self.gate.wait(60)
             sync()
 
         file.sync = gated_sync

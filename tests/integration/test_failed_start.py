@@ -7,7 +7,6 @@ import logging
 import os
 import shutil
 import socket
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from tests.ports import held_port
 
 from barnabas.cli.app import app
 from barnabas.config import BrokerConfig
@@ -118,21 +118,13 @@ def open_files(folder: Path) -> list[str]:
     return [path for path in found if path.startswith(str(folder))]
 
 
-def assert_only(threads: set[threading.Thread]) -> None:
-    """No other thread is left: what an abandoned pool was doing comes to its end by itself."""
-    for thread in set(threading.enumerate()) - threads:
-        thread.join(20)
-        assert not thread.is_alive(), thread.name
-
-
-def test_a_fault_of_any_file_operation_ends_in_an_error_that_names_it(data, caplog):
+def test_a_fault_of_any_file_operation_ends_in_an_error_that_names_it(data, caplog, begun):
     whole = FailingFileSystem()
     start(data(), whole)
     assert whole.steps
     for error in (errno.EIO, errno.ENOSPC):
         for number in range(1, len(whole.steps) + 1, 1 if error == errno.EIO else 3):
             path = data()
-            threads = set(threading.enumerate())
             caplog.clear()
             try:
                 start(path, FailingFileSystem(number, error))
@@ -141,7 +133,7 @@ def test_a_fault_of_any_file_operation_ends_in_an_error_that_names_it(data, capl
                 assert len(str(refused)) < 600
                 assert open_files(path) == [], whole.steps[number - 1]
             assert not [record for record in caplog.records if record.exc_info], whole.steps[number - 1]
-            assert_only(threads)
+            begun.assert_ended()
             start(path)
             shutil.rmtree(path)
 
@@ -170,15 +162,14 @@ STEPS = [
 @pytest.mark.parametrize(
     "error", [OSError(errno.EIO, "broken", "some/path"), RuntimeError("a\nbug")], ids=repr
 )
-def test_the_command_ends_in_one_line_wherever_the_start_fails(tmp_path, monkeypatch, step, error):
+def test_the_command_ends_in_one_line_wherever_the_start_fails(tmp_path, monkeypatch, begun, step, error):
     def fail(*_arguments, **_options):
         raise error
 
     monkeypatch.chdir(tmp_path)
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    held = held_port()
+    port = held.getsockname()[1]
     arguments = ["start", "--listen", f"127.0.0.1:{port}", "--log-level", "error"]
-    threads = set(threading.enumerate())
     with monkeypatch.context() as patched:
         patched.setattr(step, fail)
         result = CliRunner().invoke(app, arguments, prog_name="barnabas")
@@ -186,8 +177,9 @@ def test_the_command_ends_in_one_line_wherever_the_start_fails(tmp_path, monkeyp
     assert result.stdout == ""
     assert result.stderr.count("\n") == 1, result.stderr
     assert result.stderr.startswith("Error: ")
-    assert_only(threads)
+    begun.assert_ended()
     socket.create_server(("127.0.0.1", port)).close()
+    held.close()
     if (tmp_path / "barnabas-data").exists():
         start(tmp_path / "barnabas-data")
 

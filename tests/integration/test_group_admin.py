@@ -48,18 +48,18 @@ def member(barnabas_broker, topic, group_id):
 def test_group_is_listed_by_state_and_described(admin, member, group_id, topic):
     from confluent_kafka import ConsumerGroupState
 
-    listed = admin.list_consumer_groups(states={ConsumerGroupState.STABLE}).result(10)
+    listed = admin.list_consumer_groups(states={ConsumerGroupState.STABLE}).result(60)
     assert (group_id, False) in {(g.group_id, g.is_simple_consumer_group) for g in listed.valid}
     assert listed.errors == []
-    empty = admin.list_consumer_groups(states={ConsumerGroupState.EMPTY}).result(10)
+    empty = admin.list_consumer_groups(states={ConsumerGroupState.EMPTY}).result(60)
     assert group_id not in {g.group_id for g in empty.valid}
-    described = admin.describe_consumer_groups([group_id])[group_id].result(10)
+    described = admin.describe_consumer_groups([group_id])[group_id].result(60)
     assert described.state is ConsumerGroupState.STABLE
     assert described.partition_assignor == "range"
     (found,) = described.members
     assert (found.client_id, found.host) == ("reader", "/127.0.0.1")
     assert {(p.topic, p.partition) for p in found.assignment.topic_partitions} == {(topic, 0), (topic, 1)}
-    (node,) = admin.describe_cluster().result(10).nodes
+    (node,) = admin.describe_cluster().result(60).nodes
     assert (described.coordinator.host, described.coordinator.port) == (node.host, node.port)
 
 
@@ -68,7 +68,7 @@ def test_offsets_are_read_and_set(admin, member, group_id, topic):
 
     def read():
         whole = [ConsumerGroupTopicPartitions(group_id)]
-        found = admin.list_consumer_group_offsets(whole)[group_id].result(10)
+        found = admin.list_consumer_group_offsets(whole)[group_id].result(60)
         return {(p.topic, p.partition): p.offset for p in found.topic_partitions}
 
     assert read() == {(topic, 0): 5}
@@ -77,7 +77,7 @@ def test_offsets_are_read_and_set(admin, member, group_id, topic):
     ]
 
     def alter():
-        altered = admin.alter_consumer_group_offsets(wanted)[group_id].result(10)
+        altered = admin.alter_consumer_group_offsets(wanted)[group_id].result(60)
         return {p.error and p.error.code() for p in altered.topic_partitions}
 
     assert alter() == {KafkaError.UNKNOWN_MEMBER_ID}  # members are at work
@@ -90,12 +90,12 @@ def test_group_is_deleted_once_it_is_empty(admin, member, group_id):
     from confluent_kafka import KafkaError, KafkaException
 
     with pytest.raises(KafkaException) as refused:
-        admin.delete_consumer_groups([group_id])[group_id].result(10)
+        admin.delete_consumer_groups([group_id])[group_id].result(60)
     assert refused.value.args[0].code() == KafkaError.NON_EMPTY_GROUP
     member.close()
-    admin.delete_consumer_groups([group_id])[group_id].result(10)
+    admin.delete_consumer_groups([group_id])[group_id].result(60)
     with pytest.raises(KafkaException) as gone:
-        admin.delete_consumer_groups([group_id])[group_id].result(10)
+        admin.delete_consumer_groups([group_id])[group_id].result(60)
     assert gone.value.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND
 
 
@@ -107,14 +107,14 @@ def test_offsets_of_a_deleted_topic_are_forgotten(admin, barnabas_broker, make_t
     offsets = [TopicPartition(kept, 0, 1), TopicPartition(deleted, 0, 2)]
     consumer.commit(offsets=offsets, asynchronous=False)
     consumer.close()
-    admin.delete_topics([deleted])[deleted].result(10)
+    admin.delete_topics([deleted])[deleted].result(60)
 
     def committed():
         whole = [ConsumerGroupTopicPartitions(group_id)]
-        found = admin.list_consumer_group_offsets(whole)[group_id].result(10)
+        found = admin.list_consumer_group_offsets(whole)[group_id].result(60)
         return [(p.topic, p.offset) for p in found.topic_partitions]
 
-    deadline = time.monotonic() + 30  # Apache Kafka's coordinator hears of it a moment later
+    deadline = time.monotonic() + 60  # Apache Kafka's coordinator hears of it a moment later
     while committed() != [(kept, 1)]:
         assert time.monotonic() < deadline, committed()
 

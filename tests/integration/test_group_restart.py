@@ -25,7 +25,7 @@ def consumer(broker, group_id, **settings):
     )
 
 
-def read(reader, count, seconds=20):
+def read(reader, count, seconds=60):
     values = []
     deadline = time.monotonic() + seconds
     while len(values) < count:
@@ -87,7 +87,7 @@ def test_acknowledged_commit_survives_a_crash(commits, fsync):
             reader.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
         broker.kill()
         broker.start()
-        (found,) = reader.committed([TopicPartition(topic, 0)], timeout=20)
+        (found,) = reader.committed([TopicPartition(topic, 0)], timeout=60)
         assert found.offset == commits
         reader.close()
 
@@ -102,7 +102,7 @@ def test_group_works_when_every_acknowledgement_waits_for_an_fsync():
         reader.commit(asynchronous=False)
         reader.close()
         assert _members(broker) == []
-        (found,) = consumer(broker, "app").committed([TopicPartition(topic, 0)], timeout=10)
+        (found,) = consumer(broker, "app").committed([TopicPartition(topic, 0)], timeout=60)
         assert found.offset == 2
 
 
@@ -110,5 +110,5 @@ def _members(broker):
     from confluent_kafka.admin import AdminClient
 
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    described = admin.describe_consumer_groups(["app"])["app"].result(10)
+    described = admin.describe_consumer_groups(["app"])["app"].result(60)
     return [member.member_id for member in described.members]

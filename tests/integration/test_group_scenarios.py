@@ -56,7 +56,7 @@ def write(servers, topic):
             for key in KEYS:
                 producer.produce(topic, b"%d" % written, key=key)
             written += 1
-        assert producer.flush(10) == 0
+        assert producer.flush(60) == 0
 
     return rounds
 
@@ -231,7 +231,7 @@ def test_nothing_is_skipped_when_a_member_is_killed(impatient_broker, client, st
     each = 1000  # more than it reads while another joins
     for n in range(PARTITIONS * each):
         producer.produce(topic, b"%d" % n, partition=n % PARTITIONS)
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     settings = {
         "servers": impatient_broker.bootstrap_servers,
         "group_id": group_id,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import random
 import struct
@@ -45,7 +46,7 @@ def broker():
         broker.create_topic("here")
         broker.produce("here", *[b"x" * number for number in range(50)])
         with broker.consumer("here", group="g") as consumer:  # so that there is a group to be harmed, too
-            consumer.take(50, 20)
+            consumer.take(50, 60)
         yield broker
 
 
@@ -77,6 +78,7 @@ class Arbitrary:
             return self.chance.choice(INTEGERS[kind.code])
         return {
             "bool": lambda: self.chance.random() < 0.5,
+            "float64": lambda: self.chance.choice([0.0, -1.0, 1e-300, 1.5, math.inf, -math.inf, math.nan]),
             "string": lambda: self.chance.choice(STRINGS),
             "uuid": lambda: self.chance.choice([bytes(16), self.chance.randbytes(16), self.topic_id]),
         }.get(kind.name, lambda: self.chance.randbytes(self.chance.choice([0, 1, 61, 200])))()

@@ -26,7 +26,7 @@ async def produce_and_fetch(broker, brokers):
     """Makes a topic, writes megabytes to it and reads them, over two channels; the fetch is parked first."""
     control, fetches = brokers.channel(1, "control"), brokers.channel(1, "fetch")
     topic = CreatableTopic(name="large", num_partitions=1, replication_factor=1)
-    created = await control.send(CreateTopicsRequest(topics=[topic], timeout_ms=5000))
+    created = await control.send(CreateTopicsRequest(topics=[topic], timeout_ms=60_000))
     topic_id = created.topics[0].topic_id
     wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 24)
     fetch = FetchRequest(
@@ -44,7 +44,7 @@ async def produce_and_fetch(broker, brokers):
             topic_id=topic_id,
             partition_data=[PartitionProduceData(index=0, records=batch)],
         )
-        await control.send(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[data]))
+        await control.send(ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=[data]))
     records = (await fetched).responses[0].partitions[0].records
     return values, b"".join(map(bytes, records if isinstance(records, list) else [records]))
 

@@ -107,7 +107,7 @@ def test_a_deleted_topics_folder_goes_and_its_name_is_free(paths, start, connect
     wire = connect(broker)
     topic = make_topic(2, by=wire)
     produce(topic, batch(b"old"), by=wire)
-    deletion = DeleteTopicsRequest(topics=[DeleteTopicState(name=None, topic_id=topic.id)], timeout_ms=1000)
+    deletion = DeleteTopicsRequest(topics=[DeleteTopicState(name=None, topic_id=topic.id)], timeout_ms=60_000)
     assert wire(deletion).responses[0].error_code == 0
     assert [
         folder for path in paths for folder in folders(path, topic) if not folder.endswith("-delete")

@@ -77,7 +77,7 @@ def group(barnabas_broker, topic):
         reader.consumer.close()
 
 
-def until(condition, *readers, seconds=30):
+def until(condition, *readers, seconds=60):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, [(r.partitions, r.events, r.error) for r in readers]
@@ -138,7 +138,7 @@ def test_commit_with_metadata_comes_back(barnabas_broker, topic):
         {"bootstrap.servers": barnabas_broker.bootstrap_servers, "group.id": uuid.uuid4().hex}
     )
     consumer.commit(offsets=[TopicPartition(topic, 1, 42, "bookmark")], asynchronous=False)
-    found = consumer.committed([TopicPartition(topic, partition) for partition in (1, 2)], timeout=10)
+    found = consumer.committed([TopicPartition(topic, partition) for partition in (1, 2)], timeout=60)
     assert [(p.partition, p.offset, p.metadata) for p in found] == [(1, 42, "bookmark"), (2, -1001, None)]
     consumer.close()
 

@@ -42,7 +42,7 @@ def filled(broker, name, records, partitions=1):
 
 
 def wait_for(condition):
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.05)

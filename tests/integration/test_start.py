@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import stat
-import threading
 
 import pytest
 
@@ -29,12 +28,11 @@ def config(tmp_path):
     return make
 
 
-def test_a_broker_starts_again_on_what_it_left(config):
-    before = set(threading.enumerate())
+def test_a_broker_starts_again_on_what_it_left(config, begun):
     for _ in range(3):
         with BrokerServer(config()) as broker:
             assert broker.bootstrap_servers.startswith("127.0.0.1:")
-    assert set(threading.enumerate()) <= before
+        assert not begun.alive()
 
 
 def test_a_broker_that_was_stopped_may_be_stopped_again(config):

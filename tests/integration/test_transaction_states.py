@@ -84,7 +84,7 @@ def begin(wire):
         ProduceRequest(
             transactional_id=NAME,
             acks=-1,
-            timeout_ms=5000,
+            timeout_ms=60_000,
             topic_data=[TopicProduceData(name="t", partition_data=data)],
         ),
         11,
@@ -242,7 +242,7 @@ def test_producer_of_v2_needs_to_add_nothing(broker, connect):
         data = [PartitionProduceData(index=0, records=batch)]
         topics = [TopicProduceData(name="t", partition_data=data)]
         produced = wire(
-            ProduceRequest(transactional_id=NAME, acks=-1, timeout_ms=5000, topic_data=topics), 12
+            ProduceRequest(transactional_id=NAME, acks=-1, timeout_ms=60_000, topic_data=topics), 12
         )
         assert produced.responses[0].partition_responses[0].error_code == 0
         ended = wire(
@@ -265,5 +265,5 @@ def test_producer_of_v2_needs_to_add_nothing(broker, connect):
         transactional=True,
     )
     topics = [TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=late)])]
-    refused = wire(ProduceRequest(transactional_id=NAME, acks=-1, timeout_ms=5000, topic_data=topics), 12)
+    refused = wire(ProduceRequest(transactional_id=NAME, acks=-1, timeout_ms=60_000, topic_data=topics), 12)
     assert refused.responses[0].partition_responses[0].error_code == INVALID_PRODUCER_EPOCH

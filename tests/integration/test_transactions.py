@@ -13,7 +13,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.testing import BarnabasBroker
 
-SECONDS = 20
+SECONDS = 60
+#: seconds after which a producer that knows no end is given up for another
+GIVE_UP = 20
 
 
 @pytest.fixture
@@ -239,7 +241,7 @@ def test_kafka_python(servers, name):
         bootstrap_servers=servers,
         group_id=group,
         isolation_level="read_committed",
-        consumer_timeout_ms=2000,
+        consumer_timeout_ms=60_000,
     )
     reader.assign([Partition(name, 0)])
     reader.seek_to_beginning()
@@ -304,14 +306,14 @@ class Load(threading.Thread):
         commit = number % 4 != 0
         try:
             if commit:
-                producer.commit_transaction(SECONDS)
+                producer.commit_transaction(GIVE_UP)
             else:
-                producer.flush(SECONDS)
-                producer.abort_transaction(SECONDS)
+                producer.flush(GIVE_UP)
+                producer.abort_transaction(GIVE_UP)
         except KafkaException as error:
             if not error.args[0].txn_requires_abort():
                 raise
-            producer.abort_transaction(SECONDS)
+            producer.abort_transaction(GIVE_UP)
             commit = False
         self.outcomes[number] = "committed" if commit else "aborted"
 
@@ -324,14 +326,14 @@ def test_transactions_through_kills_of_the_broker_are_all_or_nothing(fsync):
         load.start()
         for _ in range(3):
             reached = len(load.outcomes) + 20
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 90
             while len(load.outcomes) < reached:
                 assert time.monotonic() < deadline, f"stuck at {len(load.outcomes)}"
                 time.sleep(0.005)
             broker.kill()
             broker.restart()
         reached = len(load.outcomes) + 20
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 90
         while len(load.outcomes) < reached:
             assert time.monotonic() < deadline, f"stuck at {len(load.outcomes)}"
             time.sleep(0.005)

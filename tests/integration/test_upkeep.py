@@ -37,7 +37,7 @@ def wire(connect, broker):
 
 
 def eventually(probe, expected):
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while (found := probe()) != expected:
         assert time.monotonic() < deadline, f"still {found!r}, expected {expected!r}"
         time.sleep(0.02)

@@ -17,7 +17,6 @@ from tests.zookeeper import PATIENT, new_chroot, opened
 
 from barnabas.cli.app import app
 from barnabas.client import Admin
-from barnabas.errors import BarnabasError
 from barnabas.metadata import znodes
 from barnabas.metadata.store import MetadataStore
 from barnabas.metadata.zookeeper.address import ZooKeeperAddress
@@ -28,7 +27,11 @@ from barnabas.testing import BarnabasBroker
 def broker_on(
     address: ZooKeeperAddress, data: Path, mode: str = "thread", timeout_ms: int = 30_000
 ) -> BarnabasBroker:
-    settings = {"zookeeper.connect": str(address), "zookeeper.session.timeout.ms": str(timeout_ms)}
+    settings = {
+        "zookeeper.connect": str(address),
+        "zookeeper.session.timeout.ms": str(timeout_ms),
+        "offsets.topic.replication.factor": "1",
+    }
     return BarnabasBroker(settings, data=data, mode=mode)
 
 
@@ -185,6 +188,41 @@ def test_lone_broker_moves_to_zookeeper_with_its_topics_offsets_and_records(
         BarnabasBroker(data=tmp_path).start()
 
 
+def test_lost_zookeeper_is_made_again_from_a_backup_with_topics_settings_offsets_and_records(
+    zookeeper: ZooKeeperServer, tmp_path: Path
+) -> None:
+    lost, empty = new_chroot(zookeeper.address), new_chroot(zookeeper.address)
+    file, data = tmp_path / "shop.backup", tmp_path / "data"
+
+    def call(*arguments: object, code: int = 0) -> str:
+        called = CliRunner().invoke(app, ["cluster", *map(str, arguments)])
+        assert called.exit_code == code, called.output
+        return called.output
+
+    with broker_on(lost, data) as broker:
+        broker.create_topic("t", 2, configs={"retention.ms": "123456"})
+        broker.produce("t", "a", "b")
+        with broker.consumer("t", group="g") as consumer:
+            consumer.take(2, PATIENT)
+            consumer.commit()
+        cluster_id = broker.admin().cluster().cluster_id
+        assert "Wrote 2 topics" in call("backup", file, "--zookeeper", lost)  # with the groups' offsets
+        kept = data / "barnabas-metadata-backup"
+        eventually(lambda: kept.read_text().index(znodes.topic("t")))
+    with pytest.raises(Exception, match="barnabas cluster restore"):
+        broker_on(empty, data).start()
+    assert "Restored 2 topics" in call("restore", file, data, "--zookeeper", empty)
+    assert "already" in call("restore", file, "--zookeeper", empty, code=1)
+    with broker_on(empty, data) as broker:
+        assert broker.admin().cluster().cluster_id == cluster_id
+        broker.produce("t", "c")
+        assert values(broker, "t", 3) == [b"a", b"b", b"c"]
+        with broker.consumer("t", group="g") as consumer:
+            assert [bytes(record.value or b"") for record in consumer.take(1, PATIENT)] == [b"c"]
+        configs = look(empty, lambda store: store.get(znodes.topic_config("t")))
+        assert znodes.decode_config(configs.data) == {"retention.ms": "123456"}
+
+
 def test_broker_stops_while_zookeeper_stands_still(own_zookeeper: ZooKeeperServer, tmp_path: Path) -> None:
     broker = broker_on(new_chroot(own_zookeeper.address), tmp_path, timeout_ms=600_000).start()
     broker.create_topic("t")
@@ -233,17 +271,29 @@ def test_second_broker_of_one_id_is_refused(zookeeper: ZooKeeperServer, tmp_path
         broker_on(address, tmp_path / "second", timeout_ms=3000).start()
 
 
-def test_second_broker_of_a_cluster_is_refused_and_the_first_one_serves_on(
+def test_a_broker_joins_a_cluster_that_another_one_has_begun(
     zookeeper: ZooKeeperServer, tmp_path: Path
 ) -> None:
     address = new_chroot(zookeeper.address)
+    second = BarnabasBroker(
+        {"zookeeper.connect": str(address), "node.id": "2"}, data=tmp_path / "2", mode="process"
+    )
     with broker_on(address, tmp_path / "1") as first:
-        first.create_topic("t", 1)
-        second = BarnabasBroker(
-            {"zookeeper.connect": str(address), "node.id": "2"}, data=tmp_path / "2", mode="process"
-        )
-        with pytest.raises(BarnabasError, match=r"broker 1 .*has begun the cluster.*another chroot"):
-            second.start()
-        first.produce("t", "a")
-        assert values(first, "t", 1) == [b"a"]
-        assert look(address, lambda store: store.children(znodes.BROKER_IDS)) == ["1"]
+        first.create_topic("alone", 1)
+        with second:
+            eventually(lambda: first.admin().create_topic("shared", 1, replication_factor=2))
+            first.produce("shared", "a")
+            assert values(second, "shared", 1) == [b"a"]
+            assert values(second, "alone", 0) == []
+            assert look(address, lambda store: store.children(znodes.BROKER_IDS)) == ["1", "2"]
+
+
+def test_two_clusters_in_one_zookeeper_do_not_meet(zookeeper: ZooKeeperServer, tmp_path: Path) -> None:
+    one, other = new_chroot(zookeeper.address), new_chroot(zookeeper.address)
+    with broker_on(one, tmp_path / "1") as first, broker_on(other, tmp_path / "2") as second:
+        first.create_topic("of-the-first")
+        second.create_topic("of-the-second")
+        assert first.admin().topics() == ["of-the-first"]
+        assert second.admin().topics() == ["of-the-second"]
+        assert first.admin().cluster().cluster_id != second.admin().cluster().cluster_id
+        assert len(first.admin().cluster().nodes) == 1

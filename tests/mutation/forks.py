@@ -1,8 +1,9 @@
 """A pytest plugin that runs the tests once for each mutant of `mutants.py`, in a process forked off.
 
 After the tests have been collected all modules are imported. A child gives the functions of one module the
-code that they have with the bug, and runs the tests that call what is changed, the fastest first, until one
-fails. So a mutant costs as little as its tests. What is changed outside of functions is not tried.
+code that they have with the bug, and runs the tests that call what is changed until one fails: those in the
+first folder before the others, and the fastest first. So a mutant costs as little as its tests. What is
+changed outside of functions is not tried.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import gc
 import json
 import os
 import pickle
+import select
 import signal
 import sys
 import threading
@@ -23,9 +25,9 @@ from typing import Any
 import pytest
 
 #: of the tests that call what is changed, as many are run as take so long, in seconds
-_BUDGET_S = 15.0
+_BUDGET_S = 30.0
 #: a child that takes longer is caught in an endless loop, and the bug is caught
-_LIMIT_S = 60
+_LIMIT_S = 120
 
 _failed: list[str] = []
 
@@ -38,12 +40,16 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 def pytest_runtestloop(session: pytest.Session) -> bool:
     file = Path(os.environ["BARNABAS_MUTANTS"])
     mutants = json.loads(file.read_text())
-    callers, seconds = _in_child(lambda: _profile(session, {mutant["path"] for mutant in mutants}))
+    callers, seconds = _in_child(
+        lambda: _profile(session, {mutant["path"] for mutant in mutants}), 10 * _LIMIT_S
+    )
     functions: dict[tuple[str, str, int], list[types.FunctionType]] = {}
     for found in gc.get_objects():
         if isinstance(found, types.FunctionType):
             code = found.__code__
             functions.setdefault((code.co_filename, code.co_qualname, code.co_firstlineno), []).append(found)
+    beside = Path(session.config.args[0]).resolve()
+    is_elsewhere = [beside not in item.path.parents for item in session.items]
     gc.collect()
     gc.freeze()  # a child copies the memory that it writes to, and a collection writes to all
     for mutant in mutants:
@@ -58,7 +64,9 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
             mutant["outcome"] = "not imported by the tests" if changed else "outside of functions"
             continue
         innermost = max((old.co_qualname for old, _ in changed), key=lambda name: name.count("."))
-        numbers = sorted(callers.get((path, innermost), ()), key=lambda number: seconds[number])
+        numbers = sorted(
+            callers.get((path, innermost), ()), key=lambda number: (is_elsewhere[number], seconds[number])
+        )
         tests, left = [], _BUDGET_S
         for number in numbers:
             if left > 0:
@@ -73,25 +81,27 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
                 function.__code__ = code
             return _run(tests)
 
-        mutant["outcome"] = "survived" if _in_child(plant_and_run) else "caught"
+        mutant["outcome"] = "survived" if _in_child(plant_and_run, _LIMIT_S) else "caught"
     file.write_text(json.dumps(mutants))
     return True
 
 
-def _in_child(work: Any) -> Any:
-    """What `work` returns in a process of its own; None when it ends otherwise."""
+def _in_child(work: Any, limit_s: float) -> Any:
+    """What `work` returns in a process of its own; None when it ends otherwise, or takes too long."""
     reader, writer = os.pipe()
     pid = os.fork()
     if not pid:
         try:
             os.close(reader)
-            signal.alarm(_LIMIT_S * (10 if work.__name__ == "<lambda>" else 1))
             with os.fdopen(writer, "wb") as pipe:
                 pickle.dump(work(), pipe)
         finally:
             os._exit(0)
     os.close(writer)
     with os.fdopen(reader, "rb") as pipe:
+        # not by an alarm, which is pytest-timeout's
+        if not select.select([pipe], [], [], limit_s)[0]:
+            os.kill(pid, signal.SIGKILL)
         content = pipe.read()
     os.waitpid(pid, 0)
     return pickle.loads(content) if content else None

@@ -279,7 +279,7 @@ async def _scenario(bench: Bench, rounds: list, lines: list[logging.LogRecord]) 
             await bench.close()
             await bench.open(load=True)
             for partition in bench.partitions.values():
-                partition.advance_high_watermark()
+                partition.check_in_sync()
             for name in CONFIGS:
                 bench.check(name)
                 assert bench.append(name)

@@ -1,4 +1,4 @@
-"""A whole broker and its clients in virtual time, from some dozens of seeds; `make simulate` runs more."""
+"""A whole broker, or a cluster, and its clients in virtual time; `make simulate` runs more seeds."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ import sys
 import pytest
 from soak.simulated import __main__ as simulated
 from soak.simulated.bugs import BUGS
-from soak.simulated.run import Outcome, simulate
+from soak.simulated.cluster_bugs import CLUSTER_BUGS
+from soak.simulated.run import Outcome, planted, simulate
 
 #: seconds of faults, of virtual time
 STORM = 6.0
 SEEDS = 24
+#: numbers of brokers, and seeds
+CLUSTERS = ((3, 2), (3, 3), (3, 4), (5, 6))
 
 
 @pytest.mark.parametrize("seed", range(1, SEEDS + 1))
@@ -23,9 +26,20 @@ def test_broker_keeps_its_promises_to_all_clients(seed):
     assert outcome.findings == [], f"python -m soak.simulated --seed {seed} --steps {STORM:g}"
 
 
-def test_same_seed_is_the_same_run_whatever_the_hash_seed():
+@pytest.mark.parametrize(("brokers", "seed"), CLUSTERS)
+def test_cluster_keeps_its_promises_to_all_clients(brokers, seed):
+    outcome = simulate(seed, brokers=brokers, storm=STORM)
+    assert outcome.counts["ack"] > 50
+    assert outcome.findings == [], (
+        f"python -m soak.simulated --brokers {brokers} --seed {seed} --steps {STORM:g}"
+    )
+
+
+@pytest.mark.parametrize("brokers", [1, 3])
+def test_same_seed_is_the_same_run_whatever_the_hash_seed(brokers):
     def trace(hash_seed: str) -> str:
-        command = [sys.executable, "-m", "soak.simulated", "--seed", "25", "--steps", "8"]
+        command = [sys.executable, "-m", "soak.simulated", "--seed", "25", "--steps", "4"]
+        command += ["--brokers", str(brokers)]
         run = subprocess.run(
             command,
             env=os.environ | {"PYTHONHASHSEED": hash_seed},
@@ -53,10 +67,9 @@ def test_seed_that_fails_is_reported_with_the_command_that_repeats_it(monkeypatc
     assert "seed 6" not in said
 
 
-@pytest.mark.parametrize("bug", BUGS)
+@pytest.mark.parametrize("bug", BUGS | CLUSTER_BUGS)
 def test_planted_bug_is_gone_afterwards(bug):
-    _, plant = BUGS[bug]
-    with plant():
+    with planted(bug):
         pass
-    with plant():
+    with planted(bug):
         pass

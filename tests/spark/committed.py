@@ -11,7 +11,7 @@ def committed_values(servers: str, topic: str) -> list[str]:
     """Every committed value of a topic up to where a transaction is open, sorted."""
     consumer = _consumer(servers)
     try:
-        partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+        partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
         open_partitions = set(partitions)
         consumer.assign([ClientPartition(topic, partition, 0) for partition in partitions])
         values = []

@@ -64,7 +64,7 @@ def make_topic(admin: AdminClient, request: pytest.FixtureRequest) -> Callable[.
     def make(partitions: int = 1, name: str | None = None, **config: str) -> str:
         name = name or f"{request.function.__name__[5:45]}-{os.getpid()}-{next(_numbers)}"
         settings = {key.replace("_", "."): value for key, value in config.items()}
-        admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(30)
+        admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(60)
         return name
 
     return make
@@ -86,13 +86,13 @@ class Feeder:
         self._produce(topic, [record])
 
     def _produce(self, topic: str, records: Iterable[dict[str, object]]) -> None:
-        self._producer.list_topics(topic, timeout=30)  # its partitions, as they are now
+        self._producer.list_topics(topic, timeout=60)  # its partitions, as they are now
         failures: list[object] = []
         for record in records:
             self._producer.produce(
                 topic, on_delivery=lambda error, _: failures.append(error) if error else None, **record
             )
-        assert self._producer.flush(30) == 0
+        assert self._producer.flush(60) == 0
         assert failures == []
 
 
@@ -108,6 +108,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = local_session("barnabas tests", tmp_path_factory.mktemp("spark"))
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def barnabas_spark(spark: SparkSession) -> SparkSession:
+    """The plugin's, so that there is one session."""
+    return spark
 
 
 @pytest.fixture
@@ -128,7 +134,7 @@ def records(servers: str) -> Callable[[str, int], list[Message]]:
         settings = {"bootstrap.servers": servers, "group.id": "reader", "isolation.level": "read_committed"}
         consumer = Consumer(settings)
         consumer.assign([ClientPartition(topic, 0, 0)])
-        found = consumer.consume(count, timeout=30)
+        found = consumer.consume(count, timeout=60)
         found += consumer.consume(1, timeout=0.3)
         consumer.close()
         return found

@@ -53,7 +53,7 @@ class SecureProxy:
     def start(self, host: str, port: int) -> None:
         self._broker = (host, port)
         serve = asyncio.start_server(self._serve, sock=self._listener, ssl=self._tls)
-        asyncio.run_coroutine_threadsafe(serve, self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(serve, self._loop).result(60)
 
     def close(self) -> None:
         async def stop() -> None:
@@ -65,9 +65,9 @@ class SecureProxy:
                 writer.transport.abort()
             await asyncio.sleep(0)  # in which their sockets are closed
 
-        asyncio.run_coroutine_threadsafe(stop(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(stop(), self._loop).result(60)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(60)
         self._listener.close()
         self._loop.close()
 

@@ -22,9 +22,13 @@ T = TypeVar("T")
 class StandaloneCluster:
     """Each of its processes leads a group of its own, which its executors and their Python workers are in."""
 
-    def __init__(self, folder: Path, workers: int) -> None:
-        """Start it; `folder` gets its logs and the executors' files."""
+    def __init__(self, folder: Path, workers: int, *, with_our_packages: bool = True) -> None:
+        """Start it; `folder` gets its logs and the executors' files.
+
+        `with_our_packages` lets the executors' Python workers import what this run imports.
+        """
         self._folder = folder
+        self._path = os.pathsep.join(sys.path) if with_our_packages else ""
         self._processes: list[subprocess.Popen[bytes]] = []
         self._start("master", "org.apache.spark.deploy.master.Master")
         self.url = wait_for(lambda: re.search(r"Starting Spark master at (\S+)", self.log("master")))[1]
@@ -58,8 +62,7 @@ class StandaloneCluster:
             "SPARK_HOME": str(home),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_DAEMON_MEMORY": "256m",
-            # what this run imports, the executors' Python workers do
-            "PYTHONPATH": os.pathsep.join(sys.path),
+            "PYTHONPATH": self._path,
         }
         with (self._folder / f"{name}.log").open("wb") as log:
             self._processes.append(

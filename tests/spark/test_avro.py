@@ -64,7 +64,7 @@ def read(spark, servers, topic):
 def values_of(servers, topic, count):
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "check", "log_level": 0})
     consumer.assign([TopicPartition(topic, 0, 0)])
-    found = consumer.consume(count, 20)
+    found = consumer.consume(count, 60)
     consumer.close()
     return found
 

@@ -36,7 +36,7 @@ def topic(make_topic: MakeTopic, feed: Callable[..., None], admin: AdminClient) 
     name = make_topic()
     feed(name, range(10))
     partition = ClientPartition(name, 0, 3)
-    admin.delete_records([partition])[partition].result(30)
+    admin.delete_records([partition])[partition].result(60)
     return name
 
 
@@ -85,7 +85,7 @@ def test_a_start_after_the_end_is_refused(topic: str, plan: Plan) -> None:
 
 def test_a_batch_may_start_where_a_group_has_come_to(topic: str, plan: Plan, admin: AdminClient) -> None:
     group = ConsumerGroupTopicPartitions(f"{topic}-group", [ClientPartition(topic, 0, 6)])
-    admin.alter_consumer_group_offsets([group])[group.group_id].result(30)
+    admin.alter_consumer_group_offsets([group])[group.group_id].result(60)
     given = {"subscribe": topic, "startingOffsets": "group"}
     assert plan(**given, **{"kafka.group.id": group.group_id}) == [(0, 6, 10)]
     assert plan(**given, **{"kafka.group.id": f"{topic}-new"}) == [(0, 3, 10)]

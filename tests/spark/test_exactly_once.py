@@ -212,7 +212,7 @@ def test_a_group_that_is_in_use_by_another_is_left_alone(
 ) -> None:
     topic, what = make_topic(), WriteId(sink, 0, 0)
     theirs = ConsumerGroupTopicPartitions(what.name, [ClientPartition(topic, 0, 7)])
-    admin.alter_consumer_group_offsets([theirs])[what.name].result(30)
+    admin.alter_consumer_group_offsets([theirs])[what.name].result(60)
     with pytest.raises(ReplayError, match=f"group {what.name} is in use by something else"):
         write_once(options(servers, topic), what, rows())
 
@@ -227,7 +227,7 @@ def test_a_mark_whose_transaction_has_not_quite_ended_is_waited_for(
         write_once(options(servers, topic), WriteId(sink, earlier, 0), rows(earlier))
     # by another transactional id, so that to take this one over does not end it
     other = Producer({"bootstrap.servers": servers, "transactional.id": f"{sink}-other", "log_level": 0})
-    other.init_transactions(30)
+    other.init_transactions(60)
     other.begin_transaction()
     place = ClientPartition(topic, 0, batch + 1, metadata=str(TaskContent(ROWS)))
     with Consumer({"bootstrap.servers": servers, "group.id": what.name, "log_level": 0}) as consumer:
@@ -236,7 +236,7 @@ def test_a_mark_whose_transaction_has_not_quite_ended_is_waited_for(
 
     def end_and_wait(seconds: float) -> None:
         if not waits:
-            other.commit_transaction(30)
+            other.commit_transaction(60)
         waits.append(seconds)
         time.sleep(seconds)
 

@@ -24,7 +24,7 @@ from tests.spark import copy_job
 from tests.spark.committed import committed_values
 from tests.spark.processes import TASKS, children, executors_of, kill, workers_of
 
-from barnabas.testing import BarnabasBroker
+from barnabas.testing import BarnabasBroker, BarnabasCluster
 
 MakeTopic = Callable[..., str]
 Feed = Callable[..., None]
@@ -123,6 +123,46 @@ def test_a_broker_killed_at_any_moment_under_a_job_gives_each_row_once(
             stop.set()
             killer.join()
         assert committed_values(broker.bootstrap_servers, "target") == everything()
+
+
+@thorough
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_brokers_of_a_cluster_killed_at_any_moment_under_a_job_give_each_row_once(
+    spark: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    """Leaders, coordinators and the controller among them: others take over, and the job goes on."""
+    chance = random.Random(seed)
+    with BarnabasCluster(3) as cluster:
+        cluster.create_topic("source", 2)
+        cluster.create_topic("target", 2)
+        with cluster.producer() as producer:
+            for number in range(ROWS):
+                producer.send("source", str(number))
+        stop = threading.Event()
+
+        def kill_now_and_then() -> None:
+            for _ in range(10):  # no more: a slow machine has to come to an end too
+                if stop.wait(chance.uniform(0.5, 3)):
+                    return
+                broker = chance.choice(cluster.brokers)
+                cluster.kill(broker)
+                stop.wait(chance.choice((0, 4)))  # sooner, or later, than its session ends
+                cluster.restart(broker)
+                with contextlib.suppress(TimeoutError):
+                    cluster.wait_in_sync(timeout=10)
+
+        killer = threading.Thread(target=kill_now_and_then)
+        killer.start()
+        servers = cluster.bootstrap_servers
+        try:
+            while (stopped_by := copy(spark, servers, "source", "target", tmp_path)) is not None:
+                print(stopped_by)
+        finally:
+            stop.set()
+            killer.join()
+        assert committed_values(servers, "target") == everything()
 
 
 @pytest.mark.spark

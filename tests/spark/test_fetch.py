@@ -94,7 +94,7 @@ def test_records_are_read_however_they_are_compressed(
     sent = [b"%d" % number * 20 for number in range(3_000)]
     for value in sent:
         producer.produce(topic, value)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     assert values(read(OffsetRange(topic, 0, 0, 3_000))) == sent
 
 
@@ -103,11 +103,11 @@ def test_committed_records_are_all_that_a_reader_of_them_gets(
 ) -> None:
     topic = make_topic()
     producer = Producer({"bootstrap.servers": servers, "transactional.id": topic})
-    producer.init_transactions(30)
+    producer.init_transactions(60)
     for number, end in enumerate((producer.commit_transaction, producer.abort_transaction) * 3):
         producer.begin_transaction()
         producer.produce(topic, f"{number}")
-        producer.flush(30)
+        producer.flush(60)
         end(30)
     everything = OffsetRange(topic, 0, 0, 12)  # each record and its marker
     assert values(read(everything)) == [b"0", b"1", b"2", b"3", b"4", b"5"]
@@ -194,4 +194,4 @@ def test_a_silent_broker_is_named_after_the_poll_timeout() -> None:
 
 def delete_before(admin: AdminClient, topic: str, offset: int) -> None:
     partition = ClientPartition(topic, 0, offset)
-    admin.delete_records([partition])[partition].result(30)
+    admin.delete_records([partition])[partition].result(60)

@@ -169,7 +169,7 @@ def test_offsets_of_a_partition_that_is_gone_are_not_blamed_on_the_servers(
 
 
 def committed(admin: AdminClient, group: str) -> dict[tuple[str, int], int]:
-    asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(30)
+    asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(60)
     return {(each.topic, each.partition): each.offset for each in asked.topic_partitions}
 
 

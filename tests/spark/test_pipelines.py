@@ -24,12 +24,13 @@ from tests.spark.pipeline_run import PipelineRunner, supervise
 from barnabas.errors import ConfigError
 from barnabas.pipelines.build import Run, build
 from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.formats import decode, encode
 from barnabas.pipelines.options import SinkOptions
 from barnabas.pipelines.read import read_pipeline
 from barnabas.pipelines.session import DEFAULTS
+from barnabas.pipelines.sinks import _records as encode
 from barnabas.pipelines.supervisor import Supervisor
 from barnabas.registry.server import RegistryServer, RegistrySettings, claim
+from barnabas.spark.text_formats import decode_text
 
 MakeTopic = Callable[..., str]
 Feed = Any
@@ -580,7 +581,7 @@ def test_reasons_say_what_is_wrong_with_a_value(spark: SparkSession) -> None:
         b"\xff": "it is not UTF-8",
     }
     rows = spark.createDataFrame([(bytearray(value),) for value in cases], "value BINARY")
-    parsed, decoded = decode(rows, "json", schema, {})
+    parsed, decoded = decode_text(rows, "json", schema, {})
     found = parsed.select(decoded.reason).collect()
     assert [row[0] for row in found] == list(cases.values())
 
@@ -590,7 +591,7 @@ def test_reasons_say_what_is_wrong_with_a_value(spark: SparkSession) -> None:
         b"1": "it is not CSV of id INT, name STRING",
     }
     rows = spark.createDataFrame([(bytearray(value),) for value in lines], "value BINARY")
-    parsed, decoded = decode(rows, "csv", "id INT, name STRING", {})
+    parsed, decoded = decode_text(rows, "csv", "id INT, name STRING", {})
     found = parsed.select(decoded.reason).collect()
     assert [row[0] for row in found] == list(lines.values())
 
@@ -600,7 +601,7 @@ def test_a_record_is_parsed_once_however_often_its_columns_are_used(
     spark: SparkSession, format: str, reads: int
 ) -> None:
     """JSON is also read without its columns, to see whether anything follows it."""
-    rows, decoded = decode(spark.range(1).selectExpr("string(id) AS value"), format, "id INT", {})
+    rows, decoded = decode_text(spark.range(1).selectExpr("string(id) AS value"), format, "id INT", {})
     good = rows.where(decoded.reason.isNull()).select(decoded.columns["id"].alias("id"))
     plan = good.where("id > 3").selectExpr("id", "id + 1")._jdf.queryExecution().optimizedPlan().toString()
     assert plan.count(f"from_{format}(") == reads

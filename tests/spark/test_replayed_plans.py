@@ -124,7 +124,7 @@ def test_records_that_are_gone_leave_the_other_tasks_where_they_were(
     tasks = first.plan(start, end)
     deleted = [ClientPartition(source, 0, 300), ClientPartition(source, 2, 100)]
     for future in admin.delete_records(deleted).values():
-        future.result(30)
+        future.result(60)
     left = query(1, source, failOnDataLoss="false").plan(start, end)
     assert len(left) == 4
     partitions = [{each.partition for each in task.ranges} for task in tasks]
@@ -144,7 +144,7 @@ def test_a_new_partition_that_loses_records_leaves_the_tasks_as_they_were(
     tasks = first.plan(start, end)
     deleted = [ClientPartition(source, 1, 299)]
     for future in admin.delete_records(deleted).values():
-        future.result(30)
+        future.result(60)
     left = query(1, source, failOnDataLoss="false").plan(start, end)
     assert len(left) == len(tasks)
     for task, before in zip(left, tasks, strict=True):
@@ -161,7 +161,7 @@ def test_a_first_batch_starts_where_it_was_planned_to_though_the_earliest_offset
     assert len(first.plan(start, end)) == 4
     deleted = [ClientPartition(source, 0, 300), ClientPartition(source, 2, 100)]
     for future in admin.delete_records(deleted).values():
-        future.result(30)
+        future.result(60)
     strict, lenient = query(1, source), query(1, source, failOnDataLoss="false")
     later = strict.reader.initialOffset()
     assert later != start

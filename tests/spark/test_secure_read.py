@@ -82,7 +82,7 @@ def write(proxy: SecureProxy, **settings: str) -> None:
     producer = Producer({"bootstrap.servers": proxy.address, "log_level": 0, **dotted(settings)})
     for value in VALUES:
         producer.produce("t", value)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
 
 
 def check_both_ways(proxy: SecureProxy, read: Read, **settings: str) -> None:

@@ -18,6 +18,7 @@ from barnabas.spark.lookup import BrokerUnreachableError, OffsetLookup
 from barnabas.spark.options import ReadOptions, WriteOptions
 from barnabas.spark.stream_reader import TopicStreamReader
 from barnabas.spark.writer import write_batches
+from barnabas.testing import SecureBroker
 
 Options = dict[str, str]
 
@@ -77,3 +78,14 @@ def test_one_who_may_not_come_in_is_told_why(secure: Options, monkeypatch: pytes
             asking.partitions()
         told = str(caught.value)
     assert "\n" not in told
+
+
+def test_a_job_gets_in_by_a_file_alone() -> None:
+    with SecureBroker() as broker:
+        broker.create_topic("t", 1)
+        broker.grant("alice", "READ", "WRITE", topic="t")
+        broker.grant("alice", "IDEMPOTENT_WRITE")
+        options = {"barnabas.config": str(broker.properties("alice"))}
+        write_batches(WriteOptions.parse({**options, "topic": "t"}, streaming=False), rows("a", "b"))
+        reader = TopicReader(ReadOptions.parse({**options, "subscribe": "t"}, streaming=False))
+        assert [value for task in reader.partitions() for value in values(reader.read(task))] == [b"a", b"b"]

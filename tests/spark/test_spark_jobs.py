@@ -131,7 +131,7 @@ def test_a_restarted_stream_notices_that_its_topic_was_made_anew(
     feed(source, "abc")
     strict = stream.options(subscribe=source, startingOffsets="earliest").load()
     to_topic(strict, copy)
-    admin.delete_topics([source])[source].result(30)
+    admin.delete_topics([source])[source].result(60)
     make_topic(name=source)
     feed(source, "uvwxyz")
     with pytest.raises(
@@ -157,7 +157,7 @@ def test_a_streams_lag_shows_in_its_group(
         subscribe=source, startingOffsets="earliest", commitOffsets="true"
     )
     to_topic(rows.load(), make_topic())
-    asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(30)
+    asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(60)
     assert {(each.partition, each.offset) for each in asked.topic_partitions} == {(0, 30), (1, 5)}
 
 

@@ -174,7 +174,7 @@ def test_a_stream_starts_where_a_group_has_come_to(
     for partition in range(3):
         feed(topic, range(9), partition)
     committed = [ClientPartition(topic, 0, 4), ClientPartition(topic, 1, 9)]
-    admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, committed)])[group].result(30)
+    admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, committed)])[group].result(60)
     reader = open_reader(**{"subscribe": topic, "startingOffsets": "group", "kafka.group.id": group})
     assert numbers(reader.initialOffset()) == {topic: {"0": 4, "1": 9, "2": 0}}
 
@@ -252,7 +252,7 @@ def test_records_that_are_gone_are_named_all_at_once(
         feed(topic, range(10), partition)
     deleted = [ClientPartition(topic, 0, 7), ClientPartition(topic, 1, 10)]
     for future in admin.delete_records(deleted).values():
-        future.result(30)
+        future.result(60)
     start = {topic: {"0": 2, "1": 3}}
     end = Position(Position.from_json({topic: {"0": 10, "1": 8}}).offsets, plan=Plan(2)).to_json()
     cause = (
@@ -273,20 +273,20 @@ def test_committed_records_only_end_at_the_first_open_transaction(
     reader, dirty = open_reader(**committed), open_reader(subscribe=topic, startingOffsets="earliest")
     start = reader.initialOffset()
     producer = Producer({"bootstrap.servers": servers, "transactional.id": topic, "log_level": 0})
-    producer.init_transactions(30)
+    producer.init_transactions(60)
     for value, end in ((b"a", "commit"), (b"b", "abort"), (b"c", None)):
         producer.begin_transaction()
         producer.produce(topic, value)
-        producer.flush(30)
+        producer.flush(60)
         if end == "commit":
-            producer.commit_transaction(30)
+            producer.commit_transaction(60)
         elif end == "abort":
-            producer.abort_transaction(30)
+            producer.abort_transaction(60)
     end = reader.latestOffset(start, ReadAllAvailable())
     assert numbers(end) == {topic: {"0": 4}}  # two records, two markers
     assert batch(reader, start, end) == [b"a"]
     assert batch(dirty, start, dirty.latestOffset(start, ReadAllAvailable())) == [b"a", b"b", b"c"]
-    producer.abort_transaction(30)
+    producer.abort_transaction(60)
 
 
 def test_available_now_leaves_later_records_to_the_next_run(
@@ -309,8 +309,8 @@ def test_a_new_partition_is_read_from_its_start(
     topic = make_topic()
     reader = open_reader(subscribe=topic, startingOffsets="earliest")
     start = reader.initialOffset()
-    admin.create_partitions([NewPartitions(topic, 2)])[topic].result(30)
-    while len(admin.list_topics(topic, timeout=30).topics[topic].partitions) < 2:
+    admin.create_partitions([NewPartitions(topic, 2)])[topic].result(60)
+    while len(admin.list_topics(topic, timeout=60).topics[topic].partitions) < 2:
         pass  # Apache Kafka answers before all know of it
     feed(topic, "ab", partition=1)
     limited = reader.latestOffset(start, ReadMaxRows(1))
@@ -325,7 +325,7 @@ def test_a_new_partition_that_has_lost_records_before_they_were_read_is_data_los
     topic = make_topic(2)
     feed(topic, "abcd", partition=1)
     deleted = ClientPartition(topic, 1, 3)
-    admin.delete_records([deleted])[deleted].result(30)
+    admin.delete_records([deleted])[deleted].result(60)
     start, end = {topic: {"0": 0}}, {topic: {"0": 0, "1": 4}}  # the second was not there when it started
     with pytest.raises(DataLossError, match=f"{topic}-1: offsets 0 to 2 are gone"):
         open_reader(subscribe=topic).partitions(start, end)
@@ -350,7 +350,7 @@ def test_a_topic_made_anew_is_data_loss_and_then_read_from_its_start(
     topic = make_topic()
     feed(topic, "abcd")
     start = {topic: {"0": 4}}
-    admin.delete_topics([topic])[topic].result(30)
+    admin.delete_topics([topic])[topic].result(60)
     make_topic(name=topic)
     feed(topic, "xy")
     strict, lenient = open_reader(subscribe=topic), open_reader(subscribe=topic, failOnDataLoss="false")
@@ -370,7 +370,7 @@ def test_a_topic_made_anew_is_noticed_by_any_reader_though_its_log_is_longer_tha
     topic = make_topic()
     feed(topic, "abcd")
     start = open_reader(subscribe=topic).initialOffset()
-    admin.delete_topics([topic])[topic].result(30)
+    admin.delete_topics([topic])[topic].result(60)
     make_topic(name=topic)
     feed(topic, "uvwxyz")
     # a query that was restarted meanwhile, from the same checkpoint
@@ -394,7 +394,7 @@ def test_a_task_reads_nothing_of_a_topic_that_was_made_anew_after_it_was_planned
     lenient = open_reader(subscribe=topic, startingOffsets="earliest", failOnDataLoss="false")
     start = lenient.initialOffset()
     (task,) = lenient.partitions(start, lenient.latestOffset(start, ReadAllAvailable()))
-    admin.delete_topics([topic])[topic].result(30)
+    admin.delete_topics([topic])[topic].result(60)
     make_topic(name=topic)
     feed(topic, "uvwxyz")
     assert list(lenient.read(task)) == []
@@ -410,7 +410,7 @@ def test_a_batch_planned_before_its_topic_was_made_anew_reads_nothing_of_the_new
     planner = open_reader(subscribe=topic, startingOffsets="earliest")
     start = planner.initialOffset()
     end = planner.latestOffset(start, ReadAllAvailable())
-    admin.delete_topics([topic])[topic].result(30)
+    admin.delete_topics([topic])[topic].result(60)
     make_topic(name=topic)
     feed(topic, "uvwxyz")
     strict, lenient = open_reader(subscribe=topic), open_reader(subscribe=topic, failOnDataLoss="false")
@@ -441,7 +441,7 @@ def test_a_topic_deleted_under_a_stream_is_data_loss_and_the_others_go_on(
     both = {"subscribe": f"{deleted},{kept}", "startingOffsets": "earliest"}
     strict, lenient = open_reader(**both), open_reader(**both, failOnDataLoss="false")
     start = strict.initialOffset()
-    admin.delete_topics([deleted])[deleted].result(30)
+    admin.delete_topics([deleted])[deleted].result(60)
     feed(kept, "ab")
     end = lenient.latestOffset(start, ReadAllAvailable())
     assert numbers(end) == {kept: {"0": 2}}
@@ -460,7 +460,7 @@ def test_a_batch_planned_before_its_topic_was_deleted_is_data_loss_and_the_other
     planner = open_reader(**both)
     start = planner.initialOffset()
     end = planner.latestOffset(start, ReadAllAvailable())
-    admin.delete_topics([deleted])[deleted].result(30)
+    admin.delete_topics([deleted])[deleted].result(60)
     with pytest.raises(DataLossError, match=f"{deleted}-0: the partition is gone"):
         open_reader(**both).partitions(start, end)
     assert batch(open_reader(**both, failOnDataLoss="false"), start, end) == [b"c", b"d"]

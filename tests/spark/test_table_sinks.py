@@ -101,6 +101,17 @@ def test_one_who_may_create_no_tables_can_use_those_that_are_there(postgres_serv
         table.execute("DROP OWNED BY clerk; DROP ROLE clerk")
 
 
+def test_a_row_that_is_deleted_is_gone_unless_a_later_one_brings_it_back(
+    postgres_server: str, table: Any
+) -> None:
+    sink = to_people(postgres_server, key="id")
+    postgres.write_batch(sink, rows(1, 2, 3), "query-1", 0)
+    changes = pa.concat_tables([rows(1, 2, name="b"), rows(2, 4, 3), rows(3, 5, name="c")])
+    deleted = pa.array([None, False, True, True, True, False, False])
+    postgres.write_batch(sink, changes.append_column("_deleted", deleted), "query-1", 1)
+    assert people(table) == [(1, "b"), (3, "c"), (5, "c")]
+
+
 def test_values_keep_their_types(postgres_server: str, table: Any) -> None:
     table.execute(
         "CREATE TEMP TABLE x (a INT); DROP TABLE x; DROP TABLE IF EXISTS kinds; CREATE TABLE kinds "

@@ -36,9 +36,9 @@ def records(servers: str) -> Callable[[str, int], list[Message]]:
         consumer = Consumer(
             {"bootstrap.servers": servers, "group.id": "reader", "auto.offset.reset": "earliest"}
         )
-        partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+        partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
         consumer.assign([ClientPartition(topic, partition, 0) for partition in partitions])
-        found = consumer.consume(count, timeout=30)
+        found = consumer.consume(count, timeout=60)
         consumer.close()
         assert all(message.error() is None for message in found)
         return sorted(found, key=lambda message: (message.partition(), message.offset()))

@@ -3,19 +3,291 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from barnabas.cli.options import example
+from barnabas.cli.address import parse_address
+from barnabas.cli.cluster_control import ask
+from barnabas.cli.cluster_folder import ClusterFolder, ClusterFolderError
+from barnabas.cli.complete import broker_settings
+from barnabas.cli.options import INT32, example, json_option, parse_assignments
+from barnabas.cli.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from barnabas.metadata.store import MetadataStore
 
 #: seconds
 _PATIENCE = 18.0
+#: seconds for what a cluster is asked to do: a broker may have to recover its logs
+_CHANGE = 180.0
+_STATUS = 10.0
+_CONNECTING = 5.0
+
+_data_option = click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    default=Path("barnabas-cluster"),
+    show_default=True,
+    help="The folder of the cluster.",
+)
+_broker_argument = click.argument("broker", metavar="N", type=INT32)
 
 
 @click.group()
 def cluster() -> None:
-    """Move a broker to a cluster."""
+    """Run several brokers as one cluster on this machine, and move a broker to a cluster."""
+
+
+@cluster.command(
+    epilog=example(
+        """
+        barnabas cluster start
+        barnabas cluster start --brokers 5 --racks a,a,b,b,c --data /var/lib/barnabas
+        barnabas cluster start --console
+        barnabas cluster start --metrics 127.0.0.1:9404
+        barnabas cluster start --zookeeper zk1:2181,zk2:2181/test --listen 127.0.0.1:0
+        barnabas cluster start --secure
+        """,
+        "Each broker is a process of its own. Without --zookeeper a real ZooKeeper runs beside them, from "
+        "PySpark's jars; it needs Java. One line on stdout says that all serve: "
+        "`ready 127.0.0.1:9092,127.0.0.1:9093,127.0.0.1:9094`. Everything else goes to stderr, and the "
+        "brokers' logs into the folder. Ctrl-C or SIGTERM stops the brokers one after the other, then "
+        "ZooKeeper. A later start in the same folder continues with its brokers and its data.",
+    )
+)
+@click.option(
+    "--brokers",
+    type=click.IntRange(1, 100),
+    metavar="N",
+    help="How many brokers.  [default: 3, or as many as the folder has]",
+)
+@click.option(
+    "--zookeeper",
+    metavar="HOST:PORT,.../CHROOT",
+    help="The ZooKeeper to use.  [default: one of the cluster's own]",
+)
+@_data_option
+@click.option("--racks", metavar="A,B,...", help="The rack of each broker, separated by commas.")
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    help="Where broker 1 listens; the others take the ports that follow, or any free ones if it is 0.  "
+    "[default: 127.0.0.1:9092]",
+)
+@click.option(
+    "--set",
+    "settings",
+    metavar="NAME=VALUE",
+    multiple=True,
+    shell_complete=broker_settings,
+    help="A setting of every broker, as in Kafka's server.properties; may be repeated.",
+)
+@click.option(
+    "--metrics",
+    metavar="HOST:PORT",
+    help="Where broker 1 serves metrics and health; the others take the ports that follow, or any free ones "
+    "if it is 0. `cluster status --json` has the URLs.",
+)
+@click.option(
+    "--secure",
+    "is_secure",
+    is_flag=True,
+    help="As `barnabas start --secure`, for every broker and between them.",
+)
+@click.option(
+    "--console",
+    metavar="HOST:PORT",
+    is_flag=False,
+    flag_value="127.0.0.1:8080",
+    help="Also run the web console there (see `barnabas console`), 127.0.0.1:8080 if none is named; the link "
+    "that lets a browser in is a further line on stdout.",
+)
+def start(
+    brokers: int | None,
+    zookeeper: str | None,
+    data: Path,
+    racks: str | None,
+    listen: str | None,
+    settings: tuple[str, ...],
+    metrics: str | None,
+    is_secure: bool,
+    console: str | None,
+) -> None:
+    """Run a cluster on this machine until Ctrl-C.
+
+    Topics have three replicas by default, of which two must be in sync for acks=all; a broker that dies is
+    noticed after six seconds. --set changes that.
+    """
+    from barnabas.cli.cluster_run import ClusterRunner, plan, run
+    from barnabas.config import BrokerConfig
+    from barnabas.metadata.zookeeper.address import parse_address as parse_zookeeper
+
+    if zookeeper is not None:
+        zookeeper = str(parse_zookeeper(zookeeper, "--zookeeper"))
+    host, port = "127.0.0.1", None
+    if listen is not None:
+        host, port = parse_address(listen, "--listen", "127.0.0.1:9092", default_host=host)
+    folder = ClusterFolder(data)
+    layout = plan(folder, brokers, host, port, zookeeper, racks.split(",") if racks else ())
+    values = {**_defaults(len(layout.addresses)), **parse_assignments(settings, "--set")}
+    BrokerConfig.from_text({**values, "zookeeper.connect": "127.0.0.1:2181"})  # refuses what is wrong at once
+    address = None
+    if metrics is not None:
+        address = parse_address(metrics, "--metrics", "127.0.0.1:9404", default_host="127.0.0.1")
+    secured = None
+    if is_secure:
+        from barnabas.cli.secure import secure_cluster
+
+        secured = secure_cluster(folder.secure, layout.addresses.values(), folder.data_of(1))
+    elif folder.is_secured:
+        raise ClusterFolderError(
+            f"the cluster in {data} was made with --secure, and would be open to everybody without: start it "
+            "with --secure, or choose another folder by --data"
+        )
+    console_address = None
+    if console is not None:
+        from barnabas.cli.console import require_console
+
+        console_address = parse_address(console, "--console", "127.0.0.1:8080", default_host="127.0.0.1")
+        require_console()
+    run(
+        ClusterRunner(
+            folder,
+            layout,
+            values,
+            lambda words: click.echo(words, err=True),
+            address,
+            secured,
+            console_address,
+        )
+    )
+
+
+def _defaults(brokers: int) -> dict[str, str]:
+    """A cluster to try a failover with: nothing is lost with a broker, and it is noticed soon."""
+    replicas, in_sync = str(min(3, brokers)), str(min(2, brokers))
+    return {
+        "default.replication.factor": replicas,
+        "min.insync.replicas": in_sync,
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": in_sync,
+        "zookeeper.session.timeout.ms": "6000",
+    }
+
+
+@cluster.command(
+    epilog=example("barnabas cluster status\nbarnabas cluster status --data /var/lib/barnabas --json")
+)
+@_data_option
+@json_option
+def status(data: Path, as_json: bool) -> None:
+    """Show the brokers, the controller, under-replicated partitions and the ZooKeeper."""
+    from barnabas.cli.cluster_status import partitions_of, zookeeper_answers
+
+    folder = ClusterFolder(data)
+    found = ask(folder, "status", timeout=_STATUS)
+    running = [broker["address"] for broker in found["brokers"] if broker["state"] == "running"]
+    found |= partitions_of(running, folder.secure if found.get("is_secure") else None)
+    found["zookeeper_answers"] = zookeeper_answers(found["zookeeper"])
+    for broker in found["brokers"]:
+        broker |= {"is_controller": broker["id"] == found["controller"]}
+        broker |= {
+            "leads": found["leaders"].get(broker["id"], 0) if found["partitions"] is not None else None
+        }
+    del found["leaders"]
+    if as_json:
+        print_json(found)
+    else:
+        _print_status(found)
+
+
+def _print_status(found: Mapping[str, Any]) -> None:
+    print_table(
+        ["BROKER", "ADDRESS", "RACK", "STATE", "PROCESS", "LEADS", "CONTROLLER"],
+        [
+            [
+                broker["id"],
+                broker["address"],
+                broker["rack"],
+                broker["state"],
+                broker["process"],
+                broker["leads"],
+                "yes" if broker["is_controller"] else None,
+            ]
+            for broker in found["brokers"]
+        ],
+    )
+    click.echo("")
+    click.echo(f"ZooKeeper         {found['zookeeper']}, {_zookeeper_state(found)}")
+    if found["partitions"] is None:
+        click.echo("Partitions        not known: no broker answers")
+        return
+    click.echo(f"Partitions        {found['partitions']}")
+    for words, names in (
+        ("Under-replicated", found["under_replicated"]),
+        ("Without a leader", found["without_leader"]),
+    ):
+        shown = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+        click.echo(f"{words}  {f'{len(names)}: {shown}' if names else '0'}")
+
+
+def _zookeeper_state(found: Mapping[str, Any]) -> str:
+    process = found["zookeeper_process"]
+    answers = "answers" if found["zookeeper_answers"] else "does not answer"
+    return f"{answers} (process {process})" if process is not None else answers
+
+
+@cluster.command(epilog=example("barnabas cluster stop 2\nbarnabas cluster stop --data /var/lib/barnabas"))
+@click.argument("broker", metavar="[N]", type=INT32, required=False)
+@_data_option
+def stop(broker: int | None, data: Path) -> None:
+    """Stop broker N cleanly, or the whole cluster: leadership moves away before a broker goes."""
+    _change("stop", broker, data, f"Stopped broker {broker}" if broker else "The cluster stops")
+
+
+@cluster.command(epilog=example("barnabas cluster kill 2"))
+@_broker_argument
+@_data_option
+def kill(broker: int, data: Path) -> None:
+    """Kill broker N, as a crash would end it (SIGKILL)."""
+    _change("kill", broker, data, f"Killed broker {broker}")
+
+
+@cluster.command(epilog=example("barnabas cluster pause 2"))
+@_broker_argument
+@_data_option
+def pause(broker: int, data: Path) -> None:
+    """Have broker N stand still with its connections open (SIGSTOP)."""
+    _change("pause", broker, data, f"Paused broker {broker}")
+
+
+@cluster.command(epilog=example("barnabas cluster resume 2"))
+@_broker_argument
+@_data_option
+def resume(broker: int, data: Path) -> None:
+    """Let a paused broker N go on."""
+    _change("resume", broker, data, f"Broker {broker} goes on")
+
+
+@cluster.command(epilog=example("barnabas cluster restart 2"))
+@_broker_argument
+@_data_option
+def restart(broker: int, data: Path) -> None:
+    """Start broker N again with its data; one that runs is stopped cleanly first."""
+    _change("restart", broker, data, f"Broker {broker} serves again")
+
+
+def _change(word: str, broker: int | None, data: Path, done: str) -> None:
+    ask(ClusterFolder(data), word, broker, timeout=_CHANGE)
+    click.echo(done)
 
 
 @cluster.command(
@@ -49,6 +321,142 @@ def import_(directories: tuple[Path, ...], address: str) -> None:
     cluster_id = asyncio.run(_import([str(directory) for directory in directories], address))
     click.echo(f"Imported the metadata of cluster {cluster_id} to {address}")
     click.echo(f"Start the broker with --set zookeeper.connect={address}")
+
+
+_zookeeper_option = click.option(
+    "--zookeeper",
+    "address",
+    metavar="HOST:PORT,.../CHROOT",
+    help="The ZooKeeper servers, and the node below which the cluster lives.",
+)
+_store_option = click.option(
+    "--data",
+    "directories",
+    multiple=True,
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="For a broker without ZooKeeper: each directory of its log.dirs, in their order.",
+)
+
+
+@cluster.command(
+    epilog=example(
+        """
+        barnabas cluster backup shop.backup --zookeeper zk1:2181,zk2:2181/prod
+        barnabas cluster backup shop.backup --data barnabas-data
+        """,
+        "The file has what people have decided: topics with their ids and replicas, settings, users, "
+        "features. It has no records. A cluster may run meanwhile; a broker that runs alone (--data) must be "
+        "stopped.",
+    )
+)
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@_zookeeper_option
+@_store_option
+def backup(file: Path, address: str | None, directories: tuple[Path, ...]) -> None:
+    """Write what a cluster has agreed on to FILE."""
+    from barnabas.environment.filesystem import replace_file
+    from barnabas.environment.os_filesystem import OsFileSystem
+    from barnabas.metadata.backup import encode, take
+
+    now_ms = round(time.time() * 1000)
+    taken = asyncio.run(_with_store(address, directories, False, lambda store: take(store, now_ms)))
+    replace_file(OsFileSystem(), str(file.absolute()), b"".join(encode(taken)))
+    click.echo(f"Wrote {len(taken.topics)} topics of cluster {taken.cluster_id} to {file}")
+
+
+@cluster.command(
+    epilog=example(
+        """
+        barnabas cluster restore shop.backup --zookeeper zk1:2181,zk2:2181/prod
+        barnabas cluster restore broker-1 broker-2 broker-3 --zookeeper zk1:2181/prod
+        barnabas cluster restore shop.backup --data barnabas-data
+        """,
+        "Each SOURCE is a file of `cluster backup`, or a log directory: every broker of a cluster keeps such "
+        "a file there. Of several the latest counts. All brokers must be stopped, and the ZooKeeper must "
+        "have no cluster with topics there. Records stay where they are: when the brokers run again, each "
+        "partition is led by the replica that has most.",
+    )
+)
+@click.argument(
+    "sources", metavar="SOURCE...", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path)
+)
+@_zookeeper_option
+@_store_option
+def restore(sources: tuple[Path, ...], address: str | None, directories: tuple[Path, ...]) -> None:
+    """Make a cluster's lost metadata again."""
+    from barnabas.environment.os_filesystem import OsFileSystem
+    from barnabas.metadata.backup import BackupError, read_backup
+    from barnabas.metadata.backup import restore as restored
+
+    found = []
+    for source in sources:
+        try:
+            found.append((source, read_backup(OsFileSystem(), str(source.absolute()))))
+        except (BackupError, OSError) as error:
+            raise click.ClickException(f"{source}: {error}") from error
+    source, chosen = max(found, key=lambda item: item[1].age)
+    for other, each in found:
+        if each.cluster_id != chosen.cluster_id:
+            raise click.ClickException(f"{other} and {source} are of two clusters")
+        when = datetime.fromtimestamp(each.taken_ms / 1000, UTC).isoformat(timespec="seconds")
+        gone = sorted(set(each.topics) - set(chosen.topics))
+        more = f", not in the latest: {', '.join(gone[:5])}{', ...' if gone[5:] else ''}" if gone else ""
+        click.echo(f"{other}: {when}, {len(each.topics)} topics{more}", err=True)
+    asyncio.run(_with_store(address, directories, True, lambda store: restored(chosen, store)))
+    click.echo(f"Restored {len(chosen.topics)} topics of cluster {chosen.cluster_id} from {source}")
+
+
+def _require_zookeeper(servers: Sequence[str]) -> None:
+    """Says at once that none of the servers answers, and why."""
+    reasons = []
+    for server in servers:
+        host, _, port = server.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), _CONNECTING).close()
+        except (OSError, UnicodeError) as error:
+            reasons.append(f"{server[:100]} ({error})")
+        else:
+            return
+    raise click.ClickException(f"no ZooKeeper answers: {', '.join(reasons[:5])}")
+
+
+T = TypeVar("T")
+
+
+async def _with_store(
+    address: str | None,
+    directories: Sequence[Path],
+    may_be_new: bool,
+    work: Callable[[MetadataStore], Awaitable[T]],
+) -> T:
+    """What `work` returns, with the store that the options name."""
+    from barnabas.environment.environment import Environment
+    from barnabas.metadata.embedded import EmbeddedStore
+    from barnabas.metadata.importing import check_embedded
+    from barnabas.metadata.zookeeper.address import parse_address
+    from barnabas.metadata.zookeeper.store import ZooKeeperStore
+
+    if (address is None) == (not directories):
+        raise click.UsageError("give --zookeeper, or --data for a broker without one")
+    store: MetadataStore
+    if address is not None:
+        where = parse_address(address, "--zookeeper")
+        _require_zookeeper(where.servers)
+        store = await ZooKeeperStore.open(where, session_timeout=_PATIENCE)
+    else:
+        environment = Environment.of_system()
+        folders = [str(directory.absolute()) for directory in directories]
+
+        def check() -> None:
+            if not may_be_new:
+                check_embedded(environment.filesystem, folders)
+
+        store = await EmbeddedStore.open(environment, *folders, before_new=check)
+    try:
+        return await work(store)
+    finally:
+        await store.close()
 
 
 async def _import(folders: list[str], address: str) -> str:

@@ -13,7 +13,7 @@ import click
 from barnabas.cli.complete import group_names, topic_names
 from barnabas.cli.offset_targets import parse_time, time_before_now
 from barnabas.cli.options import DURATION, NAME, bootstrap_option, example, require_unique, unique_names
-from barnabas.cli.produce import is_plaintext, librdkafka_options
+from barnabas.cli.produce import librdkafka_options
 from barnabas.cli.progress import Counter, is_file
 from barnabas.cli.record_format import Template, to_json
 from barnabas.cli.streams import is_terminal, stdout_bytes, stdout_has_reader
@@ -147,10 +147,12 @@ def consume(
 
     from barnabas.client import Consumer
     from barnabas.client.reach import require_broker
+    from barnabas.client.servers import servers_of
 
-    require_broker(bootstrap_server, plaintext=is_plaintext(librdkafka))
+    servers = servers_of(bootstrap_server, librdkafka)
+    require_broker(servers)
     start = "earliest" if from_beginning or until_end else "latest"
-    with Consumer(bootstrap_server, group=group, start=start, **librdkafka) as consumer:
+    with Consumer(servers, group=group, start=start, **librdkafka) as consumer:
         places = consumer.partitions(*topics)  # also says when there is no such topic
         if group is not None:
             consumer.subscribe(*topics)

@@ -6,10 +6,11 @@ import mmap
 import re
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from barnabas.cli.log_findings import Finding, Partition, Segment
+from barnabas.cli.log_transactions import index_problems
 from barnabas.environment.os_filesystem import OsFileSystem
 from barnabas.environment.randomness import system_random
 from barnabas.errors import BarnabasError
@@ -17,7 +18,6 @@ from barnabas.metadata import legacy, znodes
 from barnabas.metadata.copies import Found, choose, find_copies
 from barnabas.metadata.journal import Journal
 from barnabas.metadata.store import StoreUnavailableError
-from barnabas.records import BatchHeader
 from barnabas.storage import checkpoints
 from barnabas.storage.epochs import FILE_NAME as EPOCH_FILE
 from barnabas.storage.epochs import LeaderEpochs
@@ -27,7 +27,7 @@ from barnabas.storage.salvage import whole_batches
 from barnabas.storage.segment import file_name
 from barnabas.storage.transaction_index import ENTRY as TRANSACTION_ENTRY
 from barnabas.system import locks
-from barnabas.types import TopicId, TopicPartition
+from barnabas.types import TopicPartition
 
 PARTITION_FOLDER = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>[0-9]{1,10})")
 _SEGMENT = re.compile(r"[0-9]{20}\.log")
@@ -46,57 +46,6 @@ _INDEX_SIZES = {
 
 class DirectoryInUse(BarnabasError):
     """A broker runs on a log directory that is to be checked."""
-
-
-@dataclass(slots=True)
-class Finding:
-    """One file or partition, and what is wrong with it."""
-
-    path: str
-    state: str
-    detail: str
-    #: the offsets that are lost, when some are: the first and the last
-    lost: tuple[int, int] | None = None
-
-    @property
-    def is_damage(self) -> bool:
-        return self.state != "whole"
-
-    def text(self) -> str:
-        return f"{self.state:8} {self.path}: {self.detail}"
-
-    def fields(self) -> dict[str, Any]:
-        values = asdict(self)
-        lost = values.pop("lost")
-        return values | {"lost_from": lost[0], "lost_to": lost[1]} if lost else values
-
-
-@dataclass(slots=True)
-class Segment:
-    """One segment's file: its whole batches, and the bytes between them that are none."""
-
-    path: Path
-    base_offset: int
-    size: int
-    batches: list[tuple[int, BatchHeader]] = field(default_factory=list)
-    #: (first byte, byte behind the last, offset expected there)
-    damaged: list[tuple[int, int, int]] = field(default_factory=list)
-    #: the offset behind the last whole batch
-    end: int = 0
-
-
-@dataclass(slots=True)
-class Partition:
-    """One partition's folder."""
-
-    path: Path
-    topic_partition: TopicPartition
-    #: up to where its records are known to have been fsynced
-    safe_end: int
-    segments: list[Segment]
-    findings: list[Finding] = field(default_factory=list)
-    #: what partition.metadata says; None when it is missing or damaged
-    topic_id: TopicId | None = None
 
 
 @dataclass(slots=True)
@@ -308,11 +257,18 @@ def _check_partition(
     for name in names:
         _check_side_file(folder / name, findings)
     named = {finding.path for finding in findings if finding.is_damage}
-    for segment in partition.segments:
-        if not segment.damaged:
-            for file, problem in _index_problems(segment):
-                if str(file) not in named:
-                    findings.append(Finding(str(file), "damaged", f"{problem}; `log repair` has it rebuilt"))
+    problems = [
+        problem
+        for segment in partition.segments
+        if not segment.damaged
+        for problem in _index_problems(segment)
+    ]
+    if topic_partition not in compacted:  # compaction keeps entries whose records it has removed
+        problems += index_problems(partition)
+    for file, problem in problems:
+        if str(file) not in named:
+            state = "damaged" if file.exists() else "missing"
+            findings.append(Finding(str(file), state, f"{problem}; `log repair` has it rebuilt"))
     try:
         content = (folder / checkpoints.PARTITION_METADATA).read_bytes()
         partition.topic_id = checkpoints.decode_partition_metadata(content)

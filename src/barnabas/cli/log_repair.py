@@ -6,7 +6,9 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
-from barnabas.cli.log_check import Directories, Partition, Segment, topics_of
+from barnabas.cli.log_check import Directories, topics_of
+from barnabas.cli.log_findings import Partition, Segment
+from barnabas.cli.log_transactions import INDEX, aborted_by_index, is_index_proven, perhaps_aborted
 from barnabas.environment.clock import SystemClock
 from barnabas.environment.filesystem import replace_file
 from barnabas.environment.os_filesystem import OsFileSystem
@@ -29,7 +31,7 @@ from barnabas.records.batch import (
 from barnabas.records.control import EndTransaction, encode_end_transaction
 from barnabas.storage import checkpoints
 from barnabas.storage.segment import MAX_RELATIVE_OFFSET, file_name
-from barnabas.storage.transaction_index import ENTRY, AbortedTransaction
+from barnabas.storage.transaction_index import AbortedTransaction
 from barnabas.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition, topic_id_to_str
 
 _FS = OsFileSystem()
@@ -241,7 +243,9 @@ class Repair:
         folder = partition.path
         for finding in partition.findings:
             file = Path(finding.path)
-            if finding.is_damage and file != folder and file.suffix != ".log" and file.exists():
+            if finding.is_damage and file != folder and file.suffix != ".log":
+                if not file.exists() and file.suffix != INDEX:
+                    continue
                 self._move_aside(file)
                 self._unsure.setdefault(folder.parent, set()).add(partition.topic_partition)
         segments = [segment for segment in partition.segments if segment.batches or not segment.damaged]
@@ -280,7 +284,9 @@ class Repair:
         marker would commit the records.
         """
         parts: list[bytes] = []
-        aborted = _aborted_in(segment)
+        has_room = limit - segment.base_offset <= MAX_RELATIVE_OFFSET
+        holes = [*_holes(segment), *([(segment.end, limit)] if segment.end < limit and has_room else [])]
+        aborted = self._aborted_in(partition, segment, holes)
 
         def fill(start: int, end: int, leader_epoch: int) -> None:
             for transaction in aborted:
@@ -309,11 +315,28 @@ class Repair:
                 fill(damaged[position], header.base_offset, header.leader_epoch)
             parts.append(content[position : position + header.size])
         last_epoch = segment.batches[-1][1].leader_epoch if segment.batches else 0
-        if segment.end < limit and limit - segment.base_offset <= MAX_RELATIVE_OFFSET:
+        if segment.end < limit and has_room:
             fill(segment.end, limit, last_epoch)
         for suffix in (".log", ".index", ".timeindex", ".txnindex"):
             self._move_aside(segment.path.with_suffix(suffix))
         self._write(segment.path, b"".join(parts), f"{len(segment.batches)} whole batches")
+
+    def _aborted_in(
+        self, partition: Partition, segment: Segment, holes: list[tuple[int, int]]
+    ) -> list[AbortedTransaction]:
+        """What was aborted in a segment as its index says, or else what may have ended in its holes."""
+        aborted = aborted_by_index(segment)
+        for start, end in holes:
+            if end <= partition.safe_end and is_index_proven(partition, segment):
+                continue
+            for transaction in perhaps_aborted(partition, segment, start, end, aborted):
+                self._say(
+                    f"{partition.topic_partition}: the transaction of producer {transaction.producer_id} "
+                    f"that began at offset {transaction.first_offset} may have ended among what is lost, and "
+                    "no index tells how: its records up to there count as aborted"
+                )
+                aborted.append(transaction)
+        return sorted(aborted, key=lambda transaction: transaction.last_offset)
 
     def _write_topic_id(self, partition: Partition, topic_id: bytes) -> None:
         file = partition.path / checkpoints.PARTITION_METADATA
@@ -345,20 +368,14 @@ def _last_epoch(partition: Partition) -> int:
     return max((h.leader_epoch for segment in partition.segments for _, h in segment.batches), default=-1)
 
 
-def _aborted_in(segment: Segment) -> list[AbortedTransaction]:
-    """What the segment's `.txnindex` says, as far as it can be true."""
-    try:
-        content = segment.path.with_suffix(".txnindex").read_bytes()
-    except OSError:
-        return []
-    found: list[AbortedTransaction] = []
-    for at in range(0, len(content) - ENTRY.size + 1, ENTRY.size):
-        _, *fields = ENTRY.unpack_from(content, at)
-        aborted = AbortedTransaction._make(fields)
-        floor = found[-1].last_offset if found else segment.base_offset - 1
-        if aborted.first_offset < aborted.last_offset > floor:
-            found.append(aborted)
-    return found
+def _holes(segment: Segment) -> list[tuple[int, int]]:
+    """The offsets that are lost between whole batches of a segment."""
+    starts = {end: offset for _, end, offset in segment.damaged}
+    return [
+        (starts[position], header.base_offset)
+        for position, header in segment.batches
+        if position in starts and starts[position] < header.base_offset
+    ]
 
 
 def _epoch_of(partition: Partition, aborted: AbortedTransaction) -> int | None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 import math
-import sys
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 if TYPE_CHECKING:
     from barnabas.client import Admin
@@ -92,17 +93,83 @@ OFFSET = click.IntRange(0, 2**63 - 1)
 
 
 def bootstrap_option(command: F) -> F:
-    """--bootstrap-server, or the environment variable BARNABAS_BOOTSTRAP_SERVER."""
-    return click.option(
-        "--bootstrap-server",
-        "-b",
-        type=SERVERS,
-        metavar="HOST:PORT",
-        envvar="BARNABAS_BOOTSTRAP_SERVER",
-        default=DEFAULT_BOOTSTRAP,
-        show_default=True,
-        help="Brokers to connect to first, separated by commas.",
-    )(command)
+    """--bootstrap-server, and how to get in there: --config, --profile, --user."""
+    return _cluster_options(command, "--config", "--command-config")
+
+
+def bootstrap_option_beside_config(command: F) -> F:
+    """As `bootstrap_option`, for a command that has a --config of its own."""
+    return _cluster_options(command, "--command-config")
+
+
+def _cluster_options(command: F, *config: str) -> F:
+    options = (
+        click.option(
+            "--bootstrap-server",
+            "-b",
+            type=SERVERS,
+            metavar="HOST:PORT",
+            envvar="BARNABAS_BOOTSTRAP_SERVER",
+            callback=_to_servers,
+            help="Brokers to connect to first, separated by commas.  [default: those of the file, or "
+            f"{DEFAULT_BOOTSTRAP}]",
+        ),
+        click.option(
+            *config,
+            "client_config",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            metavar="FILE",
+            envvar="BARNABAS_CONFIG",
+            is_eager=True,
+            expose_value=False,
+            callback=_kept,
+            help="How to connect: Kafka's client.properties, or TOML; BARNABAS_CONFIG names one, too.",
+        ),
+        click.option(
+            "--profile",
+            type=NAME,
+            metavar="NAME",
+            envvar="BARNABAS_PROFILE",
+            is_eager=True,
+            expose_value=False,
+            callback=_kept,
+            help="The same from a table of profiles.toml in the folder barnabas of your configuration.",
+        ),
+        click.option(
+            "--user",
+            type=NAME,
+            metavar="NAME",
+            is_eager=True,
+            expose_value=False,
+            callback=_kept,
+            help="Log in as this user; BARNABAS_PASSWORD has the password, or it is asked for.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _kept(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+    """Callback of an option that `_to_servers` heeds."""
+    ctx.meta[f"barnabas.{param.name}"] = value
+    return value
+
+
+def _to_servers(ctx: click.Context, param: click.Parameter, given: str | None) -> str:
+    """Callback of --bootstrap-server: the addresses, with what else the options say of connections."""
+    config, profile, user = (
+        ctx.meta.get(f"barnabas.{each}") for each in ("client_config", "profile", "user")
+    )
+    if config is None and profile is None and user is None:
+        return given or DEFAULT_BOOTSTRAP
+    from barnabas.cli.client_config import read_servers
+
+    # What a command names is nearer than the environment: a file's addresses, too.
+    is_of_environment = ctx.get_parameter_source("bootstrap_server") is ParameterSource.ENVIRONMENT
+    default = given if given and is_of_environment else DEFAULT_BOOTSTRAP
+    named = None if is_of_environment else given
+    return read_servers(named, default, config, profile, user, may_ask=not ctx.resilient_parsing)
 
 
 def unique_names(ctx: click.Context, param: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -127,13 +194,15 @@ def log_level_option(command: F) -> F:
     )(command)
 
 
-def log_to_stderr(log_level: str) -> None:
-    """Have what is logged from `log_level` on, as `log_level_option` gives it, go to stderr."""
-    import logging  # most commands log nothing
-
-    logging.basicConfig(
-        stream=sys.stderr, level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+def log_format_option(command: F) -> F:
+    """--log-format: for what runs until it is stopped."""
+    return click.option(
+        "--log-format",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        help="How lines are logged; json is an object a line.",
+    )(command)
 
 
 def example(commands: str, words: str = "") -> str:

@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.options import NAME, SERVERS, example, json_option, parse_assignments
-from barnabas.cli.output import print_json
+from barnabas.cli.options import (
+    NAME,
+    SERVERS,
+    bootstrap_option,
+    example,
+    json_option,
+    parse_assignments,
+)
+from barnabas.cli.output import print_json, print_table
 from barnabas.cli.streams import is_terminal
 
 if TYPE_CHECKING:
@@ -38,6 +45,23 @@ _parameters = click.option(
     multiple=True,
     help="A parameter of the file; may be repeated.",
 )
+_servers = click.option(
+    "--bootstrap-server",
+    "-b",
+    type=SERVERS,
+    metavar="HOST:PORT",
+    envvar="BARNABAS_BOOTSTRAP_SERVER",
+    help="Brokers to connect to first; overrides the file's.  [default: the file's, or 127.0.0.1:9092]",
+)
+_config = click.option(
+    "--config",
+    "--command-config",
+    "config",
+    type=click.Path(exists=True, dir_okay=False, resolve_path=True),
+    metavar="FILE",
+    envvar="BARNABAS_CONFIG",
+    help="How to connect: Kafka's client.properties, or TOML; overrides the file's.",
+)
 _folder = click.option(
     "--folder",
     metavar="DIR",
@@ -63,20 +87,19 @@ _folder = click.option(
 @click.option(
     "--master", type=NAME, default="local[*]", show_default=True, help="Where Spark runs, as Spark names it."
 )
-@click.option(
-    "--bootstrap-server",
-    "-b",
-    type=SERVERS,
-    metavar="HOST:PORT",
-    envvar="BARNABAS_BOOTSTRAP_SERVER",
-    help="Brokers to connect to first; overrides the file's.  [default: the file's, or 127.0.0.1:9092]",
-)
+@_servers
+@_config
 @click.option(
     "--conf",
     "settings",
     metavar="NAME=VALUE",
     multiple=True,
     help="A setting of Spark; overrides the file's; may be repeated.",
+)
+@click.option(
+    "--metrics",
+    metavar="HOST:PORT",
+    help="Serve metrics to Prometheus at /metrics, and /healthz; port 0 chooses a free one.",
 )
 @_parameters
 @_folder
@@ -85,7 +108,9 @@ def run(
     once: bool,
     master: str,
     bootstrap_server: str | None,
+    config: str | None,
     settings: tuple[str, ...],
+    metrics: str | None,
     parameters: tuple[str, ...],
     folder: Path | None,
 ) -> None:
@@ -100,6 +125,8 @@ def run(
         folder,
         parse_assignments(settings, "--conf"),
         parse_assignments(parameters, "--set"),
+        config or "",
+        metrics or "",
     )
     if is_terminal(sys.stderr):
         from barnabas.cli.pipeline_table import LiveTable
@@ -116,32 +143,123 @@ def run(
 @pipeline.command(
     epilog=example(
         """
+        barnabas pipeline validate shop.py
+        barnabas pipeline validate report.sql --set day=2026-03-01 --offline
+        """,
+        "Spark is started, since it has to understand the queries, but reads and writes nothing. A registry "
+        "is asked for the schemas of Avro.",
+    )
+)
+@_file
+@click.option("--offline", is_flag=True, help="Do not ask the brokers whether the topics are there.")
+@_servers
+@_config
+@_parameters
+def validate(
+    file: Path, offline: bool, bootstrap_server: str | None, config: str | None, parameters: tuple[str, ...]
+) -> None:
+    """Check the pipeline in FILE without running it."""
+    _require_spark()
+    from barnabas.pipelines.folder import Folder
+    from barnabas.pipelines.run import Choices, run_of
+    from barnabas.pipelines.validate import validate as validate_pipeline
+
+    choices = Choices(bootstrap=bootstrap_server or "", config=config or "")
+    queries = validate_pipeline(
+        file,
+        parse_assignments(parameters, "--set"),
+        lambda pipeline: run_of(pipeline, Folder.of(pipeline, None), choices),
+        offline=offline,
+    )
+    click.echo(f"{file} is valid; its queries are {', '.join(queries)}")
+
+
+@pipeline.command(
+    epilog=example(
+        """
+        barnabas pipeline reset shop.py
+        barnabas pipeline reset shop.py --query per_minute --execute
+        """,
+        "Without --execute it only shows what would be removed. The pipeline must be stopped. What the sinks "
+        "have written stays, and is written again by the next run.",
+    )
+)
+@_file
+@click.option("--query", "queries", metavar="NAME", multiple=True, help="Only this query; may be repeated.")
+@click.option("--execute", is_flag=True, help="Remove the checkpoints.")
+@_parameters
+@_folder
+def reset(
+    file: Path, queries: tuple[str, ...], execute: bool, parameters: tuple[str, ...], folder: Path | None
+) -> None:
+    """Let the queries of the pipeline in FILE begin again, by removing their checkpoints."""
+    _require_spark()
+    from barnabas.cli.progress import human_bytes
+    from barnabas.pipelines.folder import Folder
+    from barnabas.pipelines.read import read_pipeline
+    from barnabas.pipelines.reset import find_checkpoints, remove
+
+    pipeline = read_pipeline(file, parse_assignments(parameters, "--set"))
+    place = Folder.of(pipeline, folder)
+    found = find_checkpoints(pipeline, place, queries)
+    if not found:
+        click.echo("there are no checkpoints: the next run begins at the beginning", err=True)
+        return
+    print_table(
+        ["QUERY", "LAST BATCH", "SIZE", "CHECKPOINT"],
+        [
+            (
+                each.query,
+                "-" if each.batch is None else str(each.batch),
+                human_bytes(each.size),
+                str(each.path),
+            )
+            for each in found
+        ],
+    )
+    for each in found:
+        click.echo(f"  {each.query}: {each.obstacle or each.consequence}")
+    if not execute:
+        click.echo("nothing has been changed: add --execute to do it", err=True)
+        return
+    with place.held():
+        remove(found)
+
+
+@pipeline.command(
+    epilog=example(
+        """
         barnabas pipeline status shop.py
         barnabas pipeline status shop.py --json | jq '.queries[] | {query, lag, last_error}'
         """,
         "On a terminal it stays up to date until Ctrl-C or until the pipeline ends. The numbers are of each "
         "query's last batch: LAG is how many records it had not read when it last looked, KEPT and SIZE are "
-        "its state.",
+        "its state. --check is for monitors: its exit status is 1 unless the pipeline runs, no query has "
+        "failed or waits to be started again, and no alert (alert_lag) stands.",
     )
 )
 @_file
+@click.option("--check", is_flag=True, help="Show it once; exit status 1 if something is wrong.")
 @_parameters
 @_folder
 @json_option
-def status(file: Path, parameters: tuple[str, ...], folder: Path | None, as_json: bool) -> None:
+def status(file: Path, check: bool, parameters: tuple[str, ...], folder: Path | None, as_json: bool) -> None:
     """Show the queries of the pipeline in FILE: rates, lag by partition, state, last error."""
     _require_spark()
     from barnabas.pipelines.folder import Folder
     from barnabas.pipelines.read import read_pipeline
 
     place = Folder.of(read_pipeline(file, parse_assignments(parameters, "--set")), folder)
+    found = _status_of(place)
     if as_json:
-        print_json(asdict(_status_of(place)))
+        print_json(asdict(found))
+    if check:
+        _check(found)
+    if as_json:
         return
     from barnabas.cli.pipeline_table import LiveTable, print_status
 
-    found = _status_of(place)
-    if not (is_terminal(sys.stdout) and place.in_use):
+    if check or not (is_terminal(sys.stdout) and place.in_use):
         print_status(found)
         return
     with LiveTable(stderr=False) as table:
@@ -149,6 +267,71 @@ def status(file: Path, parameters: tuple[str, ...], folder: Path | None, as_json
         while place.in_use:
             time.sleep(_LOOK_S)
             table.show(_status_of(place))
+
+
+@pipeline.command(
+    "list",
+    epilog=example(
+        """
+        barnabas pipeline list
+        barnabas pipeline list shop --bootstrap-server kafka1:9092
+        """,
+        "Pipelines write their status to a topic if their option status_topic says so. One that should run "
+        "and has written nothing for 15 seconds is silent. With NAME, all is shown of that pipeline.",
+    ),
+)
+@click.argument("name", required=False)
+@click.option(
+    "--topic", type=NAME, default="barnabas-pipelines", show_default=True, help="The topic of statuses."
+)
+@json_option
+@bootstrap_option
+def list_pipelines(name: str | None, topic: str, as_json: bool, bootstrap_server: str) -> None:
+    """List the pipelines that write their status to a topic of the cluster, wherever they run."""
+    _require_spark()
+    from barnabas.client.reach import require_broker
+    from barnabas.pipelines.status_topic import read_statuses
+
+    require_broker(bootstrap_server)
+    settings = getattr(bootstrap_server, "settings", {})
+    found = read_statuses(topic, {**settings, "bootstrap.servers": str(bootstrap_server)})
+    if name is not None:
+        found = [status for status in found if status.pipeline == name]
+        if not found:
+            raise click.ClickException(f"topic {topic} has no status of a pipeline {name}")
+    if as_json:
+        print_json([asdict(status) for status in found])
+    elif name is not None:
+        from barnabas.cli.pipeline_table import print_status
+
+        print_status(found[0])
+    elif not found:
+        click.echo("no pipelines", err=True)
+    else:
+        print_table(["PIPELINE", "STATE", "HOST", "QUERIES", "LAG", "ALERTS", "UPDATED"], map(_line, found))
+
+
+def _line(status: PipelineStatus) -> tuple[str, ...]:
+    lags = [query.lag for query in status.queries if query.lag is not None]
+    return (
+        status.pipeline,
+        status.state,
+        status.host or "-",
+        str(len(status.queries)),
+        f"{sum(lags):,}" if lags else "-",
+        str(len(status.alerts)),
+        status.updated,
+    )
+
+
+def _check(found: PipelineStatus) -> None:
+    """Raises click.ClickException, which ends the command with exit status 1, for what is wrong."""
+    wrong = [] if found.state in ("running", "stopping") else [f"the pipeline is {found.state}"]
+    wrong += [
+        f"{each.query} is {each.state}" for each in found.queries if each.state in ("failed", "waiting")
+    ]
+    if wrong + found.alerts:
+        raise click.ClickException("; ".join(wrong + found.alerts))
 
 
 def _status_of(folder: Folder) -> PipelineStatus:

@@ -72,6 +72,8 @@ def print_status(status: PipelineStatus) -> None:
     """The status as text, in lines as long as they need to be."""
     click.echo(_head(status) + status.state + _age(status))
     print_table(_HEADINGS, map(_row, status.queries))
+    for alert in status.alerts:
+        click.echo(f"  alert: {alert}")
     for query in status.queries:
         for line in _details(query):
             click.echo(line.plain)
@@ -88,7 +90,8 @@ def render(status: PipelineStatus) -> Group:
     for query in status.queries:
         name, state, *numbers = _row(query)
         table.add_row(escape(name), _coloured(state), *numbers)
-    return Group(head, table, *(line for query in status.queries for line in _details(query)))
+    alerts = [Text(f"  alert: {alert}", style="red") for alert in status.alerts]
+    return Group(head, table, *alerts, *(line for query in status.queries for line in _details(query)))
 
 
 def _head(status: PipelineStatus) -> str:

@@ -181,9 +181,11 @@ def _produce(
 ) -> None:
     from barnabas.client import Producer
     from barnabas.client.reach import require_broker
+    from barnabas.client.servers import servers_of
     from barnabas.errors import ErrorCode, KafkaError
 
-    require_broker(servers, plaintext=is_plaintext(librdkafka))
+    servers = servers_of(servers, librdkafka)
+    require_broker(servers)
     partitions = Producer(servers, **librdkafka).ensure_topic(topic)
     if common.partition is not None:
         _require_partition(topic, common.partition, partitions, "there is no")
@@ -234,11 +236,6 @@ def librdkafka_options(settings: tuple[str, ...]) -> dict[str, str]:
     return values
 
 
-def is_plaintext(librdkafka: dict[str, str]) -> bool:
-    """Whether the broker is spoken to without TLS and SASL."""
-    return librdkafka.get("security.protocol", "plaintext").lower() == "plaintext"
-
-
 def _limit(bootstrap_server: str, topic: str, librdkafka: dict[str, str]) -> _Limit:
     """The largest record that may be sent; sets what librdkafka sends at most to the same.
 
@@ -249,7 +246,7 @@ def _limit(bootstrap_server: str, topic: str, librdkafka: dict[str, str]) -> _Li
     if ours is not None:
         size = int(ours) if ours.isdecimal() else _USUAL_LIMIT
         return _Limit(size, "Raise it by --set message.max.bytes=N.")
-    topic_limit = _topic_limit(bootstrap_server, topic) if is_plaintext(librdkafka) else None
+    topic_limit = _topic_limit(bootstrap_server, topic)
     if topic_limit is None:
         return _Limit(_USUAL_LIMIT, "Raise it by --set message.max.bytes=N.")
     compressed = librdkafka["compression.type"] != "none"

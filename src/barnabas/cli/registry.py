@@ -8,13 +8,14 @@ from importlib.util import find_spec
 import click
 
 from barnabas.cli.address import parse_address
+from barnabas.cli.log_output import log_to_stderr
 from barnabas.cli.options import (
     INT16,
     NAME,
     bootstrap_option,
     example,
+    log_format_option,
     log_level_option,
-    log_to_stderr,
 )
 from barnabas.errors import ConfigError
 
@@ -35,6 +36,7 @@ _LEVELS = (
         barnabas registry
         barnabas registry --listen 0.0.0.0:8081 --bootstrap-server broker-1:9092,broker-2:9092
         barnabas registry --compatibility full
+        barnabas registry --tls registry.pem --login --config registry.properties
         curl http://127.0.0.1:8081/subjects
         """,
         "Clients are given the URL as schema.registry.url. Ready is said in one line on stdout: "
@@ -72,6 +74,26 @@ _LEVELS = (
     show_default=True,
     help="The compatibility level of all subjects until PUT /config changes it.",
 )
+@click.option(
+    "--tls",
+    metavar="FILE",
+    help="Serve HTTPS with the private key and the certificates in this PEM file.",
+)
+@click.option(
+    "--login",
+    is_flag=True,
+    help="Have clients log in (HTTP basic authentication) as users of the cluster; its ACLs on topics say "
+    "what they may do with subjects.",
+)
+@click.option(
+    "--super-user",
+    "super_users",
+    type=NAME,
+    metavar="NAME",
+    multiple=True,
+    help="With --login, a user who may do everything, beside the registry's own; may be repeated.",
+)
+@log_format_option
 @log_level_option
 @bootstrap_option
 def registry(
@@ -79,6 +101,10 @@ def registry(
     topic: str,
     replication_factor: int | None,
     compatibility: str,
+    tls: str | None,
+    login: bool,
+    super_users: tuple[str, ...],
+    log_format: str,
     log_level: str,
     bootstrap_server: str,
 ) -> None:
@@ -87,8 +113,10 @@ def registry(
     require_registry()
     from barnabas.registry.server import RegistrySettings, run
 
-    log_to_stderr(log_level)
-    settings = RegistrySettings(bootstrap_server, listen, topic, compatibility.upper(), replication_factor)
+    log_to_stderr(log_level, log_format)
+    settings = RegistrySettings(
+        bootstrap_server, listen, topic, compatibility.upper(), replication_factor, tls, login, super_users
+    )
 
     def announce(url: str) -> None:
         click.echo(f"ready {url}")

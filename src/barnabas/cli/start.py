@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,14 +13,16 @@ import click
 
 from barnabas.cli.address import parse_address
 from barnabas.cli.complete import broker_settings
-from barnabas.cli.options import example, log_level_option, log_to_stderr, parse_assignments
+from barnabas.cli.log_output import log_to_stderr
+from barnabas.cli.options import example, log_format_option, log_level_option, parse_assignments
 from barnabas.cli.streams import report
 from barnabas.config import BrokerConfig
 from barnabas.config.setting import shown
-from barnabas.errors import BarnabasError
+from barnabas.errors import BarnabasError, ConfigError
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
+    from barnabas.server.run import Companion
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +36,9 @@ log = logging.getLogger(__name__)
         barnabas start --set num.partitions=3 --set log.retention.hours=24
         barnabas start --config server.properties
         barnabas start --registry 127.0.0.1:8081
+        barnabas start --console
+        barnabas start --secure
+        barnabas start --metrics 127.0.0.1:9404
         """,
         "The broker writes one line to stdout when it serves: `ready 127.0.0.1:9092`, or "
         "`ready 0.0.0.0:9092 advertised broker-1.example.org:9092` where clients are told another address. "
@@ -76,6 +81,35 @@ log = logging.getLogger(__name__)
     metavar="HOST:PORT",
     help="Also run a schema registry there (see `barnabas registry`); its URL is a second line on stdout.",
 )
+@click.option(
+    "--console",
+    metavar="HOST:PORT",
+    is_flag=False,
+    flag_value="127.0.0.1:8080",
+    help="Also run the web console there (see `barnabas console`), 127.0.0.1:8080 if none is named; the link "
+    "that lets a browser in is a further line on stdout.",
+)
+@click.option(
+    "--secure",
+    "is_secure",
+    is_flag=True,
+    help="Speak TLS, ask for a login, and allow nobody but admin anything until an ACL does. What that "
+    "takes is made once, in the folder secure of the data.",
+)
+@click.option(
+    "--metrics",
+    metavar="HOST:PORT",
+    help="Also serve metrics for Prometheus there, and health checks (/metrics, /healthz, /readyz); the URL "
+    "is a further line on stdout.",
+)
+@click.option(
+    "--log-slow-requests",
+    type=click.IntRange(1, 2**31 - 1),
+    metavar="MS",
+    help="Log each request that takes so many milliseconds: its kind, client and time, nothing of what is "
+    "in it.",
+)
+@log_format_option
 @log_level_option
 def start(
     data: Path | None,
@@ -84,14 +118,34 @@ def start(
     settings: tuple[str, ...],
     config: Path | None,
     registry: str | None,
+    console: str | None,
+    is_secure: bool,
+    metrics: str | None,
+    log_slow_requests: int | None,
+    log_format: str,
     log_level: str,
 ) -> None:
     """Run a broker until Ctrl-C or SIGTERM.
 
     It needs nothing else on the machine: the cluster's metadata lies beside the data.
     """
-    log_to_stderr(log_level)
-    broker_config = _read_config(data, listen, advertise, settings, config)
+    log_to_stderr(log_level, log_format)
+    values = _read_values(data, listen, advertise, settings, config, is_secure)
+    if metrics is not None:
+        address = parse_address(metrics, "--metrics", "127.0.0.1:9404", default_host="127.0.0.1")
+        values["barnabas.metrics.listener"] = str(address)
+    if log_slow_requests is not None:
+        values["barnabas.slow.request.ms"] = str(log_slow_requests)
+    secured = None
+    if is_secure:
+        from barnabas.cli.secure import secure
+
+        secured = secure(values)
+    broker_config = BrokerConfig.from_text(values)
+    if not is_secure and broker_config.authorizer_class_name is None:
+        _refuse_to_open(Path(folder) / "secure" for folder in broker_config.log_dirs)
+    if console is not None:
+        parse_address(console, "--console", "127.0.0.1:8080", default_host="127.0.0.1")
     if registry is not None:
         parse_address(registry, "--registry", "127.0.0.1:8081", default_host="127.0.0.1")
     gc.disable()  # what is imported stays
@@ -102,17 +156,59 @@ def start(
 
     def announce(broker: Broker) -> None:
         click.echo(_summary(broker, broker_config), err=True)
+        if secured is not None:
+            click.echo(secured.announce(broker.address), err=True)
         bound, told = broker.bound[0].address, broker.advertised[0].address
         with suppress(OSError):  # nobody reads it: the broker serves all the same
             report(f"ready {bound}" if bound == told else f"ready {bound} advertised {told}")
+            if broker.monitor is not None:
+                report(f"metrics {broker.monitor.responder.url}/metrics")
 
-    companion = None
+    companions = []
     if registry is not None:
         from barnabas.cli.start_registry import beside_broker
 
-        companion = beside_broker(registry)
+        if secured is None:
+            companions.append(beside_broker(registry, str))
+        else:
+            companions.append(beside_broker(registry, secured.servers, values["ssl.keystore.location"]))
+    if console is not None:
+        from barnabas.cli import start_console
+
+        login = secured.login_options if secured is not None else lambda servers: ()
+        companions.append(start_console.beside_broker(console, login, registry))
     with _told_in_one_line():
-        run(broker_config, announce, companion)
+        run(broker_config, announce, _all(companions), secured.users if secured is not None else {})
+
+
+def _refuse_to_open(folders: Iterable[Path]) -> None:
+    """Data that nobody could reach without a login is not served to everybody because a flag was left out.
+
+    Raises:
+        ConfigError: `--secure` has made one of `folders`.
+    """
+    for folder in folders:
+        with suppress(OSError, ValueError):  # a path that cannot be: the broker says so
+            if not (folder / "admin.properties").exists():
+                continue
+            raise ConfigError(
+                "this data was made with --secure, and would be open to everybody without: start with "
+                "--secure, or set listeners and authorizer.class.name yourself; to open it for good, move "
+                f"{folder} away"
+            )
+
+
+def _all(companions: Sequence[Companion]) -> Companion:
+    """What runs beside the broker, as one."""
+
+    @contextmanager
+    def run(broker: Broker) -> Iterator[None]:
+        with ExitStack() as exits:
+            for companion in companions:
+                exits.enter_context(companion(broker))
+            yield
+
+    return run
 
 
 @contextmanager
@@ -140,16 +236,19 @@ def _summary(broker: Broker, config: BrokerConfig) -> str:
             given = any(item.upper().startswith(f"{bound.name}://") for item in config.advertised_listeners)
             how = "" if given else " (this machine's name; --advertise sets another)"
             lines.append(f"  clients use {told.address}{how}")
+    if broker.monitor is not None:
+        lines.append(f"  metrics     {broker.monitor.responder.url}/metrics")
     return "\n".join((*lines, f"  keeps data  {folders}", "  stop with   Ctrl-C"))
 
 
-def _read_config(
+def _read_values(
     data: Path | None,
     listen: str | None,
     advertise: str | None,
     settings: tuple[str, ...],
     file: Path | None,
-) -> BrokerConfig:
+    is_secure: bool,
+) -> dict[str, str]:
     """The options' settings: they override --set, which overrides the file."""
     values: dict[str, str] = {}
     if file is not None:
@@ -164,11 +263,15 @@ def _read_config(
         values["log.dirs"] = str(data)
     if listen is not None:
         address = parse_address(listen, "--listen", "127.0.0.1:9092 or [::1]:9092", default_host="127.0.0.1")
-        values["listeners"] = f"PLAINTEXT://{address}"
+        values["listeners"] = f"{'SASL_SSL' if is_secure else 'PLAINTEXT'}://{address}"
+    elif is_secure:
+        if "listeners" in values:
+            raise click.UsageError("--secure makes the listener: use --listen, and leave listeners out")
+        values["listeners"] = "SASL_SSL://127.0.0.1:9092"
     if advertise is not None:
         address = parse_address(advertise, "--advertise", "broker-1.example.org:9092", default_port=0)
         values["advertised.listeners"] = f"{_only_listener(values)}://{address}"
-    return BrokerConfig.from_text(values)
+    return values
 
 
 def _only_listener(values: Mapping[str, str]) -> str:

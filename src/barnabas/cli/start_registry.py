@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from barnabas.cli.registry import require_registry
@@ -16,8 +16,12 @@ from barnabas.system.signals import stop_this_process
 logger = logging.getLogger(__name__)
 
 
-def beside_broker(listen: str) -> Companion:
+def beside_broker(listen: str, servers_at: Callable[[str], str], tls: str | None = None) -> Companion:
     """What runs the registry, at an address that is taken at once.
+
+    Args:
+        servers_at: how to get into the broker at an address (`barnabas.client.servers`).
+        tls: of a secured broker, its key: the registry serves HTTPS with it, and has its clients log in, too.
 
     Raises:
         ConfigError: the address is in use, or the registry is not installed.
@@ -27,7 +31,7 @@ def beside_broker(listen: str) -> Companion:
 
     @contextmanager
     def run(broker: Broker) -> Iterator[None]:
-        settings = RegistrySettings(broker.address, listen)
+        settings = RegistrySettings(servers_at(broker.address), listen, tls=tls, login=tls is not None)
         server = RegistryServer(settings, claimed, on_ready=_announce, on_failure=_give_up)
         server.start()
         try:

@@ -1,8 +1,9 @@
-"""`barnabas topics`: create, list, describe, alter, delete."""
+"""`barnabas topics`: create, list, describe, elect, alter, delete."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -14,6 +15,7 @@ from barnabas.cli.options import (
     INT32,
     NAME,
     bootstrap_option,
+    bootstrap_option_beside_config,
     connect,
     example,
     json_option,
@@ -22,17 +24,22 @@ from barnabas.cli.options import (
     unique_names,
 )
 from barnabas.cli.output import numbers, print_json, print_table
+from barnabas.cli.reassign import reassign
 from barnabas.cli.streams import report
 from barnabas.types import TopicPartition
 
 if TYPE_CHECKING:
+    from barnabas.cli.partition_health import Health
     from barnabas.client import Admin
-    from barnabas.client.admin_types import PartitionDescription, TopicDescription
+    from barnabas.client.admin_types import ConfigValue, PartitionDescription, TopicDescription
 
 
 @click.group()
 def topics() -> None:
-    """Create, list, describe, alter and delete topics."""
+    """Create, list, describe, alter, move and delete topics."""
+
+
+topics.add_command(reassign)
 
 
 @topics.command(
@@ -77,7 +84,7 @@ def topics() -> None:
 @click.option(
     "--validate-only", is_flag=True, help="Check whether the topic could be created, and create nothing."
 )
-@bootstrap_option
+@bootstrap_option_beside_config
 def create(
     name: str,
     partitions: int | None,
@@ -141,12 +148,15 @@ def list_topics(internal: bool, as_json: bool, bootstrap_server: str) -> None:
         """
         barnabas topics describe orders
         barnabas topics describe --under-replicated
+        barnabas topics describe --unavailable --under-min-isr
         barnabas topics describe orders --json | jq '.[].partitions[].latest_offset'
         """,
         "Without names, all topics, internal ones too. Leader, Replicas and Isr are broker ids; a healthy "
-        "partition has all its replicas in sync (Isr). Earliest is the offset of the first record, Latest "
-        "the offset that the next record will have, Size the bytes on the leader's disk; - stands for "
-        "what the leader does not tell.",
+        "partition has all its replicas in sync (Isr). Elr are replicas that may lead without loss though "
+        "they are not in sync, LastKnownElr those that are waited for when none is left. Earliest is the "
+        "offset of the first record, Latest the offset that the next record will have, Size the bytes on the "
+        "leader's disk; - stands for what the leader does not tell. State is there when something is amiss. "
+        "Of several filters, one is enough.",
     )
 )
 @click.argument(
@@ -157,37 +167,167 @@ def list_topics(internal: bool, as_json: bool, bootstrap_server: str) -> None:
     callback=unique_names,
     shell_complete=topic_names,
 )
-@click.option("--under-replicated", is_flag=True, help="Only partitions whose replicas are not all in sync.")
+@click.option(
+    "--under-replicated",
+    "--under-replicated-partitions",
+    is_flag=True,
+    help="Only partitions whose replicas are not all in sync.",
+)
+@click.option(
+    "--unavailable",
+    "--unavailable-partitions",
+    is_flag=True,
+    help="Only partitions without a leader that is alive.",
+)
+@click.option(
+    "--under-min-isr",
+    "--under-min-isr-partitions",
+    is_flag=True,
+    help="Only partitions with fewer replicas in sync than min.insync.replicas.",
+)
+@click.option(
+    "--at-min-isr",
+    "--at-min-isr-partitions",
+    is_flag=True,
+    help="Only partitions with just as many replicas in sync as min.insync.replicas.",
+)
 @json_option
 @bootstrap_option
-def describe(names: tuple[str, ...], under_replicated: bool, as_json: bool, bootstrap_server: str) -> None:
+def describe(
+    names: tuple[str, ...],
+    under_replicated: bool,
+    unavailable: bool,
+    under_min_isr: bool,
+    at_min_isr: bool,
+    as_json: bool,
+    bootstrap_server: str,
+) -> None:
     """Show the partitions of topics: leader, replicas, offsets and size."""
+    from barnabas.cli.partition_health import UNAVAILABLE, UNDER_MIN_ISR, UNDER_REPLICATED, Health
+
     admin = connect(bootstrap_server)
     described = admin.describe_topics(names or admin.topics(internal=True))
-    if under_replicated:
-        described = [topic for topic in described if any(map(_is_under_replicated, topic.partitions))]
-    configs = {topic.name: _changed_configs(admin, topic.name) for topic in described}
-    extents = _extents(admin, described)
+    configs = {topic.name: admin.configs("topic", topic.name) for topic in described}
+    health = Health(bootstrap_server, described, configs)
+    wanted = {
+        mark
+        for mark, is_wanted in (
+            (UNDER_REPLICATED, under_replicated),
+            (UNAVAILABLE, unavailable),
+            (UNDER_MIN_ISR, under_min_isr),
+        )
+        if is_wanted
+    }
+
+    def is_shown(topic: str, partition: PartitionDescription) -> bool:
+        if not wanted and not at_min_isr:
+            return True
+        if at_min_isr and health.is_at_min_isr(topic, partition):
+            return True
+        return not wanted.isdisjoint(health.marks(topic, partition))
+
+    shown = [
+        replace(topic, partitions=tuple(p for p in topic.partitions if is_shown(topic.name, p)))
+        for topic in described
+    ]
+    shown = [topic for topic in shown if topic.partitions or not (wanted or at_min_isr)]
+    extents = _extents(admin, shown)
+    totals = {topic.name: topic for topic in described}
     if as_json:
-        print_json([_details(topic, configs[topic.name], extents, under_replicated) for topic in described])
+        print_json(
+            [
+                _details(totals[topic.name], topic, _changed(configs[topic.name]), extents, health)
+                for topic in shown
+            ]
+        )
         return
-    for topic in described:
-        settings = ",".join(f"{name}={value}" for name, value in configs[topic.name].items())
+    for topic in shown:
+        settings = ",".join(f"{name}={value}" for name, value in _changed(configs[topic.name]).items())
         click.echo(
-            f"Topic: {topic.name}\tTopicId: {topic.topic_id}\tPartitionCount: {len(topic.partitions)}\t"
+            f"Topic: {topic.name}\tTopicId: {topic.topic_id}\t"
+            f"PartitionCount: {len(totals[topic.name].partitions)}\t"
             f"ReplicationFactor: {_replication(topic)}\tConfigs: {settings}"
         )
         for partition in topic.partitions:
-            if under_replicated and not _is_under_replicated(partition):
-                continue
-            leader = "none" if partition.leader is None else partition.leader
-            extent = extents[TopicPartition(topic.name, partition.partition)]
-            click.echo(
-                f"\tTopic: {topic.name}\tPartition: {partition.partition}\tLeader: {leader}\t"
-                f"Replicas: {numbers(partition.replicas)}\tIsr: {numbers(partition.isr)}\t"
-                f"Earliest: {_shown(extent.earliest)}\tLatest: {_shown(extent.latest)}\t"
-                f"Size: {_shown(extent.size)}"
+            click.echo(_line(topic.name, partition, extents, health))
+
+
+def _line(
+    topic: str,
+    partition: PartitionDescription,
+    extents: dict[TopicPartition, _Extent],
+    health: Health,
+) -> str:
+    extent = extents[TopicPartition(topic, partition.partition)]
+    holders = health.holders(topic, partition)
+    marks = ",".join(health.marks(topic, partition))
+    return (
+        f"\tTopic: {topic}\tPartition: {partition.partition}\t"
+        f"Leader: {'none' if partition.leader is None else partition.leader}\t"
+        f"Replicas: {numbers(partition.replicas)}\tIsr: {numbers(partition.isr)}\t"
+        f"Elr: {numbers(holders.elr or ())}\tLastKnownElr: {numbers(holders.last_known_elr or ())}\t"
+        f"Earliest: {_shown(extent.earliest)}\tLatest: {_shown(extent.latest)}\t"
+        f"Size: {_shown(extent.size)}" + (f"\tState: {marks}" if marks else "")
+    )
+
+
+@topics.command(
+    epilog=example(
+        """
+        barnabas topics elect
+        barnabas topics elect orders payments:0,2
+        barnabas topics elect orders:1 --unclean
+        """,
+        "A partition's preferred leader is the first of its replicas. A broker that was away leads nothing "
+        "when it is back until then; with auto.leader.rebalance.enable the controller sees to it by itself. "
+        "An unclean election accepts that records are lost: it is for a partition without a leader, none of "
+        "whose replicas with all records will ever come back.",
+    )
+)
+@click.argument("places", metavar="[NAME[:0,1,2]]...", nargs=-1, type=NAME, shell_complete=topic_names)
+@click.option(
+    "--unclean",
+    is_flag=True,
+    help="Where there is no leader, elect a replica that may lack records, which are lost then.",
+)
+@bootstrap_option
+def elect(places: tuple[str, ...], unclean: bool, bootstrap_server: str) -> None:
+    """Make the preferred replicas the leaders of all partitions, or of these."""
+    from barnabas.cli.moving import connect_moves, raise_refused
+
+    if unclean and not places:
+        raise click.UsageError("--unclean loses records: name the topics or partitions")
+    asked = [_parse_place(text) for text in places]
+    moves = connect_moves(bootstrap_server)
+    partitions: set[TopicPartition] | None = None
+    if asked:
+        there = moves.holders(sorted({name for name, _ in asked}))
+        partitions = {
+            partition
+            for name, chosen in asked
+            for partition in (
+                [p for p in there if p.topic == name]
+                if chosen is None
+                else [TopicPartition(name, number) for number in chosen]
             )
+        }
+    results = moves.elect(partitions, is_unclean=unclean)
+    elected = [partition for partition, error in results.items() if error is None]
+    report(f"elected leaders of {len(elected)} partitions" if elected else "every leader stays")
+    raise_refused({p: error for p, error in results.items() if error is not None}, "led otherwise")
+
+
+def _parse_place(text: str) -> tuple[str, list[int] | None]:
+    name, colon, given = text.partition(":")
+    if not colon:
+        return name, None
+    try:
+        chosen = [int(number) for number in given.split(",")]
+    except ValueError:
+        chosen = []
+    if not chosen or not all(0 <= number < 2**31 for number in chosen):
+        raise click.UsageError(f"{text}: write NAME or NAME:0,1,2")
+    return name, chosen
 
 
 @topics.command(
@@ -220,7 +360,7 @@ def describe(names: tuple[str, ...], under_replicated: bool, as_json: bool, boot
     multiple=True,
     help="Reset a setting to its default; may be repeated.",
 )
-@bootstrap_option
+@bootstrap_option_beside_config
 def alter(
     name: str,
     partitions: int | None,
@@ -294,8 +434,8 @@ def _replication(topic: TopicDescription) -> int:
     return len(topic.partitions[0].replicas) if topic.partitions else 0
 
 
-def _changed_configs(admin: Admin, name: str) -> dict[str, str | None]:
-    return {value.name: value.value for value in admin.configs("topic", name) if value.source == "topic"}
+def _changed(configs: Sequence[ConfigValue]) -> dict[str, str | None]:
+    return {value.name: value.value for value in configs if value.source == "topic"}
 
 
 def _summary(topic: TopicDescription) -> dict[str, Any]:
@@ -332,19 +472,16 @@ def _extents(admin: Admin, topics: Sequence[TopicDescription]) -> dict[TopicPart
     return {place: _Extent(earliest.get(place), latest.get(place), sizes.get(place)) for place in places}
 
 
-def _is_under_replicated(partition: PartitionDescription) -> bool:
-    return len(partition.isr) < len(partition.replicas)
-
-
 def _shown(number: int | None) -> str:
     return "-" if number is None else str(number)
 
 
 def _details(
+    whole: TopicDescription,
     topic: TopicDescription,
     configs: dict[str, str | None],
     extents: dict[TopicPartition, _Extent],
-    under_replicated: bool,
+    health: Health,
 ) -> dict[str, Any]:
     partitions: Sequence[dict[str, Any]] = [
         {
@@ -352,12 +489,15 @@ def _details(
             "leader": partition.leader,
             "replicas": list(partition.replicas),
             "isr": list(partition.isr),
+            "elr": None if holders.elr is None else list(holders.elr),
+            "last_known_elr": None if holders.last_known_elr is None else list(holders.last_known_elr),
             "earliest_offset": extent.earliest,
             "latest_offset": extent.latest,
             "size_bytes": extent.size,
+            "state": list(health.marks(topic.name, partition)),
         }
         for partition in topic.partitions
         for extent in [extents[TopicPartition(topic.name, partition.partition)]]
-        if not under_replicated or _is_under_replicated(partition)
+        for holders in [health.holders(topic.name, partition)]
     ]
-    return {**_summary(topic), "configs": configs, "partitions": partitions}
+    return {**_summary(whole), "configs": configs, "partitions": partitions}

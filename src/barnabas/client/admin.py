@@ -27,7 +27,8 @@ from barnabas.client.broker_calls import (
 from barnabas.client.consumer_groups import describe_consumer_group
 from barnabas.client.errors import ClientError, translate
 from barnabas.client.reach import explain_silence
-from barnabas.client.settings import DEFAULT_BOOTSTRAP, create_client
+from barnabas.client.servers import servers_of
+from barnabas.client.settings import DEFAULT_BOOTSTRAP, create_client, librdkafka_settings
 from barnabas.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.types import TopicPartition
 
@@ -49,6 +50,7 @@ _SOURCES = {
     8: "group",
 }
 
+_SCRAM = (confluent_admin.ScramMechanism.SCRAM_SHA_256, confluent_admin.ScramMechanism.SCRAM_SHA_512)
 
 _OPERATIONS = {
     "set": confluent_admin.AlterConfigOpType.SET,
@@ -69,7 +71,7 @@ class Admin:
     def __init__(
         self, bootstrap_servers: str = DEFAULT_BOOTSTRAP, *, timeout: float = 15.0, **settings: Any
     ) -> None:
-        self._servers = bootstrap_servers
+        self._servers = servers_of(bootstrap_servers, librdkafka_settings(bootstrap_servers, settings))
         self._timeout = timeout
         self._admin = create_client(confluent_admin.AdminClient, bootstrap_servers, settings)
 
@@ -183,7 +185,7 @@ class Admin:
             if partition.leader is not None
         }
         nodes = [node for node in self.cluster().nodes if node.id in {*leaders.values()}]
-        sizes = replica_sizes(nodes, leaders, self._timeout)
+        sizes = replica_sizes(nodes, leaders, self._timeout, self._servers.security)
         return {place: sizes[leader, place] for place, leader in leaders.items() if (leader, place) in sizes}
 
     def offsets(
@@ -238,7 +240,7 @@ class Admin:
             self._require_node(name)
         resource = confluent_admin.ConfigResource(_RESOURCES[kind], name)
         futures = self._admin.describe_configs([resource], request_timeout=self._timeout)
-        answer = self._wait(futures[resource], name)
+        answer = self._wait(futures[resource], name if kind == "topic" else f"{kind} {name}")
         return sorted(
             (
                 ConfigValue(
@@ -289,7 +291,44 @@ class Admin:
             ],
         )
         futures = self._admin.incremental_alter_configs([resource], request_timeout=self._timeout)
-        self._wait(futures[resource], name)
+        self._wait(futures[resource], name if kind == "topic" else f"{kind} {name}")
+
+    # -- users
+
+    def users(self) -> dict[str, dict[str, int]]:
+        """Everyone who can log in: the iterations of their SCRAM credentials, by mechanism."""
+        described = self._wait(self._admin.describe_user_scram_credentials(request_timeout=self._timeout))
+        return {
+            user: {
+                info.mechanism.name.replace("_", "-"): info.iterations
+                for info in sorted(answer.scram_credential_infos, key=lambda info: info.mechanism.value)
+            }
+            for user, answer in sorted(described.items())
+        }
+
+    def set_password(self, user: str, password: str, *, iterations: int = 4096) -> None:
+        """Let a user log in by a password; an earlier one is replaced. It leaves this process salted only."""
+        changes = [
+            confluent_admin.UserScramCredentialUpsertion(
+                user, confluent_admin.ScramCredentialInfo(mechanism, iterations), password.encode()
+            )
+            for mechanism in _SCRAM
+        ]
+        self._alter_user(user, changes)
+
+    def delete_user(self, user: str) -> None:
+        """Take a user's passwords away."""
+        futures = self._admin.describe_user_scram_credentials([user], request_timeout=self._timeout)
+        found = self._wait(futures[user], user)
+        changes = [
+            confluent_admin.UserScramCredentialDeletion(user, info.mechanism)
+            for info in found.scram_credential_infos
+        ]
+        self._alter_user(user, changes)
+
+    def _alter_user(self, user: str, changes: Sequence[Any]) -> None:
+        futures = self._admin.alter_user_scram_credentials(changes, request_timeout=self._timeout)
+        self._wait(futures[user], user)
 
     # -- groups
 
@@ -309,7 +348,9 @@ class Admin:
         answer = self._wait(futures[group], group)
         node = answer.coordinator
         if answer.type is confluent_kafka.ConsumerGroupType.CONSUMER and node is not None:
-            return describe_consumer_group(node.host, node.port, node.id, group, self._timeout)
+            return describe_consumer_group(
+                node.host, node.port, node.id, group, self._timeout, self._servers.security
+            )
         members = tuple(
             GroupMember(
                 member.member_id,

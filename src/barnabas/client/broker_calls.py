@@ -8,8 +8,9 @@ from typing import Any
 
 from barnabas.client.addresses import parse_servers
 from barnabas.client.admin_types import Node
-from barnabas.client.connection import Connection
-from barnabas.client.errors import ClientError, error_code
+from barnabas.client.connection import Connection, Security
+from barnabas.client.errors import AuthenticationError, ClientError, error_code
+from barnabas.client.servers import security_for
 from barnabas.errors import KafkaError
 from barnabas.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -42,7 +43,7 @@ def describe_broker_defaults(servers: str, timeout: float) -> Sequence[DescribeC
     resource = DescribeConfigsResource(
         resource_type=_BROKER, resource_name=_EVERY_BROKER, configuration_keys=None
     )
-    (result,) = _ask_any(
+    (result,) = ask_any(
         servers, timeout, DescribeConfigsRequest(resources=[resource], include_synonyms=True)
     ).results
     _check(result)
@@ -70,12 +71,15 @@ def alter_broker_defaults(
             for operation, name, value in changes
         ],
     )
-    (result,) = _ask_any(servers, timeout, IncrementalAlterConfigsRequest(resources=[resource])).responses
+    (result,) = ask_any(servers, timeout, IncrementalAlterConfigsRequest(resources=[resource])).responses
     _check(result)
 
 
 def replica_sizes(
-    nodes: Iterable[Node], partitions: Iterable[TopicPartition], timeout: float
+    nodes: Iterable[Node],
+    partitions: Iterable[TopicPartition],
+    timeout: float,
+    security: Security | None = None,
 ) -> dict[tuple[BrokerId, TopicPartition], int]:
     """The bytes on disk of each replica, by broker and partition, of the brokers that tell."""
     topics: dict[str, list[int]] = {}
@@ -86,7 +90,10 @@ def replica_sizes(
     )
     sizes = {}
     for node in nodes:
-        with contextlib.suppress(ClientError), Connection(node.host, node.port, timeout) as connection:
+        with (
+            contextlib.suppress(ClientError),
+            Connection(node.host, node.port, timeout, security=security) as connection,
+        ):
             for directory in connection.ask(request).results:
                 for topic in directory.topics:
                     for replica in topic.partitions:
@@ -96,12 +103,41 @@ def replica_sizes(
     return sizes
 
 
-def _ask_any(servers: str, timeout: float, request: Request) -> Any:
+def describe_log_dirs(node: Node, timeout: float, security: Security | None = None) -> list[dict[str, Any]]:
+    """The log directories of a broker: path, error, replicas and their bytes, and the bytes that are free.
+
+    Raises:
+        KafkaError: the broker refused.
+        ClientError: it does not answer.
+    """
+    with Connection(node.host, node.port, timeout, security=security) as connection:
+        response = connection.ask(DescribeLogDirsRequest(topics=None))
+    if response.error_code:
+        raise KafkaError(error_code(response.error_code))
+    directories = []
+    for each in response.results:
+        sizes = [replica.partition_size for topic in each.topics for replica in topic.partitions]
+        directories.append(
+            {
+                "path": each.log_dir,
+                "error": error_code(each.error_code).name if each.error_code else None,
+                "replicas": len(sizes),
+                "bytes": sum(sizes),
+                "free_bytes": None if each.usable_bytes < 0 else each.usable_bytes,
+            }
+        )
+    return directories
+
+
+def ask_any(servers: str, timeout: float, request: Request) -> Any:
+    """The response of the first broker that answers. Raises ClientError."""
     failure: ClientError | None = None
     for address in parse_servers(servers):
         try:
-            with Connection(*address, timeout) as connection:
+            with Connection(*address, timeout, security=security_for(servers)) as connection:
                 return connection.ask(request)
+        except AuthenticationError:
+            raise
         except ClientError as error:
             failure = error
     assert failure is not None

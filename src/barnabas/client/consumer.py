@@ -14,6 +14,7 @@ from barnabas.client.keep_alive import KeepAlive
 from barnabas.client.outages import OutageWarning
 from barnabas.client.reach import explain_silence
 from barnabas.client.record import Record
+from barnabas.client.servers import servers_of
 from barnabas.client.settings import DEFAULT_BOOTSTRAP, create_client, librdkafka_settings
 from barnabas.client.topic_check import not_a_name
 from barnabas.errors import BarnabasError, ErrorCode, KafkaError
@@ -63,7 +64,7 @@ class Consumer:
         start: str = "earliest",
         **settings: Any,
     ) -> None:
-        self._servers = bootstrap_servers
+        self._servers = servers_of(bootstrap_servers, librdkafka_settings(bootstrap_servers, settings))
         self._group = group
         self._pending: list[Record] = []
         self._taken: Record | None = None
@@ -240,7 +241,7 @@ class Consumer:
                     del left[place]
             yield [record for record in batch if record.offset < ends.get(record.place, 0)]
 
-    def take(self, count: int, timeout: float = 10.0) -> list[Record]:
+    def take(self, count: int, timeout: float = 30.0) -> list[Record]:
         """Exactly `count` records.
 
         Raises:

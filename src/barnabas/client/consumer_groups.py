@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from barnabas.client.admin_types import GroupDescription, GroupMember
-from barnabas.client.connection import Connection
+from barnabas.client.connection import Connection, Security
 from barnabas.client.errors import error_code
 from barnabas.errors import KafkaError
 from barnabas.protocol.messages.consumer_group_describe import (
@@ -17,7 +17,12 @@ _PROTOCOLS = {0: "classic", 1: "consumer"}
 
 
 def describe_consumer_group(
-    host: str, port: int, coordinator: BrokerId, group: str, timeout: float
+    host: str,
+    port: int,
+    coordinator: BrokerId,
+    group: str,
+    timeout: float,
+    security: Security | None = None,
 ) -> GroupDescription:
     """What the group's coordinator, which is at `host` and `port`, says of it.
 
@@ -25,7 +30,7 @@ def describe_consumer_group(
         KafkaError: the coordinator refused, GROUP_ID_NOT_FOUND among others.
         ClientError: it does not answer within `timeout` seconds.
     """
-    with Connection(host, port, timeout) as connection:
+    with Connection(host, port, timeout, security=security) as connection:
         (found,) = connection.ask(ConsumerGroupDescribeRequest(group_ids=[group])).groups
     if found.error_code:
         raise KafkaError(error_code(found.error_code), found.error_message)

@@ -15,6 +15,7 @@ from barnabas.client.errors import ClientError, translate
 from barnabas.client.outages import OutageWarning
 from barnabas.client.reach import explain_silence
 from barnabas.client.record import Record
+from barnabas.client.servers import servers_of
 from barnabas.client.settings import DEFAULT_BOOTSTRAP, create_client, librdkafka_settings
 from barnabas.client.topic_check import ensure_topic
 from barnabas.errors import BarnabasError
@@ -49,7 +50,7 @@ class Producer:
         defaults["error_cb"] = OutageWarning(bootstrap_servers, f"records wait {bound}")
         self._producer = create_client(confluent_kafka.Producer, bootstrap_servers, settings, defaults)
         self._timeout = timeout
-        self._servers = bootstrap_servers
+        self._servers = servers_of(bootstrap_servers, librdkafka_settings(bootstrap_servers, settings))
         self._failure: BarnabasError | None = None
         self._is_late = False
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import queue
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Sequence
 
 from barnabas.client.addresses import Address, parse_servers
-from barnabas.client.connection import Connection, NotKafkaError
-from barnabas.client.errors import ClientError, unreachable
+from barnabas.client.connection import Connection, NotKafkaError, Security
+from barnabas.client.errors import AuthenticationError, ClientError, unreachable
+from barnabas.client.servers import security_for
 from barnabas.errors import ProtocolError
 from barnabas.protocol.messages.metadata import MetadataRequest
 
@@ -20,21 +22,18 @@ CONNECT_S = 2.0
 _ANSWER_S = 3.0
 
 
-def require_broker(bootstrap_servers: str, timeout: float = CONNECT_S, *, plaintext: bool = True) -> None:
+def require_broker(bootstrap_servers: str, timeout: float = CONNECT_S) -> None:
     """Return when one of the servers answers, and a broker that it names can be connected to.
 
     Args:
         timeout: seconds for all connections together; an answer may take `_ANSWER_S` seconds more.
-        plaintext: False only connects: what is said then is up to TLS and SASL.
 
     Raises:
+        AuthenticationError: one does, and it and the client do not trust each other.
         ClientError: none of them does; the text gives the reason for each address.
     """
     servers = parse_servers(bootstrap_servers)
-    if not plaintext:
-        _connect_to_one(servers, timeout, bootstrap_servers)
-        return
-    found = _try_each(servers, timeout, _brokers)
+    found = _try_each(servers, timeout, _brokers, security_for(bootstrap_servers))
     if isinstance(found, list):
         raise unreachable(bootstrap_servers, found)
     entry, advertised = found
@@ -61,16 +60,11 @@ def explain_silence(bootstrap_servers: str, timeout: float) -> ClientError:
     )
 
 
-def _connect_to_one(servers: Sequence[Address], timeout: float, text: str) -> None:
-    failures = _try_each(servers, timeout, _connect)
-    if isinstance(failures, list):
-        raise unreachable(text, failures)
-
-
 class _Attempt:
     """One address, tried in a thread of its own; a `Security` to hear when the connection stands."""
 
-    def __init__(self, address: Address, timeout: float) -> None:
+    def __init__(self, address: Address, timeout: float, security: Security | None) -> None:
+        self._security = security
         self.address = address
         self.timeout = timeout
         self.resolved = False
@@ -79,27 +73,37 @@ class _Attempt:
     def wrap(self, plain: socket.socket, host: str) -> socket.socket:
         self.connected = True
         plain.settimeout(_ANSWER_S)
-        return plain
+        return plain if self._security is None else self._security.wrap(plain, host)
 
     def authenticate(self, connection: Connection) -> None:
-        pass
+        if self._security is not None:
+            self._security.authenticate(connection)
 
 
 _Result = tuple[Address, list[Address]]
 
 
 def _try_each(
-    addresses: Sequence[Address], timeout: float, probe: Callable[[_Attempt], _Result]
+    addresses: Sequence[Address],
+    timeout: float,
+    probe: Callable[[_Attempt], _Result],
+    security: Security | None = None,
 ) -> _Result | list[str]:
-    """What the first probe that succeeds returns; or each address with the reason why none did."""
-    outcomes: queue.SimpleQueue[tuple[_Attempt, _Result | str]] = queue.SimpleQueue()
-    attempts = [_Attempt(address, timeout) for address in dict.fromkeys(addresses)]
+    """What the first probe that succeeds returns; or each address with the reason why none did.
+
+    Raises:
+        AuthenticationError: as the first probe that succeeds in being refused.
+    """
+    outcomes: queue.SimpleQueue[tuple[_Attempt, _Result | str | AuthenticationError]] = queue.SimpleQueue()
+    attempts = [_Attempt(address, timeout, security) for address in dict.fromkeys(addresses)]
 
     def run(attempt: _Attempt) -> None:
         try:
             socket.getaddrinfo(*attempt.address, type=socket.SOCK_STREAM)
             attempt.resolved = True
             outcomes.put((attempt, probe(attempt)))
+        except AuthenticationError as error:
+            outcomes.put((attempt, error))
         except (ClientError, OSError, UnicodeError) as error:
             outcomes.put((attempt, _reason(error, attempt)))
 
@@ -116,6 +120,8 @@ def _try_each(
             attempt, outcome = outcomes.get(timeout=left)
         except queue.Empty:  # one may have connected meanwhile
             continue
+        if isinstance(outcome, AuthenticationError):
+            raise outcome
         if not isinstance(outcome, str):
             return outcome
         failures[attempt] = outcome
@@ -149,8 +155,10 @@ def _reason(error: Exception, attempt: _Attempt) -> str:
             return "its answer is not one of a Kafka broker"
         case ConnectionRefusedError():
             return "connection refused, nothing listens there"
+        case ssl.SSLError():
+            return f"the TLS handshake fails ({cause.reason}); does it speak TLS? (security.protocol)"
         case ConnectionError() if attempt.connected:
-            return "it closes the connection; it is no Kafka broker, or it wants TLS"
+            return "it closes the connection; it is no Kafka broker, or it wants TLS or a login (--config)"
         case OSError() if cause.strerror:
             return cause.strerror.lower()
         case _:

@@ -1,7 +1,4 @@
-"""SASL mechanisms (RFC 4422): generators that yield what to send, and are sent what the broker answers.
-
-PLAIN is RFC 4616, SCRAM RFC 5802 (KIP-84), OAUTHBEARER RFC 7628 (KIP-255).
-"""
+"""OAUTHBEARER as a client speaks it (RFC 7628, KIP-255), and where its tokens come from."""
 
 from __future__ import annotations
 
@@ -11,39 +8,16 @@ import ssl
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Generator, Mapping
-from typing import TypeAlias
+from collections.abc import Callable, Mapping
 
 from barnabas.client.errors import AuthenticationError
 from barnabas.environment.clock import SystemClock
-
-Exchange: TypeAlias = Generator[bytes, bytes, None]
+from barnabas.security.clients import ClientExchange
 
 _TOKEN_TIMEOUT_S = 10.0
 
 
-def plain(username: str, password: str) -> Exchange:
-    """The password as it is: for connections over TLS."""
-    yield f"\0{username}\0{password}".encode()
-
-
-def scram(mechanism: str, username: str, password: str) -> Exchange:
-    """SCRAM-SHA-256 or SCRAM-SHA-512; both sides prove that they know the password.
-
-    Raises:
-        AuthenticationError: the broker does not know it, or speaks otherwise.
-    """
-    from scramp import ScramClient, ScramException  # only those need it who use it
-
-    client = ScramClient([mechanism], username, password)
-    try:
-        client.set_server_first((yield client.get_client_first().encode()).decode())
-        client.set_server_final((yield client.get_client_final().encode()).decode())
-    except ScramException as error:
-        raise AuthenticationError(f"{mechanism} failed: {error}") from error
-
-
-def oauthbearer(token: Callable[[], str], extensions: Mapping[str, str]) -> Exchange:
+def oauthbearer(token: Callable[[], str], extensions: Mapping[str, str]) -> ClientExchange:
     """A bearer token, got when it is needed, and SASL extensions (KIP-342)."""
     pairs = {"auth": f"Bearer {token()}", **extensions}
     refusal = (

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 from barnabas.client.connection import Connection
 from barnabas.client.errors import AuthenticationError, error_code
-from barnabas.client.sasl import Exchange
 from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from barnabas.security import SaslError
+from barnabas.security.clients import ClientExchange
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class Sasl:
     """A mechanism by its name, and how an exchange of it is begun."""
 
     mechanism: str
-    begin: Callable[[], Exchange]
+    begin: Callable[[], ClientExchange]
 
 
 @dataclass(frozen=True)
@@ -61,3 +62,7 @@ class ConnectionSecurity:
                 message = exchange.send(answer.auth_bytes)
             except StopIteration:
                 return
+            except SaslError as error:
+                raise AuthenticationError(
+                    f"{self.sasl.mechanism} with the broker at {connection.address} failed: {error}"
+                ) from error

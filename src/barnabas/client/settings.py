@@ -10,6 +10,7 @@ import confluent_kafka
 
 from barnabas.client.addresses import parse_servers
 from barnabas.client.errors import SettingError
+from barnabas.client.servers import Servers
 
 C = TypeVar("C")
 
@@ -25,11 +26,15 @@ KEEP_BROKERS = {"metadata.recovery.strategy": "none"}
 
 
 def librdkafka_settings(bootstrap_servers: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """`linger_ms=5` becomes `linger.ms: 5`; librdkafka's own chatter on stderr is off unless asked for."""
+    """`linger_ms=5` becomes `linger.ms: 5`; librdkafka's own chatter on stderr is off unless asked for.
+
+    What `bootstrap_servers` say themselves (`Servers`) counts where `settings` do not say otherwise.
+    """
     named = {
         name if name in _UNDERSCORED else name.replace("_", "."): value for name, value in settings.items()
     }
-    return {"log_level": 0, **KEEP_BROKERS, **named, "bootstrap.servers": bootstrap_servers}
+    own = bootstrap_servers.settings if isinstance(bootstrap_servers, Servers) else {}
+    return {"log_level": 0, **KEEP_BROKERS, **own, **named, "bootstrap.servers": str(bootstrap_servers)}
 
 
 def create_client(

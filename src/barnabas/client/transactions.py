@@ -15,6 +15,7 @@ from barnabas.client.addresses import parse_servers
 from barnabas.client.connection import Connection
 from barnabas.client.errors import ClientError, error_code
 from barnabas.client.reach import require_broker
+from barnabas.client.servers import security_for
 from barnabas.client.settings import DEFAULT_BOOTSTRAP
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
@@ -81,6 +82,7 @@ class Transactions:
     def __init__(self, bootstrap_servers: str = DEFAULT_BOOTSTRAP, *, timeout: float = 15.0) -> None:
         require_broker(bootstrap_servers)
         self._timeout = timeout
+        self._security = security_for(bootstrap_servers)
         self._open = ExitStack()
         self._connections: dict[tuple[str, int], Connection] = {}
         self._entry = self._first(bootstrap_servers)
@@ -228,7 +230,9 @@ class Transactions:
     def _connect(self, host: str, port: int) -> Connection:
         connection = self._connections.get((host, port))
         if connection is None:
-            connection = self._open.enter_context(Connection(host, port, self._timeout))
+            connection = self._open.enter_context(
+                Connection(host, port, self._timeout, security=self._security)
+            )
             self._connections[host, port] = connection
         return connection
 

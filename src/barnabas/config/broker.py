@@ -7,10 +7,13 @@ they are listed in docs/reference/differences.md.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import ClassVar
 
 from barnabas.config.kafka_only import unsupported_reason
-from barnabas.config.setting import DOUBLE_MAX, INT_MAX, LONG_MAX, Type, Update, setting
+from barnabas.config.layers import Layer, Source
+from barnabas.config.listener_settings import ListenerSetting, overrides
+from barnabas.config.setting import DOUBLE_MAX, INT_MAX, LONG_MAX, Setting, Type, Update, setting
 from barnabas.config.settings import Settings
 from barnabas.config.topic import COMPRESSION_TYPES
 
@@ -19,6 +22,24 @@ class BrokerConfig(Settings):
     """What holds for one broker."""
 
     spellings: ClassVar[Mapping[str, str]] = {"broker.id": "node.id", "log.dir": "log.dirs"}
+
+    @classmethod
+    def find(cls, name: str) -> Setting:
+        override = ListenerSetting.parse(name)
+        if override is None:
+            return super().find(name)
+        return replace(super().find(override.overridden), name=override.name)
+
+    def for_listener(self, listener: str, mechanism: str = "") -> BrokerConfig:
+        """What holds for a listener, and for who logs in there by a mechanism (`ListenerSetting`)."""
+        known: dict[tuple[str, str], BrokerConfig] = self.__dict__.setdefault("_for_listeners", {})
+        config = known.get((listener, mechanism))
+        if config is None:
+            texts = overrides(self.given, listener, mechanism)
+            layers = [Layer(Source.STATIC_BROKER_CONFIG, texts), *self.layers]
+            config = self if not texts else BrokerConfig.from_layers(layers, self.given)
+            known[listener, mechanism] = config
+        return config
 
     @classmethod
     def _explain_unknown(cls, name: str) -> str:
@@ -45,7 +66,21 @@ class BrokerConfig(Settings):
     listener_security_protocol_map: str = setting(
         Type.STRING,
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
-        doc="The security protocol of each listener name, NAME:PROTOCOL. Only PLAINTEXT can be served yet.",
+        doc="The security protocol of each listener name, NAME:PROTOCOL; the protocols are PLAINTEXT, SSL "
+        "(which is TLS), SASL_PLAINTEXT and SASL_SSL.",
+    )
+    inter_broker_listener_name: str | None = setting(
+        Type.STRING,
+        None,
+        doc="By which listener the brokers of a cluster reach each other; all of them must have it. Unset "
+        "means PLAINTEXT, or the first of listeners where none has that name.",
+    )
+    security_inter_broker_protocol: str | None = setting(
+        Type.STRING,
+        None,
+        choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+        doc="By which listener the brokers of a cluster reach each other, as its protocol: the first that "
+        "speaks it. Only this or inter.broker.listener.name may be set.",
     )
     log_dirs: tuple[str, ...] = setting(
         Type.LIST,
@@ -88,10 +123,243 @@ class BrokerConfig(Settings):
     zookeeper_set_acl: bool = setting(
         Type.BOOLEAN,
         False,
-        doc="Whether only brokers may change the nodes in ZooKeeper. Not possible yet: brokers would have to "
-        "authenticate with ZooKeeper.",
+        doc="Whether only brokers may change the nodes that they make in ZooKeeper, and read passwords "
+        "there. All brokers need the same zookeeper.digest for it.",
+    )
+    zookeeper_digest: str | None = setting(
+        Type.PASSWORD,
+        None,
+        sensitive=True,
+        doc="As whom ZooKeeper knows this broker, USER:PASSWORD (its scheme digest). Kafka has no such "
+        "setting.",
+    )
+    zookeeper_ssl_client_enable: bool = setting(
+        Type.BOOLEAN,
+        False,
+        doc="Whether ZooKeeper is spoken to over TLS, at its secureClientPort.",
+    )
+    zookeeper_clientCnxnSocket: str | None = setting(
+        Type.STRING,
+        None,
+        choices=("org.apache.zookeeper.ClientCnxnSocketNetty",),
+        doc="What Kafka needs beside zookeeper.ssl.client.enable; here it may be left out.",
+    )
+    zookeeper_ssl_keystore_location: str | None = setting(
+        Type.STRING,
+        None,
+        doc="The PEM file with the key and the certificate that this broker shows to ZooKeeper, if it asks "
+        "for one.",
+    )
+    zookeeper_ssl_keystore_type: str = setting(Type.STRING, "PEM", choices=("PEM",), doc="Only PEM is read.")
+    zookeeper_ssl_keystore_password: str | None = setting(
+        Type.PASSWORD,
+        None,
+        sensitive=True,
+        doc="The password of the private key in zookeeper.ssl.keystore.location.",
+    )
+    zookeeper_ssl_truststore_location: str | None = setting(
+        Type.STRING,
+        None,
+        doc="The PEM file with the certificates that sign those of ZooKeeper. Unset means the system's.",
+    )
+    zookeeper_ssl_truststore_type: str = setting(
+        Type.STRING,
+        "PEM",
+        doc="What zookeeper.ssl.truststore.location is: only PEM is read.",
+    )
+    zookeeper_ssl_enabled_protocols: tuple[str, ...] = setting(
+        Type.LIST,
+        ("TLSv1.2", "TLSv1.3"),
+        choices=("TLSv1.2", "TLSv1.3"),
+        doc="The versions of TLS that ZooKeeper is spoken to in.",
+    )
+    zookeeper_ssl_endpoint_identification_algorithm: str = setting(
+        Type.STRING,
+        "HTTPS",
+        choices=("HTTPS", "https", ""),
+        doc="Whether ZooKeeper's certificate has to name the host in zookeeper.connect; empty switches the "
+        "check off.",
     )
     broker_rack: str | None = setting(Type.STRING, None, doc="The rack of this broker.")
+
+    # --- security ---
+    sasl_enabled_mechanisms: tuple[str, ...] = setting(
+        Type.LIST,
+        ("SCRAM-SHA-256", "SCRAM-SHA-512"),
+        choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"),
+        doc="How clients may log in where a listener speaks SASL; PLAIN checks the same passwords as SCRAM.",
+    )
+    sasl_server_max_receive_size: int = setting(
+        Type.INT,
+        524_288,
+        minimum=1,
+        doc="The largest request that is read before a client has logged in, in bytes.",
+    )
+    sasl_mechanism_inter_broker_protocol: str = setting(
+        Type.STRING,
+        "SCRAM-SHA-512",
+        choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
+        doc="How this broker logs in to the others, where they reach each other by a listener with SASL.",
+    )
+    sasl_jaas_config: str | None = setting(
+        Type.PASSWORD,
+        None,
+        sensitive=True,
+        doc='As whom this broker logs in to the others: MODULE required username="..." password="...";. A '
+        "user whom the cluster does not know is made.",
+    )
+    connections_max_reauth_ms: int = setting(
+        Type.LONG,
+        0,
+        minimum=0,
+        doc="How long a login holds, in milliseconds: clients log in again in time, or are disconnected at "
+        "their next request. 0 means for ever. A login by a token ends with the token at the latest.",
+    )
+    sasl_oauthbearer_jwks_endpoint_url: str | None = setting(
+        Type.STRING,
+        None,
+        doc="Where the keys are that sign the tokens of OAUTHBEARER, as a JWKS: https://... of the identity "
+        "provider, or file:///... on this machine.",
+    )
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = setting(
+        Type.LONG, 3_600_000, minimum=1000, doc="How often they are read again, in milliseconds."
+    )
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_ms: int = setting(
+        Type.LONG, 100, minimum=1, doc="How long to wait before they are asked for again after a failure."
+    )
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: int = setting(
+        Type.LONG, 10_000, minimum=1, doc="The longest such wait, which doubles with each failure."
+    )
+    sasl_oauthbearer_expected_issuer: str | None = setting(
+        Type.STRING, None, doc="The iss that a token must have, exactly."
+    )
+    sasl_oauthbearer_expected_audience: tuple[str, ...] = setting(
+        Type.LIST, (), doc="A token must have one of these as aud."
+    )
+    sasl_oauthbearer_allow_unverified_issuer: bool = setting(
+        Type.BOOLEAN, False, doc="Whether tokens of any issuer are taken, where none is expected."
+    )
+    sasl_oauthbearer_allow_unverified_audience: bool = setting(
+        Type.BOOLEAN, False, doc="Whether tokens for anybody are taken, where no audience is expected."
+    )
+    sasl_oauthbearer_clock_skew_seconds: int = setting(
+        Type.INT,
+        30,
+        minimum=0,
+        doc="By how much the clocks of the identity provider and the broker may differ.",
+    )
+    sasl_oauthbearer_sub_claim_name: str = setting(
+        Type.STRING, "sub", doc="What of a token names the user, whom ACLs call User:NAME."
+    )
+    sasl_oauthbearer_scope_claim_name: str = setting(
+        Type.STRING, "scope", doc="What of a token names its scopes: a string, or a list of strings."
+    )
+    barnabas_oauthbearer_unsigned: bool = setting(
+        Type.BOOLEAN,
+        False,
+        doc="Whether OAUTHBEARER takes tokens that nobody has signed, for tests: every listener with SASL "
+        "must be on a loopback address. Kafka has no such setting.",
+    )
+    connection_failed_authentication_delay_ms: int = setting(
+        Type.INT,
+        100,
+        minimum=0,
+        doc="How long a failed login is kept waiting for its answer, in milliseconds.",
+    )
+    ssl_keystore_type: str = setting(
+        Type.STRING, "PEM", doc="The format of ssl.keystore.location: PEM or PKCS12; what the file is counts."
+    )
+    ssl_keystore_location: str | None = setting(
+        Type.STRING,
+        None,
+        doc="The file with the broker's private key, its certificate and those that have signed it: PEM, or "
+        "PKCS12.",
+    )
+    ssl_keystore_password: str | None = setting(
+        Type.PASSWORD, None, sensitive=True, doc="The password of a PKCS12 keystore."
+    )
+    ssl_key_password: str | None = setting(
+        Type.PASSWORD, None, sensitive=True, doc="The password of an encrypted private key."
+    )
+    ssl_truststore_type: str = setting(
+        Type.STRING,
+        "PEM",
+        doc="The format of ssl.truststore.location: PEM or PKCS12; what the file is counts.",
+    )
+    ssl_truststore_location: str | None = setting(
+        Type.STRING,
+        None,
+        doc="The file with the certificates that clients' certificates must be signed by: PEM, or PKCS12.",
+    )
+    ssl_truststore_password: str | None = setting(
+        Type.PASSWORD, None, sensitive=True, doc="The password of a PKCS12 truststore."
+    )
+    ssl_client_auth: str = setting(
+        Type.STRING,
+        "none",
+        choices=("none", "requested", "required"),
+        doc="Whether clients must, or may, show a certificate where a listener speaks TLS.",
+    )
+    ssl_principal_mapping_rules: str = setting(
+        Type.STRING,
+        "DEFAULT",
+        doc="What a client is called that shows a certificate and does not log in: RULE:PATTERN/NAME/ turns "
+        "a subject that PATTERN matches into NAME, where $1 is its first group (L or U at the end: in lower "
+        "or upper case); DEFAULT is the subject itself. Several by commas; the first that fits holds.",
+    )
+    ssl_enabled_protocols: tuple[str, ...] = setting(
+        Type.LIST,
+        ("TLSv1.2", "TLSv1.3"),
+        choices=("TLSv1.2", "TLSv1.3"),
+        doc="The versions of TLS that are spoken.",
+    )
+    ssl_cipher_suites: tuple[str, ...] = setting(
+        Type.LIST,
+        (),
+        doc="The cipher suites of TLS 1.2, by OpenSSL's names; empty means OpenSSL's choice.",
+    )
+
+    authorizer_class_name: str | None = setting(
+        Type.STRING,
+        None,
+        choices=(
+            "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "kafka.security.authorizer.AclAuthorizer",
+        ),
+        doc="Whether ACLs decide what clients may do: either name of Kafka's own authorizers stands for "
+        "Barnabas'. Unset means that everybody may do everything.",
+    )
+    super_users: str | None = setting(
+        Type.STRING,
+        None,
+        doc="Who may do everything whatever the ACLs say: principals by semicolons, User:admin;User:ops. The "
+        "brokers of a cluster have to be among them, or be allowed CLUSTER_ACTION.",
+    )
+    allow_everyone_if_no_acl_found: bool = setting(
+        Type.BOOLEAN,
+        False,
+        doc="Whether everybody may use a resource that no ACL is about.",
+    )
+
+    barnabas_audit_file: str | None = setting(
+        Type.STRING,
+        None,
+        doc="The file of the audit log: logins, denials and changes, a JSON object a line. Unset means that "
+        "there is none. Each broker needs its own.",
+    )
+    barnabas_audit_file_max_bytes: int = setting(
+        Type.LONG,
+        104_857_600,
+        minimum=4_096,
+        doc="An audit log that is larger is renamed, and another one begun.",
+    )
+    barnabas_audit_files: int = setting(
+        Type.INT,
+        10,
+        minimum=0,
+        maximum=1_000,
+        doc="How many older audit logs are kept, as FILE.1, FILE.2 and so on.",
+    )
 
     # --- connections ---
     socket_request_max_bytes: int = setting(
@@ -138,6 +406,36 @@ class BrokerConfig(Settings):
         update=Update.CLUSTER_WIDE,
         doc="How many connections the broker takes from one address.",
     )
+    max_connections_per_ip_overrides: tuple[str, ...] = setting(
+        Type.LIST,
+        (),
+        items=(r"[0-9a-fA-F.:]+:[0-9]{1,9}", "write ADDRESS:COUNT, such as 192.0.2.7:100"),
+        update=Update.CLUSTER_WIDE,
+        doc="How many connections the broker takes from single addresses, ADDRESS:COUNT each; names are not "
+        "looked up.",
+    )
+    max_connection_creation_rate: int = setting(
+        Type.INT,
+        INT_MAX,
+        minimum=1,
+        update=Update.CLUSTER_WIDE,
+        doc="How many connections may begin a second; more have to wait. Those by the listener of brokers "
+        "do not wait if there are others.",
+    )
+
+    # --- quotas ---
+    quota_window_num: int = setting(
+        Type.INT, 11, minimum=2, doc="Over how many samples the use of clients is measured."
+    )
+    quota_window_size_seconds: int = setting(
+        Type.INT, 1, minimum=1, doc="The length of each of these samples, in seconds."
+    )
+    controller_quota_window_num: int = setting(
+        Type.INT, 11, minimum=1, doc="Over how many samples partitions made and deleted are counted."
+    )
+    controller_quota_window_size_seconds: int = setting(
+        Type.INT, 1, minimum=1, doc="The length of each of these samples, in seconds."
+    )
 
     # --- topics ---
     auto_create_topics_enable: bool = setting(
@@ -157,6 +455,47 @@ class BrokerConfig(Settings):
         1,
         minimum=1,
         doc="How many replicas a partition gets by default.",
+    )
+
+    # --- replication ---
+    auto_leader_rebalance_enable: bool = setting(
+        Type.BOOLEAN,
+        True,
+        doc="Whether preferred leaders are elected by themselves where too many partitions have others.",
+    )
+    leader_imbalance_check_interval_seconds: int = setting(
+        Type.LONG,
+        300,
+        minimum=1,
+        maximum=INT_MAX,
+        doc="How often the controller looks for partitions that their preferred leader does not lead.",
+    )
+    leader_imbalance_per_broker_percentage: int = setting(
+        Type.INT,
+        10,
+        minimum=0,
+        doc="How many percent of the partitions that a broker should lead may have another leader.",
+    )
+    leader_replication_throttled_rate: int = setting(
+        Type.LONG,
+        LONG_MAX,
+        minimum=0,
+        update=Update.CLUSTER_WIDE,
+        doc="How much a broker sends at most of its throttled replicas, in bytes a second.",
+    )
+    replica_alter_log_dirs_io_max_bytes_per_second: int = setting(
+        Type.LONG,
+        LONG_MAX,
+        minimum=0,
+        update=Update.CLUSTER_WIDE,
+        doc="How fast logs are copied from one log directory of a broker to another, in bytes a second.",
+    )
+    follower_replication_throttled_rate: int = setting(
+        Type.LONG,
+        LONG_MAX,
+        minimum=0,
+        update=Update.CLUSTER_WIDE,
+        doc="How much a broker fetches at most for its throttled replicas, in bytes a second.",
     )
 
     # --- fetch ---
@@ -270,6 +609,12 @@ class BrokerConfig(Settings):
         minimum=1,
         update=Update.CLUSTER_WIDE,
         doc="The default of a topic's min.insync.replicas.",
+    )
+    unclean_leader_election_enable: bool = setting(
+        Type.BOOLEAN,
+        False,
+        update=Update.CLUSTER_WIDE,
+        doc="The default of a topic's unclean.leader.election.enable.",
     )
     log_retention_bytes: int = setting(
         Type.LONG,
@@ -405,6 +750,72 @@ class BrokerConfig(Settings):
         minimum=0,
         doc="How often the log start offsets are stored, in milliseconds.",
     )
+    replica_fetch_max_bytes: int = setting(
+        Type.INT,
+        1_048_576,
+        minimum=0,
+        doc="How much of a partition a follower asks for at once, in bytes; a larger batch is sent, too.",
+    )
+    replica_fetch_response_max_bytes: int = setting(
+        Type.INT,
+        10_485_760,
+        minimum=0,
+        doc="How much a follower asks for at once, in bytes; a larger batch is sent, too.",
+    )
+    replica_fetch_min_bytes: int = setting(
+        Type.INT,
+        1,
+        doc="With how much the leader answers a follower before replica.fetch.wait.max.ms is up, in bytes.",
+    )
+    replica_fetch_wait_max_ms: int = setting(
+        Type.INT,
+        500,
+        minimum=0,
+        doc="How long a follower's fetch waits for records at the leader, in milliseconds.",
+    )
+    replica_fetch_backoff_ms: int = setting(
+        Type.INT,
+        1000,
+        minimum=0,
+        doc="How long a follower waits at most before it tries again, in milliseconds; it begins with less.",
+    )
+    replica_socket_timeout_ms: int = setting(
+        Type.INT,
+        30_000,
+        minimum=1,
+        doc="How long a follower waits for an answer, beyond replica.fetch.wait.max.ms, in milliseconds.",
+    )
+    replica_selector_class: str = setting(
+        Type.STRING,
+        "",
+        choices=(
+            "",
+            "org.apache.kafka.common.replica.LeaderSelector",
+            "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+        ),
+        doc="Whether consumers are sent to a replica in their own rack (RackAwareReplicaSelector); "
+        "else they read from leaders.",
+    )
+    controlled_shutdown_enable: bool = setting(
+        Type.BOOLEAN, True, doc="Whether a broker that is stopped waits until others lead its partitions."
+    )
+    controlled_shutdown_max_retries: int = setting(
+        Type.INT,
+        3,
+        minimum=0,
+        doc="How many times controlled.shutdown.retry.backoff.ms a broker that is stopped waits for that at "
+        "most.",
+    )
+    controlled_shutdown_retry_backoff_ms: int = setting(
+        Type.LONG, 5000, minimum=0, doc="See controlled.shutdown.max.retries, in milliseconds."
+    )
+    replica_lag_time_max_ms: int = setting(
+        Type.LONG,
+        30_000,
+        minimum=1,
+        doc="How long a follower may not have caught up with its leader before it leaves the ISR, in "
+        "milliseconds.",
+    )
     replica_high_watermark_checkpoint_interval_ms: int = setting(
         Type.LONG,
         5000,
@@ -421,6 +832,19 @@ class BrokerConfig(Settings):
         Type.BOOLEAN,
         False,
         doc="Whether an acknowledged record (acks 1 and all) is fsynced first; requests share fsyncs.",
+    )
+    barnabas_metrics_listener: str | None = setting(
+        Type.STRING,
+        None,
+        doc="Where metrics and health are served over HTTP, as HOST:PORT; port 0 takes a free one. Whoever "
+        "reaches the address can read the names of topics and groups. Unset means nowhere.",
+    )
+    barnabas_slow_request_ms: int = setting(
+        Type.INT,
+        0,
+        minimum=0,
+        doc="A request that takes so long is logged, in milliseconds, unless it waits because its client or "
+        "its group wants that. 0 means none is.",
     )
     producer_id_expiration_ms: int = setting(
         Type.INT,
@@ -551,11 +975,12 @@ class BrokerConfig(Settings):
         minimum=1,
         doc="The number of partitions of __consumer_offsets; it applies when that topic is created.",
     )
-    offsets_topic_replication_factor: int = setting(
+    offsets_topic_replication_factor: int | None = setting(
         Type.SHORT,
-        1,
+        None,
         minimum=1,
-        doc="The replicas of __consumer_offsets.",
+        doc="The replicas of __consumer_offsets. Unset means 3 with zookeeper.connect, else 1; while fewer "
+        "brokers run, as many as there are, and the controller adds the others when they come.",
     )
     offsets_topic_segment_bytes: int = setting(
         Type.INT,
@@ -613,17 +1038,17 @@ class BrokerConfig(Settings):
         minimum=1,
         doc="The number of partitions of __transaction_state; it applies when that topic is created.",
     )
-    transaction_state_log_replication_factor: int = setting(
+    transaction_state_log_replication_factor: int | None = setting(
         Type.SHORT,
-        1,
+        None,
         minimum=1,
-        doc="The replicas of __transaction_state.",
+        doc="The replicas of __transaction_state. Unset as for offsets.topic.replication.factor.",
     )
-    transaction_state_log_min_isr: int = setting(
+    transaction_state_log_min_isr: int | None = setting(
         Type.INT,
-        1,
+        None,
         minimum=1,
-        doc="The min.insync.replicas of __transaction_state.",
+        doc="The min.insync.replicas of __transaction_state. Unset means 2 with zookeeper.connect, else 1.",
     )
     transaction_state_log_segment_bytes: int = setting(
         Type.INT,

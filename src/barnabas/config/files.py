@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from barnabas.config.broker import BrokerConfig
 from barnabas.config.kafka_only import unsupported_reason, without_kafka_only
+from barnabas.config.listener_settings import ListenerSetting
 from barnabas.config.properties import parse_properties
 from barnabas.config.setting import shown
 from barnabas.errors import ConfigError
@@ -52,6 +53,23 @@ def read_settings(path: Path) -> dict[str, str]:
     text = _read_text(path)
     given = _read_toml(path, text) if path.suffix == ".toml" else _read_properties(path, text)
     return _check(path, given)
+
+
+def read_unchecked(path: Path) -> dict[str, str]:
+    """What a file sets, by the names in it: TOML or properties as in `read_settings`; the last value counts.
+
+    Raises:
+        ConfigError: the file cannot be read; it names file and line, and no value.
+    """
+    text = _read_text(path)
+    if path.suffix == ".toml":
+        return {name: item.text for name, item in _read_toml(path, text).items()}
+    given = {}
+    for line, name, value in parse_properties(text):
+        if not _NAME.fullmatch(name):
+            raise ConfigError(f"{path}:{line}: this is not a setting; {_FORM}")
+        given[name] = value
+    return given
 
 
 def _read_text(path: Path) -> str:
@@ -149,7 +167,8 @@ def _check(path: Path, given: Mapping[str, _Given]) -> dict[str, str]:
         if len(problems) > _MAX_PROBLEMS:
             break
         where = f"{path}:{line}: " if line else f"{path}: "
-        reason = None if name in BrokerConfig.declared else unsupported_reason(name)
+        is_ours = name in BrokerConfig.declared or ListenerSetting.parse(name) is not None
+        reason = None if is_ours else unsupported_reason(name)
         if reason is not None:
             unsupported.setdefault(reason, []).append(f"{where}{shown(name)}")
             continue

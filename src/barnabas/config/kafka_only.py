@@ -11,15 +11,23 @@ from typing import NamedTuple
 
 from barnabas.errors import ConfigError
 
-#: thread pools, which one event loop needs none of
-_THREADS = ("num.network.threads", "num.io.threads", "background.threads")
+#: thread pools, which one event loop needs none of: one connection copies all partitions of a leader
+_THREADS = (
+    "num.network.threads",
+    "num.io.threads",
+    "background.threads",
+    "num.replica.fetchers",
+    "num.replica.alter.log.dirs.threads",
+)
+
+#: the operating system chooses
+_BUFFERS = ("replica.socket.receive.buffer.bytes",)
 
 #: the KRaft quorum, in whose place stands the metadata store
 _KRAFT = (
     "process.roles",
     "controller.quorum.",
     "controller.listener.names",
-    "inter.broker.listener.name",
     "metadata.log.",
 )
 
@@ -29,9 +37,12 @@ _INTERNAL_TOPICS = (
     "share.coordinator.state.topic.min.isr",
 )
 
-_IGNORED = _THREADS + _KRAFT + _INTERNAL_TOPICS
+_IGNORED = _THREADS + _BUFFERS + _KRAFT + _INTERNAL_TOPICS
 
-NO_SECURITY = "TLS, SASL and ACLs are not there yet; use PLAINTEXT listeners, on a network that you trust"
+NO_SECURITY = (
+    "of Kafka's security there are listeners with TLS and SASL (PLAIN, SCRAM, OAUTHBEARER), ACLs and quotas; "
+    "remove it, and see docs/use/security.md for what there is"
+)
 
 
 class _Unsupported(NamedTuple):
@@ -49,16 +60,11 @@ _UNSUPPORTED = (
             "sasl.",
             "security.",
             "listener.name.",
-            "authorizer.",
             "delegation.token.",
             "password.encoder.",
             "zookeeper.ssl.",
             "zookeeper.clientCnxnSocket",
-            "super.users",
-            "allow.everyone.if.no.acl.found",
             "principal.builder.class",
-            "connections.max.reauth.ms",
-            "connection.failed.authentication.delay.ms",
             "early.start.listeners",
         ),
     ),
@@ -78,18 +84,7 @@ _UNSUPPORTED = (
         "it was for upgrades of Kafka before 4.0; remove it",
         ("inter.broker.protocol.version", "log.message.format.version", "log.message.downconversion.enable"),
     ),
-    _Unsupported(
-        "replication is not there yet; remove it",
-        (
-            "replica.",
-            "num.replica.",
-            "leader.",
-            "auto.leader.rebalance.enable",
-            "controlled.shutdown.",
-            "unclean.leader.election.enable",
-        ),
-    ),
-    _Unsupported("quotas are not there yet; remove it", ("quota.", "client.quota.", "replication.quota.")),
+    _Unsupported("the throttles of replication have no windows; remove it", ("replication.quota.",)),
     _Unsupported(
         "tiered storage is not there yet; remove it", ("remote.log.", "remote.list.", "remote.fetch.")
     ),
@@ -107,6 +102,7 @@ _UNSUPPORTED = (
             "broker.interceptor.class",
             "create.topic.policy.class.name",
             "alter.config.policy.class.name",
+            "client.quota.callback.class",
         ),
     ),
     _Unsupported(

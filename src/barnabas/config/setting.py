@@ -44,6 +44,7 @@ class Type(IntEnum):
     LONG = 5
     DOUBLE = 6
     LIST = 7
+    PASSWORD = 9
 
 
 class Update(Enum):
@@ -74,6 +75,8 @@ class Setting:
     sensitive: bool = False
     #: names that stand in for this one, best first: other spellings, coarser units, the broker's default
     synonyms: tuple[str, ...] = ()
+    #: of a list: the regular expression that each item matches, and the cure for one that does not
+    items: tuple[str, str] | None = None
     name: str = ""
 
     @property
@@ -100,6 +103,8 @@ class Setting:
             for item in items:
                 if item not in self.choices:
                     raise self.refuse(value, f"choose from {', '.join(self.choices)}")
+        if self.items is not None and not all(re.fullmatch(self.items[0], item) for item in value):
+            raise self.refuse(value, self.items[1])
         if self.type in _INTEGER_LIMITS or self.type is Type.DOUBLE:
             if self.minimum is not None and value < self.minimum:
                 raise self.refuse(value, f"it must be at least {self.minimum}")
@@ -120,11 +125,11 @@ class Setting:
 
     def refuse(self, value: object, cure: str) -> ConfigError:
         """The error for a value that is not allowed."""
-        text = ",".join(value) if isinstance(value, tuple) else str(value)
+        text = ",".join(value) if isinstance(value, tuple) else "[hidden]" if self.sensitive else str(value)
         return ConfigError(f"{self.name}={shown(text)} is not allowed: {cure}")
 
     def _parse_type(self, text: str) -> Any:
-        if self.type is Type.STRING:
+        if self.type in (Type.STRING, Type.PASSWORD):
             return text
         if self.type is Type.LIST:
             return tuple(dict.fromkeys(item.strip() for item in text.split(","))) if text else ()
@@ -161,6 +166,7 @@ def setting(
     update: Update = Update.READ_ONLY,
     sensitive: bool = False,
     synonyms: tuple[str, ...] = (),
+    items: tuple[str, str] | None = None,
 ) -> Any:
     """Declare a setting in the body of a `Settings` class (typed Any so that the annotation rules)."""
-    return Setting(type, default, doc, minimum, maximum, choices, update, sensitive, synonyms)
+    return Setting(type, default, doc, minimum, maximum, choices, update, sensitive, synonyms, items)

@@ -23,6 +23,8 @@ class Settings:
 
     #: what was set and not left at its default, as text by the name it was set by
     given: Mapping[str, str]
+    #: where the values come from, the first that sets one winning
+    layers: Sequence[Layer]
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -123,6 +125,7 @@ class Settings:
             value = setting.default if entry is None else read(setting, entry, self.declared)
             self.__dict__[name.replace(".", "_")] = value
         self.__dict__["given"] = dict(given)
+        self.__dict__["layers"] = tuple(layers)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{type(self).__name__} is immutable: use replace({name}=...)")

@@ -10,6 +10,9 @@ from functools import cached_property
 from barnabas.config.setting import INT_MAX, LONG_MAX, Type, Update, setting
 from barnabas.config.settings import Settings
 
+#: an item of a list of throttled replicas, and the words for one that is malformed
+THROTTLED_REPLICA = (r"\*|[0-9]{1,10}:[0-9]{1,10}", "write PARTITION:BROKER for each replica, or * for all")
+
 COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
 
@@ -65,6 +68,13 @@ class TopicConfig(Settings):
         update=Update.CLUSTER_WIDE,
         doc="How long an appended record may wait for an fsync, in milliseconds.",
     )
+    follower_replication_throttled_replicas: tuple[str, ...] = setting(
+        Type.LIST,
+        (),
+        items=THROTTLED_REPLICA,
+        update=Update.CLUSTER_WIDE,
+        doc="The replicas that are throttled while they fetch: PARTITION:BROKER each, or * for all.",
+    )
     index_interval_bytes: int = setting(
         Type.INT,
         4096,
@@ -72,6 +82,13 @@ class TopicConfig(Settings):
         synonyms=("log.index.interval.bytes",),
         update=Update.CLUSTER_WIDE,
         doc="How many bytes of log lie between two entries of the offset index.",
+    )
+    leader_replication_throttled_replicas: tuple[str, ...] = setting(
+        Type.LIST,
+        (),
+        items=THROTTLED_REPLICA,
+        update=Update.CLUSTER_WIDE,
+        doc="The replicas that are throttled in what they send: PARTITION:BROKER each, or * for all.",
     )
     max_compaction_lag_ms: int = setting(
         Type.LONG,
@@ -137,6 +154,13 @@ class TopicConfig(Settings):
         synonyms=("min.insync.replicas",),
         update=Update.CLUSTER_WIDE,
         doc="How many replicas must be in sync for a write with acks=all to be taken.",
+    )
+    unclean_leader_election_enable: bool = setting(
+        Type.BOOLEAN,
+        False,
+        synonyms=("unclean.leader.election.enable",),
+        update=Update.CLUSTER_WIDE,
+        doc="Whether a replica that may lack acknowledged records may lead when no other can: they are lost.",
     )
     retention_bytes: int = setting(
         Type.LONG,

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from barnabas.config import BrokerConfig
-from barnabas.controller.topics import NewTopic, TopicControl
-from barnabas.errors import ErrorCode, KafkaError
+from barnabas.controller.internal_topics import CLUSTER_REPLICAS
+from barnabas.controller.topics import DEFAULT
+from barnabas.errors import ErrorCode, KafkaError, error_code
+from barnabas.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from barnabas.text import logger_of
 from barnabas.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 
@@ -23,12 +30,19 @@ class AutoCreation:
 
     Args:
         config: the broker's settings of the moment.
-        topics: the controller's part that makes topics.
+        running: how many brokers of the cluster run.
+        create: has the controller make topics; afterwards they are in the broker's image. Raises KafkaError.
     """
 
-    def __init__(self, config: Callable[[], BrokerConfig], topics: TopicControl) -> None:
+    def __init__(
+        self,
+        config: Callable[[], BrokerConfig],
+        running: Callable[[], int],
+        create: Callable[[CreateTopicsRequest], Awaitable[CreateTopicsResponse]],
+    ) -> None:
         self._config = config
-        self._topics = topics
+        self._running = running
+        self._create = create
         #: why internal topics could not be made when that was last logged
         self._logged: dict[str, str] = {}
 
@@ -38,16 +52,16 @@ class AutoCreation:
         The answer has the errors of those that could not be made. One that someone else made meanwhile is
         none. If none can be made now, all are unknown topics, as in Apache Kafka: clients ask again.
         """
-        topics = [_defaults(name, self._config()) for name in dict.fromkeys(names)]
+        topics = [_defaults(name, self._config(), self._running()) for name in dict.fromkeys(names)]
         try:
-            results = await self._topics.create(topics)
+            response = await self._create(CreateTopicsRequest(topics=topics))
         except KafkaError as error:
             unknown = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, error.message)
             return {topic.name: unknown for topic in topics}
         errors = {
-            name: result
-            for name, result in results.items()
-            if isinstance(result, KafkaError) and result.code is not ErrorCode.TOPIC_ALREADY_EXISTS
+            result.name: KafkaError(error_code(result.error_code), result.error_message)
+            for result in response.topics
+            if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
         }
         for name, why in errors.items():
             self._report(name, why)
@@ -65,28 +79,41 @@ class AutoCreation:
         log.error("%s cannot be created, and its clients wait for it: %s%s", name, error.message, cure)
 
 
-def _defaults(name: str, config: BrokerConfig) -> NewTopic:
+def _defaults(name: str, config: BrokerConfig, running: int) -> CreatableTopic:
+    replicas, min_isr = 1, 1
+    if config.zookeeper_connect is not None:
+        # Where these are few, the controller adds more when there are more brokers.
+        replicas, min_isr = max(1, min(CLUSTER_REPLICAS, running)), 2
     if name == GROUP_METADATA_TOPIC:
-        return NewTopic(
+        return _topic(
             name,
             config.offsets_topic_num_partitions,
-            config.offsets_topic_replication_factor,
-            configs={
+            config.offsets_topic_replication_factor or replicas,
+            {
                 "cleanup.policy": "compact",
                 "compression.type": "producer",
                 "segment.bytes": str(config.offsets_topic_segment_bytes),
             },
         )
     if name == TRANSACTION_STATE_TOPIC:
-        return NewTopic(
+        return _topic(
             name,
             config.transaction_state_log_num_partitions,
-            config.transaction_state_log_replication_factor,
-            configs={
+            config.transaction_state_log_replication_factor or replicas,
+            {
                 "cleanup.policy": "compact",
                 "compression.type": "uncompressed",
-                "min.insync.replicas": str(config.transaction_state_log_min_isr),
+                "min.insync.replicas": str(config.transaction_state_log_min_isr or min_isr),
                 "segment.bytes": str(config.transaction_state_log_segment_bytes),
             },
         )
-    return NewTopic(name)
+    return _topic(name, DEFAULT, DEFAULT, {})
+
+
+def _topic(name: str, partitions: int, replication_factor: int, configs: Mapping[str, str]) -> CreatableTopic:
+    return CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=replication_factor,
+        configs=[CreatableTopicConfig(name=each, value=value) for each, value in configs.items()],
+    )

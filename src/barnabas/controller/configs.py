@@ -10,12 +10,15 @@ from barnabas.config import BrokerConfig, GroupConfig, Setting, Settings, TopicC
 from barnabas.config.layers import Layer, Source, entries, read
 from barnabas.controller.controller_election import ControllerElection
 from barnabas.controller.names import check_topic_name
+from barnabas.controller.partition_changes import with_isr
 from barnabas.errors import ConfigError, ErrorCode, KafkaError
 from barnabas.metadata import znodes
 from barnabas.metadata.configs import ConfigResolver
 from barnabas.metadata.image import ALL_BROKERS, ClusterImage
 from barnabas.metadata.loader import MetadataLoader
 from barnabas.metadata.store import Create, Delete, Operation, Set
+
+_MIN_ISR = "min.insync.replicas"
 
 
 class ResourceType(IntEnum):
@@ -138,6 +141,7 @@ class ConfigControl:
             image = await self._loader.settled()
             errors: dict[ConfigResource, KafkaError] = {}
             writes: dict[ConfigResource, list[Operation]] = {}
+            after = image
             for resource, change in changes.items():
                 try:
                     found = self._find(resource, image)
@@ -148,10 +152,26 @@ class ConfigControl:
                     errors[resource] = error
                 else:
                     writes[resource] = _write(found, texts)
+                    if found.texts.get(_MIN_ISR) != texts.get(_MIN_ISR):
+                        after = _with_texts(after, resource, texts)
             if not validate_only:
+                if after is not image:
+                    await self._empty_elrs(image, after)
                 errors |= await self._election.write_each(writes)
                 await self._loader.settled()
             return errors
+
+    async def _empty_elrs(self, image: ClusterImage, after: ClusterImage) -> None:
+        """Before fewer replicas are enough to commit: the others may lack something then (KIP-966)."""
+        operations: list[Operation] = []
+        for name, topic in sorted(image.topics.items()):
+            min_isr = self._configs.topic_config(after, name).min_insync_replicas
+            for number, state in enumerate(topic.partitions):
+                changed = with_isr(state, state.isr, min_isr) if state.elr or state.last_known_elr else state
+                if changed != state:
+                    data = znodes.encode_partition_state(changed, self._election.epoch)
+                    operations.append(Set(znodes.partition_state(name, number), data, state.partition_epoch))
+        await self._election.write_batches(operations)
 
     def _find(self, resource: ConfigResource, image: ClusterImage) -> _Resource:
         if resource.type == ResourceType.TOPIC:
@@ -203,6 +223,14 @@ class ConfigControl:
                 GroupConfig.from_layers(layers, texts).check_limits(self._configs.broker_config(image))
             except ConfigError as error:
                 raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+
+def _with_texts(image: ClusterImage, resource: ConfigResource, texts: Mapping[str, str]) -> ClusterImage:
+    """The image as it will be."""
+    if resource.type == ResourceType.TOPIC:
+        return image._replace(topic_configs={**image.topic_configs, resource.name: texts})
+    name = resource.name or ALL_BROKERS
+    return image._replace(broker_configs={**image.broker_configs, name: texts})
 
 
 def check_group_name(name: str) -> None:

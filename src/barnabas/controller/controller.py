@@ -3,36 +3,49 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable
 from random import Random
 
+from barnabas.controller.acls import AclControl
 from barnabas.controller.configs import ConfigControl
 from barnabas.controller.controller_election import ControllerElection
+from barnabas.controller.elections import ElectionControl
 from barnabas.controller.features import FeatureControl
-from barnabas.controller.leader_election import elect
+from barnabas.controller.internal_topics import InternalTopics
+from barnabas.controller.leader_balance import LeaderBalance
+from barnabas.controller.partitions import PartitionControl
 from barnabas.controller.producer_ids import ProducerIdControl
+from barnabas.controller.quotas import QuotaControl
+from barnabas.controller.reassignments import ReassignmentControl
 from barnabas.controller.registration import Registration
+from barnabas.controller.replica_logs import Ask
+from barnabas.controller.standing import leaders_to_move
 from barnabas.controller.topics import TopicControl
+from barnabas.controller.unclean_elections import UncleanElections
+from barnabas.controller.users import UserControl
 from barnabas.environment.clock import Clock
-from barnabas.errors import KafkaError
-from barnabas.metadata import znodes
-from barnabas.metadata.batches import batches
+from barnabas.errors import ErrorCode, KafkaError
 from barnabas.metadata.configs import ConfigResolver
-from barnabas.metadata.image import BrokerImage, ImageDelta
+from barnabas.metadata.image import BrokerImage, BrokerState, ClusterImage, ImageDelta
 from barnabas.metadata.loader import MetadataLoader
+from barnabas.metadata.session import FINAL
 from barnabas.metadata.store import (
     Cancel,
     MetadataStore,
-    Operation,
     SessionState,
-    Set,
     StoreError,
     StoreUnavailableError,
 )
 from barnabas.text import logger_of
-from barnabas.types import NO_BROKER, BrokerId
+from barnabas.types import NO_BROKER
 
 log = logger_of(__name__)
+
+#: between two attempts to join while the store is connected, doubled after each; in seconds
+_FIRST_RETRY, _LAST_RETRY = 0.1, 5.0
+#: a broker that waits longer says so
+_ADMISSION_EXPECTED_SECONDS = 5.0
 
 
 class Controller:
@@ -49,6 +62,7 @@ class Controller:
         broker: what to register.
         clock: the time of the registration.
         random: spreads replicas.
+        ask: sends a request to a broker.
         on_failure: called when another broker has registered by this one's id: this one has to stop.
     """
 
@@ -60,6 +74,7 @@ class Controller:
         broker: BrokerImage,
         clock: Clock,
         random: Random,
+        ask: Ask,
         on_failure: Callable[[Exception], None] | None = None,
     ) -> None:
         self._store = store
@@ -68,46 +83,135 @@ class Controller:
         self._broker = broker
         self._clock = clock
         self._election = ControllerElection(store, broker.id, clock)
+        self._unclean = UncleanElections(self._election, loader, configs, ask)
+        #: who leads each partition, and who is in sync
+        self.partitions = PartitionControl(
+            self._election, loader, configs, self._unclean, ask, self._begin_join
+        )
         #: which topics there are
-        self.topics = TopicControl(self._election, loader, configs, broker.id, random)
+        self.topics = TopicControl(
+            self._election, loader, configs, broker.id, random, self.partitions.caught_up
+        )
+        #: which partitions move to other brokers
+        self.reassignments = ReassignmentControl(
+            self._election, loader, configs, self.partitions.caught_up, self._begin_join
+        )
+        #: elections that are asked for
+        self.elections = ElectionControl(self._election, loader, self.partitions.caught_up, ask)
+        self._balance = LeaderBalance(
+            self.elections,
+            lambda: self.active,
+            lambda: loader.image,
+            lambda: configs.broker_config(loader.image),
+        )
+        self._internal_topics = InternalTopics(
+            lambda: self.active,
+            lambda: loader.image,
+            lambda: configs.broker_config(loader.image),
+            self.reassignments.alter,
+        )
         #: what is set for topics, brokers and groups
         self.configs = ConfigControl(self._election, loader, configs)
         #: which level of each feature the cluster uses
         self.features = FeatureControl(store, self._election, loader)
+        #: who may log in
+        self.users = UserControl(self._election, loader)
+        #: how much clients may use
+        self.quotas = QuotaControl(self._election, loader)
+        #: who may do what
+        self.acls = AclControl(self._election, loader)
         #: blocks of producer ids
-        self.producer_ids = ProducerIdControl(store, self._election, broker.id)
+        self.producer_ids = ProducerIdControl(store, self._election)
         #: what the cluster knows of this broker
         self.registration = Registration(store, broker, clock)
+        self._admitted = asyncio.Event()
+        #: set whenever leaders may have moved
+        self._moved = asyncio.Event()
         self._joining: asyncio.Task[None] | None = None
         self._must_join = False
-        self._cancel_states: Cancel | None = None
+        self._cancels: list[Cancel] = []
 
     @property
     def active(self) -> bool:
         """Whether this broker is the cluster's controller."""
         return self._election.is_won
 
+    @property
+    def unclean_elections(self) -> int:
+        """For how many partitions this broker has elected leaders that may lack records, since its start."""
+        return self._unclean.elected
+
     async def start(self) -> None:
-        """Register the broker, run for controller, and see that every partition has a leader.
+        """Register the broker, run for controller, and see that every partition has a leader that can.
 
         When the session with the store is followed by another one, all of that is done again; it is also when
-        there is no controller any more.
+        there is no controller any more, and when the connection has broken in the middle of it.
 
         Raises:
             StoreError: the store cannot be used; NodeExistsError: a live broker has this broker's id.
         """
-        await self._join()
-        self._cancel_states = self._store.on_state(self._on_state)
-        self._loader.subscribe(self._on_image)
+        try:
+            await self._join()
+        except (KafkaError, StoreUnavailableError) as error:
+            if isinstance(error, StoreUnavailableError) and not self._may_come_back:
+                raise
+            log.warning("broker %d runs for controller again: %s", self._broker.id, error)
+            self._begin_join()
+        self._cancels = [self._store.on_state(self._on_state), self._loader.subscribe(self._on_image)]
+        # What has changed since then was heard of by nobody.
+        image = self._loader.image
+        everything = ImageDelta(ClusterImage(), image, brokers=True)
+        self._on_image(everything)
+        self._balance.start()
+
+    @property
+    def _may_come_back(self) -> bool:
+        """Whether the store is one that connects again by itself."""
+        return self._store.session_timeout > 0 and self._store.state not in FINAL
+
+    async def enter(self) -> None:
+        """Announce that the broker runs, and wait until the controller has admitted it.
+
+        From then on this broker's image shows who leads what: nothing that it led in an earlier life counts.
+        """
+        await self.registration.update(state=BrokerState.RUNNING)
+        try:
+            async with asyncio.timeout(_ADMISSION_EXPECTED_SECONDS):
+                await self._admitted.wait()
+        except TimeoutError:
+            log.warning("waiting for the controller to admit broker %d", self._broker.id)
+            await self._admitted.wait()
+
+    async def leave(self, patience: float) -> None:
+        """Announce that the broker shuts down, and wait until others lead what they can.
+
+        Args:
+            patience: for at most so many seconds; the end of the session tells the cluster, too.
+        """
+        with contextlib.suppress(TimeoutError, StoreUnavailableError):
+            async with asyncio.timeout(patience):
+                self._moved.clear()
+                await self.registration.update(state=BrokerState.SHUTTING_DOWN)
+                while left := leaders_to_move(await self._loader.settled(), self._broker.id):
+                    log.info(
+                        "broker %d still leads %d partitions that others can lead", self._broker.id, left
+                    )
+                    await self._moved.wait()
+                    self._moved.clear()
 
     async def stop(self) -> None:
         """Decide nothing more. The end of the session takes the registration away."""
-        if self._cancel_states is not None:
-            self._cancel_states()
+        while self._cancels:
+            self._cancels.pop()()
         self._election.resign()
         if self._joining is not None:
             self._joining.cancel()
             await asyncio.gather(self._joining, return_exceptions=True)
+        await self._balance.stop()
+        await self._internal_topics.stop()
+        await self.partitions.stop()
+        await self._unclean.stop()
+        await self.reassignments.stop()
         await self.registration.stop()
 
     def _on_state(self, state: SessionState) -> None:
@@ -117,8 +221,19 @@ class Controller:
             self._begin_join()
 
     def _on_image(self, delta: ImageDelta) -> None:
+        self._note_admission(delta.after)
+        self._moved.set()
+        self.partitions.on_image(delta)
+        self.reassignments.on_image(delta)
+        self._internal_topics.on_image(delta)
         if delta.after.controller_id == NO_BROKER and self._store.state is SessionState.CONNECTED:
             self._begin_join()
+
+    def _note_admission(self, image: ClusterImage) -> None:
+        epoch = self.registration.epoch
+        if image.admitted.get(self._broker.id) == epoch:
+            self.registration.admitted(epoch)
+            self._admitted.set()
 
     def _begin_join(self) -> None:
         self._must_join = True
@@ -126,41 +241,33 @@ class Controller:
             self._joining = asyncio.create_task(self._join_again(), name="controller election")
 
     async def _join_again(self) -> None:
-        try:
-            while self._must_join:
-                self._must_join = False
+        delay = _FIRST_RETRY
+        while self._must_join:
+            self._must_join = False
+            try:
                 await self._join()
-        except (StoreUnavailableError, KafkaError) as error:
-            log.warning("broker %d will register again when the store answers: %s", self._broker.id, error)
-        except StoreError as error:
-            log.error("broker %d cannot register again: %s", self._broker.id, error)
-            if self._on_failure is not None:
-                self._on_failure(error)
+            except (StoreUnavailableError, KafkaError) as error:
+                log.warning(
+                    "broker %d will register again when the store answers: %s", self._broker.id, error
+                )
+                if self._store.state is SessionState.CONNECTED:  # else that is when it begins again
+                    self._must_join = True
+                    await asyncio.sleep(delay)
+                    delay = min(2 * delay, _LAST_RETRY)
+            except StoreError as error:
+                log.error("broker %d cannot register again: %s", self._broker.id, error)
+                if self._on_failure is not None:
+                    self._on_failure(error)
 
     async def _join(self) -> None:
-        restarted = (self._broker.id,) if await self.registration.register() else ()
+        await self.registration.register()
         if not self._election.is_won and await self._election.run():
             log.info("broker %d is the controller, in epoch %d", self._broker.id, self._election.epoch)
-            await self._elect_leaders(restarted)
-            await self.topics.forget_deleted()
+        if self._election.is_won:
+            self.partitions.begin()
+            await self.partitions.settled()
+            if not self._election.is_won:
+                raise KafkaError(ErrorCode.NOT_CONTROLLER, "the partitions could not be settled")
+            self.reassignments.resume()
+            self._internal_topics.begin()
         await self._loader.settled()
-
-    async def _elect_leaders(self, restarted: Sequence[BrokerId]) -> None:
-        async with self._election.deciding():
-            image = await self._loader.settled()
-            changes: list[Operation] = []
-            for _, topic in sorted(image.topics.items()):
-                for number, state in enumerate(topic.partitions):
-                    elected = elect(state, image.brokers, restarted)
-                    if elected is not None:
-                        data = znodes.encode_partition_state(elected, self._election.epoch)
-                        path = znodes.partition_state(topic.name, number)
-                        changes.append(Set(path, data, state.partition_epoch))
-            if changes:
-                await self._write_elections(changes)
-
-    async def _write_elections(self, changes: Sequence[Operation]) -> None:
-        errors = await self._election.write_each(dict(enumerate(batches(changes))))
-        for error in errors.values():
-            raise error
-        log.info("elected leaders for %d partitions", len(changes))

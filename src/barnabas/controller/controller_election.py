@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeVar
@@ -10,11 +11,13 @@ from typing import TypeVar
 from barnabas.environment.clock import Clock
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.metadata import znodes
+from barnabas.metadata.batches import batches
 from barnabas.metadata.store import (
     BadVersionError,
     Check,
     Create,
     MetadataStore,
+    Node,
     NodeExistsError,
     NoNodeError,
     Operation,
@@ -26,6 +29,9 @@ from barnabas.metadata.store import (
 from barnabas.types import BrokerId
 
 K = TypeVar("K")
+
+#: transactions written at once
+_MOST_ON_THEIR_WAY = 4
 
 
 class ControllerElection:
@@ -48,6 +54,11 @@ class ControllerElection:
     @property
     def is_won(self) -> bool:
         return self._epoch_version is not None
+
+    def require_won(self) -> None:
+        """Raises KafkaError NOT_CONTROLLER unless this broker is the controller."""
+        if not self.is_won:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER)
 
     @asynccontextmanager
     async def deciding(self) -> AsyncIterator[None]:
@@ -122,6 +133,33 @@ class ControllerElection:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         except StoreUnavailableError as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+
+    async def write_batches(self, operations: Sequence[Operation]) -> list[int]:
+        """Write operations that need not happen together; the versions that each gave.
+
+        They are written in their order, several transactions on their way at once. The loop is held for one
+        transaction at a time.
+
+        Raises:
+            KafkaError, StoreError: as `write`, when none is on its way any more; some may have been written.
+        """
+        versions: list[int] = []
+        on_their_way: deque[asyncio.Future[list[int]]] = deque()
+        try:
+            for batch in batches(operations):
+                if len(on_their_way) == _MOST_ON_THEIR_WAY:
+                    versions += await on_their_way.popleft()
+                on_their_way.append(asyncio.ensure_future(self.write(batch)))
+                await asyncio.sleep(0)
+            while on_their_way:
+                versions += await on_their_way.popleft()
+        finally:
+            await asyncio.gather(*on_their_way, return_exceptions=True)
+        return versions
+
+    async def read(self, paths: Sequence[str]) -> list[Node | None]:
+        """As `MetadataStore.read`."""
+        return await self._store.read(paths)
 
     async def write_each(self, transactions: Mapping[K, Sequence[Operation]]) -> dict[K, KafkaError]:
         """Write each transaction by itself; the errors of those that changed nothing.

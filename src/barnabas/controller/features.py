@@ -10,6 +10,7 @@ from barnabas.controller.controller_election import ControllerElection
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.metadata import znodes
 from barnabas.metadata.features import SUPPORTED, FinalizedFeatures
+from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.loader import MetadataLoader
 from barnabas.metadata.store import Create, MetadataStore, Set
 
@@ -43,8 +44,8 @@ class FeatureControl:
 
         Raises:
             KafkaError: INVALID_REQUEST, there is nothing to do or a feature is named twice;
-                INVALID_UPDATE_VERSION, a level is not supported, or lower than before where the update is
-                not called a downgrade; and as `ControllerElection.write`.
+                INVALID_UPDATE_VERSION, a level is not supported by a broker, or one is away, or it is lower
+                than before where the update is not called a downgrade; and as `ControllerElection.write`.
         """
         if not updates or len({update.name for update in updates}) < len(updates):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "name each feature to update, once")
@@ -52,6 +53,7 @@ class FeatureControl:
             image = await self._loader.settled()
             for update in updates:
                 _check(update, image.features)
+                _check_brokers(update, image)
             if validate_only:
                 return
             levels = {**image.features.levels, **{update.name: update.level for update in updates}}
@@ -81,6 +83,21 @@ def _check(update: FeatureUpdate, finalized: FinalizedFeatures) -> None:
         )
     if update.level > level and is_downgrade:
         raise _invalid(f"{update.name} is at level {level}: {update.level} is no downgrade")
+
+
+def _check_brokers(update: FeatureUpdate, image: ClusterImage) -> None:
+    """Every broker has to have the level, and whoever is away may be of an older version."""
+    for broker_id, broker in sorted(image.brokers.items()):
+        lowest, highest = broker.features.get(update.name, (0, 0))
+        if not lowest <= update.level <= highest:
+            raise _invalid(
+                f"broker {broker_id} has levels {lowest} to {highest} of {update.name}, not {update.level}: "
+                "upgrade it first"
+            )
+    holders = {r for topic in image.topics.values() for state in topic.partitions for r in state.replicas}
+    away = sorted(holders - image.brokers.keys())
+    if away:
+        raise _invalid(f"broker {away[0]} is away, its version is not known: start it, or move its replicas")
 
 
 def _invalid(message: str) -> KafkaError:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from random import Random
 
@@ -17,31 +18,69 @@ def place_replicas(
     """Replicas for `partitions` new partitions, the preferred leader of each first.
 
     Leaders go round the brokers from a random start; the followers of one round stand next to their leader,
-    those of the next round a step further on, so that a lost broker's load spreads over the others. Brokers
-    of different racks take turns, so neighbours are in different racks as far as they can be.
+    those of the next round a step further on, so that a lost broker's load spreads over the others. A rack
+    gets a second replica of a partition only when every rack has one.
 
     Raises:
         KafkaError: INVALID_REPLICATION_FACTOR, when there are too few brokers.
     """
-    ring = _racks_in_turn(brokers)
+    racks = {broker.id: broker.rack for broker in brokers}
+    ring = _racks_in_turn(racks)
     if replication_factor > len(ring):
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"{replication_factor} replicas of a partition need as many brokers, and {len(ring)} are alive",
+            f"{replication_factor} replicas of a partition need as many brokers, and {len(ring)} are running",
         )
     start = random.randrange(len(ring))
+    has_racks = len(set(racks.values())) > 1
     placed = []
     for partition in range(partitions):
         leader = start + partition
         shift = (partition // len(ring)) % max(len(ring) - 1, 1)
-        followers = (1 + (shift + step) % (len(ring) - 1) for step in range(replication_factor - 1))
-        placed.append(tuple(ring[(leader + offset) % len(ring)] for offset in (0, *followers)))
+        distances = (0, *(1 + (shift + step) % (len(ring) - 1) for step in range(len(ring) - 1)))
+        order = [ring[(leader + distance) % len(ring)] for distance in distances]
+        chosen = _across_racks(order, racks, replication_factor) if has_racks else order[:replication_factor]
+        placed.append(tuple(chosen))
     return placed
 
 
-def _racks_in_turn(brokers: Iterable[BrokerImage]) -> Sequence[BrokerId]:
-    racks: dict[str | None, list[BrokerId]] = {}
-    for broker in sorted(brokers, key=lambda broker: broker.id):
-        racks.setdefault(broker.rack, []).append(broker.id)
-    rounds = zip_longest(*racks.values())
+def add_replicas(
+    replicas: Sequence[BrokerId], count: int, brokers: Iterable[BrokerImage], held: Counter[BrokerId]
+) -> tuple[BrokerId, ...]:
+    """The replicas of one partition and more of them, `count` in all if there are as many brokers.
+
+    First come racks that have none of the partition, then brokers that hold few. `held` says how many each
+    broker holds, and is kept up to date.
+    """
+    racks = {broker.id: broker.rack for broker in brokers}
+    chosen = list(replicas)
+    while len(chosen) < count and (free := racks.keys() - chosen):
+        used = {racks[broker] for broker in chosen if broker in racks}
+        broker = min(free, key=lambda each: (racks[each] in used, held[each], each))
+        chosen.append(broker)
+        held[broker] += 1
+    return tuple(chosen)
+
+
+def _across_racks(
+    order: Sequence[BrokerId], racks: Mapping[BrokerId, str | None], count: int
+) -> list[BrokerId]:
+    """The first `count` brokers of `order`, of which a rack may have one more only when all have as many."""
+    chosen: list[BrokerId] = []
+    used: Counter[str | None] = Counter()
+    most = 0
+    while len(chosen) < count:
+        most += 1
+        for broker in order:
+            if len(chosen) < count and used[racks[broker]] < most and broker not in chosen:
+                chosen.append(broker)
+                used[racks[broker]] += 1
+    return chosen
+
+
+def _racks_in_turn(racks: Mapping[BrokerId, str | None]) -> Sequence[BrokerId]:
+    members: dict[str | None, list[BrokerId]] = {}
+    for broker, rack in sorted(racks.items()):
+        members.setdefault(rack, []).append(broker)
+    rounds = zip_longest(*members.values())
     return [broker for round_ in rounds for broker in round_ if broker is not None]

@@ -14,13 +14,12 @@ BLOCK_SIZE = 1000
 class ProducerIdControl:
     """The part of the controller that grants blocks of producer ids."""
 
-    def __init__(self, store: MetadataStore, election: ControllerElection, broker_id: BrokerId) -> None:
+    def __init__(self, store: MetadataStore, election: ControllerElection) -> None:
         self._store = store
         self._election = election
-        self._broker_id = broker_id
 
-    async def allocate(self) -> range:
-        """A block of producer ids that no one else gets, now or after a restart.
+    async def allocate(self, broker_id: BrokerId) -> range:
+        """A block of producer ids for a broker, that no one else gets, now or after a restart.
 
         Raises:
             KafkaError: as `ControllerElection.write`.
@@ -29,7 +28,7 @@ class ProducerIdControl:
             node = await self._store.exists(znodes.PRODUCER_ID_BLOCK)
             first = znodes.decode_producer_id_block(node.data)[1] + 1 if node else 0
             block = range(first, first + BLOCK_SIZE)
-            data = znodes.encode_producer_id_block(self._broker_id, block[0], block[-1])
+            data = znodes.encode_producer_id_block(broker_id, block[0], block[-1])
             if node is None:
                 await self._election.write([Create(znodes.PRODUCER_ID_BLOCK, data)])
             else:

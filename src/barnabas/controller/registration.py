@@ -27,12 +27,28 @@ class Registration:
         self._store = store
         self._broker = broker
         self._registered_ms = clock.now_ms()
+        self._clean_epoch = broker.previous_epoch
+        #: the session that has the node
+        self._session_id = 0
         self._announcing: set[asyncio.Task[None]] = set()
 
     @property
     def epoch(self) -> int:
         """The broker's epoch, -1 before it has registered."""
         return self._broker.epoch
+
+    @property
+    def clean_epoch(self) -> int:
+        """The last epoch that the controller has admitted, if nothing was lost since (KIP-966); else -1.
+
+        A clean stop writes it down. Who registers again without having stopped has lost nothing.
+        """
+        return self._clean_epoch
+
+    def admitted(self, epoch: int) -> None:
+        """The controller has dealt with the registration of that epoch."""
+        if epoch == self._broker.epoch:
+            self._clean_epoch = epoch
 
     async def register(self) -> bool:
         """Have the node there, with what it is to hold; False if it has been there since the last call.
@@ -42,9 +58,11 @@ class Registration:
             StoreUnavailableError: the store will not be reached again.
         """
         patience = _SESSIONS_WAITED_OUT * self._store.session_timeout
-        node = await claim(self._store, self._path, self._data(), patience=patience)
+        node = await claim(self._store, self._path, self._data, patience=patience)
         is_new = node.created != self._broker.epoch
-        self._broker = self._broker._replace(epoch=node.created)
+        if is_new:
+            self._broker = self._broker._replace(epoch=node.created, previous_epoch=self._clean_epoch)
+        self._session_id = node.owner
         return is_new
 
     async def update(self, **changes: Any) -> None:
@@ -75,4 +93,7 @@ class Registration:
         return znodes.broker(self._broker.id)
 
     def _data(self) -> bytes:
-        return znodes.encode_broker(self._broker, self._registered_ms)
+        broker = self._broker
+        if self._store.session_id != self._session_id:  # another registration: what it follows is known now
+            broker = broker._replace(previous_epoch=self._clean_epoch)
+        return znodes.encode_broker(broker, self._registered_ms)

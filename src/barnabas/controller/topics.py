@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from random import Random
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
@@ -13,20 +14,25 @@ from barnabas.controller.configs import check_topic_config
 from barnabas.controller.controller_election import ControllerElection
 from barnabas.controller.names import Collisions, check_topic_name
 from barnabas.controller.placement import place_replicas
+from barnabas.controller.reassignment import target_of
+from barnabas.controller.standing import standing_of
 from barnabas.environment.randomness import new_topic_id
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.metadata import znodes
 from barnabas.metadata.configs import ConfigResolver
-from barnabas.metadata.image import ClusterImage, PartitionState, TopicImage
+from barnabas.metadata.image import BrokerImage, ClusterImage, PartitionState, TopicImage
 from barnabas.metadata.loader import MetadataLoader
 from barnabas.metadata.store import Create, Delete, Operation, Set
-from barnabas.text import logger_of
+from barnabas.text import logger_of, shown
 from barnabas.types import BrokerId, TopicId
 
 log = logger_of(__name__)
 
 #: how many partitions one request may make, as in Apache Kafka
 MAX_PARTITIONS_PER_REQUEST = 10_000
+
+#: for how many partitions operations are made in one turn of the event loop
+_PARTITIONS_A_TURN = 200
 
 #: leave it to the broker's setting
 DEFAULT = -1
@@ -57,8 +63,8 @@ class TopicControl:
 
     Each topic is one transaction of the metadata store: made or gone with all its partitions and settings,
     or not at all. Folders on disk follow the metadata, never the other way round. A deletion leaves a note
-    with the topic's id, which is taken away when the brokers have dropped the folders; so a broker that
-    crashed or was away in between knows that a folder is not an orphan to keep, but rubbish.
+    with the topic's id and the brokers that have folders of it: logs are deleted on its word alone, and each
+    broker takes off its name when it has none left (`deletion_notes.py`).
     """
 
     def __init__(
@@ -68,7 +74,9 @@ class TopicControl:
         configs: ConfigResolver,
         broker_id: BrokerId,
         random: Random,
+        caught_up: Callable[[], Awaitable[None]],
     ) -> None:
+        self._caught_up = caught_up
         self._election = election
         self._broker_id = broker_id
         self._loader = loader
@@ -83,6 +91,7 @@ class TopicControl:
         Raises:
             KafkaError: the request as a whole is refused.
         """
+        await self._caught_up()
         async with self._election.deciding():
             image = await self._loader.settled()
             defaults = self._configs.broker_config(image)
@@ -98,7 +107,9 @@ class TopicControl:
             check_partition_count(sum(len(topic.partitions) for topic in planned.values()))
             if not validate_only:
                 configs = {topic.name: dict(topic.configs) for topic in topics}
-                creations = {name: self._creation(topic, configs[name]) for name, topic in planned.items()}
+                creations = {
+                    name: await self._creation(topic, configs[name]) for name, topic in planned.items()
+                }
                 results |= await self._write_each(creations)
             return results
 
@@ -116,9 +127,10 @@ class TopicControl:
                 elif not enabled:
                     errors[topic_id] = KafkaError(ErrorCode.TOPIC_DELETION_DISABLED)
                 else:
-                    deletions[topic_id] = _deletion(topic, topic.name in image.topic_configs)
+                    missing = await self._missing(topic)
+                    has_config = topic.name in image.topic_configs
+                    deletions[topic_id] = await _deletion(topic, has_config, missing)
             errors |= await self._write_each(deletions)
-            await self._forget_deleted()
             return errors
 
     async def create_partitions(
@@ -129,6 +141,7 @@ class TopicControl:
         Raises:
             KafkaError: the request as a whole is refused.
         """
+        await self._caught_up()
         async with self._election.deciding():
             image = await self._loader.settled()
             errors: dict[str, KafkaError] = {}
@@ -140,30 +153,19 @@ class TopicControl:
                     errors[request.topic] = error
             check_partition_count(sum(len(topic.partitions) - old for topic, old in grown.values()))
             if not validate_only:
-                growths = {name: self._growth(topic, old) for name, (topic, old) in grown.items()}
+                growths = {name: await self._growth(topic, old) for name, (topic, old) in grown.items()}
                 errors |= await self._write_each(growths)
             return errors
 
-    async def forget_deleted(self) -> None:
-        """Take away the notes of deleted topics that no other broker has folders of; this one has none left,
-        since its image has told it."""
-        async with self._election.deciding():
-            await self._loader.settled()
-            await self._forget_deleted()
-
-    async def _forget_deleted(self) -> None:
-        deleted = self._loader.image.deleted_topics
-        notes = [
-            Delete(znodes.deleted_topic(topic_id))
-            for topic_id, brokers in deleted.items()
-            if brokers <= {self._broker_id}
-        ]
-        if not notes:
-            return
-        try:
-            await self._election.write(notes)
-        except KafkaError as error:  # the topics are gone all the same; the next controller tries again
-            log.warning("notes of deleted topics stay: %s", error)
+    async def _missing(self, topic: TopicImage) -> Collection[str]:
+        """The nodes that a damaged topic lacks."""
+        if not any(state.is_missing for state in topic.partitions):
+            return ()
+        paths = [znodes.partitions(topic.name)]
+        for number in range(len(topic.partitions)):
+            paths += [znodes.partition(topic.name, number), znodes.partition_state(topic.name, number)]
+        nodes = await self._election.read(paths)
+        return {path for path, node in zip(paths, nodes, strict=True) if node is None}
 
     def _plan(
         self,
@@ -186,7 +188,9 @@ class TopicControl:
             replicas = check_assignments(topic.assignments, image.brokers)
         else:
             replicas = self._place(topic, image, defaults)
-        partitions = tuple(PartitionState(r, isr=r, leader=r[0]) for r in replicas)
+        standing = standing_of(image)
+        states = {r: new_partition(r, standing.in_sync) for r in dict.fromkeys(replicas)}
+        partitions = tuple(states[r] for r in replicas)
         return TopicImage(topic.name, new_topic_id(self._random), partitions)
 
     def _place(
@@ -206,7 +210,7 @@ class TopicControl:
                 ErrorCode.INVALID_REPLICATION_FACTOR,
                 f"a replication factor of {factor}: ask for at least 1, or -1 for the default",
             )
-        return place_replicas(image.brokers.values(), count, factor, self._random)
+        return place_replicas(_usable(image, factor), count, factor, self._random)
 
     def _grow(self, request: NewPartitions, image: ClusterImage) -> tuple[TopicImage, int]:
         """The topic with its new partitions, and how many it has now."""
@@ -220,15 +224,16 @@ class TopicControl:
                 ErrorCode.INVALID_PARTITIONS,
                 f"'{request.topic}' has {old} partitions: {request.total} would not be more",
             )
-        factor = len(topic.partitions[0].replicas)
+        factor = len(target_of(topic.partitions[0]))
         if request.assignments is None:
             check_partition_count(added)
-            replicas = place_replicas(image.brokers.values(), added, factor, self._random)
+            replicas = place_replicas(_usable(image, factor), added, factor, self._random)
         elif len(request.assignments) != added:
             raise refuse(f"{added} partitions are to be added, and {len(request.assignments)} assigned")
         else:
             replicas = [check_assignment(r, image.brokers, factor) for r in request.assignments]
-        new = tuple(PartitionState(r, isr=r, leader=r[0]) for r in replicas)
+        standing = standing_of(image)
+        new = tuple(new_partition(r, standing.in_sync) for r in replicas)
         return TopicImage(topic.name, topic.id, topic.partitions + new), old
 
     async def _write_each(self, transactions: Mapping[K, list[Operation]]) -> dict[K, KafkaError]:
@@ -237,45 +242,66 @@ class TopicControl:
         await self._loader.settled()
         return errors
 
-    def _creation(self, topic: TopicImage, configs: Mapping[str, str | None]) -> list[Operation]:
-        assignment = znodes.Assignment(topic.id, [state.replicas for state in topic.partitions])
+    async def _creation(self, topic: TopicImage, configs: Mapping[str, str | None]) -> list[Operation]:
         operations: list[Operation] = [
-            Create(znodes.topic(topic.name), znodes.encode_topic(assignment)),
+            Create(znodes.topic(topic.name), znodes.encode_topic(znodes.assignment_of(topic))),
             Create(znodes.partitions(topic.name)),
-            *self._partition_creations(topic, 0),
+            *await self._partition_creations(topic, 0),
         ]
         if configs:
             texts = {name: value for name, value in configs.items() if value is not None}
             operations.append(Create(znodes.topic_config(topic.name), znodes.encode_config(texts)))
         return operations
 
-    def _growth(self, topic: TopicImage, old: int) -> list[Operation]:
-        assignment = znodes.Assignment(topic.id, [state.replicas for state in topic.partitions])
+    async def _growth(self, topic: TopicImage, old: int) -> list[Operation]:
         return [
-            Set(znodes.topic(topic.name), znodes.encode_topic(assignment)),
-            *self._partition_creations(topic, old),
+            Set(znodes.topic(topic.name), znodes.encode_topic(znodes.assignment_of(topic))),
+            *await self._partition_creations(topic, old),
         ]
 
-    def _partition_creations(self, topic: TopicImage, first: int) -> list[Operation]:
+    async def _partition_creations(self, topic: TopicImage, first: int) -> list[Operation]:
         operations: list[Operation] = []
         for number in range(first, len(topic.partitions)):
+            if number % _PARTITIONS_A_TURN == _PARTITIONS_A_TURN - 1:
+                await asyncio.sleep(0)
             state = znodes.encode_partition_state(topic.partitions[number], self._election.epoch)
             operations.append(Create(znodes.partition(topic.name, number)))
             operations.append(Create(znodes.partition_state(topic.name, number), state))
         return operations
 
 
-def _deletion(topic: TopicImage, has_config: bool) -> list[Operation]:
-    operations: list[Operation] = []
-    for number in range(len(topic.partitions)):
-        operations.append(Delete(znodes.partition_state(topic.name, number)))
-        operations.append(Delete(znodes.partition(topic.name, number)))
-    operations += [Delete(znodes.partitions(topic.name)), Delete(znodes.topic(topic.name))]
-    if has_config:
-        operations.append(Delete(znodes.topic_config(topic.name)))
+def new_partition(replicas: tuple[BrokerId, ...], in_sync: frozenset[BrokerId]) -> PartitionState:
+    """The first state of a partition: those of its brokers that run are in sync.
+
+    Raises:
+        KafkaError: INVALID_REPLICA_ASSIGNMENT, none of them runs.
+    """
+    isr = replicas if in_sync.issuperset(replicas) else tuple(r for r in replicas if r in in_sync)
+    if not isr:
+        raise refuse(f"none of the brokers {shown(replicas)} is running")
+    return PartitionState(replicas, isr, isr[0])
+
+
+def _usable(image: ClusterImage, replication_factor: int) -> Collection[BrokerImage]:
+    """The brokers that run; where they are too few, those that start or shut down as well."""
+    in_sync = standing_of(image).in_sync
+    running = [broker for broker in image.brokers.values() if broker.id in in_sync]
+    return running if len(running) >= replication_factor else image.brokers.values()
+
+
+async def _deletion(topic: TopicImage, has_config: bool, missing: Collection[str]) -> list[Operation]:
     brokers = {broker for state in topic.partitions for broker in state.replicas}
-    operations.append(Create(znodes.deleted_topic(topic.id), znodes.encode_deleted_topic(brokers)))
-    return operations
+    # The word comes first: who sees the topic go knows that it was deleted.
+    note = Create(znodes.deleted_topic(topic.id), znodes.encode_deleted_topic(brokers))
+    paths: list[str] = []
+    for number in range(len(topic.partitions)):
+        if number % _PARTITIONS_A_TURN == _PARTITIONS_A_TURN - 1:
+            await asyncio.sleep(0)
+        paths += [znodes.partition_state(topic.name, number), znodes.partition(topic.name, number)]
+    paths += [znodes.partitions(topic.name), znodes.topic(topic.name)]
+    if has_config:
+        paths.append(znodes.topic_config(topic.name))
+    return [note, *(Delete(path) for path in paths if path not in missing)]
 
 
 def check_partition_count(count: int) -> None:

@@ -72,6 +72,11 @@ class Coordinator(Generic[S]):
         """This broker no longer leads a partition: answer whoever waits with NOT_COORDINATOR, forget all."""
         self._runtime.resign(partition)
 
+    def resign_all(self) -> None:
+        """This broker leads nothing any more, as far as it can know."""
+        for partition in self.coordinated():
+            self.resign(partition)
+
     def coordinated(self) -> Collection[int]:
         """The partitions of the internal topic that this broker coordinates."""
         return self._runtime.partitions()

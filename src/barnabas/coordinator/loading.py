@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from barnabas.answers import Answer
+from barnabas.answers import Answer, settled
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.records import batch_keys_and_values, batches, check_crc
 from barnabas.records.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchHeader
@@ -27,13 +27,25 @@ class InternalLog(Protocol):
         Returns None when it is committed already, else what finishes when it is.
 
         Raises:
-            KafkaError: it was not appended; when awaited, it was not committed.
+            KafkaError: it was not appended; when awaited, this broker will not know whether it is committed,
+                and nothing more is appended in this epoch.
         """
 
-    def bounds(self, partition: int) -> tuple[Offset, Offset]:
-        """Log start offset and high watermark: what is there to load."""
+    def bounds(self, partition: int, epoch: LeaderEpoch) -> tuple[Offset, Offset]:
+        """Where the log starts and ends now.
 
-    def read(self, partition: int, offset: Offset, max_bytes: int) -> Sequence[Buffer]:
+        Raises:
+            KafkaError: this broker does not lead it in `epoch`, or it cannot be opened.
+        """
+
+    def committed(self, partition: int, end: Offset, epoch: LeaderEpoch) -> Answer[None]:
+        """Returns None when all below `end` is committed, else what finishes when it is.
+
+        Raises:
+            KafkaError: this broker does not lead the partition in `epoch` (any more), or its log is offline.
+        """
+
+    def read(self, partition: int, offset: Offset, max_bytes: int) -> Answer[Sequence[Buffer]]:
         """Whole batches from the one that holds `offset` on, at least one, below the high watermark."""
 
 
@@ -51,8 +63,8 @@ class _Pending(NamedTuple):
     is_superseded: bool = False
 
 
-async def load(log: InternalLog, partition: int, shard: Replayable) -> int:
-    """Replay what `partition` holds; returns how many records were read.
+async def load(log: InternalLog, partition: int, shard: Replayable, offset: Offset, end: Offset) -> int:
+    """Replay what `partition` holds from `offset` to `end`, all of it committed; returns how many records.
 
     A record replaces the one before it under the same key, as compaction would have it. So the log is read
     through raw, the last value of each key is kept, and only those are decoded and replayed: a group that
@@ -67,17 +79,19 @@ async def load(log: InternalLog, partition: int, shard: Replayable) -> int:
     latest: dict[bytes, bytes | None] = {}
     pending: dict[ProducerId, dict[bytes, _Pending]] = {}
     count = 0
-    offset, end = log.bounds(partition)
     while offset < end:
         start = offset
         try:
-            data = b"".join(log.read(partition, offset, CHUNK_BYTES))
+            data = b"".join(await settled(log.read(partition, offset, CHUNK_BYTES)))
             found = _checked(data, offset)
         except KafkaError as error:
             if error.code is ErrorCode.CORRUPT_MESSAGE:
                 raise _damaged(offset, end, error.message) from error
             raise
         for position, header in found:
+            if header.base_offset >= end:
+                offset = end
+                break
             offset = header.base_offset + header.last_offset_delta + 1
             if header.attributes & CONTROL_FLAG:
                 marker = decode_end_transaction(header, memoryview(data)[position : position + header.size])

@@ -24,7 +24,7 @@ from enum import Enum
 from functools import partial
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-from barnabas.answers import Answer, is_pending
+from barnabas.answers import Answer, is_pending, settled
 from barnabas.coordinator.backoff import Complaints
 from barnabas.coordinator.futures import fail, resolve
 from barnabas.coordinator.keyed_lock import KeyedLock
@@ -39,6 +39,7 @@ from barnabas.types import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     LeaderEpoch,
+    Offset,
     ProducerId,
     ProducerIdentity,
 )
@@ -172,15 +173,24 @@ class CoordinatorRuntime(Generic[S]):
     def elect(self, partition: int, epoch: LeaderEpoch) -> None:
         """This broker now leads `partition`: load its state in the background, then serve it."""
         slot = self._slots.get(partition)
-        if slot is not None and slot.state is not _State.FAILED:
-            slot.epoch = max(slot.epoch, epoch)
-            return
+        if slot is not None:
+            if epoch < slot.epoch or (epoch == slot.epoch and slot.state is not _State.FAILED):
+                return
+            # Another may have led in between, or this broker have lost what it had: nothing of it is kept.
+            self.resign(partition)
         slot = self._slots[partition] = _Slot(epoch, Timers())
         slot.shard = self._new_shard(partition, slot)
-        if self._is_empty(partition):
+        try:
+            # The log's end and not the high watermark, which a new leader knows later than its followers did:
+            # what lies between may have been committed, and answered.
+            start, end = self._log.bounds(partition, epoch)
+        except KafkaError as error:
+            self._load_failed(partition, slot, error)
+            return
+        if start == end:
             self._activate(slot)
             return
-        slot.loading = asyncio.get_running_loop().create_task(self._load(partition, slot))
+        slot.loading = asyncio.get_running_loop().create_task(self._load(partition, slot, start, end))
 
     def resign(self, partition: int) -> None:
         """This broker no longer leads `partition`: forget its state, fail whoever waits."""
@@ -312,29 +322,25 @@ class CoordinatorRuntime(Generic[S]):
             raise KafkaError(slot.state.value)
         return slot
 
-    def _is_empty(self, partition: int) -> bool:
+    async def _load(self, partition: int, slot: _Slot[S], start: Offset, end: Offset) -> None:
         try:
-            begin, end = self._log.bounds(partition)
-        except KafkaError:
-            return False  # loading will say what is wrong
-        return begin == end
-
-    async def _load(self, partition: int, slot: _Slot[S]) -> None:
-        try:
+            await settled(self._log.committed(partition, end, slot.epoch))
             async with self._load_turn:
-                count = await load(self._log, partition, slot.shard)
-        except KafkaError as error:
-            logger.error("%s: partition %d cannot be loaded: %s", self._name, partition, error.message)
-            slot.state = _State.FAILED
-            return
-        except Exception:
-            logger.exception("%s: partition %d cannot be loaded", self._name, partition)
-            slot.state = _State.FAILED
+                count = await load(self._log, partition, slot.shard, start, end)
+        except Exception as error:
+            self._load_failed(partition, slot, error)
             return
         finally:
             slot.loading = None
         logger.info("%s: loaded partition %d, %d records", self._name, partition, count)
         self._activate(slot)
+
+    def _load_failed(self, partition: int, slot: _Slot[S], error: Exception) -> None:
+        slot.state = _State.FAILED
+        if not isinstance(error, KafkaError):
+            logger.error("%s: partition %d cannot be loaded", self._name, partition, exc_info=error)
+        elif error.code not in _NOT_LED:  # else the image will say so
+            logger.error("%s: partition %d cannot be loaded: %s", self._name, partition, error.message)
 
     def _activate(self, slot: _Slot[S]) -> None:
         slot.state = _State.ACTIVE
@@ -429,6 +435,13 @@ def _replay(shard: Shard, result: Result[Any]) -> None:
             shard.replay_pending(producer.producer_id, record.key, record.value)
 
 
+#: another broker leads, or will
+_NOT_LED = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+)
+
 #: what an append's error means to whoever asked the coordinator
 _APPEND_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -438,6 +451,7 @@ _APPEND_ERRORS = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
     ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.UNKNOWN_LEADER_EPOCH: ErrorCode.NOT_COORDINATOR,
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }

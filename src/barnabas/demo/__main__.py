@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
 from typing import NoReturn
@@ -18,6 +19,7 @@ from rich.markup import escape
 from barnabas.demo import LOG_TOPICS, PIPELINE, STATS_TOPIC
 from barnabas.demo.broker import DemoBroker
 from barnabas.demo.bursts import find_bursts
+from barnabas.demo.failover import Pulse
 from barnabas.demo.folder import prepare, shorten
 from barnabas.demo.logs import by_topic, check_logs, find_logs
 from barnabas.demo.progress import step
@@ -41,14 +43,20 @@ _NAMED = 4
 @click.command()
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
+    "--brokers",
+    type=click.IntRange(1, 9),
+    default=1,
+    help="How many; of several that form a cluster one is killed half way.",
+)
+@click.option(
     "--folder", type=click.Path(path_type=Path), default=Path(".demo"), help="Where all of it goes."
 )
-def main(files: tuple[Path, ...], folder: Path) -> None:
+def main(files: tuple[Path, ...], brokers: int, folder: Path) -> None:
     """Ship log FILES through Barnabas and Spark; without FILES, the logs found on this machine."""
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
     console = Console()
     try:
-        agree = run(console, files, folder)
+        agree = run(console, files, folder, brokers)
     except BarnabasError as error:
         _give_up(console, str(error))
     except PySparkException as error:
@@ -63,7 +71,7 @@ def _give_up(console: Console, why: str) -> NoReturn:
     sys.exit(1)
 
 
-def run(console: Console, named: tuple[Path, ...], folder: Path) -> bool:
+def run(console: Console, named: tuple[Path, ...], folder: Path, brokers: int = 1) -> bool:
     """The whole demo; whether all totals agree.
 
     Raises:
@@ -74,13 +82,19 @@ def run(console: Console, named: tuple[Path, ...], folder: Path) -> bool:
     logs = by_topic(check_logs(named) if named else find_logs())
     window = choose_window(path for paths in logs.values() for path in paths)
     folder = prepare(folder)
-    with ThreadPoolExecutor(1) as beside, DemoBroker(folder / "broker", folder / "broker.log") as broker:
+    failover = None
+    with (
+        ThreadPoolExecutor(1) as beside,
+        DemoBroker(folder / "broker", folder / "broker.log", brokers) as broker,
+        ExitStack() as watching,
+    ):
         # Spark takes longest to start, so it starts while the logs are shipped
         starting = beside.submit(start_spark, _NAME, folder / "spark", cores=_CORES, log=Folder(folder).log)
         with step(console, "Broker") as this:
             create_topics(broker.address)
             this.result = f"on {broker.address}, topics {', '.join((*LOG_TOPICS, STATS_TOPIC))}"
-        shipped = _ship(console, broker.address, logs, folder)
+        pulse = watching.enter_context(Pulse(broker.address, broker.kill)) if brokers > 1 else None
+        shipped = _ship(console, broker.address, logs, folder, pulse)
         _await_spark(console, starting)
         _process(console, broker.address, shipped, window, folder)
         with step(console, "Counts") as this:
@@ -88,17 +102,28 @@ def run(console: Console, named: tuple[Path, ...], folder: Path) -> bool:
             records = stored_records(folder / "records")
             totals = reconcile(broker.address, shipped, count_stored(records), counts)
             this.result = f"{len(counts):,} read back from {STATS_TOPIC} by a consumer group"
+        if pulse is not None:
+            failover = pulse.result()
     with step(console, "Bursts") as this:
         bursts = find_bursts(counts, records, window)
         this.result = f"{len(bursts)} found"
-    result = Result(totals, counts, bursts, window, time.monotonic() - began)
+    result = Result(totals, counts, bursts, window, time.monotonic() - began, failover)
     print_summary(console, result, folder)
     return result.agree
 
 
-def _ship(console: Console, address: str, logs: dict[str, list[Path]], folder: Path) -> dict[str, Shipped]:
+def _ship(
+    console: Console, address: str, logs: dict[str, list[Path]], folder: Path, pulse: Pulse | None
+) -> dict[str, Shipped]:
+    """Ship the logs; with `pulse`, a broker is killed when half of them are shipped."""
     with step(console, "Shipping") as this:
-        shipped = ship(address, logs, folder / "ship", this.at)
+
+        def at(done: int, total: int) -> None:
+            this.at(done, total)
+            if pulse is not None and 2 * done >= total:
+                pulse.kill_a_leader(LOG_TOPICS[0])
+
+        shipped = ship(address, logs, folder / "ship", at)
         records = sum(each.records for each in shipped.values())
         files = sum(each.files for each in shipped.values())
         this.result = f"{records:,} records from {files} log files"

@@ -1,4 +1,4 @@
-"""The demo's broker: ``barnabas start`` in a process of its own, as a user would run it."""
+"""The demo's broker, or its cluster: ``barnabas`` in a process of its own, as a user would run it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from typing import Self
 from barnabas.errors import BarnabasError
 from barnabas.system.processes import ask_to_stop, stoppable
 
-_STOP_TIMEOUT_S = 30
+_STOP_TIMEOUT_S = 120
+#: after which a broker that was killed is noticed
+SESSION_TIMEOUT_MS = 3000
 
 
 class BrokerFailedError(BarnabasError):
@@ -19,25 +21,23 @@ class BrokerFailedError(BarnabasError):
 
 
 class DemoBroker:
-    """A broker for as long as the ``with`` block lasts; its data and its log stay."""
+    """One broker, or a cluster of several, for as long as the ``with`` block lasts; data and log stay."""
 
-    def __init__(self, data: Path, log: Path) -> None:
+    def __init__(self, data: Path, log: Path, brokers: int = 1) -> None:
         self._data = data
         self._log = log
-        #: host:port, once it is ready
+        self._brokers = brokers
+        #: host:port, of several by commas, once it is ready
         self.address = ""
 
     def __enter__(self) -> Self:
-        command = [
-            sys.executable,
-            "-m",
-            "barnabas.cli",
-            "start",
-            "--data",
-            str(self._data),
-            "--listen",
-            "127.0.0.1:0",
-        ]
+        command = [sys.executable, "-m", "barnabas.cli"]
+        if self._brokers == 1:
+            command += ["start"]
+        else:
+            command += ["cluster", "start", "--brokers", str(self._brokers)]
+            command += ["--set", f"zookeeper.session.timeout.ms={SESSION_TIMEOUT_MS}"]
+        command += ["--data", str(self._data), "--listen", "127.0.0.1:0"]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, **stoppable())
         assert self._process.stdout is not None
@@ -49,6 +49,24 @@ class DemoBroker:
             raise BrokerFailedError(f"the broker did not start ({last_words}); its log is {self._log}")
         self.address = ready[-1]
         return self
+
+    def kill(self, broker: int) -> None:
+        """End one broker of the cluster as a crash would.
+
+        Raises:
+            BrokerFailedError: it could not be killed.
+        """
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "barnabas.cli", "cluster", "kill", str(broker)),
+                *("--data", str(self._data)),
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise BrokerFailedError(done.stderr.strip())
 
     def stop(self) -> None:
         """Ask it to end (SIGTERM) and wait until it has; one that hangs is killed."""

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from barnabas.demo import LOG_TOPICS, PIPELINE, STATS_TOPIC
 from barnabas.demo.bursts import Burst
+from barnabas.demo.failover import Failover
 from barnabas.demo.folder import shorten
 from barnabas.demo.plot import plot_over_time
 from barnabas.demo.report import GROUP, Count, Totals
@@ -33,6 +34,7 @@ class Result:
     bursts: list[Burst]
     window: timedelta
     seconds: float
+    failover: Failover | None = None
 
     @property
     def agree(self) -> bool:
@@ -50,12 +52,22 @@ def print_summary(console: Console, result: Result, folder: Path) -> None:
     if joined:
         verdict += f"; {joined:,} lines are blank or go on with the record before them, as a stack trace does"
     console.print(f"{verdict}.\n", highlight=False, soft_wrap=True)
+    if result.failover is not None:
+        console.print(f"{_failover(result.failover)}\n", highlight=False, soft_wrap=True)
     console.print(_levels_table(result.counts))
     _print_bursts(console, result)
     if result.counts:
         drawn = plot_over_time(result.counts, result.window, min(console.width, 100))
         console.print(Text(drawn))
     _print_whereabouts(console, result, folder)
+
+
+def _failover(failover: Failover) -> str:
+    return (
+        f"[bold]Broker {failover.broker} was killed half way[/], the leader of {failover.partitions} "
+        f"partitions: the longest that a write had to wait is {failover.longest_wait:.1f} s (usually "
+        f"{failover.usual_wait * 1000:.0f} ms); all {failover.writes:,} writes were acknowledged."
+    )
 
 
 def _totals_table(result: Result) -> Table:
@@ -108,6 +120,7 @@ def _print_whereabouts(console: Console, result: Result, folder: Path) -> None:
         shorten(folder / name) for name in ("broker", "records", "broker.log", "spark.log")
     )
     command = shorten(Path(sys.executable).with_name("barnabas"))
+    again = "start" if result.failover is None else "cluster start --listen 127.0.0.1:9092"
     lines = [
         "",
         "Where it lies",
@@ -116,7 +129,7 @@ def _print_whereabouts(console: Console, result: Result, folder: Path) -> None:
         f"  {broker_log}, {spark_log}  what the broker and Spark had to say",
         "What to try next",
         f"  {command} pipeline status {shorten(PIPELINE)} --folder {shorten(folder)}",
-        f"  {command} start --data {data}    # the same broker again; then, beside it:",
+        f"  {command} {again} --data {data}    # the same again; then, beside it:",
         f"  {command} consume {STATS_TOPIC} --from-beginning",
         f"  {command} groups describe {GROUP}",
         "  make demo FILES='a.log b.log'    # with files of your own",

@@ -14,6 +14,7 @@ from pathlib import Path
 from barnabas.cli.reference import cli_reference
 from barnabas.config.reference import configuration_reference
 from barnabas.docs.plan import packages_drawing, server_drawing
+from barnabas.metrics.reference import metrics_reference
 from barnabas.pipelines.reference import pipeline_reference
 from barnabas.server.reference import protocol_reference
 from barnabas.spark.reference import spark_reference
@@ -21,6 +22,7 @@ from barnabas.spark.reference import spark_reference
 DOCUMENTS: dict[str, Callable[[], str]] = {
     "cli.md": cli_reference,
     "configuration.md": configuration_reference,
+    "metrics.md": metrics_reference,
     "pipeline-options.md": pipeline_reference,
     "protocol.md": protocol_reference,
     "spark.md": spark_reference,

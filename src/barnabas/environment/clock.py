@@ -7,6 +7,7 @@ Timers need no class of ours: they are the event loop's `call_later`, which a vi
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from typing import Protocol
 
 
@@ -28,5 +29,12 @@ class SystemClock:
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
-    def monotonic(self) -> float:
-        return time.perf_counter()
+    #: not wrapped in a method: it is read for every request
+    monotonic = staticmethod(time.perf_counter)
+
+
+def utc_text(now_ms: int) -> str:
+    """A time of `Clock.now_ms` as RFC 3339 has it: ``2026-11-22T21:03:12.481Z``."""
+    return (
+        datetime.fromtimestamp(now_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    )

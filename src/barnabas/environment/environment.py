@@ -12,6 +12,7 @@ from barnabas.environment.clock import Clock, SystemClock
 from barnabas.environment.filesystem import FileSystem
 from barnabas.environment.network import Network, SocketNetwork
 from barnabas.environment.os_filesystem import OsFileSystem
+from barnabas.environment.process import ProcessUse, process_use
 from barnabas.environment.randomness import system_random
 
 
@@ -28,6 +29,8 @@ class Environment:
     #: opens a session with the metadata store (a `barnabas.metadata.store.MetadataStore`); None for the store
     #: that the setting ``metadata.store`` names
     open_store: Callable[[], Awaitable[Any]] | None = None
+    #: what the process uses of the machine, for the metrics; it may take a while
+    process_use: Callable[[], ProcessUse] | None = None
 
     @classmethod
     def of_system(cls) -> Self:
@@ -38,4 +41,5 @@ class Environment:
             blocking=Threads(),
             network=SocketNetwork(),
             random=system_random(),
+            process_use=process_use,
         )

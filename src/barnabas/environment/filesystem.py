@@ -44,6 +44,10 @@ class File(Protocol):
         """Up to `size` bytes; fewer only at the file's end."""
         ...
 
+    def is_cached(self, size: int, position: int) -> bool:
+        """Whether reading these bytes does not wait for the disk; True where the system does not tell."""
+        ...
+
     def write_at(self, chunks: Sequence[Buffer], position: int) -> None:
         """All of `chunks`, one after the other. On OSError some of the bytes may have been written."""
         ...

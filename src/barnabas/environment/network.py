@@ -24,8 +24,25 @@ ProtocolFactory = Callable[[], P]
 _ANY_ADDRESS = "use 127.0.0.1 for this machine only, or 0.0.0.0 for all its addresses"
 
 
+#: how long a client may take to begin a connection with TLS
+HANDSHAKE_SECONDS = 10.0
+
+
 class BindError(OSError):
     """An address cannot be listened on; the message says why and what to do."""
+
+
+class Secured(Protocol):
+    """A protocol whose connection is to speak TLS, before it does."""
+
+    def arriving(self, host: str, give_up: Callable[[], object]) -> float | None:
+        """A connection has come from an address: for how many seconds TLS is to wait; None to refuse it.
+
+        `give_up` ends it before `connection_made`, and has `not_secured` called.
+        """
+
+    def not_secured(self, error: BaseException) -> None:
+        """A connection that was not refused has ended before it spoke TLS. Nothing else is called."""
 
 
 class ServerSocket(Protocol):
@@ -41,14 +58,15 @@ class ServerSocket(Protocol):
         protocol_factory: ProtocolFactory[asyncio.BaseProtocol],
         *,
         backlog: int,
-        tls: ssl.SSLContext | None = None,
+        tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
         """Begin to accept connections; this returns at once.
 
         Args:
-            protocol_factory: makes the protocol of each connection.
+            protocol_factory: makes the protocol of each connection; one with TLS is `Secured`, too.
             backlog: how many connections may wait to be accepted.
-            tls: connections speak TLS, and protocols see what is inside.
+            tls: connections speak TLS, and protocols see what is inside. It is asked for each connection, so
+                that a new key holds from then on.
         """
         ...
 
@@ -143,26 +161,106 @@ class SocketNetwork:
         return machine_name()
 
 
+class _TlsAcceptor:
+    """Accepts the connections of a socket that are to speak TLS.
+
+    The event loop would tell of a connection only when it speaks TLS: many could wait that do not yet.
+    """
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        protocol_factory: ProtocolFactory[asyncio.BaseProtocol],
+        tls: Callable[[], ssl.SSLContext],
+    ) -> None:
+        self._socket = sock
+        self._protocol_factory = protocol_factory
+        self._tls = tls
+        self._loop = asyncio.get_running_loop()
+        #: handshakes, which nothing else refers to
+        self._under_way: set[asyncio.Task[None]] = set()
+        self._pause: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        self._pause = None
+        self._loop.add_reader(self._socket, self._accept)
+
+    def close(self) -> None:
+        """Accept no more; handshakes go on."""
+        self._loop.remove_reader(self._socket)
+        if self._pause is not None:
+            self._pause.cancel()
+
+    def _accept(self) -> None:
+        for _ in range(_ACCEPTED_AT_ONCE):
+            try:
+                connection, address = self._socket.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _OUT_OF_RESOURCES:
+                    raise
+                self._loop.remove_reader(self._socket)
+                self._pause = self._loop.call_later(_RETRY_ACCEPT_SECONDS, self.start)
+                return
+            self._begin(connection, str(address[0]))
+
+    def _begin(self, connection: socket.socket, host: str) -> None:
+        connection.setblocking(False)
+        protocol: Any = self._protocol_factory()
+        task: asyncio.Task[None]
+        wait = protocol.arriving(host, lambda: task.cancel())
+        if wait is None:
+            connection.close()
+            return
+        task = self._loop.create_task(self._secure(connection, protocol, wait))
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+
+    async def _secure(self, connection: socket.socket, protocol: Any, wait: float) -> None:
+        taken = False
+        try:
+            if wait:
+                await asyncio.sleep(wait)
+            taken = True
+            await self._loop.connect_accepted_socket(
+                lambda: protocol, connection, ssl=self._tls(), ssl_handshake_timeout=HANDSHAKE_SECONDS
+            )
+        except (Exception, asyncio.CancelledError) as error:
+            if not taken:
+                connection.close()
+            protocol.not_secured(error)
+
+
+_ACCEPTED_AT_ONCE = 50
+_OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_RETRY_ACCEPT_SECONDS = 1.0
+
+
 class _ServerSockets:
     """The sockets of one host name, all on one port."""
 
     def __init__(self, sockets: list[socket.socket]) -> None:
         self.port: int = sockets[0].getsockname()[1]
         self._sockets = sockets
-        self._servers: list[asyncio.Server] = []
+        self._servers: list[asyncio.Server | _TlsAcceptor] = []
 
     async def accept(
         self,
         protocol_factory: ProtocolFactory[asyncio.BaseProtocol],
         *,
         backlog: int,
-        tls: ssl.SSLContext | None = None,
+        tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
         for sock in self._sockets:
-            self._servers.append(
-                await loop.create_server(protocol_factory, sock=sock, backlog=backlog, ssl=tls)
-            )
+            if tls is None:
+                self._servers.append(await loop.create_server(protocol_factory, sock=sock, backlog=backlog))
+            else:
+                sock.listen(backlog)
+                acceptor = _TlsAcceptor(sock, protocol_factory, tls)
+                acceptor.start()
+                self._servers.append(acceptor)
 
     def close(self) -> None:
         for server in self._servers:

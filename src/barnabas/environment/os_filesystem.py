@@ -38,6 +38,9 @@ class OsFile(VectoredFile):
             missing -= len(data)
         return b"".join(parts)
 
+    def is_cached(self, size: int, position: int) -> bool:
+        return files.is_cached(self._fd, size, position)
+
     def write_some(self, chunks: Sequence[Buffer], position: int) -> int:
         return pwritev(self._fd, chunks, position)
 

@@ -24,6 +24,7 @@ Clients in simulations and in `bench/` are built on `Channel`, too; on the simul
 client: the channels to all brokers, by broker and purpose.
 channel: requests to one peer, over one connection that is opened again when it is needed.
 connection: one connection: frames, correlation ids, answers in order.
+login: SASL on a new connection.
 errors: how a request can fail.
 """
 
@@ -38,6 +39,7 @@ from barnabas.interbroker.errors import (
     RequestTimeoutError,
     UnsupportedVersionError,
 )
+from barnabas.interbroker.login import PeerLogin
 
 __all__ = [
     "Address",
@@ -49,6 +51,7 @@ __all__ = [
     "ChannelSettings",
     "DisconnectedError",
     "NotConnectedError",
+    "PeerLogin",
     "RequestTimeoutError",
     "UnsupportedVersionError",
 ]

@@ -22,11 +22,16 @@ from barnabas.interbroker.errors import (
     RequestTimeoutError,
     UnsupportedVersionError,
 )
+from barnabas.interbroker.login import PeerLogin
 from barnabas.protocol.messages.produce import ProduceRequest
 from barnabas.protocol.schema import Request, Response
+from barnabas.security.errors import SaslError
 from barnabas.text import logger_of
 
 log = logger_of(__name__)
+
+#: After this part of a login's life (KIP-368) a connection is opened anew, as soon as nothing is unanswered.
+_OF_LIFETIME = 0.8
 
 #: host and port
 Address: TypeAlias = tuple[str, int]
@@ -108,6 +113,7 @@ class Channel:
         rng: varies the back-off.
         settings: the bounds.
         tls: speak TLS.
+        login: log in by SASL.
     """
 
     def __init__(
@@ -120,6 +126,7 @@ class Channel:
         rng: Random,
         settings: ChannelSettings | None = None,
         tls: ssl.SSLContext | None = None,
+        login: PeerLogin | None = None,
     ) -> None:
         self.name = name
         self.settings = settings or ChannelSettings()
@@ -128,6 +135,7 @@ class Channel:
         self._client_id = client_id
         self._rng = rng
         self._tls = tls
+        self._login = login
         self._loop = asyncio.get_running_loop()
         #: what was not sent yet, in order
         self._queue: dict[_Call, None] = {}
@@ -138,6 +146,7 @@ class Channel:
         self._failing_since = 0.0
         self._last_attempt: float | None = None
         self._last_used = 0.0
+        self._connected_at = 0.0
         self._drained: asyncio.Future[None] | None = None
         self._is_closed = False
 
@@ -316,7 +325,7 @@ class Channel:
                     connection = await self._open(address)
             except TimeoutError:
                 self._connect_failed(f"no answer within {self.settings.connect_timeout:g} s", where)
-            except (OSError, ProtocolError) as error:
+            except (OSError, ProtocolError, SaslError) as error:
                 self._connect_failed(_reason(error), where)
             else:
                 self._connected(connection, where)
@@ -328,10 +337,12 @@ class Channel:
         self._pump()
 
     async def _open(self, address: Address) -> Connection:
-        """A connection after its handshake. Raises OSError and ProtocolError."""
+        """A connection after its handshake and login. Raises OSError, ProtocolError and SaslError."""
         _, connection = await self._network.connect(self._new_connection, *address, tls=self._tls)
         try:
             await connection.handshake()
+            if self._login is not None:
+                await connection.log_in(self._login)
         except BaseException:
             connection.end(ConnectionAbortedError("given up"))
             raise
@@ -367,7 +378,7 @@ class Channel:
             log.info("connected to %s%s again after %.1f s", self.name, where, failed_for)
         self._failures = 0
         self._connection = connection
-        self._last_used = self._loop.time()
+        self._connected_at = self._last_used = self._loop.time()
         if not connection.is_open:  # lost between the handshake and this
             self._connection = None
 
@@ -383,9 +394,12 @@ class Channel:
         connection = self._connection
         if connection is None or len(connection):
             return
-        if self._loop.time() - self._last_used > self.settings.max_idle:
+        now = self._loop.time()
+        is_idle = now - self._last_used > self.settings.max_idle
+        lifetime = connection.good_for
+        if is_idle or (lifetime is not None and now - self._connected_at > lifetime * _OF_LIFETIME):
             self._connection = None
-            connection.end(ConnectionAbortedError("idle"))
+            connection.end(ConnectionAbortedError("idle" if is_idle else "its login ends soon"))
 
 
 def _reason(error: Exception) -> str:

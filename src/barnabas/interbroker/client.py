@@ -9,6 +9,7 @@ from random import Random
 
 from barnabas.environment.network import Network
 from barnabas.interbroker.channel import Address, Channel, ChannelSettings
+from barnabas.interbroker.login import PeerLogin
 from barnabas.types import BrokerId
 
 
@@ -26,6 +27,7 @@ class BrokerClient:
         rng: varies the back-off between attempts to connect.
         settings: the bounds of each channel.
         tls: speak TLS.
+        login: log in by SASL.
     """
 
     def __init__(
@@ -37,17 +39,24 @@ class BrokerClient:
         rng: Random,
         settings: ChannelSettings | None = None,
         tls: ssl.SSLContext | None = None,
+        login: PeerLogin | None = None,
     ) -> None:
         self._network = network
         self._address_of = address_of
         self._client_id = client_id
         self._rng = rng
         self._settings = settings
-        self._tls = tls
+        #: what channels speak TLS by
+        self.tls = tls
+        self._login = login
         self._channels: dict[tuple[BrokerId, str], Channel] = {}
+        self._closing: set[asyncio.Task[None]] = set()
 
     def channel(self, broker_id: BrokerId, purpose: str) -> Channel:
-        """The channel to a broker for a purpose; it is connected when a request is submitted."""
+        """The channel to a broker for a purpose; it is connected when a request is submitted.
+
+        Ask for it again for each request: `forget` closes it when the broker leaves or has restarted.
+        """
         key = broker_id, purpose
         channel = self._channels.get(key)
         if channel is None:
@@ -58,16 +67,19 @@ class BrokerClient:
                 client_id=self._client_id,
                 rng=self._rng,
                 settings=self._settings,
-                tls=self._tls,
+                tls=self.tls,
+                login=self._login,
             )
         return channel
 
-    async def forget(self, broker_id: BrokerId) -> None:
-        """Close the channels to a broker that has left; asking for one again makes a new one."""
-        gone = [key for key in self._channels if key[0] == broker_id]
-        await asyncio.gather(*(self._channels.pop(key).close() for key in gone))
+    def forget(self, broker_id: BrokerId) -> None:
+        """Close the channels to a broker that has left or restarted; asking for one again makes a new one."""
+        for key in [key for key in self._channels if key[0] == broker_id]:
+            closing = asyncio.ensure_future(self._channels.pop(key).close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
 
     async def close(self, *, grace: float = 0.0) -> None:
         """Close all channels, each as `Channel.close`."""
         channels, self._channels = self._channels, {}
-        await asyncio.gather(*(channel.close(grace=grace) for channel in channels.values()))
+        await asyncio.gather(*(channel.close(grace=grace) for channel in channels.values()), *self._closing)

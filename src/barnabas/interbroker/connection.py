@@ -10,11 +10,15 @@ from typing import Any
 
 from barnabas import __version__
 from barnabas.errors import ErrorCode, ProtocolError
+from barnabas.interbroker.login import PeerLogin, next_message
 from barnabas.protocol.frame_buffer import FrameBuffer
 from barnabas.protocol.framing import RequestHeader, encode_request, parse_response
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from barnabas.protocol.schema import Request, Response
 from barnabas.protocol.wire import Readable
+from barnabas.security.errors import SaslError
 from barnabas.types import Buffer
 
 #: the version of ApiVersions that every peer answers; an unsupported one is answered in it, too (KIP-511)
@@ -69,6 +73,8 @@ class Connection(asyncio.BufferedProtocol):
         #: by API key, the lowest and the highest version that the peer serves; empty before the handshake
         self.versions: dict[int, tuple[int, int]] = {}
         self.is_write_paused = False
+        #: seconds for which the peer takes the login, from when it was made; None means for ever
+        self.good_for: float | None = None
         #: of all requests that are not answered
         self.unanswered_bytes = 0
 
@@ -94,6 +100,34 @@ class Connection(asyncio.BufferedProtocol):
         if response.error_code:
             raise ProtocolError(f"the peer answers ApiVersions by error {response.error_code}")
         self.versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+
+    async def log_in(self, login: PeerLogin) -> None:
+        """Say who asks, after the handshake.
+
+        Raises:
+            SaslError: the peer does not take it, or does not prove what it should.
+            ProtocolError: the peer does not answer in this protocol.
+            OSError: the connection ended.
+        """
+        offer = await self._call(SaslHandshakeRequest(mechanism=login.mechanism))
+        if offer.error_code:
+            has = ", ".join(offer.mechanisms) or "none"
+            raise SaslError(f"it does not offer {login.mechanism} for brokers to log in by: it has {has}")
+        exchange = login.begin()
+        answer = None
+        while (message := await next_message(login, exchange, answer)) is not None:
+            response = await self._call(SaslAuthenticateRequest(auth_bytes=message))
+            if response.error_code:
+                raise SaslError(f"it refuses this broker's login by {login.mechanism}")
+            answer = response.auth_bytes
+            if response.session_lifetime_ms > 0:
+                self.good_for = response.session_lifetime_ms / 1000
+
+    async def _call(self, request: Request) -> Any:
+        version = self.common_version(request, None)
+        if version is None:
+            raise ProtocolError("the peer knows no SASL that this broker knows")
+        return await self._ask(request, version)
 
     def common_version(self, request: Request, at_most: int | None) -> int | None:
         """The highest version of a request that both sides know; None if there is none."""
@@ -177,7 +211,7 @@ class Connection(asyncio.BufferedProtocol):
         self.unanswered_bytes -= request.size
         request.on_answer(response)
 
-    async def _ask(self, request: ApiVersionsRequest, version: int) -> ApiVersionsResponse:
+    async def _ask(self, request: Request, version: int) -> Any:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
         def resolve(result: Response | Exception) -> None:
@@ -189,9 +223,7 @@ class Connection(asyncio.BufferedProtocol):
                 answer.set_result(result)
 
         self.send(request, version, resolve)
-        response = await answer
-        assert isinstance(response, ApiVersionsResponse)
-        return response
+        return await answer
 
 
 def _parse(header: RequestHeader, frame: Readable) -> Response:

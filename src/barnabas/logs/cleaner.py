@@ -91,6 +91,8 @@ class LogCleaner(Generic[P]):
         self._stopping = asyncio.Event()
         self._at_work: dict[TopicPartition, Cleaning] = {}
         self._setbacks: dict[TopicPartition, Setback] = {}
+        #: how many cleanings were completed and have failed, and the bytes of those completed
+        self.cleanings = self.failures = self.bytes_read = self.bytes_written = 0
 
     @property
     def uncleanable(self) -> dict[TopicPartition, Exception]:
@@ -152,6 +154,9 @@ class LogCleaner(Generic[P]):
         finally:
             del self._at_work[name]
         self._setbacks.pop(name, None)
+        self.cleanings += 1
+        self.bytes_read += cleaning.bytes_read
+        self.bytes_written += cleaning.bytes_written
         logger.info(
             "%s: cleaned up to offset %d, read %d bytes, wrote %d",
             name,
@@ -252,6 +257,7 @@ class LogCleaner(Generic[P]):
         if isinstance(error, OSError) and harm_of(error) is Harm.DIRECTORY:
             log.files.env.fail(error)
             return
+        self.failures += 1
         name = log.topic_partition
         before = self._setbacks.get(name)
         failures = before.failures + 1 if before is not None and before.log is log else 1

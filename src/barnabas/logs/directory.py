@@ -6,6 +6,7 @@
     DIR/*-offset-checkpoint         recovery points, log start offsets, high watermarks
     DIR/<topic>-<partition>/        a partition's log
     DIR/<topic>.<hex>-delete/       a deleted partition, on its way out
+    DIR/<topic>-<p>.<hex>-future/   the copy of a partition that is moved here from another directory
 
 Owned by the event loop's thread, but for `load`, which may run in several threads at once.
 """
@@ -15,8 +16,9 @@ from __future__ import annotations
 import logging
 import re
 import sys
+from collections import ChainMap
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from random import Random
 
 from barnabas.config import TopicConfig
@@ -41,6 +43,9 @@ logger = logging.getLogger(__name__)
 
 _PARTITION_FOLDER = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>[0-9]{1,10})")
 _FLUSH_THREADS = 16
+_FUTURE_FOLDER = re.compile(r".+-(?P<partition>[0-9]{1,10})\.[0-9a-f]{32}-future")
+#: of a topic's name in the name of such a folder: the whole has to fit into a file name
+_LONGEST_NAME = 190
 _DELETED_FOLDER = re.compile(r".*\.[0-9a-f]{32}-delete")
 
 
@@ -84,6 +89,8 @@ class LogDirectory:
         #: whether `close` marked the stop as clean
         self.closed_cleanly = False
         self.logs: dict[TopicPartition, PartitionLog] = {}
+        #: copies of logs that lie in other directories, whose place they are to take
+        self.futures: dict[TopicPartition, PartitionLog] = {}
         #: whether a log start offset that was written down lies beyond the end to which its log has shrunk:
         #: it must be rewritten before the log grows past it, or a restart would hide the new records
         self.has_stale_offsets = False
@@ -157,6 +164,11 @@ class LogDirectory:
         return self.env.path
 
     @property
+    def _all_logs(self) -> Mapping[TopicPartition, PartitionLog]:
+        """What checkpoints speak of."""
+        return ChainMap(self.logs, self.futures) if self.futures else self.logs
+
+    @property
     def high_watermarks(self) -> Mapping[TopicPartition, Offset]:
         """As they were last written down."""
         return self._high_watermarks.offsets
@@ -200,6 +212,16 @@ class LogDirectory:
         self._found = dict(partitions)
         return partitions
 
+    def found_futures(self) -> dict[str, tuple[TopicId, int]]:
+        """The folders of copies that a stop interrupted, with the topic's id and the partition's number."""
+        found = {}
+        for entry in self.env.fs.entries(self.path):
+            folder = _FUTURE_FOLDER.fullmatch(entry.name)
+            if entry.is_directory and folder:
+                path = f"{self.path}/{entry.name}"
+                found[path] = (self._read_topic_id(path) or ZERO_TOPIC_ID, int(folder["partition"]))
+        return found
+
     def leftovers(self) -> list[TreeRemoval]:
         """The folders of partitions whose deletion a stop interrupted."""
         return [
@@ -228,6 +250,7 @@ class LogDirectory:
             raise
         log.move_to(env)
         committed = self.high_watermarks.get(topic_partition, 0)
+        log.advance_high_watermark(committed)
         if log.log_end_offset < committed:
             logger.error(
                 "%s: records of offsets %d to %d, which had been acknowledged, are gone: a power cut takes "
@@ -237,6 +260,60 @@ class LogDirectory:
                 committed - 1,
             )
         return log
+
+    def load_future(
+        self, path: str, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig
+    ) -> PartitionLog:
+        """As `load`, for a copy in the folder `path`: for `futures`."""
+        env = self.env
+        loading = LogEnvironment(env.path, OpenFiles(env.fs), env.clock, env.random)
+        try:
+            log = self._load(loading, topic_partition, topic_id, config, was_clean=self.was_clean, path=path)
+        except OSError as error:
+            raise env.judge(topic_partition, error) from error
+        finally:
+            loading.files.let_go_idle()
+        log.move_to(env)
+        return log
+
+    def create_future(
+        self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig, start: Offset
+    ) -> PartitionLog:
+        """A copy of a log that lies elsewhere, still empty, that is to begin at `start`.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        env = self.env
+        if env.failure is not None:
+            raise env.offline()
+        self.forget(topic_partition)
+        topic, number = topic_partition
+        path = f"{env.path}/{topic[:_LONGEST_NAME]}-{number}.{new_uuid(env.random).hex}-future"
+        try:
+            env.fs.make_directory(path)
+            log = new_log(env, path, topic_partition, topic_id, config)
+            log.files.begin()
+            log.truncate_fully_and_start_at(start, sync=False)
+        except (OSError, KafkaError) as error:
+            with suppress(OSError):
+                env.fs.remove_tree(path)
+            raise env.judge(topic_partition, error) if isinstance(error, OSError) else error from error
+        self.futures[topic_partition] = log
+        return log
+
+    def drop_future(self, topic_partition: TopicPartition) -> TreeRemoval | None:
+        """Takes a copy out, as `delete` does a log."""
+        future = self.futures.pop(topic_partition)
+        self.forget(topic_partition)
+        future.abandon()
+        aside = self._aside(topic_partition, "delete")
+        try:
+            self.env.fs.rename(future.files.path, aside)
+        except OSError as error:
+            logger.warning("%s cannot be removed, the next start does it: %s", future.files.path, error)
+            return None
+        return TreeRemoval(self.env.fs, aside)
 
     def adopt(self, log: PartitionLog) -> PartitionLog:
         """Takes charge of a loaded log."""
@@ -249,7 +326,7 @@ class LogDirectory:
         """Every log found has been opened: let go of what only that needed."""
         self._sizes = None
         for checkpoint in self._checkpoints:
-            checkpoint.share(self.logs)
+            checkpoint.share(self._all_logs)
 
     def create(self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig) -> PartitionLog:
         """A new, empty log. Its folder is safe on disk from its first flush on.
@@ -303,10 +380,13 @@ class LogDirectory:
         Raises:
             OSError: it could not be renamed.
         """
-        # Kafka's form, cut so that a long topic name still fits into a file name
-        path = f"{self.path}/{str(topic_partition)[:200]}.{new_uuid(self.env.random).hex}-{suffix}"
+        path = self._aside(topic_partition, suffix)
         self.env.fs.rename(f"{self.path}/{topic_partition}", path)
         return path
+
+    def _aside(self, topic_partition: TopicPartition, suffix: str) -> str:
+        # Kafka's form, cut so that a long topic name still fits into a file name
+        return f"{self.path}/{str(topic_partition)[:200]}.{new_uuid(self.env.random).hex}-{suffix}"
 
     def delete(self, topic_partition: TopicPartition) -> TreeRemoval | None:
         """Takes a log out: its folder is renamed, and gone for good when the result has run.
@@ -352,7 +432,7 @@ class LogDirectory:
 
     def recovery_point_checkpoint(self) -> CheckpointWrite:
         """The recovery points, to be written down now and then: they bound what a crash costs."""
-        return CheckpointWrite(self._recovery_points, self.logs, lambda log: log.recovery_point)
+        return CheckpointWrite(self._recovery_points, self._all_logs, lambda log: log.recovery_point)
 
     def log_start_checkpoint(self) -> CheckpointWrite:
         """The log start offsets that the logs' own files do not tell.
@@ -370,16 +450,29 @@ class LogDirectory:
             known = 0 if log.epochs.changed else log.files.segments[0].base_offset
             return start if start > known else None
 
-        return CheckpointWrite(self._log_starts, self.logs, unknown_to_files)
+        return CheckpointWrite(self._log_starts, self._all_logs, unknown_to_files)
 
     def high_watermark_checkpoint(self) -> CheckpointWrite:
         """The high watermarks."""
-        return CheckpointWrite(self._high_watermarks, self.logs, lambda log: log.high_watermark)
+        return CheckpointWrite(self._high_watermarks, self._all_logs, lambda log: log.high_watermark)
 
     def cleaned_checkpoint(self) -> CheckpointWrite:
         """Up to where compacted logs are clean."""
         self._cleaned_to.is_stale = True
-        return CheckpointWrite(self._cleaned_to, self.logs, None)
+        return CheckpointWrite(self._cleaned_to, self._all_logs, None)
+
+    def lower_cleaned(self, topic_partition: TopicPartition, offset: Offset) -> bool:
+        """A log is to be truncated to `offset`; whether it was clean beyond that."""
+        if self.cleaned_to.get(topic_partition, 0) <= offset:
+            return False
+        # only what was flushed is cleaned, so this is the one way in which what is clean is cut off
+        self.cleaned_to[topic_partition] = offset
+        self._cleaned_to.is_stale = True
+        return True
+
+    def lowered_cleaned_checkpoint(self) -> CheckpointWrite:
+        """As `cleaned_checkpoint`, to be written only after `lower_cleaned`."""
+        return CheckpointWrite(self._cleaned_to, self._all_logs, None)
 
     def close(self) -> None:
         """Closes every log, and marks the stop as clean if all went well; never raises."""
@@ -411,7 +504,7 @@ class LogDirectory:
                 "%s is not marked as cleanly closed, the next start checks its logs: %r", self.path, error
             )
         finally:
-            for log in self.logs.values():
+            for log in self._all_logs.values():
                 log.abandon()
             self._lock.release()
 
@@ -423,9 +516,10 @@ class LogDirectory:
         config: TopicConfig,
         *,
         was_clean: bool,
+        path: str | None = None,
     ) -> PartitionLog:
         self._forget_other_topics(topic_partition, topic_id)
-        path = f"{env.path}/{topic_partition}"
+        path = path or f"{env.path}/{topic_partition}"
         log = load_log(
             env,
             path,
@@ -449,7 +543,7 @@ class LogDirectory:
         """Flushes every log; those that could not be."""
         # Side by side, because file systems make one commit of fsyncs that come together; some at a time,
         # because each holds its files open.
-        logs = list(self.logs.values())
+        logs = list(self._all_logs.values())
         failed: list[TopicPartition] = []
         with self._blocking.side_by_side(_FLUSH_THREADS) as for_each:
             for start in range(0, len(logs), 4 * _FLUSH_THREADS):
@@ -481,16 +575,14 @@ class LogDirectory:
             is_cut = log.topic_partition == topic_partition
             return min(offset, log.recovery_point) if is_cut else log.recovery_point
 
-        CheckpointWrite(self._recovery_points, self.logs, point_of).run()
-        if self.cleaned_to.get(topic_partition, 0) > offset:
-            # only what was flushed is cleaned, so this is the one way in which what is clean is cut off
-            self.cleaned_to[topic_partition] = offset
-            self.cleaned_checkpoint().run()
+        CheckpointWrite(self._recovery_points, self._all_logs, point_of).run()
+        if self.lower_cleaned(topic_partition, offset):
+            self.lowered_cleaned_checkpoint().run()
 
     def _size_checkpoint(self) -> Replacement:
         sizes = (
             (tp, segment.base_offset, _sizes_of(segment))
-            for tp, log in self.logs.items()
+            for tp, log in self._all_logs.items()
             if not log.files.is_blank
             for segment in log.files.segments
         )

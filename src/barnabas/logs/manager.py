@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol
 
 from barnabas.config import BrokerConfig, TopicConfig
 from barnabas.environment.blocking import Pool
@@ -15,15 +17,18 @@ from barnabas.errors import ConfigError, ErrorCode, KafkaError
 from barnabas.logs import DirectoryLocked, LogDirectory
 from barnabas.logs.offset_checkpoint import CheckpointWrite
 from barnabas.storage import OpenFiles, PartitionLog
-from barnabas.storage.checkpoints import LOG_STARTS, NO_BROKER_EPOCH
+from barnabas.storage.checkpoints import LOG_STARTS, NO_BROKER_EPOCH, RECOVERY_POINTS
 from barnabas.storage.harm import cure_of
-from barnabas.storage.tasks import Removal
+from barnabas.storage.log_files import LogFiles
+from barnabas.storage.tasks import Removal, TreeRemoval
 from barnabas.text import logger_of
 from barnabas.types import ZERO_TOPIC_ID, Offset, TopicId, TopicPartition, topic_id_to_str
 
 log = logger_of(__name__)
 
 _MAX_OPEN_FILES = 16_384
+#: replicas for which a directory is preferred
+_MOST_PREFERRED = 10_000
 #: how many logs are looked at in one turn of the event loop
 _LOGS_A_TURN = 100
 #: what else a process has open: the metadata store, locks, the event loop, what the program beside us needs
@@ -68,8 +73,19 @@ class LogManager:
         self._removals: dict[asyncio.TimerHandle, None] = {}
         #: two that write the same file would tear it
         self._checkpointing = asyncio.Lock()
+        #: writes that requests share, until they are done
+        self._shared_writes: dict[asyncio.Future[None], None] = {}
         #: writes of log start offsets that have not begun yet
         self._log_start_writes: dict[LogDirectory, asyncio.Future[None]] = {}
+        #: writes of lowered recovery points that have not begun yet
+        self._recovery_point_writes: dict[LogDirectory, asyncio.Future[None]] = {}
+        #: directories whose checkpoints name logs that have moved to other brokers
+        self._outdated: dict[LogDirectory, None] = {}
+        self._writing_outdated: asyncio.Task[None] | None = None
+        #: where replicas that are not here yet are to be made, as they were asked for
+        self._preferred: dict[TopicPartition, LogDirectory] = {}
+        #: deleted topics of which something could not be taken away
+        self._undeleted: set[TopicId] = set()
         self._is_closed = False
 
     @property
@@ -109,6 +125,44 @@ class LogManager:
         if directory is None:
             raise KeyError(topic_partition)
         return directory
+
+    def directory_at(self, path: str) -> LogDirectory:
+        """The configured log directory of that path.
+
+        Raises:
+            KafkaError: LOG_DIR_NOT_FOUND; KAFKA_STORAGE_ERROR, it is offline.
+        """
+        for directory in self._directories:
+            if directory.path == path:
+                if directory.failure is not None:
+                    raise directory.env.offline()
+                return directory
+        if path in self.unopened:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {path} is offline")
+        raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is none of this broker's log directories")
+
+    def prefer(self, topic_partition: TopicPartition, directory: LogDirectory) -> None:
+        """Have a replica made in a directory if it comes to this broker, until the next start."""
+        self._preferred.pop(topic_partition, None)
+        self._preferred[topic_partition] = directory
+        if len(self._preferred) > _MOST_PREFERRED:
+            del self._preferred[next(iter(self._preferred))]
+
+    def copy_of(self, topic_partition: TopicPartition) -> LogDirectory | None:
+        """Where a log is being moved to."""
+        for directory in self._directories:
+            if topic_partition in directory.futures:
+                return directory
+        return None
+
+    def drop_copy(self, topic_partition: TopicPartition) -> None:
+        """Give up a move; the log stays where it is."""
+        directory = self.copy_of(topic_partition)
+        if directory is None:
+            return
+        removal = directory.drop_future(topic_partition)
+        if removal is not None:
+            self._run(removal)
 
     def _find_directory(self, topic_partition: TopicPartition) -> LogDirectory | None:
         for directory in self._directories:
@@ -156,7 +210,7 @@ class LogManager:
         self,
         hosted: Mapping[TopicPartition, TopicId],
         config_of: Callable[[str], TopicConfig],
-        deleted: Collection[TopicId] = (),
+        is_deleted: Callable[[TopicPartition, TopicId], bool] = lambda _partition, _topic_id: False,
     ) -> None:
         """Open every log that lies in the directories and belongs here, after a crash with recovery.
 
@@ -166,13 +220,13 @@ class LogManager:
         Args:
             hosted: the partitions of this broker, with their topics' ids.
             config_of: the settings of a topic, by its name.
-            deleted: topics whose partitions are deleted where they are found.
+            is_deleted: whether a partition, whose topic has this id, is to be deleted where it is found.
         """
         known = set(hosted)
+        places: dict[TopicPartition, list[LogDirectory]] = {}
         unseen: set[LogDirectory] = set()
         outdated: set[LogDirectory] = set()
-        loading: list[Awaitable[None]] = []
-        pools: list[Pool] = []
+        loading: list[tuple[LogDirectory, Pool, deque[tuple[TopicPartition, TopicId, TopicConfig]]]] = []
         threads = self._config.num_recovery_threads_per_data_dir
         for directory in self._directories:
             wanted: deque[tuple[TopicPartition, TopicId, TopicConfig]] = deque()
@@ -185,8 +239,9 @@ class LogManager:
                 continue
             for topic_partition, found_id in found.items():
                 topic_id = hosted.get(topic_partition)
-                if found_id in deleted:
-                    self._set_aside(directory, topic_partition, "delete")
+                if is_deleted(topic_partition, found_id):
+                    if not self._set_aside(directory, topic_partition, "delete"):
+                        self._undeleted.add(found_id)
                     if directory.forget(topic_partition):
                         outdated.add(directory)
                     continue
@@ -206,10 +261,10 @@ class LogManager:
                     self._unreadable[topic_partition] = directory
                     continue
                 wanted.append((topic_partition, topic_id, config_of(topic_partition.topic)))
+                places.setdefault(topic_partition, []).append(directory)
             if wanted:
                 pool = self._environment.blocking.pool("recovery", threads)
-                pools.append(pool)
-                loading += [self._load(directory, pool, wanted) for _ in range(min(threads, len(wanted)))]
+                loading += [(directory, pool, wanted)] * min(threads, len(wanted))
             if unknown:
                 more = ", ..." if unknown[5:] else ""
                 log.error(
@@ -228,9 +283,15 @@ class LogManager:
                 continue
             for task in leftovers:
                 self._run(task)
-        await asyncio.gather(*loading)
-        for pool in pools:
+        await asyncio.gather(*(self._load(*each) for each in loading))
+        for pool in dict.fromkeys(pool for _, pool, _ in loading):
             await pool.close()
+        for topic_partition, directories in places.items():
+            if directories[1:]:
+                outdated.update(self._keep_latest(topic_partition, directories))
+        for directory in self._directories:
+            if directory not in unseen:
+                await self._load_copies(directory, hosted, config_of, is_deleted)
         broken = set(self._unreadable.values())
         for directory in self._directories:
             if directory not in broken and directory.failure is None:
@@ -258,13 +319,89 @@ class LogManager:
         for directory in self._directories:
             directory.forget_start()
 
+    def _keep_latest(
+        self, topic_partition: TopicPartition, directories: Sequence[LogDirectory]
+    ) -> Iterator[LogDirectory]:
+        """A crash came when a log had just been moved, and both are there: leave the one that has everything.
+
+        The directories that have lost theirs.
+        """
+        logs = {directory: directory.logs.get(topic_partition) for directory in directories}
+        found = {directory: opened for directory, opened in logs.items() if opened is not None}
+        if len(found) < 2:
+            return
+        kept = max(found, key=lambda each: (found[each].latest_epoch, found[each].log_end_offset))
+        for directory, opened in found.items():
+            if directory is kept:
+                continue
+            epoch, end = found[kept].end_offset_for_epoch(opened.latest_epoch)
+            is_contained = epoch == opened.latest_epoch and end >= opened.log_end_offset
+            log.warning(
+                "%s lies in %s and in %s: the latter counts", topic_partition, directory.path, kept.path
+            )
+            del directory.logs[topic_partition]
+            directory.forget(topic_partition)
+            opened.abandon()
+            try:
+                aside = directory.set_aside(topic_partition, "delete" if is_contained else "stray")
+            except OSError as error:
+                directory.env.judge(topic_partition, error)
+                continue
+            if is_contained:
+                self._run(TreeRemoval(directory.env.fs, aside))
+            yield directory
+
+    async def _load_copies(
+        self,
+        directory: LogDirectory,
+        hosted: Mapping[TopicPartition, TopicId],
+        config_of: Callable[[str], TopicConfig],
+        is_deleted: Callable[[TopicPartition, TopicId], bool],
+    ) -> None:
+        """Open the copies of logs that were being moved, so that the moves go on; others are no use."""
+        try:
+            found = directory.found_futures()
+        except OSError as error:
+            directory.env.judge("copies of logs", error)
+            return
+        names = {(topic_id, tp.partition): tp for tp, topic_id in hosted.items()} if found else {}
+        for path, key in found.items():
+            if key[0] == ZERO_TOPIC_ID or is_deleted(TopicPartition("", key[1]), key[0]):
+                self._run(
+                    TreeRemoval(directory.env.fs, path)
+                )  # without its id it was never on disk as a whole
+                continue
+            topic_partition = names.get(key)
+            current = None if topic_partition is None else self.get(topic_partition)
+            if topic_partition is None or current is None or topic_partition in directory.logs:
+                # what it is a copy of is not here: it may be on a disk that is away
+                log.warning("%s is the copy of a log that is not here: it is left alone", path)
+                continue
+            if topic_partition in directory.futures:
+                self._run(TreeRemoval(directory.env.fs, path))
+                continue
+            config = config_of(topic_partition.topic)
+            load = partial(directory.load_future, path, topic_partition, key[0], config)
+            try:
+                directory.futures[topic_partition] = await self._disk.run(load)
+            except KafkaError as error:
+                log.warning("%s cannot be opened, its copying begins anew: %s", path, error.message)
+                self._run(TreeRemoval(directory.env.fs, path))
+                try:
+                    start = current.log_start_offset
+                    directory.create_future(topic_partition, current.topic_id, config, start)
+                except KafkaError as failed:
+                    log.error("%s is not moved to %s: %s", topic_partition, directory.path, failed.message)
+
     def _open_logs(self) -> set[TopicPartition]:
         return {topic_partition for directory in self._directories for topic_partition in directory.logs}
 
     async def stop(self) -> None:
         """Wait for the checkpoints that are being written, then `close`."""
-        while writing := self._log_start_writes.values():
-            await asyncio.wait(writing)
+        if self._writing_outdated is not None:
+            await self._writing_outdated
+        while self._shared_writes:
+            await asyncio.wait(list(self._shared_writes))
         self.close()
 
     def close(self) -> None:
@@ -296,7 +433,8 @@ class LogManager:
         working = [directory for directory in self._directories if directory.failure is None]
         if not working:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "every log directory is offline")
-        directory = min(working, key=lambda directory: len(directory.logs))
+        preferred = self._preferred.pop(topic_partition, None)
+        directory = min(working, key=lambda directory: (directory is not preferred, len(directory.logs)))
         return directory.create(topic_partition, topic_id, config)
 
     def delete(self, topic_partition: TopicPartition) -> None:
@@ -307,6 +445,7 @@ class LogManager:
         """
         if self._is_closed:
             return
+        self.drop_copy(topic_partition)
         broken = self._unreadable.pop(topic_partition, None)
         if broken is not None:
             self._set_aside(broken, topic_partition)
@@ -314,14 +453,68 @@ class LogManager:
         directory = self._find_directory(topic_partition)
         if directory is None:
             return
+        topic_id = directory.logs[topic_partition].topic_id
         delay_ms = directory.logs[topic_partition].config.file_delete_delay_ms
         try:
             removal = directory.delete(topic_partition)
         except KafkaError as error:
             log.error("%s cannot be deleted, the next start does it: %s", topic_partition, error)
+            self._undeleted.add(topic_id)
             return
         if removal is not None:
             self.run_later(removal, delay_ms)
+
+    async def without(self, topic_ids: Collection[TopicId]) -> Collection[TopicId]:
+        """Those of some topics of which nothing is left here, not even after a crash."""
+        if self.unopened or any(directory.failure is not None for directory in self._directories):
+            return ()  # who knows what lies there
+        gone = set(topic_ids).difference(self._undeleted, (each.topic_id for each in self))
+        for directory in self._directories if gone else ():
+            try:
+                await self._disk.run(directory.env.fs.sync_directory, directory.path)
+            except OSError as error:
+                directory.env.judge("a deletion", error)
+                return ()
+        return gone
+
+    def delete_moved(self, topic_partition: TopicPartition) -> None:
+        """As `delete`, for a partition that may come back: what is written down of it goes soon as well.
+
+        It would seem to be a loss if the broker crashed when it had come back with fewer records.
+        """
+        directory = self._find_directory(topic_partition)
+        self.delete(topic_partition)
+        if directory is not None and not self._is_closed:
+            self._write_soon(directory)
+
+    def moved_away(self, opened: PartitionLog, directory: LogDirectory, files: LogFiles) -> None:
+        """A log lies in another directory now, for good: its former files here go."""
+        directory.forget(opened.topic_partition)
+        try:
+            path = directory.set_aside(opened.topic_partition, "delete")
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            log.error("%s: the next start removes it from %s: %s", opened, directory.path, error)
+        else:
+            files.renamed(path)
+            self.run_later(TreeRemoval(directory.env.fs, path), opened.config.file_delete_delay_ms)
+        files.close()
+        self._write_soon(directory)
+
+    def _write_soon(self, directory: LogDirectory) -> None:
+        self._outdated[directory] = None
+        if self._writing_outdated is None:
+            self._writing_outdated = asyncio.create_task(self._write_outdated(), name="checkpoints")
+
+    async def _write_outdated(self) -> None:
+        try:
+            while self._outdated:
+                directory = next(iter(self._outdated))
+                del self._outdated[directory]
+                await self._write_checkpoints(directory)
+        finally:
+            self._writing_outdated = None
 
     # --- upkeep ---
 
@@ -396,11 +589,23 @@ class LogManager:
         try:
             writing = self._log_start_writes.get(directory)
             if writing is None:
-                writing = asyncio.ensure_future(self._store_log_starts(directory))
+                writing = self._share(self._store_log_starts(directory))
                 self._log_start_writes[directory] = writing
             await asyncio.shield(writing)
         finally:
             directory.planned_starts.remove(planned)
+
+    async def move_log_start(self, opened: PartitionLog, offset: Offset) -> None:
+        """Have a log start at `offset`, on disk before anybody hears of it.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, it could not be written; as `PartitionLog.advance_log_start`.
+        """
+        directory = self._find_directory(opened.topic_partition)
+        if directory is None or directory.logs[opened.topic_partition] is not opened:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # it was deleted meanwhile
+        await self.store_log_starts(directory, [(opened, offset)])
+        opened.advance_log_start(offset)
 
     async def _store_log_starts(self, directory: LogDirectory) -> None:
         if directory.failure is not None:
@@ -412,6 +617,46 @@ class LogManager:
                 await self._write(directory.log_start_checkpoint())
             except OSError as error:
                 raise directory.env.judge(LOG_STARTS, error) from error
+
+    async def prepare_truncation(self, opened: PartitionLog, offset: Offset) -> None:
+        """Have on disk what has to be there before a log is truncated to `offset`. Logs share a write.
+
+        Raises:
+            KafkaError: as `PartitionLog.prepare_truncation`; KAFKA_STORAGE_ERROR, it could not be written.
+        """
+        if not opened.prepare_truncation(offset):
+            return
+        directory = self.directory_of(opened.topic_partition)
+        writing = self._recovery_point_writes.get(directory)
+        if writing is None:
+            writing = self._share(self._store_recovery_points(directory))
+            self._recovery_point_writes[directory] = writing
+        directory.lower_cleaned(opened.topic_partition, opened.recovery_point)
+        await asyncio.shield(writing)
+
+    def _share(self, write: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
+        """Begin what several wait for, and which is done though they have all gone: a stop waits for it."""
+        writing = asyncio.ensure_future(write)
+        self._shared_writes[writing] = None
+        writing.add_done_callback(self._written)
+        return writing
+
+    def _written(self, writing: asyncio.Future[None]) -> None:
+        del self._shared_writes[writing]
+        if not writing.cancelled():
+            writing.exception()  # whoever still waits hears of it
+
+    async def _store_recovery_points(self, directory: LogDirectory) -> None:
+        if directory.failure is not None:
+            del self._recovery_point_writes[directory]
+            raise directory.env.offline()
+        async with self._checkpointing:
+            del self._recovery_point_writes[directory]  # whoever comes from now on has lowered others
+            try:
+                await self._write(directory.recovery_point_checkpoint())
+                await self._write(directory.lowered_cleaned_checkpoint())
+            except OSError as error:
+                raise directory.env.judge(RECOVERY_POINTS, error) from error
 
     def run_later(self, task: Task, delay_ms: int) -> None:
         """Run in a thread what deletes files, when readers may be done with them."""
@@ -425,7 +670,18 @@ class LogManager:
 
     # --- inside ---
 
-    async def _write_checkpoints(self, directory: LogDirectory) -> None:
+    async def write_checkpoints(self, directory: LogDirectory) -> None:
+        """Write all checkpoints of a directory.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, one could not be written.
+        """
+        if not await self._write_checkpoints(directory):
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"the checkpoints in {directory.path} could not be written"
+            )
+
+    async def _write_checkpoints(self, directory: LogDirectory) -> bool:
         for of in (
             LogDirectory.log_start_checkpoint,
             LogDirectory.recovery_point_checkpoint,
@@ -433,7 +689,8 @@ class LogManager:
             LogDirectory.high_watermark_checkpoint,
         ):
             if directory.failure is not None or not await self._write_checkpoint(directory, of):
-                return
+                return False
+        return True
 
     async def _write_checkpoint(
         self, directory: LogDirectory, of: Callable[[LogDirectory], CheckpointWrite]
@@ -456,14 +713,15 @@ class LogManager:
         wanted: deque[tuple[TopicPartition, TopicId, TopicConfig]],
     ) -> None:
         """Has one thread of several open logs, until there are no more `wanted`."""
-        loaded, unreadable = await pool.run(_load_logs, directory, wanted)
+        loaded, unreadable = await pool.run(_load_logs, directory, wanted, self._config.barnabas_acks_fsync)
         for partition_log in loaded:
             directory.adopt(partition_log)
         self._unreadable.update(dict.fromkeys(unreadable, directory))
 
     def _set_aside(
         self, directory: LogDirectory, topic_partition: TopicPartition, suffix: str = "stray"
-    ) -> None:
+    ) -> bool:
+        """Whether the folder has its name no more."""
         try:
             aside = directory.set_aside(topic_partition, suffix)
         except FileNotFoundError:
@@ -471,8 +729,10 @@ class LogManager:
         except OSError as error:
             log.error("%s belongs to no topic of this broker and cannot be moved: %s", topic_partition, error)
             directory.env.judge(topic_partition, error)
+            return False
         else:
             log.warning("%s belongs to no topic of this broker: its folder is now %s", topic_partition, aside)
+        return True
 
     def _run(self, task: Task) -> None:
         future = self._disk.run(task.run)
@@ -492,7 +752,7 @@ def files_for_connections(fs: FileSystem) -> int | None:
 
 
 def _load_logs(
-    directory: LogDirectory, wanted: deque[tuple[TopicPartition, TopicId, TopicConfig]]
+    directory: LogDirectory, wanted: deque[tuple[TopicPartition, TopicId, TopicConfig]], acks_fsync: bool
 ) -> tuple[list[PartitionLog], list[TopicPartition]]:
     """Loads logs until none is wanted: those that could be loaded, and the partitions of the others."""
     loaded: list[PartitionLog] = []
@@ -503,13 +763,19 @@ def _load_logs(
         except IndexError:  # the other threads have taken the rest
             return loaded, unreadable
         try:
-            loaded.append(directory.load(topic_partition, topic_id, config))
+            opened = directory.load(topic_partition, topic_id, config)
+            loaded.append(opened)
         except Exception as error:
             if isinstance(error, KafkaError):
                 log.error("%s cannot be opened: %s", topic_partition, error.message)
             else:  # a bug, or damage that nobody has thought of: the others are opened nevertheless
                 log.exception("%s cannot be opened", topic_partition)
             unreadable.append(topic_partition)
+        else:
+            every = 1 if acks_fsync else config.flush_messages
+            if opened.log_end_offset - opened.recovery_point >= every:
+                with contextlib.suppress(KafkaError):  # then it counts when it is fsynced later, if ever
+                    opened.flush()
 
 
 def _report(done: asyncio.Future[None]) -> None:

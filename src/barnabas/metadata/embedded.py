@@ -25,6 +25,8 @@ from barnabas.metadata.tree import Change, Tree
 from barnabas.metadata.watches import Watches
 
 _SESSION = 1
+#: how many changes watchers are told of in one turn of the event loop
+_REPORTED_A_TURN = 500
 
 
 class EmbeddedStore(SingleOperations):
@@ -118,6 +120,10 @@ class EmbeddedStore(SingleOperations):
         self._open_tree()
         return self._watches.add(path, watcher)
 
+    async def sync(self) -> None:
+        async with self._settled:
+            self._open_tree()
+
     async def close(self) -> None:
         while self._writer is not None:
             await self._writer
@@ -143,8 +149,11 @@ class EmbeddedStore(SingleOperations):
         changes: list[Change] = []
         applied: list[tuple[list[int], asyncio.Future[list[int]]]] = []
         for operations, done in batch:
+            versions: list[int] = []
+            made: list[Change] = []
             try:
-                versions, made = tree.apply(operations, _SESSION)
+                for _ in tree.apply_in_steps(operations, _SESSION, versions, made):
+                    await asyncio.sleep(0)  # nobody reads meanwhile: it is not settled
             except (StoreError, ValueError) as error:
                 _fail(done, error)
             else:
@@ -158,8 +167,10 @@ class EmbeddedStore(SingleOperations):
             for _, done in applied:
                 _fail(done, error)
             return
-        for change in changes:
+        for number, change in enumerate(changes, 1):
             self._watches.report(change.event, change.path)
+            if number % _REPORTED_A_TURN == 0:
+                await asyncio.sleep(0)
         for versions, done in applied:
             if not done.done():
                 done.set_result(versions)

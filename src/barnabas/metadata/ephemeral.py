@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from barnabas.metadata.session import FINAL
 from barnabas.metadata.store import (
@@ -21,7 +22,7 @@ log = logger_of(__name__)
 _RETRY = 0.05
 
 
-async def claim(store: MetadataStore, path: str, data: bytes, *, patience: float) -> Node:
+async def claim(store: MetadataStore, path: str, data: Callable[[], bytes], *, patience: float) -> Node:
     """Make an ephemeral node at `path`, or take over the one that this session has there already.
 
     A node of this session is there when the answer to an earlier creation was lost; it gets `data`. A node of
@@ -31,7 +32,7 @@ async def claim(store: MetadataStore, path: str, data: bytes, *, patience: float
     Args:
         store: where to make the node.
         path: of the node.
-        data: what it is to hold.
+        data: says what it is to hold; asked again for each session.
         patience: seconds to wait for the node of another session to go.
 
     Returns:
@@ -54,7 +55,7 @@ async def claim(store: MetadataStore, path: str, data: bytes, *, patience: float
                 if cancel_watch is None:
                     cancel_watch = await store.watch(path, lambda event, changed: news.set())
                     news.clear()
-                node = await _made_or_found(store, path, data)
+                node = await _made_or_found(store, path, data())
             except StoreUnavailableError:
                 if store.state in FINAL:
                     raise

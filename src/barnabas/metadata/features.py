@@ -15,7 +15,8 @@ class Feature(NamedTuple):
 
     lowest: int
     highest: int
-    #: the level of a cluster that has never decided otherwise
+    #: the level of a cluster that has never decided otherwise. It is the same in all versions of this
+    #: software: brokers of two versions must agree. A later level begins with UpdateFeatures.
     default: int
 
 
@@ -29,6 +30,10 @@ SUPPORTED: Mapping[str, Feature] = MappingProxyType(
 )
 
 
+#: a feature that this software does not know
+_NONE = Feature(0, 0, 0)
+
+
 class FinalizedFeatures(NamedTuple):
     """What the cluster has decided. `epoch` grows with every change."""
 
@@ -38,6 +43,14 @@ class FinalizedFeatures(NamedTuple):
     def level(self, name: str) -> int:
         """The level at which a feature is used."""
         return self.levels.get(name, SUPPORTED[name].default)
+
+    def unsupported(self) -> str | None:
+        """What the cluster uses that this software does not have, None when there is nothing."""
+        for name, level in sorted(self.levels.items()):
+            feature = SUPPORTED.get(name, _NONE)
+            if not feature.lowest <= level <= feature.highest:
+                return f"{name} at level {level} (this version has {feature.lowest} to {feature.highest})"
+        return None
 
     def all(self) -> dict[str, int]:
         """Every supported feature with its level."""

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 from immutables import Map
 
 from barnabas.metadata.features import FinalizedFeatures
+from barnabas.security.acls import Acls
+from barnabas.security.quotas import QuotaEntity
 from barnabas.types import NO_BROKER, BrokerId, LeaderEpoch, TopicId, TopicPartition
 
 #: stands for every broker in `ClusterImage.broker_configs`
@@ -18,6 +20,7 @@ ALL_BROKERS = "<default>"
 
 _NOTHING: Mapping[Any, Any] = MappingProxyType({})
 _EMPTY: Mapping[Any, Any] = Map()
+_NO_ACLS = Acls()
 
 
 class BrokerEndpoint(NamedTuple):
@@ -61,14 +64,37 @@ class PartitionState(NamedTuple):
     """Who holds a partition, who leads it, and who is in sync.
 
     `leader` is -1 while there is none. `leader_epoch` grows with each new leader; `partition_epoch` grows
-    with each change of this state, and is what a change has to name (KIP-497).
+    with each change of this state, and is what a change has to name (KIP-497); -1 if there is no such state.
     """
 
+    #: who holds it, the preferred leader first; during a reassignment the new ones, then those to be removed
     replicas: tuple[BrokerId, ...]
     isr: tuple[BrokerId, ...]
     leader: BrokerId
     leader_epoch: LeaderEpoch = 0
     partition_epoch: int = 0
+    #: out of the ISR, and still sure to have all below the high watermark (KIP-966)
+    elr: tuple[BrokerId, ...] = ()
+    #: who was in ISR or ELR when both became empty: the candidates when something may be lost
+    last_known_elr: tuple[BrokerId, ...] = ()
+    #: led by a replica that may lack what was committed, until it has said that it has recovered (KIP-704)
+    recovering: bool = False
+    #: replicas that a reassignment adds, and those that it takes away in the end (KIP-455)
+    adding: tuple[BrokerId, ...] = ()
+    removing: tuple[BrokerId, ...] = ()
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether the store has no state of the partition: somebody has tampered with it. Nothing follows."""
+        return self.partition_epoch < 0
+
+    def has_left(self, broker: BrokerId) -> bool:
+        """Whether a broker holds nothing of the partition any more: what it may still have is to be deleted.
+
+        Who leads it or is a candidate for that has not left, even if somebody took it out of the replicas.
+        """
+        needed = (*self.replicas, *self.isr, *self.elr, *self.last_known_elr, self.leader)
+        return broker not in needed
 
 
 class TopicImage(NamedTuple):
@@ -90,6 +116,8 @@ class ClusterImage(NamedTuple):
     cluster_id: str = ""
     controller_id: BrokerId = NO_BROKER
     brokers: Mapping[BrokerId, BrokerImage] = _NOTHING
+    #: the broker epochs that the controller has dealt with: who has another one is out of sync everywhere
+    admitted: Mapping[BrokerId, int] = _NOTHING
     topics: Mapping[str, TopicImage] = _EMPTY
     topic_names: Mapping[TopicId, str] = _EMPTY
     #: what was set for a topic, as text, by topic
@@ -98,10 +126,21 @@ class ClusterImage(NamedTuple):
     broker_configs: Mapping[str, Mapping[str, str]] = _EMPTY
     #: what was set for a group, as text, by its id
     group_configs: Mapping[str, Mapping[str, str]] = _EMPTY
+    #: what is set for users: credentials, as text by mechanism, and quotas; by user
+    user_configs: Mapping[str, Mapping[str, str]] = _EMPTY
+    #: the quotas of users, client ids and addresses as text, by whose they are; those without are in here too
+    client_quotas: Mapping[QuotaEntity, Mapping[str, str]] = _EMPTY
+    #: who may do what
+    acls: Acls = _NO_ACLS
 
     features: FinalizedFeatures = FinalizedFeatures()
     #: topics that are gone, and the brokers that may still have folders of theirs
     deleted_topics: Mapping[TopicId, frozenset[BrokerId]] = _EMPTY
+
+    def is_admitted(self, broker: BrokerId) -> bool:
+        """Whether the controller has dealt with the registration of a live broker."""
+        registered = self.brokers.get(broker)
+        return registered is not None and self.admitted.get(broker) == registered.epoch
 
     def topic_by_id(self, topic_id: TopicId) -> TopicImage | None:
         name = self.topic_names.get(topic_id)
@@ -112,6 +151,16 @@ class ClusterImage(NamedTuple):
         if topic is None or not 0 <= partition.partition < len(topic.partitions):
             return None
         return topic.partitions[partition.partition]
+
+    def is_deleted_from(self, broker: BrokerId, partition: TopicPartition, topic_id: TopicId) -> bool:
+        """Whether what a broker has of a partition is to be deleted: its topic is, or it has moved away.
+
+        A topic that is merely not there is no reason.
+        """
+        if topic_id in self.deleted_topics:
+            return True
+        state = self.partition(partition)
+        return state is not None and self.topics[partition.topic].id == topic_id and state.has_left(broker)
 
     def hosted_by(self, broker: BrokerId) -> dict[TopicPartition, TopicId]:
         """The partitions that have a replica on a broker, with their topics' ids."""
@@ -147,10 +196,12 @@ class ImageDelta(NamedTuple):
     partitions: Mapping[str, Collection[int]] = _NOTHING
     #: topics whose own settings changed
     topic_configs: frozenset[str] = frozenset()
-    #: whether a broker came, went or moved
+    #: whether a broker came, went, moved or was admitted
     brokers: bool = False
     #: whether settings of brokers changed, which are the defaults of topics' too
     broker_configs: bool = False
+    #: whose quotas changed
+    client_quotas: frozenset[QuotaEntity] = frozenset()
 
     def narrowed(self) -> ImageDelta:
         """The same change without what was read again and found as it was before."""
@@ -162,6 +213,11 @@ class ImageDelta(NamedTuple):
             topic_configs=frozenset(
                 name for name in self.topic_configs if before.topic_config(name) != after.topic_config(name)
             ),
-            brokers=self.brokers and before.brokers != after.brokers,
+            brokers=self.brokers and (before.brokers != after.brokers or before.admitted != after.admitted),
             broker_configs=self.broker_configs and before.broker_configs != after.broker_configs,
+            client_quotas=frozenset(
+                entity
+                for entity in self.client_quotas
+                if before.client_quotas.get(entity) != after.client_quotas.get(entity)
+            ),
         )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable
 from typing import TypeAlias
 
 from barnabas.metadata.builder import ImageBuilder, all_paths
 from barnabas.metadata.image import ClusterImage, ImageDelta
+from barnabas.metadata.reconnection import persistently
 from barnabas.metadata.store import Cancel, Event, MetadataStore, SessionState, StoreUnavailableError
 from barnabas.text import logger_of
 
@@ -16,6 +18,8 @@ log = logger_of(__name__)
 #: Called on the event loop, after the new image is in place. What it raises stops the broker.
 ImageListener: TypeAlias = Callable[[ImageDelta], None]
 
+#: how many changed nodes one image follows
+_AT_ONCE = 200
 #: between two attempts to read, doubled after each; in seconds
 _FIRST_RETRY, _LAST_RETRY = 0.1, 5.0
 
@@ -24,7 +28,8 @@ class MetadataLoader:
     """The one owner of a broker's `ClusterImage`.
 
     The store's watches name paths that changed. A task reads them again, puts a new image in place of the old
-    and calls the listeners with the difference. Changes that come meanwhile go into the next image together.
+    and calls the listeners with the difference. Changes that come meanwhile go into the next images, some
+    hundred nodes at a time.
 
     Whenever the session with the store was not connected, changes went unheard: everything is read again when
     it is. A read that fails is tried again, at growing intervals. A listener that fails has applied half of a
@@ -35,8 +40,9 @@ class MetadataLoader:
         self._store = store
         self._on_failure = on_failure
         self._image = ClusterImage()
-        self._listeners: list[ImageListener] = []
-        self._changed: set[str] = set()
+        self._listeners: dict[ImageListener, None] = {}
+        #: in the order in which it changed
+        self._changed: dict[str, None] = {}
         #: how often everything had to be read, and of which of these times it was
         self._wanted = 1
         self._read = 0
@@ -50,19 +56,30 @@ class MetadataLoader:
     def image(self) -> ClusterImage:
         return self._image
 
-    def subscribe(self, listener: ImageListener) -> None:
+    def subscribe(self, listener: ImageListener) -> Cancel:
         """Tell `listener` of every change from now on; before `start`, the first image is one."""
-        self._listeners.append(listener)
+        self._listeners[listener] = None
+
+        def cancel() -> None:
+            self._listeners.pop(listener, None)
+
+        return cancel
 
     async def start(self) -> None:
-        """Watch the store and read all of it.
+        """Watch the store and read all of it, again if the connection breaks meanwhile.
 
         Raises:
             StoreError: it cannot be read.
         """
-        self._cancels.append(self._store.on_state(self._on_state))
-        self._cancels.append(await self._store.watch("/", self._on_event))
-        await self.settled()
+        store = self._store
+        self._cancels.append(store.on_state(self._on_state))
+        self._cancels.append(await persistently(store, lambda: store.watch("/", self._on_event)))
+        await persistently(store, self._read_unless_failed)
+        self._check_failure()
+
+    async def _read_unless_failed(self) -> None:
+        if self._failure is None:
+            await self.settled()
 
     async def settled(self) -> ClusterImage:
         """The image with every change in it that the store had reported by the time of the call.
@@ -74,6 +91,15 @@ class MetadataLoader:
             await asyncio.shield(self._begin_refresh())
         self._check_failure()
         return self._image
+
+    async def synced(self) -> ClusterImage:
+        """The image with every change in it that any broker had made by the time of the call.
+
+        Raises:
+            StoreError: as `settled`.
+        """
+        await self._store.sync()
+        return await self.settled()
 
     async def stop(self) -> None:
         """Listeners hear nothing more."""
@@ -96,7 +122,7 @@ class MetadataLoader:
         return bool(self._changed) or self._read != self._wanted
 
     def _on_event(self, _event: Event, path: str) -> None:
-        self._changed.add(path)
+        self._changed[path] = None
         self._begin_refresh()
 
     def _on_state(self, state: SessionState) -> None:
@@ -117,6 +143,7 @@ class MetadataLoader:
         try:
             while self._is_behind():
                 await self._read_changes()
+                await asyncio.sleep(0)  # a store in memory answers at once
         finally:
             self._refreshing = None
 
@@ -124,21 +151,32 @@ class MetadataLoader:
         self._check_failure()
         wanted = self._wanted
         is_whole = self._read != wanted
-        changed, self._changed = self._changed, set()
+        changed = self._take_changed(len(self._changed) if is_whole else _AT_ONCE)
         try:
             if is_whole:
-                changed |= await all_paths(self._store, self._image)
-            delta = await ImageBuilder(self._store, self._image).apply(changed)
+                changed |= dict.fromkeys(await all_paths(self._store, self._image))
+            delta = await ImageBuilder(self._store, self._image).apply(changed.keys())
         except BaseException:
-            self._changed |= changed
+            self._changed = changed | self._changed
             raise
         self._read = wanted
         self._retry_delay = _FIRST_RETRY
         self._apply(delta.narrowed() if is_whole else delta)
 
+    def _take_changed(self, most: int) -> dict[str, None]:
+        """What changed first: no turn of the event loop is to grow with what changes together.
+
+        Nothing is seen before what was changed before it.
+        """
+        changed = self._changed
+        if len(changed) <= most:
+            self._changed = {}
+            return changed
+        return {path: changed.pop(path) for path in list(itertools.islice(changed, most))}
+
     def _apply(self, delta: ImageDelta) -> None:
         self._image = delta.after
-        for listener in self._listeners:
+        for listener in tuple(self._listeners):
             try:
                 listener(delta)
             except Exception as error:

@@ -97,6 +97,9 @@ class MemoryStore(SingleOperations):
         self._check_lives()
         return self.watches.add(path, watcher)
 
+    async def sync(self) -> None:
+        self._check_lives()
+
     def expire(self) -> None:
         """Have the server end the session."""
         self._server.end(self._session_id)

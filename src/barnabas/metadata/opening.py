@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Sequence
+from functools import partial
 from random import Random
 
 from barnabas.config import BrokerConfig
@@ -17,8 +18,10 @@ from barnabas.metadata.copies import FILE_NAMES
 from barnabas.metadata.embedded import EmbeddedStore
 from barnabas.metadata.importing import IMPORTED, check_imported
 from barnabas.metadata.memory import MemoryStore
+from barnabas.metadata.reconnection import persistently
 from barnabas.metadata.store import Create, MetadataStore, NodeExistsError, StoreUnavailableError
 from barnabas.metadata.zookeeper.address import parse_address
+from barnabas.metadata.zookeeper.tls import check_tls, tls_context
 from barnabas.storage import checkpoints
 from barnabas.types import topic_id_to_str
 
@@ -35,7 +38,9 @@ async def open_store(config: BrokerConfig, environment: Environment) -> Metadata
     check_store(config)
     store = await _open(config, environment)
     try:
-        await prepare(store, environment.random)
+        if config.zookeeper_connect is not None or environment.open_store is not None:
+            await persistently(store, lambda: check_not_lost(store, environment.filesystem, config.log_dirs))
+        await persistently(store, lambda: prepare(store, environment.random))
     except BaseException:
         await store.close()
         raise
@@ -49,6 +54,10 @@ def check_store(config: BrokerConfig) -> None:
         raise ConfigError(
             "metadata.store=zookeeper needs zookeeper.connect: set it to HOST:PORT,HOST:PORT/chroot"
         )
+    digest = config.zookeeper_digest
+    if digest is not None and not all(digest.partition(":")[::2]):
+        raise ConfigError("zookeeper.digest cannot be used: write USER:PASSWORD")
+    check_tls(config)
     if connect is None:
         return
     if config.metadata_store not in (None, "zookeeper"):
@@ -56,10 +65,10 @@ def check_store(config: BrokerConfig) -> None:
             f"metadata.store={config.metadata_store} contradicts zookeeper.connect={connect}: remove one"
         )
     parse_address(connect)
-    if config.zookeeper_set_acl:
+    if config.zookeeper_set_acl and digest is None:
         raise ConfigError(
-            "zookeeper.set.acl=true needs brokers that authenticate with ZooKeeper, which is not there yet: "
-            "remove it, on a network that you trust"
+            "zookeeper.set.acl=true needs brokers that authenticate with ZooKeeper: set zookeeper.digest to "
+            "USER:PASSWORD, the same on all brokers"
         )
 
 
@@ -78,6 +87,8 @@ async def _open(config: BrokerConfig, environment: Environment) -> MetadataStore
             connection_timeout=None if connection_timeout is None else connection_timeout / 1000,
             max_in_flight=config.zookeeper_max_in_flight_requests,
             set_acl=config.zookeeper_set_acl,
+            auth=[("digest", config.zookeeper_digest)] if config.zookeeper_digest is not None else [],
+            tls=partial(tls_context, config) if config.zookeeper_ssl_client_enable else None,
         )
     if config.metadata_store == "memory":
         return MemoryStore()
@@ -90,12 +101,13 @@ async def prepare(store: MetadataStore, random: Random) -> str:
     """Make a new store's permanent nodes, the cluster's id among them; the id, old or new."""
     node = await store.exists(znodes.CLUSTER_ID)
     if node is not None:
-        await _make_missing_folders(store)
+        await _make_missing(store)
     else:
         cluster_id = topic_id_to_str(new_uuid(random).bytes)
         nodes = [Create(folder) for folder in znodes.FOLDERS]
         nodes.append(Create(znodes.CLUSTER_ID, znodes.encode_cluster_id(cluster_id)))
         nodes.append(Create(znodes.CONTROLLER_EPOCH, znodes.encode_controller_epoch(0)))
+        nodes.append(Create(znodes.BROKER_EPOCHS, znodes.encode_broker_epochs({})))
         try:
             await store.multi(nodes)
         except NodeExistsError:  # another broker was first
@@ -105,12 +117,31 @@ async def prepare(store: MetadataStore, random: Random) -> str:
     return znodes.decode_cluster_id(node.data)
 
 
-async def _make_missing_folders(store: MetadataStore) -> None:
-    """An earlier version may have made the store, with fewer folders."""
-    for folder, node in zip(znodes.FOLDERS, await store.read(znodes.FOLDERS), strict=True):
+async def _make_missing(store: MetadataStore) -> None:
+    """An earlier version may have made the store, with fewer nodes."""
+    needed = [Create(folder) for folder in znodes.FOLDERS]
+    needed.append(Create(znodes.BROKER_EPOCHS, znodes.encode_broker_epochs({})))
+    for create, node in zip(needed, await store.read([each.path for each in needed]), strict=True):
         if node is None:
             with contextlib.suppress(NodeExistsError):  # another broker was first
-                await store.multi([Create(folder)])
+                await store.multi([create])
+
+
+async def check_not_lost(store: MetadataStore, fs: FileSystem, folders: Sequence[str]) -> None:
+    """Refuse to begin a new cluster where this broker was in one: its data would belong to nothing.
+
+    Raises:
+        ConfigError: the store has no cluster, and one of `folders` is that of a broker.
+    """
+    if await store.exists(znodes.CLUSTER_ID) is not None:
+        return
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            if exists(fs, f"{folder}/{checkpoints.META_PROPERTIES}"):
+                raise ConfigError(
+                    f"there is no cluster at zookeeper.connect, and {folder} is a broker's of one: correct "
+                    "the setting, or have `barnabas cluster restore` make the cluster again"
+                )
 
 
 def check_unused(fs: FileSystem, folders: Sequence[str]) -> None:

@@ -213,5 +213,8 @@ class MetadataStore(Protocol):
         What changes while the session is not CONNECTED is not reported: see `SessionListener`.
         """
 
+    async def sync(self) -> None:
+        """Wait until what any session had written before is seen by reads and reported to watchers."""
+
     async def close(self) -> None:
         """End the session: its ephemeral nodes go, and no one is told anything more but CLOSED."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from barnabas.metadata.store import (
@@ -25,6 +25,8 @@ from barnabas.metadata.store import (
 )
 
 ROOT = "/"
+#: of a transaction that is applied in steps
+_OPERATIONS_A_STEP = 500
 
 
 class Change(NamedTuple):
@@ -76,11 +78,25 @@ class Tree:
         Raises:
             StoreError: one operation is not allowed; the tree is as before.
         """
-        self.transaction += 1
         versions: list[int] = []
         changes: list[Change] = []
+        for _ in self.apply_in_steps(operations, session, versions, changes):
+            pass
+        return versions, changes
+
+    def apply_in_steps(
+        self, operations: Sequence[Operation], session: int, versions: list[int], changes: list[Change]
+    ) -> Iterator[None]:
+        """As `apply`, some operations at a time: nobody may look at the tree before the last of them.
+
+        Args:
+            versions, changes: what `apply` returns is added to them.
+        """
+        self.transaction += 1
         try:
-            for operation in operations:
+            for number, operation in enumerate(operations, 1):
+                if number % _OPERATIONS_A_STEP == 0:
+                    yield
                 change = self._change(operation, session)
                 if isinstance(operation, Check):
                     versions.append(ANY_VERSION)
@@ -91,7 +107,6 @@ class Tree:
         except (StoreError, ValueError):
             self.undo(changes)
             raise
-        return versions, changes
 
     def copy(self) -> Tree:
         """A tree of its own with the same nodes."""

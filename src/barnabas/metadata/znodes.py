@@ -6,11 +6,17 @@ Paths and JSON are those of Apache Kafka on ZooKeeper (its ``ZkData``): who know
     /controller (ephemeral)                     which broker is the controller
     /controller_epoch                           how many controllers there have been
     /brokers/ids/ID (ephemeral)                 a live broker: endpoints, rack, features, state, failed disks
-    /brokers/topics/TOPIC                       a topic's id and each partition's replicas
-    /brokers/topics/TOPIC/partitions/P/state    a partition's leader, epochs and ISR
+    /brokers/epochs                             the epoch of each broker that the controller has dealt with
+    /brokers/topics/TOPIC                       a topic's id, each partition's replicas, reassignments
+    /brokers/topics/TOPIC/partitions/P/state    a partition's leader, epochs, ISR and ELR
     /config/topics/TOPIC                        what is set for a topic
     /config/brokers/ID or <default>             what is set for a broker, for all
     /config/groups/GROUP                        what is set for a group, whose id is percent-encoded
+    /config/users/USER                          a user's credentials and quotas; percent-encoded, too
+    /config/users/USER/clients/CLIENT           quotas of a user with one client id, percent-encoded
+    /config/clients/CLIENT                      quotas of a client id
+    /config/ips/ADDRESS                         a quota of an address; <default> stands for all others
+    /kafka-acl, /kafka-acl-extended             who may do what (`barnabas.metadata.acl_nodes`)
     /feature                                    the level at which each feature is used
     /latest_producer_id_block                   the producer ids handed out last
     /admin/delete_topics/TOPIC_ID               a topic that is gone, whose folders may still lie somewhere
@@ -21,21 +27,31 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
-from barnabas.metadata.image import BrokerEndpoint, BrokerImage, BrokerState, PartitionState
+from barnabas.metadata import acl_nodes
+from barnabas.metadata.image import BrokerEndpoint, BrokerImage, BrokerState, PartitionState, TopicImage
 from barnabas.metadata.store import Node
-from barnabas.types import BrokerId, LeaderEpoch, TopicId, topic_id_from_str, topic_id_to_str
+from barnabas.security.quotas import DEFAULT, Default, QuotaEntity
+from barnabas.security.quotas.entities import Name
+from barnabas.types import BrokerId, TopicId, topic_id_from_str, topic_id_to_str
 
 CLUSTER_ID = "/cluster/id"
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 BROKER_IDS = "/brokers/ids"
+BROKER_EPOCHS = "/brokers/epochs"
 TOPICS = "/brokers/topics"
 TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
 GROUP_CONFIGS = "/config/groups"
+USER_CONFIGS = "/config/users"
+#: below these
+_SECRET = ("/config/users/", "/config/brokers/", "/delegation_token/")
+CLIENT_CONFIGS = "/config/clients"
+IP_CONFIGS = "/config/ips"
 FEATURES = "/feature"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 DELETED_TOPICS = "/admin/delete_topics"
@@ -50,8 +66,12 @@ FOLDERS = (
     TOPIC_CONFIGS,
     BROKER_CONFIGS,
     GROUP_CONFIGS,
+    USER_CONFIGS,
+    CLIENT_CONFIGS,
+    IP_CONFIGS,
     "/admin",
     DELETED_TOPICS,
+    *acl_nodes.ALL_FOLDERS,
 )
 
 
@@ -86,6 +106,54 @@ def broker_config(name: str) -> str:
 
 def group_config(group_id: str) -> str:
     return f"{GROUP_CONFIGS}/{quote(group_id, safe='')}"
+
+
+def is_secret(path: str) -> bool:
+    """Whether a node may hold what only brokers may read: passwords, salted and hashed or as they are."""
+    return path.startswith(_SECRET)
+
+
+def user_config(user: str) -> str:
+    return f"{USER_CONFIGS}/{quote(user, safe='')}"
+
+
+def user_clients(user: Name) -> str:
+    """The parent of the quotas of a user's client ids."""
+    return f"{USER_CONFIGS}/{_encoded(user)}/clients"
+
+
+def quota_config(entity: QuotaEntity) -> str:
+    """Where the quotas of an entity are; those of a user beside the user's credentials."""
+    if entity.ip is not None:
+        return f"{IP_CONFIGS}/{_encoded(entity.ip)}"
+    if entity.user is None:
+        return f"{CLIENT_CONFIGS}/{_encoded(entity.client_id)}"
+    if entity.client_id is None:
+        return f"{USER_CONFIGS}/{_encoded(entity.user)}"
+    return f"{user_clients(entity.user)}/{_encoded(entity.client_id)}"
+
+
+def quota_entity(path: str) -> QuotaEntity | None:
+    """The inverse of `quota_config`; None for the path of something else."""
+    match path.split("/"):
+        case ["", "config", "users", user]:
+            return QuotaEntity(user=_decoded(user))
+        case ["", "config", "users", user, "clients", client_id]:
+            return QuotaEntity(user=_decoded(user), client_id=_decoded(client_id))
+        case ["", "config", "clients", client_id]:
+            return QuotaEntity(client_id=_decoded(client_id))
+        case ["", "config", "ips", ip]:
+            return QuotaEntity(ip=_decoded(ip))
+    return None
+
+
+def _encoded(name: Name) -> str:
+    """A name cannot be taken for the default: its brackets are encoded."""
+    return name.value if isinstance(name, Default) else quote(name or "", safe="")
+
+
+def _decoded(name: str) -> Name:
+    return DEFAULT if name == DEFAULT.value else unquote(name)
 
 
 def deleted_topic(topic_id: TopicId) -> str:
@@ -160,21 +228,55 @@ def decode_broker(broker_id: BrokerId, node: Node) -> BrokerImage:
     )
 
 
+def encode_broker_epochs(epochs: Mapping[BrokerId, int]) -> bytes:
+    return _dump({"version": 1, "epochs": {str(broker): epoch for broker, epoch in sorted(epochs.items())}})
+
+
+def decode_broker_epochs(data: bytes) -> dict[BrokerId, int]:
+    return {int(broker): epoch for broker, epoch in json.loads(data)["epochs"].items()}
+
+
+class Reassignment(NamedTuple):
+    """Which of a partition's replicas a reassignment adds, and which it takes away (KIP-455)."""
+
+    adding: tuple[BrokerId, ...] = ()
+    removing: tuple[BrokerId, ...] = ()
+
+
+_NOT_MOVING = Reassignment()
+
+
 class Assignment(NamedTuple):
     """A topic's id and who holds its partitions, in the order of their numbers."""
 
     topic_id: TopicId
     replicas: Sequence[tuple[BrokerId, ...]]
+    #: the partitions that are being reassigned, by their numbers
+    reassignments: Mapping[int, Reassignment] = MappingProxyType({})
+
+
+def assignment_of(topic: TopicImage) -> Assignment:
+    """What a topic's node holds."""
+    return Assignment(
+        topic.id,
+        [state.replicas for state in topic.partitions],
+        {
+            number: Reassignment(state.adding, state.removing)
+            for number, state in enumerate(topic.partitions)
+            if state.adding or state.removing
+        },
+    )
 
 
 def encode_topic(assignment: Assignment) -> bytes:
+    moving = sorted(assignment.reassignments.items())
     return _dump(
         {
             "version": 3,
             "topic_id": topic_id_to_str(assignment.topic_id),
             "partitions": {str(number): replicas for number, replicas in enumerate(assignment.replicas)},
-            "adding_replicas": {},
-            "removing_replicas": {},
+            "adding_replicas": {str(number): each.adding for number, each in moving},
+            "removing_replicas": {str(number): each.removing for number, each in moving},
         }
     )
 
@@ -184,39 +286,63 @@ def decode_topic(data: bytes) -> Assignment:
     by_number = value["partitions"]
     shared: dict[tuple[BrokerId, ...], tuple[BrokerId, ...]] = {}
     replicas = (tuple(by_number[str(number)]) for number in range(len(by_number)))
-    return Assignment(topic_id_from_str(value["topic_id"]), [shared.setdefault(r, r) for r in replicas])
+    adding, removing = value.get("adding_replicas") or {}, value.get("removing_replicas") or {}
+    return Assignment(
+        topic_id_from_str(value["topic_id"]),
+        [shared.setdefault(r, r) for r in replicas],
+        {
+            int(number): Reassignment(tuple(adding.get(number, ())), tuple(removing.get(number, ())))
+            for number in sorted(adding.keys() | removing.keys())
+        },
+    )
 
 
 def encode_partition_state(state: PartitionState, controller_epoch: int) -> bytes:
-    return _encoded_state(state.isr, state.leader, state.leader_epoch, controller_epoch)
+    # Shared by the partitions that have the same state: most of a topic's.
+    return _encoded_state(
+        state._replace(replicas=(), adding=(), removing=(), partition_epoch=0), controller_epoch
+    )
 
 
 @lru_cache(maxsize=4096)
-def _encoded_state(
-    isr: tuple[BrokerId, ...], leader: BrokerId, leader_epoch: LeaderEpoch, controller_epoch: int
-) -> bytes:
-    # Shared by the partitions that have the same state: most of a topic's.
+def _encoded_state(state: PartitionState, controller_epoch: int) -> bytes:
     return _dump(
         {
             "version": 1,
             "controller_epoch": controller_epoch,
-            "leader": leader,
-            "leader_epoch": leader_epoch,
-            "isr": isr,
+            "leader": state.leader,
+            "leader_epoch": state.leader_epoch,
+            "isr": state.isr,
+            "elr": state.elr,
+            "last_known_elr": state.last_known_elr,
+            "leader_recovery_state": int(state.recovering),
         }
     )
 
 
-def decode_partition_state(replicas: tuple[BrokerId, ...], node: Node) -> PartitionState:
-    return _partition_state(replicas, node.data, node.version)
+def decode_partition_state(
+    replicas: tuple[BrokerId, ...], node: Node, reassignment: Reassignment = _NOT_MOVING
+) -> PartitionState:
+    return _partition_state(replicas, reassignment, node.data, node.version)
 
 
 @lru_cache(maxsize=4096)
-def _partition_state(replicas: tuple[BrokerId, ...], data: bytes, version: int) -> PartitionState:
+def _partition_state(
+    replicas: tuple[BrokerId, ...], reassignment: Reassignment, data: bytes, version: int
+) -> PartitionState:
     # Partitions with the same state share it: most of a topic's have. Another state has another version.
     value = json.loads(data)
     return PartitionState(
-        replicas, tuple(value["isr"]), value["leader"], value["leader_epoch"], partition_epoch=version
+        replicas,
+        tuple(value["isr"]),
+        value["leader"],
+        value["leader_epoch"],
+        partition_epoch=version,
+        elr=tuple(value.get("elr", ())),
+        last_known_elr=tuple(value.get("last_known_elr", ())),
+        recovering=bool(value.get("leader_recovery_state", 0)),
+        adding=reassignment.adding,
+        removing=reassignment.removing,
     )
 
 
@@ -234,6 +360,9 @@ def encode_config(config: Mapping[str, str]) -> bytes:
 
 
 def decode_config(data: bytes) -> dict[str, str]:
+    """Nothing is set in a node that was only made as a parent."""
+    if not data:
+        return {}
     config: dict[str, str] = json.loads(data)["config"]
     return config
 

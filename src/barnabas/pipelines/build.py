@@ -17,11 +17,13 @@ from barnabas.pipelines.batch import BatchRun
 from barnabas.pipelines.errors import PipelineError, Place, explain, place_in
 from barnabas.pipelines.model import Pipeline, Sink, Source, Step, Transform
 from barnabas.pipelines.options import SinkOptions
+from barnabas.pipelines.reset import PARQUET_LOG, remembers
 from barnabas.pipelines.session import SPARK_FAILS, answers
 from barnabas.pipelines.sinks import static_writer, writer_to
 from barnabas.pipelines.sources import open_source
 from barnabas.pipelines.status import counted
 from barnabas.spark.fetch_settings import has_effect
+from barnabas.spark.options import WriteOptions
 
 T = TypeVar("T")
 
@@ -32,6 +34,8 @@ class Query:
 
     name: str
     start: Callable[[], StreamingQuery | BatchRun]
+    #: has Spark analyse the query without starting it; raises PipelineError for what it refuses
+    check: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,8 @@ class Run:
     bootstrap: str
     checkpoints: str
     once: bool
+    #: a file of client settings, which may name the brokers
+    config: str = ""
 
 
 def build(spark: SparkSession, pipeline: Pipeline, run: Run) -> list[Query]:
@@ -52,6 +58,45 @@ def build(spark: SparkSession, pipeline: Pipeline, run: Run) -> list[Query]:
     return _Builder(spark, pipeline, run).queries()
 
 
+def check_streaming(rows: DataFrame, mode: str) -> None:
+    """Have Spark refuse now what it would refuse at the query's start, such as a count without an end."""
+    spark = rows.sparkSession
+    modes = spark._jvm.org.apache.spark.sql.streaming.OutputMode
+    chosen = {"append": modes.Append, "update": modes.Update, "complete": modes.Complete}[mode]()
+    checker = spark._jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+    checker.checkForStreaming(rows._jdf.queryExecution().analyzed(), chosen)
+
+
+def is_forgotten(spark: SparkSession, checkpoint: str, output: str) -> bool:
+    """Whether a stream has written Parquet files to `output` whose checkpoint is gone.
+
+    Batches are numbered by the checkpoint. Spark leaves out a batch whose number the folder knows, which is
+    right for one that is written again, and loses rows when the numbers begin anew.
+    """
+    return not _has_files(spark, f"{checkpoint}/offsets") and _has_files(spark, f"{output}/{PARQUET_LOG}")
+
+
+def _has_files(spark: SparkSession, folder: str) -> bool:
+    path = spark._jvm.org.apache.hadoop.fs.Path(folder)
+    files = path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+    return bool(files.exists(path) and len(files.listStatus(path)))
+
+
+def client_options(pipeline: Pipeline, run: Run) -> dict[str, str]:
+    """The data source's options that say how the pipeline reaches the brokers."""
+    return _servers(run) | {f"kafka.{name}": value for name, value in pipeline.options.kafka.items()}
+
+
+def client_settings(pipeline: Pipeline, run: Run) -> dict[str, str]:
+    """The same as settings of librdkafka, for a client of the pipeline's own. Raises ConfigError."""
+    return WriteOptions.parse(client_options(pipeline, run), streaming=False).client
+
+
+def _servers(run: Run) -> dict[str, str]:
+    servers = {"kafka.bootstrap.servers": run.bootstrap} if run.bootstrap else {}
+    return servers | ({"barnabas.config": run.config} if run.config else {})
+
+
 class _Builder:
     def __init__(self, spark: SparkSession, pipeline: Pipeline, run: Run) -> None:
         self._spark = spark
@@ -60,8 +105,8 @@ class _Builder:
         self._frames: dict[str, DataFrame] = {}
         settings = pipeline.options.kafka
         self._registry = pipeline.options.registry
-        servers = {"kafka.bootstrap.servers": run.bootstrap}
-        self._client = servers | {f"kafka.{name}": value for name, value in settings.items()}
+        servers = _servers(run)
+        self._client = client_options(pipeline, run)
         #: without those for writing, which a source refuses: a pipeline states its settings once for both
         self._reader = servers | {
             f"kafka.{name}": value for name, value in settings.items() if has_effect(name)
@@ -111,7 +156,18 @@ class _Builder:
 
     def _query(self, name: str, place: Place, rows: DataFrame, options: SinkOptions) -> Query:
         begin = self._streaming(name, rows, options) if rows.isStreaming else self._static(rows, options)
-        return Query(name, lambda: self._attempt(place, name, begin))
+        return Query(
+            name,
+            lambda: self._attempt(place, name, begin),
+            lambda: self._attempt(place, name, lambda: self._analyse(rows, options)),
+        )
+
+    def _analyse(self, rows: DataFrame, options: SinkOptions) -> None:
+        if rows.isStreaming:
+            writer_to(rows, options, self._client, self._registry)
+            check_streaming(rows, options.mode)
+        else:
+            static_writer(rows, options, self._client, self._registry, "")
 
     def _static(self, rows: DataFrame, options: SinkOptions) -> Callable[[], BatchRun]:
         run = str(uuid4())  # what is tried again is still the same write
@@ -125,6 +181,8 @@ class _Builder:
         checkpoint = f"{self._run.checkpoints}/{name}"
 
         def start() -> StreamingQuery:
+            if options.parquet and is_forgotten(self._spark, checkpoint, options.parquet):
+                raise PipelineError(f"{name}: {remembers(options.parquet)}")
             writer = writer_to(counted(rows), options, self._client, self._registry)
             writer = writer.queryName(name).option("checkpointLocation", checkpoint)
             if self._run.once:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from barnabas.errors import ConfigError
 from barnabas.pipelines.errors import PipelineError, Place
-from barnabas.pipelines.options import NAME, PipelineOptions, SinkOptions, SourceOptions
+from barnabas.pipelines.options import NAME, REGISTERED, PipelineOptions, SinkOptions, SourceOptions
+from barnabas.pipelines.packages import check_packages
 from barnabas.pipelines.parameters import Parameters
 
 if TYPE_CHECKING:
@@ -88,8 +89,14 @@ class Pipeline:
         _check_names(self.sinks)
         ends: list[Source | Sink] = [*self.sources, *self.sinks]
         for end in ends:
-            if end.options.format == "avro" and not self.options.registry:
-                raise PipelineError(f"{end.place}: avro needs the pipeline's option registry: name its URL")
+            if end.options.format in REGISTERED and not self.options.registry:
+                raise PipelineError(
+                    f"{end.place}: {end.options.format} needs the pipeline's option registry: name its URL"
+                )
+            try:
+                check_packages(end.options.format, end.options.kind)
+            except ConfigError as error:
+                raise PipelineError(f"{end.place}: {error}") from None
         known = [source.name for source in self.sources]
         for step in self.steps:
             _check_known(step.place, _inputs(step.body), known)

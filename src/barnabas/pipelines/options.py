@@ -11,11 +11,16 @@ from typing import Any, Self, get_args, get_type_hints
 
 from barnabas.errors import ConfigError
 from barnabas.spark.option_values import refuse
+from barnabas.spark.registry_client import Reference
+from barnabas.spark.subjects import STRATEGIES, record_name, subject_for
 from barnabas.text import is_plain_url
 
 Texts = dict[str, str]
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_DURATION = re.compile(r"(\d+)\s+(second|minute|hour)s?")
+_SECONDS = {"second": 1, "minute": 60, "hour": 3600}
 _WATERMARK = re.compile(r"(\S+)\s+(\d+\s+\w+)")
 
 _WORDS: dict[type, str] = {
@@ -81,7 +86,12 @@ class PipelineOptions(Options):
 
     name: str = option("The pipeline's name; by default the file's, without its ending.", "")
     bootstrap: str = option("The brokers to ask first, host:port by commas. --bootstrap-server wins.", "")
-    registry: str = option("The URL of the schema registry, which the format avro needs.", "")
+    config: str = option(
+        "A file of client settings, Kafka's client.properties or TOML, above all for passwords. --config "
+        "wins, and so does what `kafka` says.",
+        "",
+    )
+    registry: str = option("The URL of the schema registry, which avro, protobuf and jsonschema need.", "")
     kafka: Texts = option("Settings of every client, such as security.protocol, without `kafka.`.", {})
     spark: Texts = option("Settings of Spark, such as spark.sql.shuffle.partitions. --conf wins.", {})
     checkpoints: str = option(
@@ -90,6 +100,21 @@ class PipelineOptions(Options):
         "",
     )
     restarts: int = option("How often in a row a failed query is started again before all stops.", 10)
+    status_topic: str = option(
+        "The topic to write the pipeline's status to, for `barnabas pipeline list` and the console, such as "
+        "barnabas-pipelines; made, compacted, when it is not there.",
+        "",
+    )
+    alert_lag: int = option(
+        "Raise an alert when a query is more than so many records behind for `alert_after`; 0: never.", 0
+    )
+    alert_after: str = option("How long a query may be that far behind: `1 minute`.", "1 minute")
+
+    @property
+    def alert_after_s(self) -> float:
+        """`alert_after` in seconds."""
+        match = _DURATION.fullmatch(self.alert_after.strip())
+        return float(match[1]) * _SECONDS[match[2]] if match else 0.0
 
     def check(self) -> None:
         if self.name and not NAME.fullmatch(self.name):
@@ -99,10 +124,20 @@ class PipelineOptions(Options):
             raise refuse("kafka.bootstrap.servers", given, "the brokers are named by the option bootstrap")
         if self.restarts < 0:
             raise refuse("restarts", self.restarts, "write 0 or more")
+        if self.alert_lag < 0:
+            raise refuse("alert_lag", self.alert_lag, "write 0 or more")
+        if not _DURATION.fullmatch(self.alert_after.strip()):
+            raise refuse(
+                "alert_after", self.alert_after, "write a number and a unit: `30 seconds`, `1 minute`"
+            )
+        if self.status_topic and not _TOPIC.fullmatch(self.status_topic):
+            raise refuse("status_topic", self.status_topic, "write letters, digits, ., _ and -, at most 249")
 
 
 SOURCE_KINDS = ("topic", "files")
-TOPIC_FORMATS = ("raw", "json", "csv", "text", "avro", "log")
+#: formats whose schemas a registry has
+REGISTERED = ("avro", "protobuf", "jsonschema")
+TOPIC_FORMATS = ("raw", "json", "csv", "text", *REGISTERED, "log")
 FILE_FORMATS = ("json", "csv", "text", "parquet", "orc")
 #: formats that need a schema
 _DECLARED = ("json", "csv")
@@ -115,19 +150,26 @@ class SourceOptions(Options):
     topic: str = option("The topics to read, by commas.", "")
     files: str = option("A folder or a pattern; files that appear there later are read too.", "")
     format: str = option(
-        "How a record or a line is to be understood: json, csv, text; of topics also avro (registered), log "
-        "(what `barnabas ship` writes: the columns source, level, message, at and, as JSON, all fields) and "
-        "raw (the default: the columns of the data source); of files also parquet and orc.",
+        "How a record or a line is to be understood: json, csv, text; of topics also avro, protobuf and "
+        "jsonschema (registered), log (what `barnabas ship` writes: the columns source, level, message, at "
+        "and, as JSON, all fields) and raw (the default: the columns of the data source); of files also "
+        "parquet and orc.",
         "",
     )
     schema: str = option(
         "The columns of json, csv, parquet and orc: `id BIGINT NOT NULL, at TIMESTAMP`. A record of json or "
-        "csv that lacks a NOT NULL one does not parse. Of avro: the schema to read by, as JSON; by default "
-        "the newest of the subject when the pipeline starts.",
+        "csv that lacks a NOT NULL one does not parse. Of avro and jsonschema: the schema to read by, as "
+        "JSON; by default, and of protobuf, the newest of the subject when the pipeline starts.",
         "",
     )
     subject: str = option(
-        "Of avro: the registry's name for the schema; by default the topic's, TOPIC-value.", ""
+        "Of registered formats: the registry's name for the schema; by default the topic's, TOPIC-value.", ""
+    )
+    message: str = option("Of protobuf: the message's name; by default the first of the schema.", "")
+    envelope: str = option(
+        "`debezium`: the records are Debezium's change events, as json or registered. The columns are the "
+        "table's (`schema`, of json), and `_deleted`, by which sinks with a key delete rows.",
+        "",
     )
     dead_letter: str = option(
         "The topic for records that do not parse. Without it such a record stops the pipeline.", ""
@@ -163,11 +205,16 @@ class SourceOptions(Options):
             )
         if self.schema and self.format in ("raw", "text", "log"):
             raise refuse("schema", self.schema, f"the columns of {self.format} are fixed: remove it")
-        if self.format != "avro":
-            self.refuse_set(("subject",), "it goes with the format avro")
-        elif not self.subject:
+        _check_registered(self)
+        if self.format == "protobuf" and self.schema:
+            raise refuse("schema", self.schema, "protobuf is read by the newest of its subject: remove it")
+        if self.envelope:
+            self.choose("envelope", ("debezium",))
+            if self.kind != "topic" or self.format not in ("json", *REGISTERED):
+                raise refuse("envelope", self.envelope, "it goes with topics of json or a registered format")
+        if self.format in REGISTERED and not self.subject:
             self.subject = f"{self.topic}-value"
-        if self.dead_letter and self.format not in (*_DECLARED, "text", "avro"):
+        if self.dead_letter and self.format not in (*_DECLARED, "text", *REGISTERED):
             raise refuse("dead_letter", self.dead_letter, f"every record is good as {self.format}: remove it")
         if self.dead_letter and self.static:
             raise refuse("dead_letter", self.dead_letter, "a static source has none: remove it")
@@ -176,7 +223,7 @@ class SourceOptions(Options):
 
 
 SINK_KINDS = ("topic", "parquet", "delta", "postgres", "console")
-SINK_FORMATS = ("json", "csv", "text", "avro", "raw")
+SINK_FORMATS = ("json", "csv", "text", *REGISTERED, "raw")
 
 #: which rows a sink can write; the first is the default
 _MODES = {
@@ -189,7 +236,7 @@ _MODES = {
 
 #: options that mean something to some kinds of sinks only
 _ONLY_OF = (
-    (("topic",), ("format", "schema", "subject", "delivery")),
+    (("topic",), ("format", "schema", "subject", "subject_strategy", "message", "references", "delivery")),
     (("topic", "postgres"), ("key",)),
     (("parquet", "delta"), ("partition_by",)),
     (("postgres",), ("table",)),
@@ -213,11 +260,27 @@ class SinkOptions(Options):
     table: str = option("Of PostgreSQL: the table, which must be there.", "")
     format: str = option(
         "How a row becomes a record's value: json (the default) or csv of all columns; text, of the column "
-        "value; avro, by `schema`; raw, where the columns are those that the data source writes.",
+        "value; avro, protobuf and jsonschema, by `schema`; raw, where the columns are those that the data "
+        "source writes.",
         "",
     )
-    schema: str = option("Of avro: the schema as JSON, which is registered if need be.", "")
-    subject: str = option("Of avro: the registry's name for the schema; by default TOPIC-value.", "")
+    schema: str = option(
+        "Of registered formats: the schema (JSON, or .proto text), which is registered if need be; by "
+        "default the newest of the subject is written with.",
+        "",
+    )
+    subject: str = option("Of registered formats: the registry's name for the schema.", "")
+    subject_strategy: str = option(
+        "Of registered formats, where there is no `subject`: TopicNameStrategy (the default: TOPIC-value), "
+        "RecordNameStrategy (the record's full name, of jsonschema its title) or TopicRecordNameStrategy "
+        "(TOPIC-NAME).",
+        "",
+    )
+    message: str = option("Of protobuf: the message's name; by default the first of the schema.", "")
+    references: Texts = option(
+        'What `schema` refers to, each by its name: `{"item.proto": "items-value/1"}`, subject and version.',
+        {},
+    )
     key: str = option(
         "Columns, by commas. Of topics: the one that becomes the record's key, as text unless it is binary; "
         "several become a JSON object. Of PostgreSQL: those of a unique index; a row replaces the one of the "
@@ -266,16 +329,30 @@ class SinkOptions(Options):
                 raise refuse(
                     "format", self.format, "rows for several topics are written as they are: use raw"
                 )
-            if self.format != "avro":
-                self.refuse_set(("schema", "subject"), "it goes with the format avro")
-            elif not self.schema:
-                raise ConfigError("option schema is missing: avro needs one, as JSON")
-            self.subject = self.subject or f"{self.topic}-value"
+            self._check_schema()
             for name, value in self.options.items():
                 if name.lower() == "barnabas.delivery":
                     raise refuse(name, value, "it is the sink's own option delivery: write it there")
             if self.key and self.format == "raw":
                 raise refuse("key", self.key, "in the format raw the column key is the key: remove it")
+
+    def _check_schema(self) -> None:
+        _check_registered(self)
+        if self.format not in REGISTERED:
+            self.refuse_set(
+                ("schema", "subject_strategy", "references"), f"it goes with {', '.join(REGISTERED)}"
+            )
+            return
+        if self.subject:
+            self.refuse_set(("subject_strategy",), "subject is set")
+        elif self.subject_strategy and not self.schema:
+            raise ConfigError("option schema is missing: a subject_strategy takes the record's name from it")
+        else:
+            strategy = self.subject_strategy or STRATEGIES[0]
+            name = record_name(self.format, self.schema, self.message) if strategy != STRATEGIES[0] else ""
+            self.subject = subject_for(strategy, self.topic, name)
+        for name, where in self.references.items():
+            Reference.parse(name, where)
 
     def _check_postgres(self) -> None:
         if not self.table:
@@ -285,6 +362,13 @@ class SinkOptions(Options):
             raise refuse("postgres", self.postgres, cure)
         if self.mode == "update" and not self.key:
             raise ConfigError("option key is missing: mode=update replaces rows, so name the key's columns")
+
+
+def _check_registered(options: SourceOptions | SinkOptions) -> None:
+    if options.format not in REGISTERED:
+        options.refuse_set(("subject",), f"it goes with {', '.join(REGISTERED)}")
+    if options.format != "protobuf":
+        options.refuse_set(("message",), "it goes with protobuf")
 
 
 def describe(options: type[Options]) -> dict[str, str]:

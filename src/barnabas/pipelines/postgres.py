@@ -17,6 +17,7 @@ from psycopg.types.json import Jsonb
 
 from barnabas.errors import BarnabasError
 from barnabas.pipelines.options import SinkOptions
+from barnabas.spark.debezium import DELETED
 from barnabas.text import without_userinfo
 
 #: Asked first: PostgreSQL refuses IF NOT EXISTS, too, to one who may create no tables.
@@ -32,11 +33,16 @@ ON CONFLICT (query) DO UPDATE SET batch = EXCLUDED.batch WHERE done.batch < EXCL
 #: The rows of a batch, numbered in their order, of which the last of each key is merged: PostgreSQL itself
 #: refuses to change a row twice at once.
 _STAGE = "CREATE TEMP TABLE {staged} ON COMMIT DROP AS SELECT {columns} FROM {table} WITH NO DATA"
-_NUMBER = "ALTER TABLE {staged} ADD barnabas_row BIGSERIAL"
+_NUMBER = "ALTER TABLE {staged} ADD barnabas_row BIGSERIAL, ADD {deleted} BOOLEAN"
 _MERGE = """
 INSERT INTO {table} ({columns}) SELECT {columns} FROM {staged} AS this WHERE NOT EXISTS (
     SELECT FROM {staged} AS later WHERE {same_key} AND later.barnabas_row > this.barnabas_row
-) ON CONFLICT ({key}) DO {then}
+) AND this.{deleted} IS NOT TRUE ON CONFLICT ({key}) DO {then}
+"""
+_DELETE = """
+DELETE FROM {table} AS stored USING {staged} AS this WHERE {stored_key} AND this.{deleted} AND NOT EXISTS (
+    SELECT FROM {staged} AS later WHERE {same_key} AND later.barnabas_row > this.barnabas_row
+)
 """
 
 
@@ -46,6 +52,8 @@ class PostgresError(BarnabasError):
 
 def write_batch(options: SinkOptions, rows: pa.Table, query: str, number: int) -> None:
     """Write batch `number` of `query`, unless that is done; with a key, a row replaces the last one of it.
+
+    Where the column `_deleted` of a row is true, the row of its key is deleted.
 
     Raises:
         PostgresError: the server does not take it; the text is the server's, in one line.
@@ -70,28 +78,35 @@ def write_batch(options: SinkOptions, rows: pa.Table, query: str, number: int) -
 
 
 def _write(cursor: psycopg.Cursor[Any], table: sql.Identifier, key: list[str], rows: pa.Table) -> None:
-    columns = sql.SQL(", ").join(map(sql.Identifier, rows.column_names))
+    names = [name for name in rows.column_names if name != DELETED]
+    columns = sql.SQL(", ").join(map(sql.Identifier, names))
     if not key:
-        _copy(cursor, table, columns, rows)
+        _copy(cursor, table, rows)
         return
-    others = [sql.Identifier(name) for name in rows.column_names if name not in key]
+    others = [sql.Identifier(name) for name in names if name not in key]
     changes = sql.SQL(", ").join(sql.SQL("{0} = EXCLUDED.{0}").format(name) for name in others)
     same = (sql.SQL("later.{0} = this.{0}").format(sql.Identifier(name)) for name in key)
+    stored = (sql.SQL("stored.{0} = this.{0}").format(sql.Identifier(name)) for name in key)
     parts = {
         "table": table,
         "staged": sql.Identifier("barnabas_staged"),
         "columns": columns,
         "key": sql.SQL(", ").join(map(sql.Identifier, key)),
         "same_key": sql.SQL(" AND ").join(same),
+        "stored_key": sql.SQL(" AND ").join(stored),
+        "deleted": sql.Identifier(DELETED),
         "then": sql.SQL("UPDATE SET {}").format(changes) if others else sql.SQL("NOTHING"),
     }
     cursor.execute(sql.SQL(_STAGE).format(**parts))
     cursor.execute(sql.SQL(_NUMBER).format(**parts))
-    _copy(cursor, parts["staged"], columns, rows)
+    _copy(cursor, parts["staged"], rows)
     cursor.execute(sql.SQL(_MERGE).format(**parts))
+    if DELETED in rows.column_names:
+        cursor.execute(sql.SQL(_DELETE).format(**parts))
 
 
-def _copy(cursor: psycopg.Cursor[Any], table: sql.Composable, columns: sql.Composed, rows: pa.Table) -> None:
+def _copy(cursor: psycopg.Cursor[Any], table: sql.Composable, rows: pa.Table) -> None:
+    columns = sql.SQL(", ").join(map(sql.Identifier, rows.column_names))
     with cursor.copy(sql.SQL("COPY {} ({}) FROM STDIN").format(table, columns)) as copy:
         for row in zip(*(_values(column) for column in rows.columns), strict=True):
             copy.write_row(row)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from barnabas.pipelines.metrics import METRICS
 from barnabas.pipelines.options import Options, PipelineOptions, SinkOptions, SourceOptions, describe
 
 _HEAD = """\
@@ -25,6 +26,19 @@ def pipeline_reference() -> str:
             "`from` names the view.",
             SinkOptions,
         )
+        + _metrics()
+    )
+
+
+def _metrics() -> str:
+    rows = "".join(
+        f"| `{each.name}` | {', '.join(each.labels)} | {each.kind.value} | {each.help} |\n"
+        for each in METRICS
+    )
+    head = "| metric | labels | kind | meaning |\n|---|---|---|---|\n"
+    return (
+        "\n## Metrics\n\nWhat `barnabas pipeline run --metrics HOST:PORT` serves to Prometheus. The numbers "
+        f"are of each query's last batch.\n\n{head}{rows}"
     )
 
 

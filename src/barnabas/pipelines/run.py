@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from barnabas.pipelines.build import Run, build
+from barnabas.pipelines.build import Run, build, client_settings
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.folder import Folder
+from barnabas.pipelines.lag_alert import LagAlert
+from barnabas.pipelines.metrics import MetricsServer
 from barnabas.pipelines.model import Pipeline
 from barnabas.pipelines.read import read_pipeline
 from barnabas.pipelines.session import SPARK_FAILS, answers, start_session
 from barnabas.pipelines.status import PipelineStatus
+from barnabas.pipelines.status_topic import StatusTopic
 from barnabas.pipelines.supervisor import Supervisor
 from barnabas.spark.session import check_java
 
@@ -41,6 +45,10 @@ class Choices:
     folder: Path | None = None
     spark: dict[str, str] = field(default_factory=dict)
     parameters: dict[str, str] = field(default_factory=dict)
+    #: a file of client settings
+    config: str = ""
+    #: HOST:PORT, where metrics are served; nowhere when it is empty
+    metrics: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,10 +81,11 @@ def run_pipeline(path: Path, choices: Choices, observer: Observer) -> PipelineSt
         spark = start_session(pipeline.name, folder.path, choices.master, settings, folder.log)
         try:
             with _signals() as stop:
-                queries = build(spark, _whole(pipeline), _run(pipeline, folder, choices))
+                queries = build(spark, _whole(pipeline), run_of(pipeline, folder, choices))
                 supervisor = Supervisor(queries, pipeline.options.restarts, time.monotonic, observer.say)
                 status = _status(pipeline, choices, supervisor)
-                _supervise(supervisor, status, folder, observer, stop)
+                with _outlets(pipeline, choices, folder, observer) as outlets:
+                    _supervise(supervisor, status, outlets, observer, stop)
         except SPARK_FAILS as error:
             if answers(spark):
                 raise
@@ -99,13 +108,16 @@ def _whole(pipeline: Pipeline) -> Pipeline:
     return again
 
 
-def _run(pipeline: Pipeline, folder: Folder, choices: Choices) -> Run:
-    bootstrap = choices.bootstrap or pipeline.options.bootstrap or _DEFAULT_BOOTSTRAP
-    return Run(bootstrap, pipeline.options.checkpoints or folder.checkpoints.as_uri(), choices.once)
+def run_of(pipeline: Pipeline, folder: Folder, choices: Choices) -> Run:
+    """What the pipeline is run with: the choices, and where they say nothing the file."""
+    options = pipeline.options
+    config = choices.config or options.config
+    bootstrap = choices.bootstrap or options.bootstrap or ("" if config else _DEFAULT_BOOTSTRAP)
+    return Run(bootstrap, options.checkpoints or folder.checkpoints.as_uri(), choices.once, config)
 
 
 def _supervise(
-    supervisor: Supervisor, status: PipelineStatus, folder: Folder, observer: Observer, stop: _Signals
+    supervisor: Supervisor, status: PipelineStatus, outlets: _Outlets, observer: Observer, stop: _Signals
 ) -> None:
     shown = 0.0
     while not supervisor.finished:
@@ -118,23 +130,63 @@ def _supervise(
         supervisor.look()
         if time.monotonic() - shown >= _STATUS_S:
             shown = time.monotonic()
-            _publish(status, folder, observer)
+            outlets.publish(status)
         time.sleep(_LOOK_CLOSELY_S if stop.count or supervisor.failed else _LOOK_S)
     status.state = "failed" if supervisor.failed else "stopped" if stop.count else "done"
-    _publish(status, folder, observer)
+    outlets.publish(status)
 
 
 def _status(pipeline: Pipeline, choices: Choices, supervisor: Supervisor) -> PipelineStatus:
     now = _now()
     file = str(pipeline.path.absolute())
     queries = supervisor.statuses
-    return PipelineStatus(pipeline.name, file, choices.master, os.getpid(), _RUNNING, now, now, queries)
+    host = socket.gethostname()
+    return PipelineStatus(pipeline.name, file, choices.master, os.getpid(), _RUNNING, now, now, queries, host)
 
 
-def _publish(status: PipelineStatus, folder: Folder, observer: Observer) -> None:
-    status.updated = _now()
-    status.write(folder.status)
-    observer.show(status)
+class _Outlets:
+    """Where the status goes: the pipeline's folder, the observer, and if asked a topic and Prometheus."""
+
+    def __init__(
+        self,
+        folder: Folder,
+        observer: Observer,
+        alert: LagAlert,
+        topic: StatusTopic | None,
+        server: MetricsServer | None,
+    ) -> None:
+        self._folder = folder
+        self._observer = observer
+        self._alert = alert
+        self._topic = topic
+        self._server = server
+
+    def publish(self, status: PipelineStatus) -> None:
+        status.updated = _now()
+        status.alerts = self._alert.look(status.queries)
+        status.write(self._folder.status)
+        self._observer.show(status)
+        if self._topic is not None:
+            self._topic.publish(status)
+        if self._server is not None:
+            self._server.show(status)
+
+
+@contextmanager
+def _outlets(pipeline: Pipeline, choices: Choices, folder: Folder, observer: Observer) -> Iterator[_Outlets]:
+    options = pipeline.options
+    alert = LagAlert(options.alert_lag, options.alert_after_s, time.monotonic, observer.say)
+    with ExitStack() as open_:
+        topic = server = None
+        if choices.metrics:
+            server = MetricsServer(choices.metrics)
+            open_.callback(server.close)
+            observer.say(f"{pipeline.name}: metrics at {server.url}/metrics")
+        if options.status_topic:
+            client = client_settings(pipeline, run_of(pipeline, folder, choices))
+            topic = StatusTopic(options.status_topic, client, observer.say)
+            open_.callback(topic.close)
+        yield _Outlets(folder, observer, alert, topic, server)
 
 
 def _now() -> str:

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from barnabas.pipelines.errors import PipelineError, explain
 from barnabas.spark.session import stderr_to
+from barnabas.spark.worker_python import worker_python
 
 DEFAULTS = {
     "spark.ui.enabled": "false",
@@ -40,9 +41,10 @@ def start_session(name: str, folder: Path, master: str, settings: dict[str, str]
     Raises:
         PipelineError: it does not start.
     """
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    local = master.startswith("local")
+    os.environ.setdefault("PYSPARK_PYTHON", worker_python(folder) if local else sys.executable)
     chosen = {**DEFAULTS, "spark.sql.warehouse.dir": str(folder / "warehouse")}
-    if master.startswith("local"):
+    if local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         chosen |= {
             **_LOCAL,

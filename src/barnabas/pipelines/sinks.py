@@ -8,12 +8,15 @@ from importlib import import_module
 from types import ModuleType
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.streaming import DataStreamWriter
 
-from barnabas.pipelines.formats import encode
 from barnabas.pipelines.options import SinkOptions
 from barnabas.pipelines.sources import ORIGIN
+from barnabas.spark.debezium import DELETED
+from barnabas.spark.formats import encode
 from barnabas.spark.option_values import refuse
+from barnabas.spark.registry_client import Reference
 
 
 def writer_to(
@@ -26,7 +29,7 @@ def writer_to(
     """
     rows = rows.drop(ORIGIN)
     if options.kind == "topic":
-        return _to_topic(encode(rows, options, registry), options, client)
+        return _to_topic(_records(rows, options, registry), options, client)
     if options.kind == "console":
         shown = {"truncate": "false", **options.options}
         return rows.writeStream.format("console").outputMode(options.mode).options(**shown)
@@ -34,6 +37,7 @@ def writer_to(
         writer = rows.writeStream.format("parquet").option("path", options.parquet).options(**options.options)
         writer = writer.outputMode(options.mode)
         return writer.partitionBy(*options.partitions) if options.partitions else writer
+    _check_deletions(rows, options)
     tables = _tables(options)
 
     def write(batch: DataFrame, number: int) -> None:
@@ -54,7 +58,7 @@ def static_writer(
     rows = rows.drop(ORIGIN)
     if options.kind == "topic":
         given = {**_topic_options(options, client), **_numbered(options, name, 0)}
-        writer = encode(rows, options, registry).write.format("barnabas").options(**given)
+        writer = _records(rows, options, registry).write.format("barnabas").options(**given)
         return partial(writer.mode("append").save)
     if options.kind == "console":
         shown = {"numRows": "20", "truncate": "false", **options.options}
@@ -64,8 +68,15 @@ def static_writer(
         return partial(
             writer.options(**options.options).partitionBy(*options.partitions).parquet, options.parquet
         )
+    _check_deletions(rows, options)
     tables = _tables(options)
     return lambda: tables.write_batch(options, rows.toArrow(), name, 0)
+
+
+def _check_deletions(rows: DataFrame, options: SinkOptions) -> None:
+    """A table loses rows by their key."""
+    if options.kind in ("postgres", "jdbc") and DELETED in rows.columns and not options.keys:
+        raise refuse("key", "", f"rows are deleted by it ({DELETED}): name the key's columns")
 
 
 def _tables(options: SinkOptions) -> ModuleType:
@@ -77,6 +88,35 @@ def _tables(options: SinkOptions) -> ModuleType:
         raise refuse(
             options.kind, getattr(options, options.kind), f"{error.name} is missing: {cure}"
         ) from None
+
+
+def _records(rows: DataFrame, options: SinkOptions, registry: str) -> DataFrame:
+    """Rows as the data source writes them. Raises ConfigError when the columns do not fit the format."""
+    if options.format == "raw":
+        return rows if len(options.topics) == 1 else _only_to(options.topics, rows)
+    return encode(
+        rows,
+        options.format,
+        key=options.keys,
+        schema=options.schema,
+        registry=registry,
+        subject=options.subject,
+        message=options.message,
+        references=[Reference.parse(*each) for each in options.references.items()],
+    )
+
+
+def _only_to(topics: list[str], rows: DataFrame) -> DataFrame:
+    """`rows` to one of `topics` each; a name that is none of them is a slip, not a new topic."""
+    if "topic" not in rows.columns:
+        raise refuse("topic", ",".join(topics), "the column topic has to say which, and there is none")
+    topic = F.col("topic")
+    slip = F.concat(
+        F.lit("column topic is "),
+        F.coalesce(topic, F.lit("NULL")),
+        F.lit(f": choose from {', '.join(topics)}"),
+    )
+    return rows.withColumn("topic", F.when(topic.isin(topics), topic).otherwise(F.raise_error(slip)))
 
 
 def _to_topic(records: DataFrame, options: SinkOptions, client: dict[str, str]) -> DataStreamWriter:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from barnabas.pipelines.formats import Decoded, decode, decode_log, decode_registered, parse_schema
 from barnabas.pipelines.model import Source
 from barnabas.spark.dead_letters import letters
+from barnabas.spark.formats import decode_columns
 from barnabas.spark.session import let_streams_start_together
+from barnabas.spark.text_formats import Decoded, parse_schema
 
 #: The column with where a row comes from: of a topic its key, topic, partition, offset and timestamp.
 ORIGIN = "_record"
@@ -48,12 +49,16 @@ def open_source(spark: SparkSession, source: Source, client: dict[str, str], reg
         origin = [F.col("file")]
         said = ["file"]
         place = F.col("file")
-    if options.format == "avro":
-        raw, decoded = decode_registered(raw, options, registry)
-    elif options.format == "log":
-        raw, decoded = decode_log(raw)
-    else:
-        raw, decoded = decode(raw, options.format, options.schema, _format_options(source))
+    raw, decoded = decode_columns(
+        raw,
+        options.format,
+        schema=options.schema,
+        registry=registry,
+        subject=options.subject,
+        message=options.message,
+        envelope=options.envelope,
+        options=_format_options(source),
+    )
     bad = letters(raw, F.col("value"), decoded.reason, said) if options.dead_letter else None
     good = raw.where(_is_good(decoded, place, bool(options.dead_letter)))
     columns = [column.alias(name) for name, column in decoded.columns.items()]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -93,6 +93,8 @@ class PipelineStatus:
     started: str
     updated: str
     queries: list[QueryStatus]
+    host: str = ""
+    alerts: list[str] = field(default_factory=list)  # what somebody should look at, in sentences
 
     def write(self, path: Path) -> None:
         """Replace the file as a whole, so that a reader never sees half of it."""
@@ -104,14 +106,30 @@ class PipelineStatus:
     def read(cls, path: Path) -> Self | None:
         """The status in `path`; None when there is none yet."""
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
+            return cls.of(json.loads(path.read_text(encoding="utf-8")))
         except FileNotFoundError:
             return None
-        queries = found.pop("queries")
-        for query in queries:
-            query["partitions"] = [PartitionLag(**each) for each in query["partitions"]]
-            query.pop("rows", None)  # of a status that an older Barnabas has left
-        return cls(**found, queries=[QueryStatus(**each) for each in queries])
+
+    @classmethod
+    def of(cls, found: Mapping[str, Any]) -> Self:
+        """The status that `asdict` has made `found` from; fields of another version are ignored.
+
+        Raises:
+            TypeError, KeyError: it is none.
+        """
+        queries = [
+            QueryStatus(
+                **{**_known(QueryStatus, query), "partitions": [PartitionLag(**each) for each in partitions]}
+            )
+            for query in found["queries"]
+            for partitions in [query["partitions"]]
+        ]
+        return cls(**{**_known(cls, found), "queries": queries})
+
+
+def _known(kind: type, found: Mapping[str, Any]) -> dict[str, Any]:
+    names = {each.name for each in fields(kind)}
+    return {name: value for name, value in found.items() if name in names}
 
 
 def counted(rows: DataFrame) -> DataFrame:

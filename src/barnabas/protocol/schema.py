@@ -35,6 +35,7 @@ Int8: TypeAlias = Annotated[int, Primitive("int8", "b")]
 Int16: TypeAlias = Annotated[int, Primitive("int16", "h")]
 Int32: TypeAlias = Annotated[int, Primitive("int32", "i")]
 Int64: TypeAlias = Annotated[int, Primitive("int64", "q")]
+Float64: TypeAlias = Annotated[float, Primitive("float64", "d")]
 String: TypeAlias = Annotated[str, Primitive("string")]
 Bytes: TypeAlias = Annotated[bytes, Primitive("bytes")]
 #: 16 bytes; all zero means "none".

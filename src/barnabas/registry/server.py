@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from barnabas.errors import ConfigError
 from barnabas.system.signals import handle_stop_signals
-from barnabas.system.sockets import claim_alone
+from barnabas.system.sockets import claim_address
 
 DEFAULT_TOPIC = "_schemas"
 DEFAULT_LISTEN = "127.0.0.1:8081"
@@ -31,49 +30,40 @@ class RegistrySettings:
     topic: str = DEFAULT_TOPIC
     compatibility: str = "BACKWARD"
     replication_factor: int | None = None
+    #: a PEM file with a key and its certificates: HTTPS
+    tls: str | None = None
+    #: whether clients have to log in, as users of the cluster
+    login: bool = False
+    #: names of users who may do everything whatever the cluster's ACLs say
+    super_users: tuple[str, ...] = ()
 
 
 def claim(listen: str) -> socket.socket:
-    """Take the address HOST:PORT, on which nothing is answered yet.
-
-    Raises:
-        ConfigError: it is not one, or it is in use.
-    """
-    host, _, port = listen.rpartition(":")
-    if not port.isdecimal() or int(port) > 65535:
-        raise ConfigError(
-            f"the registry cannot listen on {listen}: write HOST:PORT, such as {DEFAULT_LISTEN}"
-        )
-    host = host.strip("[]") or "127.0.0.1"
-    claimed = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    claim_alone(claimed)
-    try:
-        claimed.bind((host, int(port)))
-    except OSError as error:
-        claimed.close()
-        raise ConfigError(
-            f"the registry cannot listen on {listen}: {error.strerror}; choose another address"
-        ) from None
-    return claimed
+    """Take the address HOST:PORT, on which nothing is answered yet. Raises ConfigError."""
+    return claim_address(listen, "the registry", DEFAULT_LISTEN)
 
 
 async def serve(settings: RegistrySettings, claimed: socket.socket, on_ready: Callable[[str], None]) -> None:
     """Wait for a broker, replay the topic, then answer until cancelled; `on_ready` is told the URL.
 
     Raises:
-        BarnabasError: the topic cannot be used, or the broker refuses.
+        BarnabasError: the topic cannot be used, the broker refuses, or the settings cannot be honoured.
     """
     # Only here: a broker that runs no registry must not pay for these.
     from aiohttp import web
 
     from barnabas.client import Admin
+    from barnabas.registry.access import ClusterAccess
     from barnabas.registry.log import SchemasLog
     from barnabas.registry.rest.app import build
     from barnabas.registry.state import State
+    from barnabas.registry.tls import TlsFile
     from barnabas.registry.topic import prepare, wait_for_broker
     from barnabas.registry.workers import WORKERS
 
     servers = settings.bootstrap_servers
+    tls = None if settings.tls is None else TlsFile(settings.tls)
+    access = ClusterAccess(servers, settings.super_users) if settings.login else None
     await wait_for_broker(servers)
     admin = Admin(servers)
     await asyncio.to_thread(prepare, admin, settings.topic, settings.replication_factor)
@@ -81,20 +71,25 @@ async def serve(settings: RegistrySettings, claimed: socket.socket, on_ready: Ca
     state = State(settings.compatibility)
     log = SchemasLog(servers, settings.topic, state.replay, admin)
     runner = web.AppRunner(
-        build(state, log, cluster.cluster_id or ""),
+        build(state, log, cluster.cluster_id or "", access),
         access_log=None,
         auto_decompress=False,
         shutdown_timeout=_SHUTDOWN_S,
     )
     try:
         with WORKERS.in_use():
+            if access is not None:
+                await access.open()
             await log.open()
             await runner.setup()
-            await web.SockSite(runner, claimed).start()
-            on_ready(_url(claimed))
-            await asyncio.get_running_loop().create_future()
+            context = None if tls is None else tls.context
+            await web.SockSite(runner, claimed, ssl_context=context).start()
+            on_ready(_url(claimed, "http" if tls is None else "https"))
+            await (asyncio.get_running_loop().create_future() if tls is None else tls.keep_fresh())
     finally:
         await runner.cleanup()
+        if access is not None:
+            await access.close()
         await log.close()
 
 
@@ -199,6 +194,6 @@ class RegistryServer:
         self._on_ready(url)
 
 
-def _url(listening: socket.socket) -> str:
+def _url(listening: socket.socket, scheme: str) -> str:
     host, port = listening.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

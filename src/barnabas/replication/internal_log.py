@@ -5,44 +5,71 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from barnabas.answers import Answer
-from barnabas.errors import KafkaError
+from barnabas.logs.cold_reads import ColdReads
 from barnabas.replication.manager import ReplicaManager
-from barnabas.replication.partition import ACKS_ALL
-from barnabas.replication.produce import Acknowledgement, Appended
-from barnabas.storage import Origin
+from barnabas.replication.partition import ACKS_ALL, Partition
+from barnabas.replication.purgatory import DelayedOperation
+from barnabas.storage import ColdRead, Origin
 from barnabas.types import Buffer, LeaderEpoch, Offset
 
 
 class ReplicatedLog:
     """`barnabas.coordinator.InternalLog` over the replicas of one topic on this broker."""
 
-    def __init__(self, topic: str, replicas: ReplicaManager) -> None:
+    def __init__(self, topic: str, replicas: ReplicaManager, cold_reads: ColdReads) -> None:
         self._topic = topic
         self._replicas = replicas
+        self._cold_reads = cold_reads
 
     def append(self, partition: int, batch: bytes, epoch: LeaderEpoch) -> Answer[None]:
         replica = self._replicas.find(self._topic, partition)
         replica.check_leader(epoch)
+        if replica.unwritable is not None:  # after one append that was never committed, there is no other
+            raise replica.unwritable
         info = replica.append(batch, ACKS_ALL, Origin.COORDINATOR)
-        if replica.is_acknowledged(info.last_offset, ACKS_ALL):
-            return None
-        return self._committed(Appended(replica, info.last_offset, _refuse))
+        return _committed(replica, info.last_offset + 1, epoch)
 
-    def bounds(self, partition: int) -> tuple[Offset, Offset]:
-        log = self._replicas.find(self._topic, partition).log
-        return log.log_start_offset, log.high_watermark
+    def bounds(self, partition: int, epoch: LeaderEpoch) -> tuple[Offset, Offset]:
+        replica = self._replicas.find(self._topic, partition)
+        replica.check_leader(epoch)
+        return replica.log.log_start_offset, replica.log.log_end_offset
 
-    def read(self, partition: int, offset: Offset, max_bytes: int) -> Sequence[Buffer]:
-        log = self._replicas.find(self._topic, partition).log
-        return [
-            bytes(chunk) for chunk in log.read(offset, max_bytes, log.high_watermark, min_one=True).chunks
-        ]
+    def committed(self, partition: int, end: Offset, epoch: LeaderEpoch) -> Answer[None]:
+        return _committed(self._replicas.find(self._topic, partition), end, epoch)
 
-    async def _committed(self, appended: Appended) -> None:
-        # However long it takes: what is appended may be committed yet, and counts from then on. It is the
-        # coordinator that tells its client when that takes too long.
-        await Acknowledgement([appended], ACKS_ALL, True).wait(None).future
+    def read(self, partition: int, offset: Offset, max_bytes: int) -> Answer[Sequence[Buffer]]:
+        def read(may_wait: bool) -> Sequence[Buffer]:
+            log = self._replicas.find(self._topic, partition).log
+            found = log.read(offset, max_bytes, log.high_watermark, min_one=True, may_wait=may_wait)
+            return [bytes(chunk) for chunk in found.chunks]
+
+        try:
+            return read(False)
+        except ColdRead as cold:
+            return self._cold_reads.retry(read, cold)
 
 
-def _refuse(error: KafkaError) -> None:
-    raise error
+def _committed(replica: Partition, end: Offset, epoch: LeaderEpoch) -> Answer[None]:
+    """None when all below `end` is committed, else what finishes when it is."""
+    if replica.log.high_watermark >= end and replica.unwritable is None:
+        replica.check_leader(epoch)
+        return None
+    return _when_committed(replica, end, epoch)
+
+
+async def _when_committed(replica: Partition, end: Offset, epoch: LeaderEpoch) -> None:
+    """Wait for as long as this broker leads in `epoch`.
+
+    However long it takes, and however few replicas are in sync meanwhile: what is appended may be committed
+    yet, and counts from then on. It is the coordinator that tells its client when that takes too long.
+    """
+
+    def attempt(_expired: bool) -> bool | None:
+        if replica.unwritable is not None:
+            raise replica.unwritable
+        replica.check_leader(epoch)
+        return True if replica.log.high_watermark >= end else None
+
+    operation = DelayedOperation([replica], None, attempt)
+    operation.progressed(0)
+    await operation.future

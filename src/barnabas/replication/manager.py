@@ -11,18 +11,37 @@ from barnabas.errors import ErrorCode, KafkaError
 from barnabas.logs.manager import LogManager
 from barnabas.metadata.configs import ConfigResolver
 from barnabas.metadata.image import ClusterImage, ImageDelta, TopicImage
+from barnabas.metrics import TopicTraffic
 from barnabas.records.batch import check_crc, parse_header
 from barnabas.replication.partition import Partition
+from barnabas.replication.partition.progress import LeaderContext
 from barnabas.storage.producers import Producers
 from barnabas.text import logger_of
-from barnabas.types import NO_PRODUCER_ID, BrokerId, Buffer, TopicId, TopicKey, TopicPartition
+from barnabas.types import (
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_ID,
+    BrokerId,
+    Buffer,
+    LeaderEpoch,
+    TopicId,
+    TopicKey,
+    TopicPartition,
+)
 
 log = logger_of(__name__)
 
 #: how many new partitions are opened in one turn of the event loop
 _OPENED_AT_ONCE = 16
+#: and how many logs of deleted topics are renamed in one
+_DELETED_AT_ONCE = 16
+#: how many partitions are checked in one turn of the event loop
+_CHECKED_AT_ONCE = 200
 
 _NONE: Mapping[int, Partition] = MappingProxyType({})
+
+
+def _ignore(_partition: Partition) -> None:
+    pass
 
 
 class ReplicaManager:
@@ -33,7 +52,11 @@ class ReplicaManager:
         logs: where the partitions' logs are, and are made.
         configs: what holds for a topic.
         on_flush_due: told of a partition with records that are due to be fsynced.
+        on_change: told of a partition that was opened or deleted, or whose state has changed.
+        on_isr_change_due: told of a partition with an ISR to propose.
         acks_fsync: whether every acknowledged record is fsynced first (``barnabas.acks.fsync``).
+        now: seconds for which this broker has been able to serve fetches, since some moment.
+        max_lag: ``replica.lag.time.max.ms``, in seconds.
     """
 
     def __init__(
@@ -43,18 +66,36 @@ class ReplicaManager:
         configs: ConfigResolver,
         *,
         on_flush_due: Callable[[Partition], None],
+        on_change: Callable[[Partition], None] = _ignore,
+        on_isr_change_due: Callable[[Partition], None],
         acks_fsync: bool = False,
+        now: Callable[[], float],
+        max_lag: Callable[[], float],
     ) -> None:
         self._node_id = node_id
         self._logs = logs
         self._configs = configs
         self._on_flush_due = on_flush_due
+        self._on_change = on_change
+        self._on_isr_change_due = on_isr_change_due
         self._flush_every = 1 if acks_fsync else None
         self._image = ClusterImage()
+        self._context = LeaderContext(lambda: self._image.brokers, now, max_lag)
+        #: the image by which this broker has led until it resigned
+        self._resigned = ClusterImage()
+        #: partitions to be checked in later turns of the event loop
+        self._unchecked: deque[Partition] = deque()
         #: new partitions that are not open yet, by topic
         self._unopened: dict[TopicId, deque[int]] = {}
+        #: the logs of deleted topics that are still there
+        self._doomed: deque[tuple[TopicId, TopicPartition]] = deque()
+        #: topics that are not there any more without the word that they were deleted
+        self._absent: dict[TopicId, TopicImage] = {}
         #: the partitions of a topic by their numbers, under its name and under its id
         self._topics: dict[TopicKey, dict[int, Partition]] = {}
+        #: what goes in and out, by topic; that of topics that are not here any more is in `gone_traffic`
+        self.traffic: dict[str, TopicTraffic] = {}
+        self.gone_traffic = TopicTraffic()
         #: producers whose batches found a partition that could not be opened, by its topic's id
         self._refused: dict[tuple[TopicKey, int], Producers] = {}
 
@@ -94,16 +135,46 @@ class ReplicaManager:
     def apply(self, delta: ImageDelta) -> None:
         """Open, update, configure and delete partitions as the cluster image says."""
         image = self._image = delta.after
+        for topic_id in [each for each in self._absent if each in image.deleted_topics]:
+            self._delete(self._absent.pop(topic_id))
         for name in sorted(delta.topics):
             before, after = delta.before.topics.get(name), image.topics.get(name)
             if before is not None and (after is None or after.id != before.id):
-                self._delete(before)
+                if before.id in image.deleted_topics:
+                    self._delete(before)
+                else:
+                    self._close(before)
             if after is not None:
+                self._absent.pop(after.id, None)
                 same = before is not None and after.id == before.id
                 changed = delta.partitions.get(name) if same else None
                 self._host(after, range(len(after.partitions)) if changed is None else changed)
+        if image.deleted_topics is not delta.before.deleted_topics:
+            self._delete_leftovers(delta)
         for name in sorted(image.topics if delta.broker_configs else delta.topic_configs):
             self._configure(name)
+        if delta.brokers:  # a follower counts, or may join an ISR, by what the image says of its broker
+            self.check_in_sync()
+
+    def check_in_sync(self) -> None:
+        """Have high watermarks and ISRs follow from the time and the brokers, some partitions at a time."""
+        if not self._unchecked:
+            asyncio.get_running_loop().call_soon(self._check_some)
+        self._unchecked = deque(self)
+
+    def _check_some(self) -> None:
+        for _ in range(min(_CHECKED_AT_ONCE, len(self._unchecked))):
+            partition = self._unchecked.popleft()
+            if partition.unavailable is None:
+                partition.check_in_sync()
+        if self._unchecked:
+            asyncio.get_running_loop().call_soon(self._check_some)
+
+    def resign_all(self) -> None:
+        """Lead nothing before a leader epoch that the present image does not show: others may lead by now."""
+        self._resigned = self._image
+        for partition in self:
+            partition.resign()
 
     def take_offline(self, log_dir: str) -> None:
         """The directory has failed: its partitions answer writes with KAFKA_STORAGE_ERROR from now on.
@@ -118,10 +189,13 @@ class ReplicaManager:
         for index in indexes:
             state = topic.partitions[index]
             if self._node_id not in state.replicas:
+                if state.has_left(self._node_id):
+                    self._drop(topic, index)
                 continue
             partition = self._topics.get(topic.id, _NONE).get(index)
             if partition is not None:
                 partition.update(state)
+                self._on_change(partition)
             elif self._is_loaded(topic, index):
                 self._try_to_open(topic, index)
             else:
@@ -148,7 +222,9 @@ class ReplicaManager:
             index = indexes.popleft()
             if not indexes:
                 del self._unopened[topic_id]
-            if topic is not None and index not in self._topics.get(topic_id, _NONE):
+            if topic is None or index in self._topics.get(topic_id, _NONE):
+                continue
+            if self._node_id in topic.partitions[index].replicas:
                 self._try_to_open(topic, index)
         if self._unopened:
             asyncio.get_running_loop().call_soon(self._open_some)
@@ -174,6 +250,9 @@ class ReplicaManager:
     def _open(self, topic: TopicImage, index: int) -> Partition:
         topic_partition = TopicPartition(topic.name, index)
         opened = self._logs.get(topic_partition)
+        if opened is not None and opened.topic_id != topic.id:
+            self._delete_earlier(topic_partition, opened.topic_id)
+            opened = None
         if opened is None:
             config = self._configs.topic_config(self._image, topic.name)
             opened = self._logs.create(topic_partition, topic.id, config)
@@ -186,23 +265,115 @@ class ReplicaManager:
             self._node_id,
             flush_every=self._flush_every,
             on_flush_due=self._on_flush_due,
+            on_isr_change_due=self._on_isr_change_due,
+            context=self._context,
+            resigned=self._resigned_epoch(topic, index),
+            traffic=self.traffic.setdefault(topic.name, TopicTraffic()),
         )
         partitions = self._topics.get(topic.id)
         if partitions is None:
             partitions = self._topics[topic.name] = self._topics[topic.id] = {}
         partitions[index] = partition
+        self._on_change(partition)
         return partition
 
+    def _delete_earlier(self, topic_partition: TopicPartition, topic_id: TopicId) -> None:
+        """The topic was deleted, and another of its name was made, after this broker had loaded its logs.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, nobody has decided that it was deleted.
+        """
+        if topic_id not in self._image.deleted_topics:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {topic_partition} is that of another topic"
+            )
+        self._logs.delete(topic_partition)
+
+    def _delete_leftovers(self, delta: ImageDelta) -> None:
+        """Topics may have been deleted while this broker loaded their logs: no image has shown them.
+
+        What is open is a topic's that this image still shows: a deletion may be seen in two parts.
+        """
+        before = delta.before
+        unseen = {
+            topic_id
+            for topic_id in self._image.deleted_topics
+            if topic_id not in before.deleted_topics and before.topic_by_id(topic_id) is None
+        }
+        if unseen:
+            self._delete_soon(
+                (opened.topic_id, opened.topic_partition)
+                for opened in list(self._logs)
+                if opened.topic_id in unseen
+                and opened.topic_partition.partition not in self._topics.get(opened.topic_id, _NONE)
+            )
+
+    def _drop(self, topic: TopicImage, index: int) -> None:
+        """The partition has moved to other brokers."""
+        partition = self._topics.get(topic.id, {}).pop(index, None)
+        topic_partition = TopicPartition(topic.name, index)
+        self._refused.pop((topic.id, index), None)
+        if partition is not None:
+            log.info("%s has moved to other brokers: its log is deleted", topic_partition)
+            partition.take_down(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition has moved"))
+        self._logs.delete_moved(topic_partition)
+
+    def _resigned_epoch(self, topic: TopicImage, index: int) -> LeaderEpoch:
+        before = self._resigned.topic_by_id(topic.id)
+        if before is None or index >= len(before.partitions):
+            return NO_LEADER_EPOCH
+        return before.partitions[index].leader_epoch
+
+    def _close(self, topic: TopicImage) -> None:
+        """The topic is not there any more, and nobody has said that it was deleted: its logs stay.
+
+        They are used again when it is back, and deleted when that is said.
+        """
+        if any(self._node_id in state.replicas for state in topic.partitions):
+            log.error(
+                "topic %s is gone from the metadata store, but was not deleted: its logs are kept", topic.name
+            )
+            self._absent[topic.id] = topic
+        self._take_down(topic)
+
     def _delete(self, topic: TopicImage) -> None:
+        self._take_down(topic)
+        self._delete_soon(
+            (topic.id, TopicPartition(topic.name, index)) for index in range(len(topic.partitions))
+        )
+
+    def _delete_soon(self, logs: Iterable[tuple[TopicId, TopicPartition]]) -> None:
+        """Delete the logs of topics that are gone, some at once and the others in later turns.
+
+        If the broker stops before, the next start does it.
+        """
+        is_deleting = bool(self._doomed)
+        self._doomed.extend(logs)
+        if not is_deleting:
+            self._delete_some()
+
+    def _delete_some(self) -> None:
+        for _ in range(min(_DELETED_AT_ONCE, len(self._doomed))):
+            topic_id, topic_partition = self._doomed.popleft()
+            opened = self._logs.get(topic_partition)
+            if opened is None or opened.topic_id == topic_id:
+                self._logs.delete(topic_partition)
+        if self._doomed:
+            asyncio.get_running_loop().call_soon(self._delete_some)
+
+    def _take_down(self, topic: TopicImage) -> None:
         partitions = self._topics.pop(topic.id, _NONE)
         if self._topics.get(topic.name) is partitions:
             del self._topics[topic.name]
+            traffic = self.traffic.pop(topic.name, None)
+            if traffic is not None:
+                self.gone_traffic.add(traffic)
         for index in range(len(topic.partitions)):
             self._refused.pop((topic.id, index), None)
             partition = partitions.get(index)
             if partition is not None:
                 partition.take_down(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted"))
-            self._logs.delete(TopicPartition(topic.name, index))
+                self._on_change(partition)
 
     def _configure(self, topic: str) -> None:
         image = self._image.topics.get(topic)
@@ -211,6 +382,7 @@ class ReplicaManager:
         config = self._configs.topic_config(self._image, topic)
         for partition in self._topics.get(image.id, _NONE).values():
             partition.log.config = config
+            partition.check_in_sync()  # min.insync.replicas may have been what held it back
 
     def _why_missing(self, topic: TopicKey, index: int) -> KafkaError:
         image = self._topic(topic)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from barnabas.errors import ErrorCode, KafkaError
-from barnabas.replication.partition import Partition
+from barnabas.replication.partition import ACKS_ALL, Partition
 from barnabas.replication.purgatory import DelayedOperation
-from barnabas.types import Offset
+from barnabas.types import LeaderEpoch, Offset
 
 T = TypeVar("T")
 
@@ -18,12 +18,18 @@ class Appended(NamedTuple):
 
     partition: Partition
     last_offset: Offset
+    #: in which it was appended: what a later leader has at that offset may be something else
+    leader_epoch: LeaderEpoch
     #: called with the error that the client gets in place of the acknowledgement
     fail: Callable[[KafkaError], None]
 
 
 class Acknowledgement(Generic[T]):
-    """Waits until every append is acknowledged, has failed, or the time is up."""
+    """Waits until every append is acknowledged, has failed, or the time is up.
+
+    The errors are KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER after the end of the leader epoch, and when the
+    time is up NOT_ENOUGH_REPLICAS_AFTER_APPEND where too few replicas are in sync, else REQUEST_TIMED_OUT.
+    """
 
     def __init__(self, appended: Sequence[Appended], acks: int, response: T) -> None:
         self._left = list(appended)
@@ -40,13 +46,20 @@ class Acknowledgement(Generic[T]):
             partition = item.partition
             if partition.unwritable is not None:
                 item.fail(partition.unwritable)
-            elif not partition.is_leader:
+            elif not partition.is_leader or partition.leader_epoch != item.leader_epoch:
                 item.fail(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
             elif not partition.is_acknowledged(item.last_offset, self._acks):
                 left.append(item)
         if left and expired:
             for item in left:
-                item.fail(KafkaError(ErrorCode.REQUEST_TIMED_OUT))
+                lacks_replicas = self._acks == ACKS_ALL and item.partition.is_under_min_isr
+                item.fail(
+                    KafkaError(
+                        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+                        if lacks_replicas
+                        else ErrorCode.REQUEST_TIMED_OUT
+                    )
+                )
             left = []
         self._left = left
         return None if left else self._response

@@ -60,6 +60,10 @@ class DelayedOperation(Generic[T]):
         for item in self._watched:
             item.watchers[self] = None
 
+    def expire(self) -> None:
+        """Try one last time, now: the wait is over."""
+        self._try(True)
+
     def progressed(self, _new_bytes: int) -> None:
         """Try again soon."""
         if not self._scheduled:

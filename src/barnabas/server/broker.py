@@ -3,50 +3,95 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import sys
+import math
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
 
 from barnabas import __version__
 from barnabas.config import BrokerConfig
 from barnabas.config.group import check_groups
 from barnabas.controller import Controller
+from barnabas.controller.deletion_notes import DeletionNotes
 from barnabas.coordinator import GroupCoordinator, ProducerIds, TransactionCoordinator
 from barnabas.environment.clock import Clock
 from barnabas.environment.environment import Environment
 from barnabas.environment.randomness import new_uuid
-from barnabas.errors import BarnabasError, ConfigError
+from barnabas.errors import BarnabasError, ConfigError, ErrorCode, KafkaError
+from barnabas.interbroker import BrokerClient
 from barnabas.logs.cleaner import LogCleaner
+from barnabas.logs.cold_reads import ColdReads
 from barnabas.logs.group_commit import GroupCommit
-from barnabas.logs.jobs import stop_all, upkeep
+from barnabas.logs.jobs import Job, stop_all, upkeep
 from barnabas.logs.log_dirs import check_folders, check_paths
 from barnabas.logs.manager import LogManager, files_for_connections
+from barnabas.logs.moves import LogMoves
 from barnabas.metadata import ClusterImage, ImageDelta, MetadataLoader, open_store
+from barnabas.metadata.backup_keeper import BackupKeeper
 from barnabas.metadata.configs import ConfigResolver
 from barnabas.metadata.features import SUPPORTED, TRANSACTION_VERSION
+from barnabas.metadata.first_users import NO_USERS, Users, add_missing_users, credentials
 from barnabas.metadata.image import BrokerEndpoint, BrokerImage, BrokerState
 from barnabas.metadata.opening import check_store
-from barnabas.metadata.store import SessionState
+from barnabas.metadata.store import MetadataStore, SessionState
+from barnabas.protocol.framing import RequestHeader
+from barnabas.protocol.schema import Request, Response
+from barnabas.replication.following import Following
 from barnabas.replication.internal_log import ReplicatedLog
+from barnabas.replication.isr_changes import IsrChanges
 from barnabas.replication.manager import ReplicaManager
 from barnabas.replication.partition import Partition
+from barnabas.replication.serving_time import ServingTime
+from barnabas.replication.throttles import ReplicationThrottles
+from barnabas.security import ANONYMOUS, Principal, Sasl
+from barnabas.security.quotas import ClientQuotas, ConnectionRates, Windows
+from barnabas.security.scram import MECHANISMS, SALT_BYTES
+from barnabas.server.auditing.trail import AuditTrail
+from barnabas.server.authorization import open_authorizer, require_own_access
 from barnabas.server.fetching.sessions import FetchSessions
+from barnabas.server.forwarding import Forwarding
+from barnabas.server.monitoring.health import SHUTTING_DOWN, Health
+from barnabas.server.monitoring.loop_watch import LoopWatch
+from barnabas.server.monitoring.monitor import Monitor
+from barnabas.server.monitoring.sources import SessionHistory, Sources
 from barnabas.server.network.busy_polling import BusyPolling
-from barnabas.server.network.endpoint import Endpoint, advertised_endpoints, bound_endpoints
+from barnabas.server.network.endpoint import (
+    Endpoint,
+    advertised_endpoints,
+    bound_endpoints,
+    broker_login,
+    check_protection,
+    inter_broker_listener,
+)
 from barnabas.server.network.listener import Connections, Listener
+from barnabas.server.network.login import Logins
+from barnabas.server.network.session import Serve
+from barnabas.server.network.tls_keys import CHECK_MS, ListenerKeys
+from barnabas.server.network.token_keys import open_tokens
+from barnabas.server.peers import forget_gone, open_peers
+from barnabas.server.requests.context import NoConnection, RequestContext
 from barnabas.server.requests.dispatch import Dispatcher
 from barnabas.server.requests.long_work import LongWork
+from barnabas.server.requests.usage import Metering
 from barnabas.server.serving import served_apis
+from barnabas.server.to_controller import ToController, allocate_producer_ids
+from barnabas.server.transactions.coordinators import TransactionCoordinators
 from barnabas.server.transactions.guard import TransactionGuard
+from barnabas.server.transactions.marker_sender import MarkerSender
 from barnabas.server.transactions.markers import MarkerAppender
+from barnabas.server.waiting import first
 from barnabas.text import logger_of
-from barnabas.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from barnabas.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, BrokerId, TopicPartition
 
 log = logger_of(__name__)
 
 #: how long a stop waits for the cluster to hear of it
 _ANNOUNCING_SECONDS = 1.0
+
+
+#: how long the controller waits for what it asks a broker
+_ASKED_SECONDS = 5.0
 
 
 class BrokerFailedError(BarnabasError):
@@ -57,7 +102,7 @@ class Broker:
     """The parts of a broker. Owned by one event loop: nothing here is touched from another thread.
 
     `start` builds the parts from the bottom up and leaves nothing behind when it fails; `stop` takes down
-    what was built, the other way round.
+    what was built, the other way round. `users` are stored where the cluster does not have them yet.
     """
 
     clock: Clock
@@ -67,9 +112,18 @@ class Broker:
     configs: ConfigResolver
     #: the one writer of metadata: topics, settings, producer-id blocks
     controller: Controller
+    #: the other brokers of the cluster
+    peers: BrokerClient
+    to_controller: ToController
     logs: LogManager
     replicas: ReplicaManager
+    #: how fast replicas are copied that are to be copied slowly
+    throttles: ReplicationThrottles
+    #: how much of this broker clients may use
+    quotas: ClientQuotas
     cleaner: LogCleaner[Partition]
+    #: logs on their way to other log directories
+    moves: LogMoves
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     fetch_sessions: FetchSessions
@@ -82,23 +136,38 @@ class Broker:
         environment: Environment,
         *,
         busy_polling: BusyPolling | None = None,
+        users: Users = NO_USERS,
     ) -> None:
         self.config = config
+        self._first_users = users
         self.clock = environment.clock
         self.node_id = config.node_id
         self.configs = ConfigResolver(config, config.node_id)
         self.long_work = LongWork(environment)
+        self.cold_reads = ColdReads(environment.blocking)
         self.connections = Connections(
-            lambda: self.config, most=files_for_connections(environment.filesystem), busy_polling=busy_polling
+            lambda: self.config,
+            most=files_for_connections(environment.filesystem),
+            busy_polling=busy_polling,
+            rates=ConnectionRates(
+                environment.clock.monotonic,
+                Windows(config.quota_window_num, config.quota_window_size_seconds),
+            ),
         )
         self._environment = environment
         self._failed = asyncio.Event()
         self._failure = ""
         self._undo: list[Callable[[], Awaitable[None] | None]] = []
+        #: while a listener speaks TLS
+        self._tls_keys: ListenerKeys | None = None
         #: where it listens, in the order of ``listeners``
         self.bound: list[Endpoint] = []
         #: what clients are told, in the same order
         self.advertised: list[Endpoint] = []
+        self._session = SessionHistory()
+        self.health = Health(config.node_id, self._session)
+        #: serves metrics, if the settings say so
+        self.monitor: Monitor | None = None
 
     @property
     def image(self) -> ClusterImage:
@@ -120,6 +189,7 @@ class Broker:
         Raises:
             ConfigError: a setting cannot be met.
             StoreError: the metadata store cannot be used.
+            BrokerFailedError: it became clear meanwhile that the broker cannot go on.
         """
         try:
             await self._start()
@@ -135,6 +205,12 @@ class Broker:
         """
         await self._failed.wait()
         raise BrokerFailedError(self._failure)
+
+    def reload(self) -> None:
+        """Read the key and the certificates of the listeners now, and not only when it is time again."""
+        if self._tls_keys is not None:
+            log.info("reading the key of the listeners again")
+            self._tls_keys.check_now(self._disk)
 
     async def stop(self) -> None:
         """Stop serving, then put everything away; what was never started is passed over."""
@@ -156,20 +232,34 @@ class Broker:
         environment = self._environment
         check_paths(self.config, environment.filesystem)
         check_store(self.config)
+        self._authorizer = open_authorizer(self.config, lambda: self.image.acls)
+        self._trail = AuditTrail(self.config, environment)
+        self._undo.append(self._trail.close)
         listeners = self._bind()
+        await self._open_tokens()
+        await self._start_monitor()
         # For what blocks: fsyncs, checkpoints, deletions.
         self._disk = environment.blocking.pool("disk", 2)
         self._undo.append(self._disk.close)
+        self._undo.append(self.cold_reads.stop)
         await self._disk.run(check_folders, self.config, environment.filesystem)
         log.info("barnabas %s starts as broker %d", __version__, self.node_id)
         store = await open_store(self.config, environment)
         self._undo.append(store.close)
+        await add_missing_users(store, {**self._first_users, **await self._own_user()})
         store.on_state(self._on_session)
+        self._session.note(store.state)
+        self.health.step = "it reads the metadata"
         self._loader = MetadataLoader(store, self._on_metadata_failure)
         self._undo.append(self._loader.stop)
         await self._loader.start()
-        self._require_no_other()
+        if (unsupported := self.image.features.unsupported()) is not None:
+            raise ConfigError(f"the cluster uses {unsupported}: start a later version of Barnabas")
+        self._connect_peers()
+        self.health.step = "it opens its logs"
         await self._open_logs()
+        await self._keep_backup(store)
+        self.health.step = "it registers in the cluster"
         self.controller = Controller(
             store,
             self._loader,
@@ -177,64 +267,192 @@ class Broker:
             self._registration(),
             self.clock,
             environment.random,
+            self._ask,
             lambda error: self._fail(f"it cannot register again: {error}"),
         )
         self._undo.append(self.controller.stop)
         await self.controller.start()
-        self._require_no_other(before=self.controller.registration.epoch)
-        self.producer_ids = ProducerIds(self.controller.producer_ids.allocate)
+        await first(self.controller.enter(), self.failed())
+        self.producer_ids = ProducerIds(self._allocate_producer_ids)
         self.fetch_sessions = FetchSessions(
             self.config.max_incremental_fetch_session_cache_slots, self.clock, environment.random
         )
         self._host_partitions()
+        notes = DeletionNotes(store, self._loader, self.node_id, self.logs.without)
+        self._undo.append(notes.stop)
+        self._loader.subscribe(notes.on_image)
+        notes.on_image(ImageDelta(self.image, self.image))
         self._start_jobs()
         self._start_cleaner()
+        self._start_moves()
         self.dispatcher = self._dispatcher()
-        self._undo.append(self.connections.close_all)
+        self._logins = Logins(
+            lambda: self.config,
+            Sasl(lambda user: self.image.user_configs.get(user), environment.random, self._tokens),
+            self.dispatcher.serve,
+            self.clock.now_ms,
+            environment.blocking,
+            self._trail,
+        )
+        self._undo.append(self._logins.stop)
+        self.to_controller.serve_with(self._serve_self)
+        self._undo.append(self.connections.end)
         for listener in listeners:
             self._undo.append(listener.unbind)  # no one may come in while the open connections are closed
-            await listener.start(self.dispatcher.serve)
-        await self.controller.registration.update(state=BrokerState.RUNNING)
+            login = partial(self._begin_login, listener.endpoint.name)
+            await listener.start(login if listener.endpoint.has_sasl else self._serve_all)
         self._undo.append(self._announce_stop)
+        if self.monitor is not None:
+            self.monitor.begin(self._sources())
+        self.health.running(lambda: self.image)
         for bound, told in zip(self.bound, self.advertised, strict=True):
             log.info("listening on %s, advertised as %s", bound, told.address)
 
-    def _require_no_other(self, before: int = sys.maxsize) -> None:
-        """Refuse to join a cluster that another broker has begun: nothing would be replicated to this one.
+    def _begin_login(self, listener: str) -> Serve:
+        return self._logins.begin(listener).serve
 
-        Args:
-            before: of two brokers that start together, the one with the lower epoch stays.
+    def _serve_all(self) -> Serve:
+        return self.dispatcher.serve
 
-        Raises:
-            ConfigError: another broker is registered.
-        """
-        for other in sorted(self.image.brokers.values()):
-            if other.id != self.node_id and other.epoch < before:
-                where = f"{other.endpoints[0].host}:{other.endpoints[0].port}"
-                raise ConfigError(
-                    f"broker {other.id} ({where}) has begun the cluster at "
-                    f"zookeeper.connect={self.config.zookeeper_connect}, and several brokers cannot form one "
-                    "yet: name another chroot, as in zookeeper.connect=HOST:PORT/chroot"
-                )
+    def _connect_peers(self) -> None:
+        listener = inter_broker_listener(self.config, self.bound)
+        self._require_own_access(listener)
+        config = self.config.for_listener(listener.name)
+        self.peers = open_peers(config, self._environment, listener, lambda: self.image, self.long_work)
+        self._undo.append(self.peers.close)
+        if self._tls_keys is not None and self.peers.tls is not None:
+            self._tls_keys.of(listener.name).shown_by(self.peers.tls)
+        self.to_controller = ToController(
+            self.node_id,
+            lambda: self.image,
+            self.peers,
+            request_timeout=self.config.request_timeout_ms / 1000,
+        )
+        self._own_connection = NoConnection(listener.name)
+        self._forwarding = Forwarding(
+            self.node_id,
+            self.to_controller,
+            self._loader,
+            self._own_connection,
+            lambda: self.config.request_timeout_ms,
+        )
+        self._loader.subscribe(self._forwarding.follow)
+
+    async def _own_user(self) -> Users:
+        """The user as whom brokers log in to each other: before they do, nobody could make it."""
+        listener = inter_broker_listener(self.config, self.bound)
+        if not listener.has_sasl or self.config.sasl_jaas_config is None:
+            return NO_USERS
+        user, password = broker_login(self.config.for_listener(listener.name))
+        salt = self._environment.random.randbytes(SALT_BYTES)
+        return {user: await self.long_work.run(credentials, password, salt)}
+
+    def _require_own_access(self, listener: Endpoint) -> None:
+        if self.config.zookeeper_connect is not None or self.config.sasl_jaas_config is not None:
+            user = (
+                Principal(broker_login(self.config.for_listener(listener.name))[0])
+                if listener.has_sasl
+                else ANONYMOUS
+            )
+            require_own_access(self._authorizer, user, listener.host)
+
+    async def _allocate_producer_ids(self) -> range:
+        epoch = self.controller.registration.epoch
+        return await allocate_producer_ids(self.to_controller, self.node_id, epoch)
+
+    async def _serve_self(self, request: Request) -> Response:
+        header = RequestHeader(request.api_key, request.versions[1], 0, f"broker-{self.node_id}")
+        return await self.dispatcher.answer(RequestContext(header, self._own_connection), request)
+
+    async def _ask(self, broker_id: BrokerId, request: Request) -> Response:
+        """The response of a broker, which may be this one, to what the controller asks it."""
+        if broker_id != self.node_id:
+            response: Response = await self.peers.channel(broker_id, "control").send(
+                request, timeout_s=_ASKED_SECONDS
+            )
+            return response
+        if not hasattr(self, "dispatcher"):
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "this broker is starting")
+        return await self._serve_self(request)
+
+    async def _start_monitor(self) -> None:
+        """From here on it can be seen how the start goes on."""
+        listener = self.config.barnabas_metrics_listener
+        if listener is not None:
+            self.monitor = Monitor(listener, self._environment, self.health, self.long_work)
+            self._undo.append(self.monitor.stop)
+            await self.monitor.start()
+
+    def _sources(self) -> Sources:
+        watch = LoopWatch()
+        self._undo.append(watch.stop)
+        watch.start()
+        return Sources(
+            node_id=self.node_id,
+            clock=self.clock,
+            config=lambda: self.config,
+            image=lambda: self.image,
+            broker_state=lambda: self.health.state,
+            session=self._session,
+            served=self._served,
+            connections=self.connections,
+            serving_time=self._serving_time,
+            loop_watch=watch,
+            replicas=self.replicas,
+            isr_changes=self._isr_changes,
+            logs=self.logs,
+            cleaner=self.cleaner,
+            controller=self.controller,
+            groups=self.groups,
+            transactions=self.transactions,
+            peers=self.peers,
+        )
 
     def _on_session(self, state: SessionState) -> None:
+        self._session.note(state)
         if state is SessionState.FAILED:
             self._fail("the metadata store cannot be used any more; the log says why")
+        elif state is SessionState.LOST:
+            self._end_leadership()
+
+    def _end_leadership(self) -> None:
+        """Others may have been elected since: what is left to say, they say."""
+        if hasattr(self, "transactions"):
+            self.groups.resign_all()
+            self.transactions.resign_all()
+        if hasattr(self, "replicas"):
+            log.warning("the metadata store has ended the session: this broker leads nothing any more")
+            self.replicas.resign_all()
 
     def _on_metadata_failure(self, error: Exception) -> None:
         self._fail(f"a change of the metadata could not be applied ({type(error).__name__}: {error})")
 
     def _fail(self, reason: str) -> None:
         if not self._failed.is_set():
-            self._failure = reason
+            self._failure = self.health.failure = reason
             self._failed.set()
             log.critical("broker %d has to stop: %s", self.node_id, reason)
 
     def _bind(self) -> list[Listener]:
         """Take the addresses first: a second broker is told before it has touched anything."""
         endpoints = bound_endpoints(self.config)
+        check_protection(self.config, endpoints)
+        inter_broker_listener(self.config, endpoints)
         self._advertise(endpoints)  # refuses what is wrong before anything is bound
-        listeners = [Listener(e, self.connections, self._environment.network) for e in endpoints]
+        if any(endpoint.has_tls for endpoint in endpoints):
+            names = [endpoint.name for endpoint in endpoints if endpoint.has_tls]
+            self._tls_keys = ListenerKeys(lambda: self.config, self.clock, names)
+        listeners = [
+            Listener(
+                endpoint,
+                self.connections,
+                self._environment.network,
+                self._tls_keys.of(endpoint.name).context if self._tls_keys and endpoint.has_tls else None,
+            )
+            for endpoint in endpoints
+        ]
+        if len(endpoints) > 1:
+            self.connections.protected = inter_broker_listener(self.config, endpoints).name
         for listener in listeners:
             self._undo.append(listener.unbind)
             listener.bind()
@@ -242,11 +460,16 @@ class Broker:
         self.advertised = self._advertise(self.bound)
         return listeners
 
+    async def _open_tokens(self) -> None:
+        self._tokens, keys = await open_tokens(self.config, self.bound, self._environment)
+        if keys is not None:
+            self._undo.append(keys.stop)
+
     def _advertise(self, bound: list[Endpoint]) -> list[Endpoint]:
         return advertised_endpoints(self.config, bound, self._environment.network.machine_name)
 
     def _registration(self) -> BrokerImage:
-        endpoints = tuple(BrokerEndpoint(e.name, e.host, e.port) for e in self.advertised)
+        endpoints = tuple(BrokerEndpoint(e.name, e.host, e.port, e.protocol) for e in self.advertised)
         return BrokerImage(
             self.node_id,
             endpoints,
@@ -258,9 +481,10 @@ class Broker:
         )
 
     async def _announce_stop(self) -> None:
-        with contextlib.suppress(TimeoutError):  # the store may be away: the end of the session tells it, too
-            async with asyncio.timeout(_ANNOUNCING_SECONDS):
-                await self.controller.registration.update(state=BrokerState.SHUTTING_DOWN)
+        self.health.state = SHUTTING_DOWN
+        config = self.config
+        patience = config.controlled_shutdown_max_retries * config.controlled_shutdown_retry_backoff_ms / 1000
+        await self.controller.leave(patience if config.controlled_shutdown_enable else _ANNOUNCING_SECONDS)
 
     async def _open_logs(self) -> None:
         self.logs = LogManager(self.config, self._environment, self._disk, self._take_offline)
@@ -271,7 +495,7 @@ class Broker:
         await self.logs.load(
             image.hosted_by(self.config.node_id),
             lambda topic: self.configs.topic_config(image, topic),
-            image.deleted_topics,
+            lambda partition, topic_id: image.is_deleted_from(self.node_id, partition, topic_id),
         )
         for directory in self.logs.directories:
             log.info(
@@ -284,10 +508,25 @@ class Broker:
             )
         log.info("opened all logs in %.2f s", self.clock.monotonic() - began)
 
+    async def _keep_backup(self, store: MetadataStore) -> None:
+        """A lone broker's own store has two copies already."""
+        if self.config.zookeeper_connect is None and self._environment.open_store is None:
+            return
+        keeper = BackupKeeper(
+            store,
+            self.cluster_id,
+            lambda: [each.path for each in self.logs.directories if each.failure is None],
+            self._environment.filesystem,
+            self._disk,
+            self.clock,
+        )
+        self._undo.append(keeper.stop)
+        await keeper.start()
+
     async def _close_logs(self) -> None:
         began = self.clock.monotonic()
         if hasattr(self, "controller"):
-            self.logs.set_broker_epoch(self.controller.registration.epoch)
+            self.logs.set_broker_epoch(self.controller.registration.clean_epoch)
         await self.logs.stop()
         for directory in self.logs.directories:
             log.info(
@@ -306,19 +545,49 @@ class Broker:
             self.replicas.take_offline(log_dir)
 
     def _host_partitions(self) -> None:
+        self.throttles = ReplicationThrottles(self.node_id, self.configs, self.clock)
+        self.quotas = ClientQuotas(
+            self.clock.monotonic,
+            Windows(self.config.quota_window_num, self.config.quota_window_size_seconds),
+            Windows(
+                self.config.controller_quota_window_num, self.config.controller_quota_window_size_seconds
+            ),
+        )
         self._group_commit = GroupCommit(self._disk)
         self._undo.append(self._group_commit.stop)
+        self.following = Following(
+            self.node_id,
+            lambda: self.controller.registration.epoch,
+            self.peers,
+            self.logs,
+            lambda: self.config,
+            self.throttles.follower,
+        )
+        self._undo.append(self.following.stop)
+        isr_changes = self._isr_changes = IsrChanges(
+            self.node_id, lambda: self.controller.registration.epoch, self.to_controller.send
+        )
+        self._undo.append(isr_changes.stop)
+        serving_time = self._serving_time = ServingTime(
+            lambda: self.config.replica_lag_time_max_ms / 2000, lambda: self.replicas.check_in_sync()
+        )
+        self._undo.append(serving_time.stop)
         self.replicas = ReplicaManager(
             self.node_id,
             self.logs,
             self.configs,
             on_flush_due=self._group_commit.add,
+            on_change=self.following.partition_changed,
             acks_fsync=self.config.barnabas_acks_fsync,
+            on_isr_change_due=isr_changes.add,
+            now=serving_time.now,
+            max_lag=lambda: self.config.replica_lag_time_max_ms / 1000,
         )
+        serving_time.start()
         self.groups = GroupCoordinator(
             lambda: self.config,
             self.clock,
-            ReplicatedLog(GROUP_METADATA_TOPIC, self.replicas),
+            ReplicatedLog(GROUP_METADATA_TOPIC, self.replicas, self.cold_reads),
             partitions=lambda: self._partitions_of(
                 GROUP_METADATA_TOPIC, self.config.offsets_topic_num_partitions
             ),
@@ -331,8 +600,15 @@ class Broker:
         self.transactions = TransactionCoordinator(
             lambda: self.config,
             self.clock,
-            ReplicatedLog(TRANSACTION_STATE_TOPIC, self.replicas),
-            self._markers,
+            ReplicatedLog(TRANSACTION_STATE_TOPIC, self.replicas, self.cold_reads),
+            MarkerSender(
+                self.node_id,
+                lambda: self.config,
+                lambda: self.image,
+                self._loader.synced,
+                self._markers,
+                self.peers,
+            ),
             partitions=lambda: self._partitions_of(
                 TRANSACTION_STATE_TOPIC, self.config.transaction_state_log_num_partitions
             ),
@@ -341,7 +617,16 @@ class Broker:
         )
         self._undo.append(self.transactions.stop)
         image = self.image
-        self._follow(ImageDelta(ClusterImage(), image, topics=frozenset(image.topics), broker_configs=True))
+        self._follow(
+            ImageDelta(
+                ClusterImage(),
+                image,
+                topics=frozenset(image.topics),
+                topic_configs=frozenset(image.topic_configs),
+                broker_configs=True,
+                client_quotas=frozenset(image.client_quotas),
+            )
+        )
         for directory in self.logs.directories:
             if directory.failure is not None:
                 self.replicas.take_offline(directory.path)
@@ -353,6 +638,19 @@ class Broker:
         """Do what the cluster has decided."""
         if delta.broker_configs:
             self.config = self.configs.broker_config(delta.after)
+        forget_gone(self.peers, delta)
+        self.throttles.apply(delta)
+        for entity in delta.client_quotas:
+            texts = delta.after.client_quotas.get(entity, {})
+            self.quotas.set(entity, texts)
+            self.connections.rates.set(entity, texts)
+        # What is set for a user lies in one node: quotas are news, too, when credentials are.
+        users = {e.user for e in delta.client_quotas if isinstance(e.user, str) and e.client_id is None}
+        gone = {user for user in users if _can_log_in(delta.before, user)} - {
+            user for user in users if _can_log_in(delta.after, user)
+        }
+        if gone:
+            self.connections.close_users(gone)
         self.replicas.apply(delta)
         self.groups.follow(self.node_id, delta)
         self.transactions.follow(self.node_id, delta)
@@ -363,30 +661,58 @@ class Broker:
 
     def _dispatcher(self) -> Dispatcher:
         self._undo.append(self.long_work.stop)
-        served = served_apis(
+        self._served = served_apis(
             node_id=self.node_id,
             config=lambda: self.config,
             image=lambda: self.image,
             clock=self.clock,
             long_work=self.long_work,
+            cold_reads=self.cold_reads,
             configs=self.configs,
             controller=self.controller,
             logs=self.logs,
+            moves=self.moves,
             replicas=self.replicas,
+            throttles=self.throttles,
+            quotas=self.quotas,
             groups=self.groups,
             transactions=self.transactions,
-            guard=TransactionGuard(lambda: self.config, self.transactions),
+            guard=TransactionGuard(
+                lambda: self.config,
+                TransactionCoordinators(self.node_id, lambda: self.image, self.transactions, self.peers),
+            ),
             markers=self._markers,
             producer_ids=self.producer_ids,
             fetch_sessions=self.fetch_sessions,
+            forwarding=self._forwarding,
+            authorizer=self._authorizer,
+            trail=self._trail,
         )
-        return Dispatcher(served, self.long_work)
+        slow_ms = self.config.barnabas_slow_request_ms
+        return Dispatcher(
+            self._served,
+            self.long_work,
+            Metering(self.quotas, self.clock),
+            slow=slow_ms / 1000 if slow_ms else math.inf,
+        )
 
     def _start_jobs(self) -> None:
         jobs = upkeep(lambda: self.config, self.logs)
+        keys = self._tls_keys
+        if keys is not None:
+            jobs.append(Job("keys of the listeners", CHECK_MS, lambda: keys.check(self._disk)))
         self._undo.append(lambda: stop_all(jobs))
         for job in jobs:
             job.start()
+
+    def _start_moves(self) -> None:
+        def flush(partition: TopicPartition) -> None:
+            with suppress(KafkaError):
+                self._group_commit.add(self.replicas.find(*partition))
+
+        self.moves = LogMoves(lambda: self.config, self.logs, self._environment, flush)
+        self._undo.append(self.moves.stop)
+        self.moves.start()
 
     def _start_cleaner(self) -> None:
         self.cleaner = LogCleaner(
@@ -394,3 +720,7 @@ class Broker:
         )
         self._undo.append(self.cleaner.stop)
         self.cleaner.start()
+
+
+def _can_log_in(image: ClusterImage, user: str) -> bool:
+    return any(mechanism in MECHANISMS for mechanism in image.user_configs.get(user, ()))

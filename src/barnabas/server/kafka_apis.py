@@ -97,14 +97,16 @@ KAFKA_APIS: Mapping[int, KafkaApi] = {
     92: KafkaApi("DeleteShareGroupOffsets", 0, 0),
 }
 
+#: what brokers ask the controller, as in Kafka's clusters with ZooKeeper; Kafka 4.2 asks its quorum instead
+BETWEEN_BROKERS: Mapping[int, KafkaApi] = {
+    56: KafkaApi("AlterPartition", 2, 3),
+    58: KafkaApi("Envelope", 0, 0),
+    67: KafkaApi("AllocateProducerIds", 0, 0),
+    93: KafkaApi("GetReplicaLogInfo", 0, 0),
+}
+
 _REASONS: Mapping[str, tuple[int, ...]] = {
-    "SASL is not there yet": (17, 36),
-    "ACLs are not there yet": (29, 30, 31),
     "delegation tokens are not there yet": (38, 39, 40, 41),
-    "quotas are not there yet": (48, 49),
-    "SCRAM users are not there yet": (50, 51),
-    "log directories cannot be chosen for a partition yet": (34,),
-    "there is one broker, so nothing to elect or to reassign": (43, 45, 46, 64),
     "there is no KRaft quorum; the metadata store takes its place": (55, 80, 81),
     "client telemetry (KIP-714) is not there yet": (71, 72),
     "share groups (KIP-932) are not there yet": (76, 77, 78, 79, 83, 84, 85, 86, 87, 90, 91, 92),

@@ -15,7 +15,8 @@ _HEAD = """\
 # The protocol
 
 The requests this broker serves, by key. A version not listed is not advertised, and closes the connection
-when it is sent all the same (ApiVersions excepted). The field-by-field definition is Apache Kafka's:
+when it is sent all the same (ApiVersions excepted). Each section ends with what a client must be allowed
+where there is an [authorizer](../use/security.md). The field-by-field definition is Apache Kafka's:
 <https://kafka.apache.org/protocol>.
 
 | Key | API | Versions |
@@ -92,4 +93,5 @@ def _section(api: Api[Any, Any]) -> str:
     text = inspect.cleandoc(sys.modules[api.handle.__module__].__doc__ or "")
     _, _, words = text.partition(":")
     words = words.strip()
-    return f"\n## {api.name}\n\n{words[:1].upper()}{words[1:]}\n"
+    needs = "; ".join(need.text for need in api.needs)
+    return f"\n## {api.name}\n\n{words[:1].upper()}{words[1:]}\n\nNeeds: {needs}.\n"

@@ -6,19 +6,22 @@ import asyncio
 import os
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from barnabas.config import BrokerConfig
 from barnabas.environment.environment import Environment
+from barnabas.metadata.first_users import NO_USERS, Users
 from barnabas.server.broker import Broker
 from barnabas.server.garbage import collect_all_when_idle, short_collections
 from barnabas.server.network.busy_polling import BusyPolling
 from barnabas.server.network.endpoint import Endpoint
 from barnabas.server.signals import StopSignals
+from barnabas.server.waiting import first
 from barnabas.system import event_loop, limits
+from barnabas.system.signals import handle_reload_signal
 from barnabas.text import logger_of
 
 #: what is asked for where the system sets no bound
@@ -40,6 +43,8 @@ async def serve(
     config: BrokerConfig,
     on_ready: Callable[[Broker], None] | None = None,
     beside: Companion | None = None,
+    environment: Environment | None = None,
+    users: Users = NO_USERS,
 ) -> None:
     """Run a broker on the current event loop until SIGTERM or SIGINT, then stop it cleanly.
 
@@ -50,6 +55,8 @@ async def serve(
         config: the broker's settings.
         on_ready: called once the broker serves.
         beside: entered then, and left before the broker stops.
+        environment: what the broker reaches; by default what the operating system offers.
+        users: stored where the cluster does not have them yet.
 
     Raises:
         ConfigError: a setting cannot be met (an address or a data folder in use, for one).
@@ -59,10 +66,11 @@ async def serve(
     signals = StopSignals()
     loop = asyncio.get_running_loop()
     busy_polling = BusyPolling(loop.call_soon) if event_loop.turns_are_cheap(loop) else None
-    broker = Broker(config, Environment.of_system(), busy_polling=busy_polling)
+    broker = Broker(config, environment or Environment.of_system(), busy_polling=busy_polling, users=users)
     with short_switches(), short_collections() as collections:
         try:
             await broker.start()
+            handle_reload_signal(loop, broker.reload)
             log.info("running in process %d", os.getpid())
             collections.begin()
             if on_ready is not None:
@@ -73,7 +81,7 @@ async def serve(
                 if beside is not None:
                     companion.enter_context(beside(broker))
                 try:
-                    await _first(signals.wait(), broker.failed())
+                    await first(signals.wait(), broker.failed())
                 finally:
                     collecting.cancel()
                     await asyncio.to_thread(companion.close)
@@ -96,21 +104,10 @@ def run(
     config: BrokerConfig,
     on_ready: Callable[[Broker], None] | None = None,
     beside: Companion | None = None,
+    users: Users = NO_USERS,
 ) -> None:
     """`serve` on a new event loop."""
-    event_loop.run(serve(config, on_ready, beside))
-
-
-async def _first(*waits: Coroutine[Any, Any, object]) -> None:
-    """Wait for the first of several to return or raise."""
-    tasks = [asyncio.ensure_future(wait) for wait in waits]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-    for task in done:
-        task.result()
+    event_loop.run(serve(config, on_ready, beside, users=users))
 
 
 def _raise_file_limit() -> None:
@@ -136,8 +133,11 @@ class BrokerServer:
     methods here may be used.
     """
 
-    def __init__(self, config: BrokerConfig, environment: Environment | None = None) -> None:
+    def __init__(
+        self, config: BrokerConfig, environment: Environment | None = None, users: Users = NO_USERS
+    ) -> None:
         self._config = config
+        self._users = users
         self._environment = environment or Environment.of_system()
         self._started = threading.Event()
         self._thread: threading.Thread | None = None
@@ -155,6 +155,12 @@ class BrokerServer:
     def bound(self) -> Sequence[Endpoint]:
         """Where the broker listens, in the order of ``listeners``, with the ports it was given."""
         return self._broker.bound
+
+    @property
+    def metrics_url(self) -> str | None:
+        """Where metrics and health are served: ``http://127.0.0.1:9404``; None without."""
+        monitor = self._broker.monitor
+        return None if monitor is None else monitor.responder.url
 
     def start(self) -> Self:
         """Start the broker and wait until it serves.
@@ -209,10 +215,10 @@ class BrokerServer:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
-        self._broker = Broker(self._config, self._environment)
+        self._broker = Broker(self._config, self._environment, users=self._users)
         try:
             await self._broker.start()
             self._started.set()
-            await _first(self._stopping.wait(), self._broker.failed())
+            await first(self._stopping.wait(), self._broker.failed())
         finally:
             await self._broker.stop()

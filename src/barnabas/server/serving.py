@@ -3,28 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from barnabas.config import BrokerConfig
 from barnabas.controller import AutoCreation, Controller
+from barnabas.controller.standing import standing_of
 from barnabas.coordinator import GroupCoordinator, ProducerIds, TransactionCoordinator
 from barnabas.environment.clock import Clock
+from barnabas.logs.cold_reads import ColdReads
 from barnabas.logs.manager import LogManager
+from barnabas.logs.moves import LogMoves
 from barnabas.metadata import ClusterImage
 from barnabas.metadata.configs import ConfigResolver
 from barnabas.replication.manager import ReplicaManager
+from barnabas.replication.throttles import ReplicationThrottles
+from barnabas.security.acls import Authorizer
+from barnabas.security.quotas import ClientQuotas
+from barnabas.server.auditing.trail import AuditTrail
+from barnabas.server.auditing.watch import Denials, changes_audited
 from barnabas.server.fetching.sessions import FetchSessions
+from barnabas.server.forwarding import Forwarding
 from barnabas.server.handlers import (
     add_offsets_to_txn,
     add_partitions_to_txn,
+    allocate_producer_ids,
+    alter_client_quotas,
     alter_configs,
+    alter_partition,
+    alter_partition_reassignments,
+    alter_replica_log_dirs,
+    alter_user_scram_credentials,
     api_versions,
     consumer_group_describe,
     consumer_group_heartbeat,
+    create_acls,
     create_partitions,
     create_topics,
+    delete_acls,
     delete_groups,
     delete_records,
     delete_topics,
+    describe_acls,
+    describe_client_quotas,
     describe_cluster,
     describe_configs,
     describe_groups,
@@ -32,9 +52,13 @@ from barnabas.server.handlers import (
     describe_producers,
     describe_topic_partitions,
     describe_transactions,
+    describe_user_scram_credentials,
+    elect_leaders,
     end_txn,
+    envelope,
     fetch,
     find_coordinator,
+    get_replica_log_info,
     heartbeat,
     incremental_alter_configs,
     init_producer_id,
@@ -43,6 +67,7 @@ from barnabas.server.handlers import (
     list_config_resources,
     list_groups,
     list_offsets,
+    list_partition_reassignments,
     list_transactions,
     metadata,
     offset_commit,
@@ -50,18 +75,26 @@ from barnabas.server.handlers import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    sasl_authenticate,
+    sasl_handshake,
     sync_group,
     txn_offset_commit,
+    unregister_broker,
     update_features,
     write_txn_markers,
 )
 from barnabas.server.requests.api import Served
+from barnabas.server.requests.dispatch import Dispatcher
+from barnabas.server.requests.guard import guarded
 from barnabas.server.requests.long_work import LongWork
 from barnabas.server.responses.config_listing import SettingDescriptions
 from barnabas.server.responses.topics import TopicAnswers
 from barnabas.server.transactions.guard import TransactionGuard
 from barnabas.server.transactions.markers import MarkerAppender
 from barnabas.types import BrokerId
+
+#: how long a request for a missing topic waits at most for the controller to make it: clients ask again
+_AUTO_CREATION_SECONDS = 2.0
 
 
 def served_apis(
@@ -71,27 +104,48 @@ def served_apis(
     image: Callable[[], ClusterImage],
     clock: Clock,
     long_work: LongWork,
+    cold_reads: ColdReads,
     configs: ConfigResolver,
     controller: Controller,
     logs: LogManager,
+    moves: LogMoves,
     replicas: ReplicaManager,
+    throttles: ReplicationThrottles,
+    quotas: ClientQuotas,
     groups: GroupCoordinator,
     transactions: TransactionCoordinator,
     guard: TransactionGuard,
     markers: MarkerAppender,
     producer_ids: ProducerIds,
     fetch_sessions: FetchSessions,
+    forwarding: Forwarding,
+    authorizer: Authorizer | None,
+    trail: AuditTrail,
 ) -> Mapping[int, Served]:
     """Everything a broker serves, by the API's key."""
+
+    def keep(served: Served) -> Served:
+        if authorizer is None:
+            return served
+        return guarded(served, authorizer, lambda topic_id: image().topic_names.get(topic_id), denials)
+
+    denials = Denials(trail)
     settings = SettingDescriptions(configs, image)
     topics = controller.topics
-    auto_creation = AutoCreation(config, topics)
+    has_acls = authorizer is not None
+    auto_creation = AutoCreation(
+        config,
+        lambda: len(standing_of(image()).in_sync),
+        partial(forwarding.send, timeout_s=_AUTO_CREATION_SECONDS),
+    )
     table: dict[int, Served] = {}
     apis = [
         # records
         produce.produce.using(produce.Ports(replicas, guard, long_work, clock)),
-        fetch.fetch.using(fetch.Ports(replicas, fetch_sessions, long_work, config)),
-        list_offsets.list_offsets.using(list_offsets.Ports(replicas, long_work)),
+        fetch.fetch.using(
+            fetch.Ports(replicas, fetch_sessions, long_work, cold_reads, config, image, throttles.leader)
+        ),
+        list_offsets.list_offsets.using(list_offsets.Ports(replicas, long_work, cold_reads)),
         offset_for_leader_epoch.offset_for_leader_epoch.using(replicas),
         delete_records.delete_records.using(delete_records.Ports(replicas, logs)),
         # the cluster
@@ -99,19 +153,58 @@ def served_apis(
         metadata.metadata.using(metadata.Ports(image, config, TopicAnswers(), auto_creation, long_work)),
         describe_cluster.describe_cluster.using(image),
         describe_topic_partitions.describe_topic_partitions.using(
-            describe_topic_partitions.Ports(image, config)
+            describe_topic_partitions.Ports(image, config, long_work)
         ),
+        list_partition_reassignments.list_partition_reassignments.using(
+            list_partition_reassignments.Ports(image, long_work)
+        ),
+        unregister_broker.unregister_broker.using(image),
         describe_log_dirs.describe_log_dirs.using(describe_log_dirs.Ports(logs, long_work)),
+        alter_replica_log_dirs.alter_replica_log_dirs.using(
+            alter_replica_log_dirs.Ports(replicas, moves, long_work)
+        ),
         find_coordinator.find_coordinator.using(find_coordinator.Ports(image, auto_creation)),
-        # what the controller decides
-        create_topics.create_topics.using(create_topics.Ports(topics, settings)),
-        delete_topics.delete_topics.using(delete_topics.Ports(topics, image)),
-        create_partitions.create_partitions.using(topics),
-        alter_configs.alter_configs.using(controller.configs),
-        incremental_alter_configs.incremental_alter_configs.using(controller.configs),
+        # what the controller decides, by whichever broker it is asked
+        *(
+            forwarding.forwarded(keep(served))
+            for served in (
+                create_topics.create_topics.using(create_topics.Ports(topics, settings, config, quotas)),
+                delete_topics.delete_topics.using(delete_topics.Ports(topics, image, quotas)),
+                create_partitions.create_partitions.using(create_partitions.Ports(topics, image, quotas)),
+                alter_partition_reassignments.alter_partition_reassignments.using(controller.reassignments),
+                elect_leaders.elect_leaders.using(controller.elections),
+                alter_configs.alter_configs.using(controller.configs),
+                incremental_alter_configs.incremental_alter_configs.using(controller.configs),
+                update_features.update_features.using(controller.features),
+                alter_user_scram_credentials.alter_user_scram_credentials.using(
+                    alter_user_scram_credentials.Ports(controller.users, long_work)
+                ),
+                alter_client_quotas.alter_client_quotas.using(controller.quotas),
+                create_acls.create_acls.using(create_acls.Ports(controller.acls, has_acls)),
+                delete_acls.delete_acls.using(delete_acls.Ports(controller.acls, long_work, has_acls)),
+            )
+        ),
+        describe_acls.describe_acls.using(describe_acls.Ports(image, long_work, has_acls)),
+        describe_user_scram_credentials.describe_user_scram_credentials.using(image),
+        describe_client_quotas.describe_client_quotas.using(describe_client_quotas.Ports(image, long_work)),
         describe_configs.describe_configs.using(describe_configs.Ports(node_id, image, settings)),
         list_config_resources.list_config_resources.using(list_config_resources.Ports(image, long_work)),
-        update_features.update_features.using(controller.features),
+        # logins, where they do not belong
+        sasl_handshake.sasl_handshake.using(None),
+        sasl_authenticate.sasl_authenticate.using(None),
+        # what brokers ask the controller
+        envelope.envelope.using(
+            envelope.Ports(
+                lambda: controller.active, forwarding.local, Dispatcher(forwarding.local, long_work)
+            )
+        ),
+        allocate_producer_ids.allocate_producer_ids.using(
+            allocate_producer_ids.Ports(image, controller.producer_ids)
+        ),
+        alter_partition.alter_partition.using(controller.partitions),
+        get_replica_log_info.get_replica_log_info.using(
+            get_replica_log_info.Ports(replicas, lambda: controller.registration.epoch)
+        ),
         # groups
         join_group.join_group.using(groups),
         sync_group.sync_group.using(groups),
@@ -138,5 +231,8 @@ def served_apis(
         describe_transactions.describe_transactions.using(transactions),
         list_transactions.list_transactions.using(list_transactions.Ports(transactions, clock, long_work)),
     ]
-    table.update((served.api.key, served) for served in sorted(apis, key=lambda served: served.api.key))
+    for served in sorted(apis, key=lambda served: served.api.key):
+        # What is forwarded, the controller judges.
+        kept = served if served.api.key in forwarding.local else keep(served)
+        table[served.api.key] = changes_audited(kept, trail)
     return table

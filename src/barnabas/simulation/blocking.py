@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import Context, copy_context
 from functools import partial
 from random import Random
 from typing import Any, NamedTuple, ParamSpec, TypeVar
@@ -39,6 +40,25 @@ class VirtualThreads:
         self.mean_delay = mean_delay
         #: for how many seconds the call that is being made has slept: its time is so much ahead of the loop
         self.ahead = 0.0
+        #: what is to be made once the disk answers again; None while it does
+        self._hung: list[tuple[Context, Callable[[], None]]] | None = None
+
+    def hang(self) -> None:
+        """Make no call from now on until `unhang`, as threads that wait for a disk that does not answer."""
+        if self._hung is None:
+            self._hung = []
+
+    def unhang(self) -> None:
+        """Make all that should have been made."""
+        hung, self._hung = self._hung, None
+        for context, make in hung or ():
+            asyncio.get_running_loop().call_soon(make, context=context)
+
+    def is_hung(self, make: Callable[[], None]) -> bool:
+        """Whether `make` has to wait; it is called after `unhang` then."""
+        if self._hung is not None:
+            self._hung.append((copy_context(), make))
+        return self._hung is not None
 
     def pool(self, name: str, threads: int) -> VirtualPool:
         return VirtualPool(self, threads)
@@ -99,6 +119,8 @@ class VirtualPool:
                 asyncio.get_running_loop().call_later(self._owner.delay(), self._make, call, done)
 
     def _make(self, call: _Call, done: asyncio.Future[Any]) -> None:
+        if self._owner.is_hung(lambda: self._make(call, done)):
+            return
         result: Any = None
         failure: BaseException | None = None
         try:

@@ -79,6 +79,7 @@ class SimulatedEnsemble:
         rng: decides delays and lags, and is used for nothing else.
         conditions: how it behaves while nothing is wrong.
         observe: called with a client's name and what happens to it, for a trace.
+        on_commit: called with each transaction that was carried out, and its changes.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class SimulatedEnsemble:
         conditions: EnsembleConditions | None = None,
         *,
         observe: Callable[[str, str], None] | None = None,
+        on_commit: Callable[[Sequence[Operation], Sequence[Change]], None] | None = None,
     ) -> None:
         self.rng = rng
         self.conditions = conditions or EnsembleConditions()
@@ -94,11 +96,14 @@ class SimulatedEnsemble:
         self.context = copy_context()
         self.tree = Tree()
         self._observe = observe
+        self._on_commit = on_commit
         self._sessions: dict[int, _ServedSession] = {}
         self._last_session = 0
         #: each client's latest store
         self._stores: dict[str, SimulatedStore] = {}
         self._cut: dict[str, None] = {}
+        #: when each client's last cut ended
+        self._healed_at: dict[str, float] = {}
         self._lags: dict[str, float] = {}
         #: how many answers to writes are to be lost
         self._losses: dict[str, int] = {}
@@ -126,9 +131,21 @@ class SimulatedEnsemble:
         self._cut[name] = None
 
     def heal(self, name: str) -> None:
-        """End a cut; what was sent meanwhile is lost."""
+        """End a cut. Where something was lost in it, the connection breaks: no stream has a hole."""
         self.note(name, "heal")
-        self._cut.pop(name, None)
+        if name in self._cut:
+            del self._cut[name]
+            self._healed_at[name] = asyncio.get_running_loop().time()
+        store = self._stores.get(name)
+        if store is not None and store.has_hole:
+            store.break_soon()
+
+    def heal_all(self) -> None:
+        """End all cuts and lags, and lose no more answers."""
+        for name in list(self._cut):
+            self.heal(name)
+        self._lags.clear()
+        self._losses.clear()
 
     def reset(self, name: str) -> None:
         """Break the client's connection; both ends know."""
@@ -160,6 +177,10 @@ class SimulatedEnsemble:
 
     def is_cut(self, name: str) -> bool:
         return name in self._cut
+
+    def was_cut(self, name: str, since: float) -> bool:
+        """Whether the client has been cut off at any time since that moment."""
+        return self.is_cut(name) or self._healed_at.get(name, -1.0) >= since
 
     def draw_delay(self) -> float:
         return self.rng.uniform(*self.conditions.delay)
@@ -197,6 +218,8 @@ class SimulatedEnsemble:
     def commit(self, operations: Sequence[Operation], session: int) -> list[int]:
         """Give a transaction its place in the order; the servers follow."""
         versions, changes = self.tree.apply(operations, session)
+        if self._on_commit is not None:
+            self._on_commit(operations, changes)
         for served in list(self._sessions.values()):
             if served.link is not None:
                 served.link.follow(changes, self.tree.transaction)
@@ -238,15 +261,19 @@ class _ServedSession:
 class _Pending:
     """A request from its call to its answer."""
 
-    __slots__ = ("future", "on_answer", "operations", "read")
+    __slots__ = ("future", "is_sync", "on_answer", "operations", "read")
 
     def __init__(
         self,
         read: Callable[[Tree], Any] | None,
         operations: Sequence[Operation] = (),
         on_answer: Callable[[], None] | None = None,
+        *,
+        is_sync: bool = False,
     ) -> None:
         self.read = read
+        #: answered only when the server has caught up with what was written before
+        self.is_sync = is_sync
         self.operations = operations
         #: called when the answer comes, before anything that comes behind it
         self.on_answer = on_answer
@@ -266,6 +293,8 @@ class _Link:
 
     def __init__(self, ensemble: SimulatedEnsemble, store: SimulatedStore, session: int) -> None:
         self.is_open = True
+        #: something was lost on its way: what comes behind it must never arrive
+        self.has_hole = False
         self._ensemble = ensemble
         self._store = store
         self._session = session
@@ -296,6 +325,7 @@ class _Link:
     def _arrive(self) -> None:
         pending = self._requests.popleft()
         if self._ensemble.is_cut(self._store.name):
+            self.has_hole = True
             return
         if not self.is_open and (pending.read is not None or self._ensemble.rng.random() < 0.5):
             return  # what was on its way when the connection broke may still be carried out
@@ -320,8 +350,9 @@ class _Link:
         self._answer_when_known(pending, result, None)
 
     def _answer_when_known(self, pending: _Pending, result: Any, error: Exception | None) -> None:
-        """Answers are given in order, that to a write not before this server knows of it."""
-        than = max(self._answers_at, self._follows_at) if pending.read is None else self._answers_at
+        """Answers are given in order, that to a write or a sync not before this server knows of it."""
+        catches_up = pending.read is None or pending.is_sync
+        than = max(self._answers_at, self._follows_at) if catches_up else self._answers_at
         self._answers_at = self._later(than, 0.0)
         self._loop.call_at(
             self._answers_at, self._answer, pending, result, error, context=self._ensemble.context
@@ -348,7 +379,9 @@ class _Link:
         self._store.arrives_at = self._later(self._store.arrives_at, self._ensemble.draw_delay())
 
         def arrive() -> None:
-            if self.is_open and not self._ensemble.is_cut(self._store.name):
+            if self._ensemble.is_cut(self._store.name):
+                self.has_hole = True
+            elif self.is_open:
                 callback(*arguments)
 
         self._loop.call_at(self._store.arrives_at, arrive, context=self._store.context)
@@ -424,6 +457,9 @@ class SimulatedStore(SingleOperations):
         await self._ask(_Pending(lambda _: None, on_answer=added))
         return cancels[0]
 
+    async def sync(self) -> None:
+        await self._ask(_Pending(lambda _: None, is_sync=True))
+
     async def close(self) -> None:
         if self._session.state is SessionState.CLOSED:
             return
@@ -437,6 +473,11 @@ class SimulatedStore(SingleOperations):
             self._ensemble.end_session(number)
 
     # --- called by the ensemble, in the context of the client's process ---
+
+    @property
+    def has_hole(self) -> bool:
+        """Whether something was lost on the connection, which is still open."""
+        return self._link is not None and self._link.has_hole
 
     def break_soon(self) -> None:
         """The connection is found broken, as soon as the process runs."""

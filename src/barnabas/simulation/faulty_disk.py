@@ -34,6 +34,8 @@ class _Data:
     modified_ms: int = 0
     #: an fsync failed: what it should have written stays lost, whatever later ones say
     doomed: bool = False
+    #: whether reads do not wait for the disk: until a crash, and from the first read after it
+    is_cached: bool = True
 
     def crash(self, chance: random.Random) -> None:
         """Any changed sector may have been written, and the size may be the old, the new or one between."""
@@ -46,7 +48,10 @@ class _Data:
             survived[start : start + len(sector)] = sector
         self.current = survived
         self.durable = bytes(survived)
-        self.doomed = False
+        self.doomed = self.is_cached = False
+
+    def grow_cold(self) -> None:
+        self.is_cached = False
 
 
 @dataclass(eq=False, slots=True)
@@ -65,6 +70,10 @@ class _Folder:
     def sync(self) -> None:
         self.durable = dict(self.current)
         self.unsynced.clear()
+
+    def grow_cold(self) -> None:
+        for node in self.current.values():
+            node.grow_cold()
 
     def crash(self, chance: random.Random) -> None:
         for names in self.unsynced[: chance.randint(0, len(self.unsynced))]:
@@ -133,6 +142,10 @@ class FaultyDisk:
         """Who had files open and locks is gone, and the page cache has all that was written."""
         self._locked.clear()
         self.open_files = 0
+
+    def drop_cache(self) -> None:
+        """The page cache forgets everything: the first read of each file waits for the disk."""
+        self._root.grow_cold()
 
     def mend(self) -> None:
         """Takes every fault away."""
@@ -292,7 +305,11 @@ class _OpenFile(VectoredFile):
 
     def read_at(self, size: int, position: int) -> bytes:
         self._use("read", self._disk.fail_reads)
+        self._data.is_cached = True
         return bytes(self._data.current[position : position + size])
+
+    def is_cached(self, size: int, position: int) -> bool:
+        return self._data.is_cached
 
     def send_to(self, descriptor: int, size: int, position: int) -> int:
         return os.write(descriptor, self.read_at(size, position))

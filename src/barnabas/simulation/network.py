@@ -12,6 +12,7 @@
     network.slow("broker-1", "client", 10_000)  # bytes a second
     broker.kill()                           # the process ends: the system closes its connections (beside
                                             # `VirtualProcess.kill`, which ends its code)
+    network.pause("broker-1")               # nothing arrives and nothing leaves, until `resume`
     network.power_off("broker-1")           # nobody is told: half-open connections
     network.power_on("broker-1")            # from now on who still writes to it is told by a reset
 
@@ -83,8 +84,8 @@ class Link:
 
     @property
     def is_cut(self) -> bool:
-        """Whether nothing arrives: the link was cut, or a machine at its ends has no power."""
-        return self.was_cut or not self._source.has_power or not self._target.has_power
+        """Whether nothing arrives: the link was cut, or a machine at its ends does nothing."""
+        return self.was_cut or not self._source.works or not self._target.works
 
     def carry_on(self) -> None:
         """Send again what has waited, if the link carries."""
@@ -124,10 +125,15 @@ class _Machine:
     def __init__(self, name: str) -> None:
         self.name = name
         self.has_power = True
+        self.is_paused = False
         #: by port
         self.listening: dict[int, _ListeningSocket] = {}
         self.processes: dict[Host, None] = {}
         self._next_port = _FIRST_EPHEMERAL_PORT
+
+    @property
+    def works(self) -> bool:
+        return self.has_power and not self.is_paused
 
     def free_port(self) -> int:
         for _ in range(_PORTS):
@@ -198,6 +204,7 @@ class SimulatedNetwork:
             link.was_cut = False
         for machine in self._machines.values():
             machine.has_power = True
+            machine.is_paused = False
         for link in self._links.values():
             link.carry_on()
 
@@ -216,6 +223,16 @@ class SimulatedNetwork:
         for connection in found:
             connection.reset()
         return len(found)
+
+    def pause(self, name: str) -> None:
+        """Let a machine do nothing until `resume`, beside `VirtualProcess.pause` of what runs on it."""
+        self._machine(name).is_paused = True
+
+    def resume(self, name: str) -> None:
+        """End a pause; connections that were not given up go on."""
+        self._machine(name).is_paused = False
+        for link in self._links.values():
+            link.carry_on()
 
     def power_off(self, name: str) -> None:
         """Stop a machine and all its processes. Nobody is told: others have half-open connections."""
@@ -348,7 +365,7 @@ class _ListeningSocket:
         protocol_factory: ProtocolFactory[P],
         *,
         backlog: int,
-        tls: ssl.SSLContext | None = None,
+        tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
         _refuse_tls(tls)
         self._factory = protocol_factory
@@ -504,6 +521,6 @@ def _network_down() -> OSError:
     return OSError(errno.ENETDOWN, os.strerror(errno.ENETDOWN))
 
 
-def _refuse_tls(tls: ssl.SSLContext | None) -> None:
+def _refuse_tls(tls: object) -> None:
     if tls is not None:
         raise ValueError("the network in memory does not speak TLS")

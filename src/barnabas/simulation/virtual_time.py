@@ -10,6 +10,7 @@ of it runs any more, no `finally` block of it begins anything, and the others go
 from __future__ import annotations
 
 import asyncio
+import heapq
 import selectors
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import Context, ContextVar, copy_context
@@ -20,6 +21,8 @@ T = TypeVar("T")
 
 #: the process that what runs now belongs to; None for the test or the simulation itself
 _current: ContextVar[VirtualProcess | None] = ContextVar("virtual process", default=None)
+
+_NO_PROCESS = Context()
 
 #: a coroutine may await in its `finally` blocks when it is closed: so many times it is closed again
 _CLOSINGS = 10
@@ -64,6 +67,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         self._virtual = _VirtualSelector()
+        #: by its id, whose each asynchronous generator is; a weak reference would be gone before it is asked
+        self._generators: dict[int, VirtualProcess | None] = {}
         super().__init__(self._virtual)
 
     def time(self) -> float:
@@ -76,15 +81,24 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     ) -> asyncio.Handle:
         handle = super().call_soon(callback, *args, context=context)
         process = _process_of(context)
-        if process is not None and not process.is_alive:
-            handle.cancel()
+        if process is None:
+            return handle
+        if not process.is_alive:
+            self._prevent(handle)
+        elif process.is_paused:
+            self._ready.pop()  # type: ignore[attr-defined]
+            process.held_ready.append(handle)
         return handle
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        handle = super().call_at(when, callback, *args, context=context)
         process = _process_of(context)
+        if process is not None and process.is_paused:
+            handle = asyncio.TimerHandle(when, callback, args, self, context)
+            process.held_timers.append(handle)
+            return handle
+        handle = super().call_at(when, callback, *args, context=context)
         if process is not None and not process.is_alive:
             handle.cancel()
         return handle
@@ -102,12 +116,60 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         if not isinstance(context.get("exception"), Killed):
             super().call_exception_handler(context)
 
+    def _asyncgen_firstiter_hook(self, agen: Any) -> None:
+        super()._asyncgen_firstiter_hook(agen)  # type: ignore[misc]
+        self._generators[id(agen)] = _process_of(None)
+
+    def _asyncgen_finalizer_hook(self, agen: Any) -> None:
+        """An asynchronous generator is collected: the loop would close it, but not a dead process's."""
+        process = self._generators.pop(id(agen), None)
+        if process is None or process.is_alive:
+            super()._asyncgen_finalizer_hook(agen)  # type: ignore[misc]
+        else:
+            self._asyncgens.discard(agen)  # type: ignore[attr-defined]
+
     def cancel_handles_of(self, process: VirtualProcess) -> None:
         """Prevent everything that a process has scheduled."""
         # Private, and the same in every Python so far; the tests would say if that changed.
-        for handle in [*self._ready, *self._scheduled]:  # type: ignore[attr-defined]
+        held = [*process.held_ready, *process.held_timers]
+        for handle in [*held, *self._ready, *self._scheduled]:  # type: ignore[attr-defined]
             if handle._context.get(_current) is process:
-                handle.cancel()
+                self._prevent(handle)
+
+    def _prevent(self, handle: asyncio.Handle) -> None:
+        """Cancel what a dead process would do; an error that it would have been told is nobody's any more."""
+        for argument in handle._args or ():
+            if isinstance(argument, asyncio.Future):
+                # Not at once: the future may be about to note that nobody has seen its error.
+                super().call_soon(_forget_error, argument, context=_NO_PROCESS)
+        handle.cancel()
+
+    def hold_handles_of(self, process: VirtualProcess) -> None:
+        """Take out of the loop what a process has scheduled."""
+        ready = self._ready  # type: ignore[attr-defined]
+        for place, handle in enumerate(ready):
+            if handle._context.get(_current) is process and not handle.cancelled():
+                process.held_ready.append(handle)
+                # The loop counts what is ready before it runs it: something must stand in its place.
+                ready[place] = asyncio.Handle(_nothing, (), self)
+        stays: list[asyncio.TimerHandle] = []
+        for timer in self._scheduled:  # type: ignore[attr-defined]
+            is_held = timer._context.get(_current) is process and not timer.cancelled()
+            if is_held:
+                timer._scheduled = False
+            (process.held_timers if is_held else stays).append(timer)
+        heapq.heapify(stays)
+        self._scheduled[:] = stays  # type: ignore[attr-defined]
+
+    def release_handles_of(self, process: VirtualProcess) -> None:
+        """Schedule again what was held; what is overdue comes at once, in the order of its times."""
+        ready, process.held_ready = process.held_ready, []
+        timers, process.held_timers = process.held_timers, []
+        self._ready.extend(handle for handle in ready if not handle.cancelled())  # type: ignore[attr-defined]
+        for timer in timers:
+            if not timer.cancelled():
+                timer._scheduled = True  # type: ignore[attr-defined]
+                heapq.heappush(self._scheduled, timer)  # type: ignore[attr-defined]
 
     def _write_to_self(self) -> None:
         """Nobody waits in `select`."""
@@ -124,6 +186,10 @@ class VirtualProcess:
     def __init__(self, name: str) -> None:
         self.name = name
         self.is_alive = True
+        self.is_paused = False
+        #: what it would do if it were not paused, and its timers
+        self.held_ready: list[asyncio.Handle] = []
+        self.held_timers: list[asyncio.TimerHandle] = []
         self._context = copy_context()
         self._context.run(_current.set, self)
         self._tasks: WeakValueDictionary[int, asyncio.Task[Any]] = WeakValueDictionary()
@@ -141,15 +207,26 @@ class VirtualProcess:
         """Begin a coroutine in this process. Whoever awaits it from outside waits for ever after `kill`."""
         return asyncio.get_running_loop().create_task(coroutine, name=self.name, context=self._context.copy())
 
+    def pause(self) -> None:
+        """Do nothing until `resume`, as after SIGSTOP: what comes meanwhile waits. For others to call."""
+        if self.is_alive and not self.is_paused:
+            self.is_paused = True
+            _virtual_loop().hold_handles_of(self)
+
+    def resume(self) -> None:
+        """Go on after `pause`, later than it had thought."""
+        if self.is_alive and self.is_paused:
+            self.is_paused = False
+            _virtual_loop().release_handles_of(self)
+
     def kill(self) -> None:
         """End the process at this point, as SIGKILL does; it may be the one that is running."""
         if not self.is_alive:
             return
-        self.is_alive = False
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, VirtualTimeLoop)
-        loop.cancel_handles_of(self)
-        for _, task in sorted(self._tasks.items()):  # by age: not in an order that depends on addresses
+        self.is_alive = self.is_paused = False
+        tasks = sorted(self._tasks.items())  # by age: not in an order that depends on addresses
+        _virtual_loop().cancel_handles_of(self)
+        for _, task in tasks:
             self._end(task)
 
     def note_task(self, task: asyncio.Task[Any]) -> None:
@@ -164,6 +241,21 @@ class VirtualProcess:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             if self._context.copy().run(_close, task.get_coro()):
                 asyncio.tasks._unregister_task(task)  # else the loop's end would wait for it
+
+
+def _virtual_loop() -> VirtualTimeLoop:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualTimeLoop)
+    return loop
+
+
+def _forget_error(future: asyncio.Future[Any]) -> None:
+    if future.done() and not future.cancelled():
+        future.exception()
+
+
+def _nothing() -> None:
+    """Replaces a callback that is held back while its process is paused."""
 
 
 def _process_of(context: Context | None) -> VirtualProcess | None:

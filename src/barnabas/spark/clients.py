@@ -76,6 +76,21 @@ def transaction_settings(given: Mapping[str, str], transactional_id: str) -> Set
     return {**defaults, **TRANSACTION_DEFAULTS, **given, "transactional.id": transactional_id}
 
 
+def connection_settings(given: Mapping[str, Any]) -> Settings:
+    """Of a client's settings those that an admin client has, too: where and how to connect."""
+    kinds = (
+        "bootstrap.",
+        "security.",
+        "sasl.",
+        "ssl.",
+        "client.",
+        "socket.",
+        "broker.address.",
+        "enable.ssl",
+    )
+    return {name: value for name, value in given.items() if name.startswith(kinds)}
+
+
 def new_admin(settings: Settings) -> AdminClient:
     """For questions that no consumer answers; raises ConfigError as `new_consumer`."""
     return _create(AdminClient, settings)

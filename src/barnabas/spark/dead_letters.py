@@ -31,5 +31,14 @@ def letters(rows: DataFrame, value: Column, reason: Column, origin: Iterable[str
     )
 
 
+def dead_letters(decoded: DataFrame, *, column: str = "value", error: str = "error") -> DataFrame:
+    """The rows of a decoded DataFrame that have an error, ready to be written to a topic for them.
+
+    They are as `letters` makes them, with the reason and where the record lies.
+    """
+    origin = [name for name in ("topic", "partition", "offset", "file") if name in decoded.columns]
+    return letters(decoded, F.col(column), F.col(error), origin)
+
+
 def _header(name: str, value: Column) -> Column:
     return F.struct(F.lit(PREFIX + name).alias("key"), value.cast("binary").alias("value"))

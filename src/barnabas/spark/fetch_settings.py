@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from barnabas.client.connection import LARGEST_RESPONSE
 from barnabas.client.security import ConnectionSecurity
+from barnabas.client.security_settings import security_of
+from barnabas.errors import ConfigError
 from barnabas.spark.option_values import refuse
-from barnabas.spark.security_settings import security_of
 
 _TRUE = ("true", "t", "1")
 _LAST_PORT = 65_535
@@ -128,8 +129,15 @@ class FetchSettings:
             retry_s=number("retry.backoff.ms") / 1000,
             # an answer to a fetch may come so much later, as librdkafka reckons too
             timeout_s=(number("socket.timeout.ms") + number("fetch.wait.max.ms")) / 1000,
-            security=security_of(given),
+            security=_security(given),
         )
+
+
+def _security(given: Mapping[str, str]) -> ConnectionSecurity:
+    try:
+        return security_of(given)
+    except ConfigError as error:
+        raise ConfigError(f"option kafka.{error}") from None
 
 
 def _address(text: str) -> tuple[str, int]:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from barnabas.client.errors import ClientError
+from barnabas.client.properties import translate
+from barnabas.config.files import read_unchecked
 from barnabas.errors import ConfigError
 from barnabas.spark.ranges import Offsets, from_json
 from barnabas.text import without_userinfo
@@ -13,6 +18,8 @@ from barnabas.types import TopicPartition
 
 if TYPE_CHECKING:
     import regex
+
+log = logging.getLogger(__name__)
 
 EARLIEST = -2
 LATEST = -1
@@ -26,6 +33,18 @@ def refuse(name: str, value: object, cure: str) -> ConfigError:
     """The error for an option that cannot be used, in one line; secrets are not repeated in it."""
     shown = "[hidden]" if _SECRET.search(name) else without_userinfo(str(value))
     return ConfigError(f"option {name}={shown} is not allowed: {cure}")
+
+
+def config_file(name: str, value: str) -> dict[str, str]:
+    """The settings of connections in a file, under librdkafka's names."""
+    try:
+        translated = translate(read_unchecked(Path(value)))
+    except (ClientError, ConfigError) as error:
+        raise refuse(name, value, str(error)) from None
+    if translated.ignored:
+        ignored = ", ".join(sorted(translated.ignored))
+        log.warning("%s: ignored, since they say nothing of connections: %s", value, ignored)
+    return translated.settings
 
 
 def assigned(name: str, value: str) -> tuple[TopicPartition, ...]:

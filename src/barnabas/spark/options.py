@@ -20,6 +20,7 @@ from barnabas.spark.option_values import (
     assigned,
     boolean,
     by_partition,
+    config_file,
     count,
     delivery,
     positive,
@@ -35,9 +36,13 @@ from barnabas.spark.ranges import Offsets
 from barnabas.types import TopicPartition
 
 _SERVERS = "kafka.bootstrap.servers"
+_CONFIG = "barnabas.config"
 
 READ_OPTIONS = {
-    _SERVERS: "The brokers to ask first, host:port by commas. Required.",
+    _SERVERS: "The brokers to ask first, host:port by commas. Required, here or in the file.",
+    _CONFIG: "A file of client settings (Kafka's client.properties, or TOML), read where a query is planned: "
+    "its secrets come into no plan and no log. Options kafka.* override it. Files that it names have to "
+    "lie on every machine.",
     "subscribe": "Topics to read, by commas.",
     "subscribePattern": "A Java regular expression: topics whose whole name matches are read, new ones too.",
     "assign": 'Partitions to read: {"orders":[0,1]}.',
@@ -69,6 +74,7 @@ READ_OPTIONS = {
 
 WRITE_OPTIONS = {
     _SERVERS: READ_OPTIONS[_SERVERS],
+    _CONFIG: READ_OPTIONS[_CONFIG],
     "topic": "The topic to write to; overrides the column topic.",
     "includeHeaders": "Without effect, as in Spark's own connector: headers are written where there is a "
     "column headers.",
@@ -100,7 +106,8 @@ REFUSED_SETTINGS = {
     "value.serializer": "values are sent as they are; encode them with Spark's functions",
     "interceptor.classes": "interceptors are Java classes, which do not run here",
     "transactional.id": "the data source names its own; use barnabas.delivery=exactly-once",
-    "sasl.jaas.config": "it is for Java: use kafka.sasl.username and kafka.sasl.password",
+    "sasl.jaas.config": "it would show in plans: put it into a file and name that by barnabas.config, or use "
+    "kafka.sasl.username and kafka.sasl.password",
 }
 
 
@@ -256,16 +263,17 @@ class _Given:
 
     def client_settings(self) -> dict[str, str]:
         """The settings given as ``kafka.NAME``, checked as far as they are ours to check."""
-        settings = {
+        given = {
             name.removeprefix("kafka."): value
             for name, value in self._values.items()
             if name.startswith("kafka.")
         }
+        settings = {**self.take(_CONFIG, config_file, default={}), **given}
         if not settings.get("bootstrap.servers", "").strip():
             raise ConfigError(f"option {_SERVERS} is missing: set it to your broker, such as 127.0.0.1:9092")
         for name, cure in REFUSED_SETTINGS.items():
-            if name in settings:
-                raise refuse(f"kafka.{name}", settings[name], cure)
+            if name in given:
+                raise refuse(f"kafka.{name}", given[name], cure)
         return settings
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from barnabas.client.security_settings import ONLY_LIBRDKAFKA
 from barnabas.spark.clients import CONSUMER_DEFAULTS, PRODUCER_DEFAULTS, TRANSACTION_DEFAULTS, Settings
 from barnabas.spark.columns import read_schema
 from barnabas.spark.fetch_settings import HEEDED
 from barnabas.spark.options import READ_OPTIONS, REFUSED_SETTINGS, WRITE_OPTIONS
-from barnabas.spark.security_settings import NOT_WHEN_READING
 
 _HEAD = """\
 # The Spark data source
@@ -107,7 +107,7 @@ because its authentication has expired, the client reconnects.
 |---|---|
 """
 
-_NOT_WHEN_READING = """
+_ONLY_WHEN_WRITING = """
 With TLS or SASL, reading refuses:
 
 """
@@ -167,8 +167,8 @@ def spark_reference() -> str:
         + refused
         + _READING
         + _heeded()
-        + _NOT_WHEN_READING
-        + "".join(f"- `kafka.{name}`: {cure}\n" for name, cure in NOT_WHEN_READING.items())
+        + _ONLY_WHEN_WRITING
+        + "".join(f"- `kafka.{name}`: {cure}\n" for name, cure in ONLY_LIBRDKAFKA.items())
         + _DEFAULTS
         + _settings("reading", CONSUMER_DEFAULTS)
         + _settings("writing", PRODUCER_DEFAULTS)

@@ -1,7 +1,7 @@
 """What Spark's processes ask a schema registry: schemas by id and by subject, and the id of one's own.
 
-By the standard library alone, so that executors need nothing installed beside fastavro. Any registry with
-Confluent's REST API will do.
+By the standard library alone, so that executors need nothing installed beside the formats' own packages. Any
+registry with Confluent's REST API will do.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import base64
 import json
 import time
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Self
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, unquote, urlsplit
 from urllib.request import Request, urlopen
@@ -23,6 +24,9 @@ _ATTEMPTS = 5
 _FIRST_PAUSE_S = 0.1
 _CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 
+#: types of schemas, as registries call them
+AVRO, PROTOBUF, JSON = "AVRO", "PROTOBUF", "JSON"
+
 
 class RegistryUnavailableError(BarnabasError):
     """The registry does not answer, or not as one."""
@@ -34,10 +38,30 @@ class UnknownSchemaError(BarnabasError):
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """An Avro schema with the texts of those that it refers to, what is needed first comes first."""
+    """A schema with those that it refers to, each with the name it is referred to by; needed ones first.
+
+    The text of a Protobuf schema is the base64 of its FileDescriptorProto, so that nobody needs a compiler.
+    """
 
     text: str
-    references: tuple[str, ...] = ()
+    references: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A registered version that a schema to be registered refers to, and the name it does so by."""
+
+    name: str
+    subject: str
+    version: int
+
+    @classmethod
+    def parse(cls, name: str, where: str) -> Self:
+        """From ``SUBJECT/VERSION``. Raises ConfigError."""
+        subject, _, version = where.rpartition("/")
+        if not subject or not version.isdecimal():
+            raise ConfigError(f"reference {name}={where}: write SUBJECT/VERSION, such as items-value/1")
+        return cls(name, subject, int(version))
 
 
 class RegistryClient:
@@ -63,37 +87,53 @@ class RegistryClient:
             self._headers["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
         self._url = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")
 
-    def by_id(self, id_: int) -> RegisteredSchema:
-        """Raises UnknownSchemaError when there is none, or it is not Avro."""
-        return self._resolved(f"/schemas/ids/{id_}", f"schema id {id_}")
+    def by_id(self, id_: int, kind: str = AVRO) -> RegisteredSchema:
+        """Raises UnknownSchemaError when there is none, or it is of another type."""
+        return self._resolved(f"/schemas/ids/{id_}", f"schema id {id_}", kind)[0]
 
-    def latest(self, subject: str) -> RegisteredSchema:
-        """The newest version. Raises UnknownSchemaError when there is none, or it is not Avro."""
-        return self._resolved(f"/subjects/{quote(subject, safe='')}/versions/latest", f"subject {subject}")
+    def latest(self, subject: str, kind: str = AVRO) -> RegisteredSchema:
+        """The newest version. Raises UnknownSchemaError when there is none, or it is of another type."""
+        return self.latest_with_id(subject, kind)[0]
 
-    def register(self, subject: str, text: str) -> int:
+    def latest_with_id(self, subject: str, kind: str = AVRO) -> tuple[RegisteredSchema, int]:
+        """The newest version and its id. Raises UnknownSchemaError, as `latest`."""
+        path = f"/subjects/{quote(subject, safe='')}/versions/latest"
+        schema, answer = self._resolved(path, f"subject {subject}", kind)
+        return schema, int(answer["id"])
+
+    def register(
+        self, subject: str, text: str, kind: str = AVRO, references: Sequence[Reference] = ()
+    ) -> int:
         """The id of a schema, which is registered when it is not yet. Raises ConfigError when refused."""
+        body: dict[str, Any] = {"schema": text}
+        if kind != AVRO:
+            body["schemaType"] = kind
+        if references:
+            body["references"] = [asdict(reference) for reference in references]
         try:
-            answer = self._ask(f"/subjects/{quote(subject, safe='')}/versions", {"schema": text})
+            answer = self._ask(f"/subjects/{quote(subject, safe='')}/versions", body)
         except UnknownSchemaError as error:
             raise ConfigError(f"subject {subject} does not take the schema: {error}") from None
         return int(answer["id"])
 
-    def _resolved(self, path: str, about: str) -> RegisteredSchema:
+    def _resolved(self, path: str, about: str, kind: str) -> tuple[RegisteredSchema, Any]:
+        form = ("&" if "?" in path else "?") + "format=serialized" if kind == PROTOBUF else ""
         try:
-            answer = self._ask(path)
+            answer = self._ask(path + form)
         except UnknownSchemaError as error:
             raise UnknownSchemaError(f"{about} is not registered at {self._url}: {error}") from None
-        if answer.get("schemaType", "AVRO") != "AVRO":
-            raise UnknownSchemaError(f"{about} is of type {answer['schemaType']}, not Avro")
-        texts: dict[str, None] = {}
+        found = answer.get("schemaType", AVRO)
+        if found != kind:
+            raise UnknownSchemaError(f"{about} is of type {found}, not {kind}")
+        named: dict[str, str] = {}
         for reference in answer.get("references") or ():
             subject, version = quote(reference["subject"], safe=""), reference["version"]
-            referred = self._resolved(
-                f"/subjects/{subject}/versions/{version}?deleted=true", f"a reference of {about}"
+            referred, _ = self._resolved(
+                f"/subjects/{subject}/versions/{version}?deleted=true", f"a reference of {about}", kind
             )
-            texts |= dict.fromkeys((*referred.references, referred.text))
-        return RegisteredSchema(answer["schema"], tuple(texts))
+            named |= {name: text for name, text in referred.references if name not in named}
+            named.setdefault(reference["name"], referred.text)
+        return RegisteredSchema(answer["schema"], tuple(named.items())), answer
 
     def _ask(self, path: str, body: Any = None) -> Any:
         """The answer. Raises UnknownSchemaError, with the registry's words, when it refuses."""

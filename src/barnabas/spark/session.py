@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from barnabas.errors import BarnabasError
+from barnabas.spark.worker_python import worker_python
 
 _JAVA = 17
 
@@ -64,7 +64,7 @@ def start_spark(name: str, folder: Path, *, cores: int = 2, log: Path | None = N
     Spark's Python workers run this interpreter: else they take the PATH's, which lacks our packages. What
     Spark and its workers write to stderr goes to `log` when it is given.
     """
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = worker_python(folder)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     settings = {
         **_LOCAL,

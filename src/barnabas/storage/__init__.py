@@ -3,7 +3,7 @@
 from barnabas.storage.cleaning import Cleaning, CleaningCancelled
 from barnabas.storage.dirtiness import Dirtiness, dirtiness
 from barnabas.storage.log import AppendInfo, FetchedRecords, PartitionLog
-from barnabas.storage.open_files import OpenFiles
+from barnabas.storage.open_files import ColdRead, OpenFiles
 from barnabas.storage.producers import Origin, Producer
 from barnabas.storage.tasks import Flush, Removal, Replacement, TreeRemoval
 from barnabas.storage.throttle import Throttle
@@ -22,6 +22,7 @@ __all__ = [
     "AppendInfo",
     "Cleaning",
     "CleaningCancelled",
+    "ColdRead",
     "Dirtiness",
     "FetchedRecords",
     "Flush",

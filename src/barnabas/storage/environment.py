@@ -10,6 +10,7 @@ from random import Random
 from barnabas.environment.clock import Clock
 from barnabas.environment.filesystem import FileSystem
 from barnabas.errors import ErrorCode, KafkaError
+from barnabas.metrics import Durations
 from barnabas.storage.harm import Harm, harm_of
 from barnabas.storage.open_files import OpenFiles
 from barnabas.types import TopicPartition
@@ -28,6 +29,9 @@ class LogEnvironment:
     files: OpenFiles
     clock: Clock
     random: Random
+    #: how long fsyncs of logs took, the wait for a thread included, and how many have failed
+    fsyncs: Durations = field(default_factory=Durations)
+    failed_fsyncs: int = 0
     #: the error that took the directory offline
     failure: OSError | None = None
     #: told once, when the directory goes offline

@@ -58,16 +58,23 @@ class Index:
         tail = self._tail
         if tail and self._unpack(tail, 0)[0] <= target:
             block: bytes | bytearray = tail
+        elif not self._stored:
+            return None
         else:
+            self.file.check_cached(self._stored * size, 0)  # the search reads many places
             blocks = range((self._stored + BLOCK - 1) // BLOCK)
-            number = bisect_right(blocks, target, key=lambda block: self.entry(block * BLOCK)[0]) - 1
+            number = bisect_right(blocks, target, key=self._first_of_block) - 1
             if number < 0:
                 return None
             count = min(BLOCK, self._stored - number * BLOCK)
-            block = self.file.read_at(count * size, number * BLOCK * size)
+            block = self.file.read_now(count * size, number * BLOCK * size)
         places = range(len(block) // size)
         place = bisect_right(places, target, key=lambda place: self._unpack(block, place * size)[0]) - 1
         return self._unpack(block, place * size) if place >= 0 else None
+
+    def _first_of_block(self, block: int) -> int:
+        size = self.ENTRY.size
+        return self._unpack(self.file.read_now(size, block * BLOCK * size), 0)[0]
 
     def store(self) -> None:
         """Writes what waits in memory to the file (which is made if need be)."""
@@ -79,6 +86,25 @@ class Index:
     def reset(self) -> None:
         """Forgets every entry, in the file too."""
         self._keep(0)
+
+    def replace(self, count: int, content: bytes) -> None:
+        """Takes `content` in place of the first `count` entries; later ones stay where they ascend.
+
+        What cannot be stored now waits in memory, as a new entry does.
+        """
+        later = [self.entry(number) for number in range(count, len(self))]
+        entries = bytearray(content)
+        last = self._unpack(entries, len(entries) - self.ENTRY.size) if entries else (-1, -1)
+        for entry in later:
+            if entry[0] > last[0] and entry[1] > last[1]:
+                entries += self.ENTRY.pack(*entry)
+                last = entry
+        self._tail = entries or _NO_ENTRIES
+        self._stored = 0
+        self.size = len(entries)
+        with suppress(OSError):
+            self.file.truncate(0)
+            self.store()
 
     def _append(self, first: int, second: int) -> None:
         if self._tail is _NO_ENTRIES:
@@ -162,3 +188,7 @@ class TimeIndex(Index):
     def reset(self) -> None:
         super().reset()
         self._last_timestamp = -1
+
+    def replace(self, count: int, content: bytes) -> None:
+        super().replace(count, content)
+        self._last_timestamp = None

@@ -7,11 +7,11 @@ Owned by one thread, the event loop's, and synchronous: what may take long is ha
 from __future__ import annotations
 
 import logging
-from itertools import chain
+from itertools import chain, takewhile
 from typing import NamedTuple
 
 from barnabas.errors import ErrorCode, KafkaError
-from barnabas.records.batch import BatchHeader, batches, check_crc, placed
+from barnabas.records.batch import MAGIC, BatchHeader, batches, check_crc, placed
 from barnabas.storage import timestamps
 from barnabas.storage.index import TimeIndex
 from barnabas.storage.producer_recovery import note_producer
@@ -27,6 +27,10 @@ logger = logging.getLogger(__name__)
 
 #: the larger of the two indexes' entries: its file is full first
 TIME_ENTRY_SIZE = TimeIndex.ENTRY.size
+
+
+#: no leader epoch is later
+NEWEST_EPOCH = 2**31 - 1
 
 
 class AppendInfo(NamedTuple):
@@ -130,17 +134,18 @@ class PartitionLog(LogUpkeep):
             (base_offset, last_offset, log_append_time, self.log_start_offset, max_timestamp, False),
         )
 
-    def append_as_follower(self, records: Buffer) -> AppendInfo | None:
+    def append_as_follower(self, records: Buffer, leader_epoch: int = NEWEST_EPOCH) -> AppendInfo | None:
         """Appends batches as the leader has them, offsets and epochs included; None when there is none.
 
-        A batch cut off at the end is left out.
+        A batch cut off at the end is left out, and so are those from the first one on that was written in a
+        later epoch than `leader_epoch`, the one that was fetched from (KAFKA-18723).
 
         Raises:
-            KafkaError: CORRUPT_MESSAGE, a CRC is wrong or offsets do not ascend from the log's end;
-                KAFKA_STORAGE_ERROR, the log directory is offline.
+            KafkaError: CORRUPT_MESSAGE, a CRC is wrong, or offsets or epochs do not ascend from the log's
+                end; KAFKA_STORAGE_ERROR, the log directory is offline.
         """
         self._check_usable()
-        found = list(batches(records))
+        found = list(takewhile(lambda item: item[1].leader_epoch <= leader_epoch, batches(records)))
         if not found:
             return None
         self._check_follows(found, records)
@@ -166,14 +171,23 @@ class PartitionLog(LogUpkeep):
 
     def _check_follows(self, found: list[tuple[int, BatchHeader]], records: Buffer) -> None:
         expected = self.log_end_offset
+        epoch = self.epochs.latest
         for position, header in found:
             check_crc(header, records, position)
-            if header.base_offset < expected:
+            # the CRC does not cover where a batch says that it lies, nor its epoch and its magic byte
+            if header.magic != MAGIC or header.base_offset < expected or header.last_offset_delta < 0:
                 raise KafkaError(
                     ErrorCode.CORRUPT_MESSAGE,
                     f"{self.topic_partition}: a batch at {header.base_offset} cannot follow {expected - 1}",
                 )
+            if 0 <= header.leader_epoch < epoch:
+                raise KafkaError(
+                    ErrorCode.CORRUPT_MESSAGE,
+                    f"{self.topic_partition}: a batch of epoch {header.leader_epoch} cannot follow one of "
+                    f"{epoch}",
+                )
             expected = header.next_offset
+            epoch = max(epoch, header.leader_epoch)
 
     def _appended(self, header: BatchHeader, data: Buffer, base_offset: Offset, leader_epoch: int) -> None:
         if leader_epoch != self.epochs.latest:
@@ -216,7 +230,12 @@ class PartitionLog(LogUpkeep):
         return age > limit - segment.roll_jitter_ms
 
     def read(
-        self, offset: Offset, max_bytes: int, max_offset: Offset, min_one: bool = True
+        self,
+        offset: Offset,
+        max_bytes: int,
+        max_offset: Offset,
+        min_one: bool = True,
+        may_wait: bool = True,
     ) -> FetchedRecords:
         """The batches from the one that holds `offset`, all below `max_offset`, from one segment.
 
@@ -224,6 +243,7 @@ class PartitionLog(LogUpkeep):
         high watermark, the last stable offset or the log's end.
 
         Raises:
+            ColdRead: it would wait for the disk, and it is not the case that it `may_wait`.
             KafkaError: OFFSET_OUT_OF_RANGE, `offset` lies before the log's start or beyond its end;
                 KAFKA_STORAGE_ERROR, the disk failed.
         """
@@ -238,7 +258,10 @@ class PartitionLog(LogUpkeep):
         if offset >= max_offset or (max_bytes <= 0 and not min_one):
             return NOTHING
         try:
-            return self._read(offset, max_bytes, max_offset, min_one)
+            if may_wait or self.files.segments.active.was_just_written(offset):
+                return self._read(offset, max_bytes, max_offset, min_one)
+            with self._env.files.without_waiting():
+                return self._read(offset, max_bytes, max_offset, min_one)
         except OSError as error:
             raise self._failed(error) from error
         except KafkaError as error:
@@ -277,34 +300,45 @@ class PartitionLog(LogUpkeep):
             place += 1  # compaction left nothing from `offset` to this segment's end
             segment = segments[place]
 
-    def aborted_transactions(self, offset: Offset, size: int) -> list[AbortedTransaction]:
+    def aborted_transactions(
+        self, offset: Offset, size: int, may_wait: bool = True
+    ) -> list[AbortedTransaction]:
         """The aborted transactions that the `size` bytes read from `offset` may hold records of.
 
         Ascending by first offset, as clients need them to skip those records.
 
         Raises:
+            ColdRead: as `read`.
             KafkaError: KAFKA_STORAGE_ERROR, the disk failed.
         """
         segments = self.files.segments.from_offset(offset)
         if not any(len(segment.aborted) for segment in segments):
             return []
         try:
-            while (position := segments[0].position_of(offset)) == segments[0].size and len(segments) > 1:
-                del segments[0]  # compaction left nothing from `offset` on, so it was read from the next
-            end = segments[0].offset_bound(position + size)
-            if end is None:
-                end = segments[1].base_offset if len(segments) > 1 else self.log_end_offset
-            found = []
-            for aborted in chain.from_iterable(segment.aborted.from_offset(offset) for segment in segments):
-                if aborted.first_offset < end:
-                    found.append(aborted)
-                if aborted.last_stable_offset >= end:
-                    break  # what is aborted after it has begun after it, too
+            if may_wait:
+                return self._aborted(segments, offset, size)
+            with self._env.files.without_waiting():
+                return self._aborted(segments, offset, size)
         except OSError as error:
             raise self._failed(error) from error
+
+    def _aborted(self, segments: list[LogSegment], offset: Offset, size: int) -> list[AbortedTransaction]:
+        while (position := segments[0].position_of(offset)) == segments[0].size and len(segments) > 1:
+            del segments[0]  # compaction left nothing from `offset` on, so it was read from the next
+        end = segments[0].offset_bound(position + size)
+        if end is None:
+            end = segments[1].base_offset if len(segments) > 1 else self.log_end_offset
+        found = []
+        for aborted in chain.from_iterable(segment.aborted.from_offset(offset) for segment in segments):
+            if aborted.first_offset < end:
+                found.append(aborted)
+            if aborted.last_stable_offset >= end:
+                break  # what is aborted after it has begun after it, too
         return sorted(found, key=lambda aborted: aborted.first_offset)
 
-    def offset_for_timestamp(self, timestamp: int, start: Offset = 0) -> OffsetAtTimestamp | None:
+    def offset_for_timestamp(
+        self, timestamp: int, start: Offset = 0, may_wait: bool = True
+    ) -> OffsetAtTimestamp | None:
         """Where ListOffsets' `timestamp` points, None when no record is that late.
 
         A real timestamp gives the first record at or after it; MAX_TIMESTAMP (-3) the first record that
@@ -313,22 +347,29 @@ class PartitionLog(LogUpkeep):
         before `start` do not count.
 
         Raises:
+            ColdRead: as `read`.
             LongSearch: it takes too long for one turn of the event loop.
             KafkaError: CORRUPT_MESSAGE, a batch cannot be decoded; KAFKA_STORAGE_ERROR, the disk failed.
         """
         start = max(start, self.log_start_offset)
-        try:
-            if timestamp >= 0:
-                return timestamps.first_at_or_after(self.files.segments, timestamp, start)
-            if timestamp == timestamps.MAX_TIMESTAMP:
-                return timestamps.with_max_timestamp(self.files.segments, start)
-        except OSError as error:
-            raise self._failed(error) from error
+        if timestamp >= 0 or timestamp == timestamps.MAX_TIMESTAMP:
+            try:
+                if may_wait:
+                    return self._at_timestamp(timestamp, start)
+                with self._env.files.without_waiting():
+                    return self._at_timestamp(timestamp, start)
+            except OSError as error:
+                raise self._failed(error) from error
         if timestamp in (timestamps.EARLIEST, timestamps.EARLIEST_LOCAL):
             return OffsetAtTimestamp(-1, start, self.epochs.epoch_at(start))
         if timestamp == timestamps.LATEST:
             return OffsetAtTimestamp(-1, self.log_end_offset, self.epochs.latest)
         return None
+
+    def _at_timestamp(self, timestamp: int, start: Offset) -> OffsetAtTimestamp | None:
+        if timestamp >= 0:
+            return timestamps.first_at_or_after(self.files.segments, timestamp, start)
+        return timestamps.with_max_timestamp(self.files.segments, start)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, Offset]:
         """The largest leader epoch not above `epoch` and where it ends; (-1, -1) when unknown (KIP-279)."""

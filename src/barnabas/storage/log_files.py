@@ -52,6 +52,7 @@ class LogFiles:
         "has_checksums",
         "has_rolled",
         "is_blank",
+        "is_cut",
         "is_reported_damaged",
         "path",
         "recovery_point",
@@ -98,6 +99,8 @@ class LogFiles:
         #: whether a read has met damage and the log says so
         self.is_reported_damaged = False
         self._is_flushing = False
+        #: whether the log's tail was cut off and the disk has yet to be told
+        self.is_cut = False
         self._tail = 0
         #: set aside by an operation that was not completed: the next removal takes them along
         self._aside: Sequence[LogFile] = ()
@@ -273,10 +276,19 @@ class LogFiles:
             min(offset, next(segment.headers(position))[1].base_offset) if position < segment.size else offset
         )
 
-    def truncate(self, offset: Offset) -> Offset:
+    def lower_recovery_point(self, offset: Offset) -> bool:
+        """What lies at `offset` and behind may be cut off from now on; whether it was known to be on disk."""
+        if offset >= self.recovery_point:
+            return False
+        self.recovery_point = offset
+        self._tail += 1  # a flush that is under way must not raise it again
+        return True
+
+    def truncate(self, offset: Offset, *, sync: bool = True) -> Offset:
         """Cuts off the batches that hold `offset` and later ones; where the log ends now.
 
-        From the last segment to the first, so that a crash on the way leaves no hole.
+        From the last segment to the first, so that a crash on the way leaves no hole. Without `sync`, the
+        next flush tells the disk.
         """
         self.cancel_swap()
         self._tail += 1
@@ -285,16 +297,22 @@ class LogFiles:
             self._remove_active()
         self._forget_unflushed(self.segments.active.base_offset)
         end = self.segments.active.truncate(offset)
-        # else what was cut off could come back behind what is written next
-        self.segments.active.log.sync()
+        if sync:  # else what was cut off could come back behind what is written next
+            self.segments.active.log.sync()
         self.note_indexes(self.segments.active)
         self.recovery_point = min(self.recovery_point, end)
         self.drop_snapshots_after(end)
-        self.env.fs.sync_directory(self.path)
+        self._note_cut(sync)
         return end
 
-    def start_over(self, offset: Offset, config: TopicConfig) -> None:
-        """Removes everything; the log goes on, empty, at `offset`."""
+    def _note_cut(self, is_synced: bool) -> None:
+        if is_synced:
+            self.env.fs.sync_directory(self.path)
+        else:
+            self.is_cut = self._names_changed = True
+
+    def start_over(self, offset: Offset, config: TopicConfig, *, sync: bool = True) -> None:
+        """Removes everything; the log goes on, empty, at `offset`. `sync` as for `truncate`."""
         self.begin()
         self.cancel_swap()
         self._tail += 1
@@ -306,8 +324,9 @@ class LogFiles:
             file.remove()
         self._unflushed = _NOTHING
         self.segments = Segments([new_segment(self.env, self.path, offset, config)])
-        self.recovery_point = offset
-        self.env.fs.sync_directory(self.path)
+        # Not before the disk has been told: files that came back would leave a hole that nobody doubts.
+        self.recovery_point = offset if sync else min(self.recovery_point, offset)
+        self._note_cut(sync)
 
     def prepare_flush(self, log_end_offset: Offset, replacements: list[Replacement]) -> Flush | None:
         """What makes everything up to the log's end durable; None when everything is."""
@@ -315,6 +334,7 @@ class LogFiles:
         if self.is_blank or not (
             self._unflushed
             or self._unsynced
+            or self.is_cut
             or self._names_changed
             or replacements
             or log_end_offset > self.recovery_point
@@ -342,7 +362,7 @@ class LogFiles:
             [segment.base_offset for segment in sealed],
         )
         self._unsynced = ()
-        self._names_changed = self._is_new = self.has_rolled = False
+        self._names_changed = self._is_new = self.has_rolled = self.is_cut = False
         self._is_flushing = True
         return flush
 
@@ -355,6 +375,7 @@ class LogFiles:
             file.close()
         if flush.error is not None:
             self._unsynced = (*self._unsynced, *flush.small_files)
+            self.is_cut = True  # perhaps
             self._names_changed |= self.path in flush.directories
             self._is_new |= self.env.path in flush.directories
             self.has_rolled |= bool(flush.sealed)
@@ -384,6 +405,22 @@ class LogFiles:
             if segment.aborted.stored_bytes
         }
         return Replacement(self.env.fs, f"{self.path}/{CHECKSUMS}", encode_checksums(found))
+
+    @property
+    def is_flushing(self) -> bool:
+        """Whether a flush is under way."""
+        return self._is_flushing
+
+    def renamed(self, path: str) -> None:
+        """The folder has another path; the next flush tells the disk."""
+        for file in (*self._all(), *self._aside):
+            file.folder_renamed(self.path, path)
+        self.path = path
+        self._names_changed = self._is_new = True
+
+    def succeed(self, earlier: LogFiles) -> None:
+        """Be the log's files after others: whoever has begun something on those finds the tail changed."""
+        self._tail = max(self._tail, earlier.tail) + 1
 
     def move_to(self, env: LogEnvironment) -> None:
         """Closes every file, to be opened again, when needed, among the files of `env`."""

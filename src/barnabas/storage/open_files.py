@@ -7,22 +7,37 @@ closed (the CLOCK rule: each gets a second chance). So a thousand idle partition
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 from barnabas.environment.filesystem import File, FileSystem
 from barnabas.types import Buffer
 
+#: what is brought into memory at least: who reads an index reads its log next, and goes on there
+_READ_AHEAD = 256 * 1024
+_WARMED_AT_ONCE = 256 * 1024
+
 
 class OpenFiles:
-    """The open files of one broker. Used by the event loop's thread alone, but for `LogFile.sync`."""
+    """The open files of one broker. Used by the event loop's thread alone, but for what says otherwise."""
 
     def __init__(self, fs: FileSystem, capacity: int = 1024) -> None:
         self.fs = fs
         #: how many files may be open, those apart that are pinned
         self.capacity = capacity
+        #: whether a read may wait for the disk: else it raises `ColdRead`
+        self.may_wait = True
         #: those that may be closed at any time
         self._idle: dict[LogFile, None] = {}
+
+    @contextmanager
+    def without_waiting(self) -> Iterator[None]:
+        """While entered, a read that would wait for the disk raises `ColdRead`. Not to be awaited in."""
+        self.may_wait = False
+        try:
+            yield
+        finally:
+            self.may_wait = True
 
     def __len__(self) -> int:
         return len(self._idle)
@@ -80,7 +95,25 @@ class LogFile:
 
     def read_at(self, size: int, position: int) -> bytes:
         self.used_lately = True
+        handle = self._handle or self._open()
+        if not self._files.may_wait and not handle.is_cached(size, position):
+            raise ColdRead(self, size, position)
+        return handle.read_at(size, position)
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether a read may wait for the disk: else it raises `ColdRead`."""
+        return self._files.may_wait
+
+    def read_now(self, size: int, position: int) -> bytes:
+        """Reads whether it waits for the disk or not. From any thread, when the file is pinned."""
+        self.used_lately = True
         return (self._handle or self._open()).read_at(size, position)
+
+    def check_cached(self, size: int, position: int) -> None:
+        """Raises ColdRead as `read_at` would."""
+        if not self._files.may_wait and not (self._handle or self._open()).is_cached(size, position):
+            raise ColdRead(self, size, position)
 
     def send_to(self, descriptor: int, size: int, position: int) -> int:
         self.used_lately = True
@@ -128,6 +161,13 @@ class LogFile:
                 raise
         self._folder, self._name = path, ""
 
+    def folder_renamed(self, before: str, after: str) -> None:
+        """The folder in which the file lies has another path; the file may be open."""
+        if self._folder == before:
+            self._folder = after
+        elif self._folder.startswith(f"{before}/"):
+            self._folder = after + self._folder[len(before) :]
+
     def remove(self) -> None:
         """Closes and deletes the file; one that is missing is fine."""
         self.close()
@@ -164,6 +204,30 @@ class LogFile:
         self._handle = handle
         self._files.add(self)
         return handle
+
+
+class ColdRead(Exception):
+    """A read would wait for the disk: have `logs.cold_reads` bring it into memory, then read again."""
+
+    def __init__(self, file: LogFile, size: int, position: int) -> None:
+        super().__init__(f"{file.path}: {size} bytes from {position} on are not in memory")
+        self.file = file
+        self.size = size
+        self.position = position
+
+    @property
+    def place(self) -> tuple[LogFile, int, int]:
+        """What it reads, to tell whether the same is cold again."""
+        return self.file, self.size, self.position
+
+    def warm(self) -> None:
+        """Reads it into memory. From any thread, when the file is pinned. Raises OSError."""
+        position, end = self.position, self.position + max(self.size, _READ_AHEAD)
+        while position < end:
+            data = self.file.read_now(min(_WARMED_AT_ONCE, end - position), position)
+            if not data:
+                return
+            position += len(data)
 
 
 class FileSlice:

@@ -6,7 +6,7 @@ after its answer was lost, and is then answered with the offset it has already.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
@@ -54,6 +54,7 @@ class Producer:
         "batches",
         "coordinator_epoch",
         "epoch",
+        "last_marker",
         "last_timestamp",
         "producer_id",
         "transaction_start",
@@ -65,6 +66,8 @@ class Producer:
         self.batches: list[ProducerBatch] = []
         self.last_timestamp = -1
         self.coordinator_epoch = NO_COORDINATOR_EPOCH
+        #: where its last marker is, -1 when none was appended since the log was opened
+        self.last_marker = UNKNOWN_OFFSET
         #: the first offset of the transaction under way, -1 when there is none
         self.transaction_start = UNKNOWN_OFFSET
 
@@ -88,10 +91,12 @@ class Producer:
 
 @dataclass(slots=True)
 class _Refused:
-    """A batch that could not be written."""
+    """A batch that was not written."""
 
     epoch: int
     sequence: int
+    #: what it was answered
+    code: ErrorCode
     #: how many batches after it are answered as it was: a producer has at most so many in flight
     followers: int = WINDOW
 
@@ -100,6 +105,7 @@ class _Refused:
 _MOST_REFUSED = 1000
 #: what most logs have, shared and never changed: there are thousands of logs
 _NOTHING: dict[ProducerId, Any] = cast(Any, MappingProxyType({}))
+_NONE_ENDED: list[tuple[Offset, Offset]] = cast(Any, ())
 
 
 class Producers:
@@ -115,7 +121,7 @@ class Producers:
         #: first offsets, ascending as they were appended
         self._open_transactions: dict[ProducerId, int] = _NOTHING
         #: the first and last offsets of those whose marker is not below the high watermark yet
-        self._ended_transactions: Sequence[tuple[Offset, Offset]] = ()
+        self._ended_transactions = _NONE_ENDED
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -149,6 +155,11 @@ class Producers:
         return (
             known is not None and known.epoch == producer.epoch and known.transaction_start != UNKNOWN_OFFSET
         )
+
+    def last_marker(self, producer_id: ProducerId) -> Offset:
+        """Where the producer's last marker is, -1 when there is none since the log was opened."""
+        known = self._producers.get(producer_id)
+        return UNKNOWN_OFFSET if known is None else known.last_marker
 
     def check_marker(
         self, producer: ProducerIdentity, coordinator_epoch: int, *, must_raise_epoch: bool
@@ -192,6 +203,8 @@ class Producers:
         if origin is Origin.CLIENT:
             repeated = producer.duplicate(header)
             if repeated is not None:
+                if self._refused:  # it was written before it was refused
+                    self._refused.pop(header.producer_id, None)
                 return repeated
         if header.producer_epoch < producer.epoch:
             raise _stale(ProducerIdentity(header.producer_id, header.producer_epoch), producer)
@@ -206,19 +219,26 @@ class Producers:
                 )
         return None
 
-    def refuse(self, header: BatchHeader) -> None:
-        """A batch was valid and could not be written: no later one of the producer may take its place.
+    def refuse(self, header: BatchHeader, code: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR) -> None:
+        """A batch was valid and not written: no later one of the producer may take its place.
 
         Else a producer that the log does not know would begin with the next batch that it has in flight, and
         librdkafka takes the first one for delivered when the second one is.
         """
         if header.is_control:
             return
+        earlier = self._refused.get(header.producer_id)
+        if (
+            earlier is not None
+            and earlier.epoch == header.producer_epoch
+            and earlier.sequence != header.base_sequence
+        ):
+            return  # the one refused first comes next
         if self._refused is _NOTHING:
             self._refused = {}
         if len(self._refused) >= _MOST_REFUSED:
             del self._refused[next(iter(self._refused))]
-        self._refused[header.producer_id] = _Refused(header.producer_epoch, header.base_sequence)
+        self._refused[header.producer_id] = _Refused(header.producer_epoch, header.base_sequence, code)
 
     def refuse_as(self, other: Producers) -> None:
         """Refuse what `other` would refuse: it stood in for this log until it could be opened."""
@@ -241,7 +261,7 @@ class Producers:
         code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         if refused.followers:
             refused.followers -= 1
-            code = ErrorCode.KAFKA_STORAGE_ERROR
+            code = refused.code
         raise KafkaError(
             code,
             f"producer {header.producer_id} epoch {refused.epoch} sent sequence {header.base_sequence}, "
@@ -276,13 +296,16 @@ class Producers:
         """
         producer = self._of_epoch(header.producer_id, header.producer_epoch)
         producer.coordinator_epoch = marker.coordinator_epoch
+        producer.last_marker = offset
         producer.last_timestamp = header.max_timestamp
         producer.transaction_start = UNKNOWN_OFFSET
         opened = self._open_transactions
         start = opened.pop(producer.producer_id, None) if opened else None
         if start is None:
             return None
-        self._ended_transactions = [*self._ended_transactions, (start, offset)]
+        if self._ended_transactions is _NONE_ENDED:
+            self._ended_transactions = []
+        self._ended_transactions.append((start, offset))
         if marker.commit:
             return None
         stable = next(iter(self._open_transactions.values()), offset + 1)
@@ -303,7 +326,7 @@ class Producers:
         """Replaces everything by what a snapshot of `end_offset` held."""
         self.end_offset = end_offset
         self._producers = {producer.producer_id: producer for producer in producers} or _NOTHING
-        self._ended_transactions = ()
+        self._ended_transactions = _NONE_ENDED
         in_transaction = [p for p in producers if p.transaction_start != UNKNOWN_OFFSET]
         in_transaction.sort(key=lambda producer: producer.transaction_start)
         self._open_transactions = {p.producer_id: p.transaction_start for p in in_transaction} or _NOTHING

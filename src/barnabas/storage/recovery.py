@@ -103,6 +103,7 @@ def load_log(
         KafkaError: CORRUPT_MESSAGE, records that had been safe on disk are damaged or gone.
     """
     listed = env.fs.entries(path)
+    deleted = _deleted_segments(env, path, listed)
     entries = _cleared(env, path, listed)
     if not entries and not log_start_offset and not recovery_point:
         return new_log(env, path, topic_partition, topic_id, config)
@@ -132,11 +133,13 @@ def load_log(
     epochs = _load_epochs(env, path, segments, read_through=not was_clean and not recovery_point)
     first = segments[0].base_offset
     known_start = max(epochs.entries[0].start_offset if epochs.entries else 0, log_start_offset)
-    if epochs.entries and known_start < first and not _was_deleting(listed, known_start, first):
+    has_holes = cleaned_to > 0 or config.is_compacted
+    removed_to = _removed_up_to(deleted, known_start, first, has_holes=has_holes)
+    if epochs.entries and removed_to < first:
         logger.warning(
             "%s: offsets %d to %d are not there any more, and nothing says that retention has removed them",
             topic_partition,
-            known_start,
+            removed_to,
             first - 1,
         )
     known = sizes or {}
@@ -156,7 +159,7 @@ def load_log(
         except KafkaError as error:
             base_offset, follower = segments[place].base_offset, segments[place + 1].base_offset
             raise lost_records(topic_partition, base_offset, follower, error.message) from error
-    check_sealed(topic_partition, segments, suspect, sizes, has_holes=cleaned_to > 0 or config.is_compacted)
+    check_sealed(topic_partition, segments, suspect, sizes, has_holes=has_holes)
     trusted = segments.from_place(0) if was_clean else segments.from_place(0)[:suspect]
     check_transaction_indexes(files, entries, trusted)
     snapshot_at = recovery_point if was_clean else segments[suspect].base_offset
@@ -190,11 +193,40 @@ def load_log(
     return log
 
 
-def _was_deleting(listed: Sequence[Entry], start: Offset, end: Offset) -> bool:
-    """Whether a crash came while the segments of the offsets from `start` up to `end` were being deleted."""
-    suffix = LOG + DELETED
-    stems = [entry.name[: -len(suffix)] for entry in listed if entry.name.endswith(suffix)]
-    return any(stem.isdecimal() and int(stem) <= start < end for stem in stems)
+def _deleted_segments(env: LogEnvironment, path: str, listed: Sequence[Entry]) -> dict[Offset, Offset]:
+    """The segments that a crash kept from being removed: where each begins and ends."""
+    sizes = {entry.name: entry.size for entry in listed}
+    ends: dict[Offset, Offset] = {}
+    for stem in sorted(name.partition(".")[0] for name in sizes if name.endswith(LOG + DELETED)):
+        if not _is_offset(stem):
+            continue
+        segment = LogSegment(
+            env.files,
+            path,
+            int(stem),
+            now_ms=env.clock.now_ms(),
+            size=sizes[stem + LOG + DELETED],
+            offset_entries=sizes.get(stem + INDEX + DELETED, 0) // OffsetIndex.ENTRY.size,
+            suffix=DELETED,
+        )
+        end = segment.base_offset
+        with contextlib.suppress(KafkaError, OSError):  # one that cannot be read tells nothing
+            end = segment.next_offset()
+        ends[segment.base_offset] = end
+        segment.close()
+    return ends
+
+
+def _removed_up_to(
+    deleted: Mapping[Offset, Offset], start: Offset, first: Offset, *, has_holes: bool
+) -> Offset:
+    """Up to where all offsets from `start` on were in `deleted` segments; at least `start`."""
+    if has_holes:  # offsets between two segments say nothing
+        return first if any(base_offset <= start for base_offset in deleted) else start
+    for base_offset, end in deleted.items():
+        if base_offset <= start:
+            start = max(start, end)
+    return start
 
 
 def _cleared(env: LogEnvironment, path: str, listed: Sequence[Entry]) -> dict[str, Entry]:
@@ -216,10 +248,14 @@ def _is_known(folder: str, name: str) -> bool:
     stem, dot, kind = name.partition(".")
     if dot + kind not in _OF_SEGMENTS:
         return True
-    if len(stem) == 20 and stem.isdecimal() and int(stem) <= MAX_OFFSET:
+    if _is_offset(stem):
         return True
     logger.warning("ignored %s/%s: its name is not an offset", folder, name)
     return False
+
+
+def _is_offset(stem: str) -> bool:
+    return len(stem) == 20 and stem.isdecimal() and int(stem) <= MAX_OFFSET
 
 
 def _open_segments(
@@ -352,6 +388,8 @@ def _recover(
     segments = files.segments
     start = segments[first].base_offset
     producers = producer_recovery.load_producers(files, start)
+    # The file of epochs may be older than a truncation; the batches tell what is not known to be on disk.
+    epochs.truncate_from_end(recovery_point)
     end = start
     place = first
     while place < len(segments):
@@ -367,7 +405,9 @@ def _recover(
             )
             break
         size = segment.size
-        end = _recover_segment(segment, max(end, segment.base_offset), epochs, producers, config)
+        end = _recover_segment(
+            segment, max(end, segment.base_offset), recovery_point, epochs, producers, config
+        )
         place += 1
         if segment.size < size:
             if end < recovery_point:
@@ -394,15 +434,26 @@ def _recover(
 
 
 def _recover_segment(
-    segment: LogSegment, start: Offset, epochs: LeaderEpochs, producers: Producers, config: TopicConfig
+    segment: LogSegment,
+    start: Offset,
+    recovery_point: Offset,
+    epochs: LeaderEpochs,
+    producers: Producers,
+    config: TopicConfig,
 ) -> Offset:
-    """Checks and indexes every batch of a segment, and cuts it off at the first damage; where it ends."""
+    """Checks and indexes every batch of a segment, and cuts it off at the first damage; where it ends.
+
+    A batch of an earlier epoch than the one before it was truncated before that one was written: the disk
+    had yet to be told.
+    """
     size = segment.size
     segment.clear_indexes()
     segment.aborted.reset()
     segment.size = 0
     end = start
     for position, header, data in _sound_batches(segment, size, start):
+        if header.base_offset >= recovery_point and 0 <= header.leader_epoch < epochs.latest:
+            break
         segment.index_batch(position, header, config.index_interval_bytes)
         segment.size = position + header.size
         end = header.next_offset

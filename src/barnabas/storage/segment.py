@@ -17,6 +17,7 @@ from barnabas.errors import ErrorCode, KafkaError
 from barnabas.records.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
+    MAGIC,
     NO_TIMESTAMP,
     BatchHeader,
     check_crc,
@@ -24,14 +25,15 @@ from barnabas.records.batch import (
 )
 from barnabas.storage.harm import TornError
 from barnabas.storage.index import OffsetIndex, TimeIndex
+from barnabas.storage.index_build import DamagedIndex, IndexBuild
 from barnabas.storage.open_files import FileSlice, LogFile, OpenFiles
 from barnabas.storage.transaction_index import TransactionIndex
 from barnabas.types import Buffer, Chunk
 
 logger = logging.getLogger(__name__)
 
-#: base offset, batch length and last offset delta: all a search needs of a header
-_SPAN = struct.Struct(">qi11xi")
+#: base offset, batch length, magic and last offset delta: all a search needs of a header
+_SPAN = struct.Struct(">qi4xb6xi")
 #: how many of the latest batches' positions are remembered: where consumers at the tail will read on
 _RECENT = 64
 #: what is remembered of no batch, and of the first one alone: shared by the many segments that have no more
@@ -40,6 +42,10 @@ _FIRST_KNOWN: dict[int, int] = cast(Any, MappingProxyType({}))
 _SCAN_BYTES = 8192
 #: how many entries of an index are tried that do not belong to the segment
 _INDEX_TRIES = 8
+#: how far behind an entry a batch may lie, in bytes and as a multiple of what lies between two entries on
+#: average; else the index is damaged: an entry of zeros leads to the segment's start
+_FAR_BYTES = 1024 * 1024
+_FAR_TIMES = 16
 #: how many batches a read that ends inside one looks at to find the last whole one
 _LARGE_BATCHES = 16
 #: from here on the bytes of a read stay in the file until they are sent
@@ -70,7 +76,7 @@ class LogSegment:
     """One segment, open for use. Owned by its log."""
 
     __slots__ = (
-        "_is_reported",
+        "_build",
         "_latest",
         "_recent",
         "_since_indexed",
@@ -118,7 +124,8 @@ class LogSegment:
         self._latest: TimestampedOffset | None = None if time_entries else TimestampedOffset(-1, base_offset)
         self._since_indexed = 0
         self._recent = _NONE_KNOWN
-        self._is_reported = False
+        #: of the indexes, since a look-up found that they do not fit the segment
+        self._build: IndexBuild | None = None
 
     @property
     def latest(self) -> TimestampedOffset:
@@ -218,6 +225,10 @@ class LogSegment:
             index_interval,
         )
 
+    def was_just_written(self, offset: int) -> bool:
+        """Whether one of the latest batches begins at `offset`: the page cache has it and all later ones."""
+        return offset in self._recent or (self._recent is _FIRST_KNOWN and offset == self.base_offset)
+
     def position_of(self, offset: int) -> int:
         """Where the batch that holds `offset` begins, or the first one after it; else the segment's size."""
         position = self._recent.get(offset)
@@ -226,18 +237,24 @@ class LogSegment:
         if offset == self.base_offset and self._recent is _FIRST_KNOWN:
             return 0
         block_at, block = self._indexed_block(offset)
-        position = block_at
+        start = position = block_at
         expected = self.base_offset
         while position < self.size:
             if position + _SPAN.size > block_at + len(block):
+                if position - start > _FAR_BYTES and self._is_far(position - start):
+                    if self._report_damaged(self.offsets):
+                        return self.position_of(offset)
+                    start = position  # there is nothing better
                 block_at = position
                 block = self.log.read_at(min(_SCAN_BYTES, self.size - position), position)
                 if len(block) < _SPAN.size:
                     raise self._cut_off(position)
-            base_offset, length, last_delta = _SPAN.unpack_from(block, position - block_at)
+            base_offset, length, magic, last_delta = _SPAN.unpack_from(block, position - block_at)
             # the CRC does not cover where a batch says that it lies: no reader would find out
-            if base_offset < expected or not 0 <= last_delta <= MAX_RELATIVE_OFFSET - (
-                base_offset - self.base_offset
+            if (
+                magic != MAGIC
+                or base_offset < expected
+                or not 0 <= last_delta <= MAX_RELATIVE_OFFSET - (base_offset - self.base_offset)
             ):
                 raise self._cut_off(position)
             if base_offset + last_delta >= offset:
@@ -248,24 +265,29 @@ class LogSegment:
             position += LOG_OVERHEAD + length
         return self.size
 
+    def _is_far(self, scanned: int) -> bool:
+        """Whether more was `scanned` than an index that fits the segment can leave to scan."""
+        return scanned > _FAR_TIMES * (self.size // (len(self.offsets) + 1))
+
     def _indexed_block(self, offset: int) -> tuple[int, bytes]:
         """Where to look for `offset` from, as the index has it, and the bytes there.
 
         An entry counts when the batch there does not begin behind what the entry says. Else the one before is
-        taken, and so on for a few, since damage is rarely alone.
+        taken, and so on for a few, since damage is rarely alone; then the segment is read from its start.
         """
         relative = offset - self.base_offset
-        for _ in range(_INDEX_TRIES):
-            entry = self.offsets.floor(relative)
-            if entry is None:
-                return 0, b""
+        tries = _INDEX_TRIES
+        while tries and (entry := self.offsets.floor(relative)) is not None:
             position = entry[1]
             block = self.log.read_at(min(_SCAN_BYTES, max(self.size - position, 0)), position)
             if len(block) >= _SPAN.size and self._begins_batch(entry, block):
                 return position, block
-            self._report_damaged(self.offsets)
-            relative = entry[0] - 1
-        raise self._foreign(self.offsets)
+            tries -= 1
+            if self._report_damaged(self.offsets):
+                relative, tries = offset - self.base_offset, _INDEX_TRIES
+            else:
+                relative = entry[0] - 1
+        return 0, b""
 
     def start_for_time(self, timestamp: int) -> int:
         """An offset of the segment before which no record is as late as `timestamp`, from the time index.
@@ -273,18 +295,20 @@ class LogSegment:
         An entry counts when it tells the truth of the batch that it points to; else the one before is taken.
 
         Raises:
-            KafkaError: CORRUPT_MESSAGE, the index or the segment is damaged.
+            ColdRead: the index is to be built again.
             OSError: the disk failed.
         """
-        for _ in range(_INDEX_TRIES):
-            entry = self.times.floor(timestamp - 1)
-            if entry is None:
-                return self.base_offset
+        target = timestamp - 1
+        tries = _INDEX_TRIES
+        while tries and (entry := self.times.floor(target)) is not None:
             if self._is_true(entry):
                 return self.base_offset + entry[1]
-            self._report_damaged(self.times)
-            timestamp = entry[0]
-        raise self._foreign(self.times)
+            tries -= 1
+            if self._report_damaged(self.times):
+                target, tries = timestamp - 1, _INDEX_TRIES
+            else:
+                target = entry[0] - 1
+        return self.base_offset
 
     def _is_true(self, entry: tuple[int, int]) -> bool:
         """Whether the batch that an entry of the time index points to has the entry's timestamp."""
@@ -297,21 +321,32 @@ class LogSegment:
         is_there = header.base_offset <= self.base_offset + relative <= header.last_offset
         return is_there and header.latest_record_timestamp == timestamp
 
-    def _report_damaged(self, index: OffsetIndex | TimeIndex) -> None:
-        """Says once that entries of an index are ignored: a segment may be read often."""
-        if not self._is_reported:
-            self._is_reported = True
+    def _report_damaged(self, index: OffsetIndex | TimeIndex) -> bool:
+        """Says once that an index does not fit; whether both were built again and look-ups begin anew.
+
+        Raises:
+            DamagedIndex: they are to be built, where a read may not wait.
+        """
+        build = self._build
+        if build is None:
             logger.warning(
-                "%s is damaged: entries that do not fit its segment are ignored; remove it while the broker "
-                "is stopped; the next start rebuilds it",
+                "%s is damaged: entries that do not fit its segment are ignored; the next client that reads "
+                "there has it built again",
                 index.file.path,
             )
-
-    def _foreign(self, index: OffsetIndex | TimeIndex) -> KafkaError:
-        return KafkaError(
-            ErrorCode.CORRUPT_MESSAGE,
-            f"{index.file.path} does not belong to its segment: remove it and start the broker again",
-        )
+            entries = len(self.offsets), len(self.times)
+            build = self._build = IndexBuild(self.log, self.base_offset, self.size, *entries)
+        elif build.is_over:
+            return False
+        if build.built is not None:
+            build.is_over = True
+            self.offsets.replace(build.offset_entries, build.built[0])
+            self.times.replace(build.time_entries, build.built[1])
+            logger.warning("%s: its indexes were built again", self.log.path)
+            return True
+        if not self.log.may_wait:
+            raise DamagedIndex(build)
+        return False
 
     def has_true_indexes(self, *, are_complete: bool) -> bool:
         """Whether the last entries of both indexes tell the truth of the segment.
@@ -344,16 +379,20 @@ class LogSegment:
         data = self.log.read_at(_SPAN.size, entry[1]) if entry[1] < self.size else b""
         if len(data) < _SPAN.size or not self._begins_batch(entry, data):
             return None
-        base_offset, _, _ = _SPAN.unpack(data)
+        base_offset, *_ = _SPAN.unpack(data)
         assert isinstance(base_offset, int)
         return base_offset
 
     def _begins_batch(self, entry: tuple[int, int], data: bytes) -> bool:
-        """Whether a batch can begin with `data`, at the position and up to the offset that the entry says."""
-        base_offset, length, last_delta = _SPAN.unpack_from(data)
+        """Whether a batch can begin with `data`, at the position and up to the offset that the entry says.
+
+        What lies inside a batch may look like the beginning of one: hence the magic and the last offset.
+        """
+        base_offset, length, magic, last_delta = _SPAN.unpack_from(data)
         return bool(
-            0 <= base_offset - self.base_offset <= entry[0]
+            magic == MAGIC
             and last_delta >= 0
+            and 0 <= base_offset - self.base_offset <= entry[0] - last_delta
             and HEADER_SIZE - LOG_OVERHEAD <= length <= self.size - entry[1]
         )
 
@@ -364,8 +403,15 @@ class LogSegment:
         larger than that and `min_one`, or nothing if not.
         """
         there = end - position
-        size = there if there <= max_bytes else self._worth_sending(position, max_bytes, there, min_one)
-        return self.log.read_at(size, position) if size < SLICE_BYTES else FileSlice(self.log, position, size)
+        self.log.check_cached(min(there, max_bytes), position)
+        size = there
+        if there > max_bytes:
+            size = self._worth_sending(position, max_bytes, there, min_one)
+            if size > max_bytes:
+                self.log.check_cached(size, position)
+        return (
+            self.log.read_now(size, position) if size < SLICE_BYTES else FileSlice(self.log, position, size)
+        )
 
     def _worth_sending(self, position: int, max_bytes: int, there: int, min_one: bool) -> int:
         """How many bytes, of `there`, which are more than `max_bytes`, to read from `position` on.
@@ -375,7 +421,7 @@ class LogSegment:
         """
         size = 0
         for _ in range(_LARGE_BATCHES):
-            length = LOG_OVERHEAD + int.from_bytes(self.log.read_at(4, position + size + 8))
+            length = LOG_OVERHEAD + int.from_bytes(self.log.read_now(4, position + size + 8))
             if not HEADER_SIZE <= length <= there - size:  # damaged: what is before it is whole
                 if size:
                     return size
@@ -488,6 +534,7 @@ class LogSegment:
         self.aborted.truncate(end)
         self.size = position
         self.log.truncate(position)
+        self._build = None
         self._recent = _NONE_KNOWN
         self._since_indexed = 0
         self._find_latest()
@@ -524,6 +571,7 @@ class LogSegment:
         """Forgets the indexes of offsets and times, before they are built again by `indexed`."""
         self.offsets.reset()
         self.times.reset()
+        self._build = None
         self._latest = TimestampedOffset(-1, self.base_offset)
         self.first_timestamp = NO_TIMESTAMP
         self._since_indexed = 0
@@ -531,11 +579,15 @@ class LogSegment:
 
     def _find_latest(self) -> None:
         """The largest timestamp after the index's last entry may have gone: look at what is left."""
-        last = self.times.last()
-        latest = TimestampedOffset(last[0], self.base_offset + last[1]) if last else None
-        entry = self.offsets.last()
-        best = latest or TimestampedOffset(-1, self.base_offset)
-        for _, header in self.headers(entry[1] if entry else 0):
+        position = 0
+        best = TimestampedOffset(NO_TIMESTAMP, self.base_offset)
+        entry, last = self.offsets.last(), self.times.last()
+        is_sound = entry is not None and self._first_offset_at(entry) is not None
+        if entry is not None and is_sound and (last is None or self._is_true(last)):
+            position = entry[1]
+            if last is not None:
+                best = TimestampedOffset(last[0], self.base_offset + last[1])
+        for _, header in self.headers(position):
             if header.latest_record_timestamp > best.timestamp:
                 best = TimestampedOffset(header.max_timestamp, header.last_offset)
         self._latest = best

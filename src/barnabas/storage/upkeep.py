@@ -47,6 +47,7 @@ class LogUpkeep:
         "failure",
         "files",
         "high_watermark",
+        "is_held",
         "listener",
         "log_end_offset",
         "log_start_offset",
@@ -80,6 +81,8 @@ class LogUpkeep:
         self.producers = producers
         self.listener: BoundsListener | None = None
         self.closed = False
+        #: whether nothing is to be fsynced for a moment: other files are about to take the place of these
+        self.is_held = False
         #: why the log takes no more writes until the next start, None while it does
         self.failure: Exception | None = None
         self._env = files.env
@@ -255,18 +258,38 @@ class LogUpkeep:
         except OSError as error:
             raise self._failed(error) from error
 
-    def truncate_to(self, offset: Offset) -> bool:
+    def prepare_truncation(self, offset: Offset) -> bool:
+        """The log is to be truncated to `offset`; whether the recovery point has to be on disk before.
+
+        It is lower now, and must not be forgotten: what is written behind `offset` is not safe for having
+        been safe before.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline.
+        """
+        self._check_usable()
+        try:
+            # a batch goes as a whole: what is written next begins where it began
+            start = self.files.start_of_batch(offset)
+        except OSError as error:
+            raise self._failed(error) from error
+        return self.files.lower_recovery_point(start)
+
+    def truncate_to(self, offset: Offset, *, sync: bool = True) -> bool:
         """Cuts the log off before `offset`, as a follower does to agree with its leader; whether it did.
 
-        A batch that holds `offset` goes as a whole.
+        A batch that holds `offset` goes as a whole. Without `sync`, the next flush tells the disk; until
+        then nothing may be appended.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline.
         """
         if offset >= self.log_end_offset:
+            # a leader notes the epoch in which it began to lead, and may have written nothing in it
+            self.epochs.truncate_from_end(offset)
             return False
         if offset < self.files.segments[0].base_offset:
-            self.truncate_fully_and_start_at(offset)
+            self.truncate_fully_and_start_at(offset, sync=sync)
             return True
         try:
             # a batch goes as a whole: what is written next begins where it began
@@ -274,13 +297,13 @@ class LogUpkeep:
         except OSError as error:
             raise self._failed(error) from error
         try:
-            self._now_ends_at(self.files.truncate(offset))
+            self._now_ends_at(self.files.truncate(offset, sync=sync))
         except OSError as error:
             raise self._half_truncated(error) from error
         return True
 
-    def truncate_fully_and_start_at(self, offset: Offset) -> None:
-        """Drops everything; the log is empty and goes on at `offset`.
+    def truncate_fully_and_start_at(self, offset: Offset, *, sync: bool = True) -> None:
+        """Drops everything; the log is empty and goes on at `offset`. `sync` as for `truncate_to`.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline.
@@ -290,8 +313,9 @@ class LogUpkeep:
         except OSError as error:
             raise self._failed(error) from error
         try:
-            self.files.start_over(offset, self.config)
+            self.files.start_over(offset, self.config, sync=sync)
             self.log_start_offset = self.high_watermark = offset
+            self.epochs.truncate_from_end(0)
             self._now_ends_at(offset)
         except OSError as error:
             raise self._half_truncated(error) from error
@@ -402,6 +426,22 @@ class LogUpkeep:
         """Closes the files as they are: the log was deleted, or a crash is played."""
         self.closed = True
         self.files.close()
+
+    def take_files(self, copy: LogUpkeep) -> LogFiles:
+        """Goes on with the files of a copy that holds the same batches; the files until now.
+
+        What a log knows that its batches do not tell (producers whose batches are gone, leader epochs without
+        any) is written down beside the new files.
+
+        Raises:
+            OSError: nothing has changed.
+        """
+        copy.files.take_snapshot(self.log_end_offset, self.producers)
+        before, self.files = self.files, copy.files
+        self.files.succeed(before)
+        self._env = self.files.env
+        self.epochs.changed = True
+        return before
 
     def move_to(self, env: LogEnvironment) -> None:
         """Gives a log that was loaded in a thread over to the owner of `env`; its files are closed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -13,9 +14,22 @@ except ImportError:  # Windows, PyPy
 
 _T = TypeVar("_T")
 
-new_event_loop: Callable[[], asyncio.AbstractEventLoop] = (
-    asyncio.new_event_loop if uvloop is None else uvloop.new_event_loop
-)
+new_event_loop: Callable[[], asyncio.AbstractEventLoop]
+if uvloop is None:
+    new_event_loop = asyncio.new_event_loop
+else:
+
+    class _Loop(uvloop.Loop):  # type: ignore[misc]  # uvloop says nothing of its types
+        """uvloop's, which can be closed while a connection is still at its TLS handshake."""
+
+        def close(self) -> None:
+            try:
+                super().close()
+            except OSError as error:  # nobody can get hold of such a connection to close it
+                if error.errno != errno.EBUSY:
+                    raise
+
+    new_event_loop = _Loop
 
 
 def run(main: Coroutine[Any, Any, _T]) -> _T:

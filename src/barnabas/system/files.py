@@ -70,6 +70,37 @@ def _send_nothing(out_fd: int, in_fd: int, offset: int, count: int, /) -> NoRetu
 
 #: `os.pread`
 pread: Callable[[int, int, int], bytes] = getattr(os, "pread", _read_after_seeking)
+#: how far apart the bytes are of which `is_cached` asks: what the kernel reads from a disk at once
+_CACHED_TOGETHER = 128 * 1024
+_PAGE = 4096
+_NO_WAIT: int | None = getattr(os, "RWF_NOWAIT", None)
+#: what a file system answers that cannot tell (tmpfs, which has no disk, and some of networks)
+_CANNOT_TELL = frozenset((errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL))
+_ignored = [bytearray(1)]
+
+
+def is_cached(fd: int, size: int, position: int) -> bool:
+    """Whether the page cache has these bytes, judged by some of them; True where the system does not tell.
+
+    Half a microsecond for each 128 KB.
+    """
+    if _NO_WAIT is None or not size:
+        return True
+    last = position + size - 1
+    try:
+        os.preadv(fd, _ignored, position, _NO_WAIT)
+        if last - position >= _PAGE or last % _PAGE < position % _PAGE:
+            for place in range(position + _CACHED_TOGETHER, last, _CACHED_TOGETHER):
+                os.preadv(fd, _ignored, place, _NO_WAIT)
+            os.preadv(fd, _ignored, last, _NO_WAIT)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in _CANNOT_TELL:
+            raise
+    return True
+
+
 #: `os.pwritev`; may write less than it is given
 pwritev: Callable[[int, Sequence[Buffer], int], int] = getattr(os, "pwritev", _write_after_seeking)
 #: `os.sendfile`; where there is none it always says that the socket takes nothing now

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -14,6 +15,9 @@ except ModuleNotFoundError:  # Windows
 
 #: What the C runtime of Windows allows; its sockets do not count.
 _WITHOUT_LIMITS = 8192
+#: bytes of a page of memory, and ticks of a second in which Linux counts processor time
+PAGE_SIZE: int = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+CLOCK_TICKS: int = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
 
 def open_files() -> int | None:

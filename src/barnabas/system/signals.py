@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import Callable
 from types import FrameType
 
@@ -31,6 +32,15 @@ def handle_stop_signals(loop: asyncio.AbstractEventLoop, handle: Callable[[int],
             loop.add_signal_handler(number, handle, int(number))
         except NotImplementedError:  # asyncio's on Windows
             signal.signal(number, forward)
+
+
+def handle_reload_signal(loop: asyncio.AbstractEventLoop, handle: Callable[[], object]) -> None:
+    """Call `handle` on the event loop at each SIGHUP; for the main thread only.
+
+    A process with a terminal is left as it is: there SIGHUP says that the terminal is gone, and ends it.
+    """
+    if hasattr(signal, "SIGHUP") and not (sys.stdin is not None and sys.stdin.isatty()):
+        loop.add_signal_handler(signal.SIGHUP, handle)
 
 
 def stop_this_process() -> None:

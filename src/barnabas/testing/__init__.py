@@ -5,6 +5,9 @@
     with BarnabasBroker() as broker:
         client = SomeKafkaClient(bootstrap_servers=broker.bootstrap_servers)
 
+`SecureBroker` has TLS, logins and ACLs. `BarnabasCluster` is several brokers, which can be killed, paused and
+parted.
+
 Nothing is imported here until it is used: pytest loads this package in every run.
 """
 
@@ -13,9 +16,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from barnabas.testing.barnabas_cluster import BarnabasCluster
     from barnabas.testing.broker import BarnabasBroker
+    from barnabas.testing.secure_broker import SecureBroker
 
-__all__ = ["BarnabasBroker"]
+__all__ = ["BarnabasBroker", "BarnabasCluster", "SecureBroker"]
 
 
 def __getattr__(name: str) -> Any:
@@ -23,4 +28,12 @@ def __getattr__(name: str) -> Any:
         from barnabas.testing.broker import BarnabasBroker
 
         return BarnabasBroker
+    if name == "BarnabasCluster":
+        from barnabas.testing.barnabas_cluster import BarnabasCluster
+
+        return BarnabasCluster
+    if name == "SecureBroker":
+        from barnabas.testing.secure_broker import SecureBroker
+
+        return SecureBroker
     raise AttributeError(f"module {__name__} has no attribute {name}")

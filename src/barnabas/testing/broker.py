@@ -15,10 +15,13 @@ from barnabas.testing.runners import RUNNERS, BrokerDied, ProcessRunner, Runner
 __all__ = ["BarnabasBroker", "BrokerDied"]
 
 #: What a test wants otherwise than a server: small internal topics, that come up in no time.
-_TEST_SETTINGS = {
+TEST_SETTINGS = {
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
     "log.index.size.max.bytes": "65536",
+    # Records of a test may be of any time: nothing is deleted or forgotten for its age while the test runs.
+    "log.retention.check.interval.ms": "86400000",
+    "producer.id.expiration.check.interval.ms": "86400000",
 }
 
 
@@ -46,7 +49,7 @@ class BarnabasBroker(Cluster):
         if mode not in RUNNERS:
             raise ValueError(f"mode={mode!r} is not known: choose from {', '.join(RUNNERS)}")
         super().__init__("")
-        self._settings = {**_TEST_SETTINGS, **(settings or {})}
+        self._settings = {**TEST_SETTINGS, **(settings or {})}
         self._mode = mode
         self._port = port
         self._data = Path(data) if data is not None else None

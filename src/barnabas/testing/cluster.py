@@ -51,7 +51,7 @@ class Cluster:
             for value in values:
                 producer.send(topic, value)
 
-    def consume(self, topic: str, count: int, *, timeout: float = 10.0) -> Sequence[Record]:
+    def consume(self, topic: str, count: int, *, timeout: float = 30.0) -> Sequence[Record]:
         """The first `count` records of a topic. Raises ClientError when fewer come in `timeout` seconds."""
         with self.consumer(topic) as consumer:
             return consumer.take(count, timeout)

@@ -8,6 +8,10 @@ Fixtures:
     barnabas_broker: one broker for the whole run (each xdist worker has its own).
     barnabas_topic: the name of a new topic with one partition on that broker.
     barnabas_fresh_broker: a broker of the test's own, without topics or groups.
+    barnabas_secure_broker: one with TLS, logins and ACLs: `.client("alice")`, `.grant(...)`, `.certificates`.
+    barnabas_cluster: starts clusters for the test: `cluster = barnabas_cluster(brokers=3)`.
+    barnabas_pipeline: tests of a pipeline file, rows in and rows out: `shop = barnabas_pipeline("shop.py")`.
+    barnabas_spark: the Spark session of the whole run, which these use.
     barnabas_settings: override it (session scope) to give the brokers settings: {"num.partitions": "3"}.
 
 Options: `--barnabas-mode thread|process` (also in the ini file as `barnabas_mode`) runs the brokers in this
@@ -21,14 +25,22 @@ fixture is asked for.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from barnabas.testing.barnabas_cluster import BarnabasCluster
     from barnabas.testing.broker import BarnabasBroker
     from barnabas.testing.cluster import Cluster
+    from barnabas.testing.pipelines import PipelineUnderTest
+    from barnabas.testing.secure_broker import SecureBroker
 
 _MODES = ("thread", "process")
 _counter = itertools.count(1)
@@ -79,6 +91,72 @@ def barnabas_fresh_broker(
 
     with BarnabasBroker(barnabas_settings, mode=_mode(pytestconfig)) as broker:
         yield broker
+
+
+@pytest.fixture
+def barnabas_secure_broker(barnabas_settings: Mapping[str, str]) -> Iterator[SecureBroker]:
+    """A Kafka broker of this test's own with TLS, logins and ACLs: see `barnabas.testing.SecureBroker`."""
+    from barnabas.testing.secure_broker import SecureBroker
+
+    with SecureBroker(barnabas_settings) as broker:
+        yield broker
+
+
+@pytest.fixture
+def barnabas_cluster(
+    pytestconfig: pytest.Config, barnabas_settings: Mapping[str, str]
+) -> Iterator[Callable[..., BarnabasCluster]]:
+    """Starts a cluster of this test's own: ``barnabas_cluster(brokers=3)``.
+
+    It takes the arguments of `barnabas.testing.BarnabasCluster`, and stops what it has started at the end.
+    """
+    from barnabas.testing.barnabas_cluster import BarnabasCluster
+
+    with ExitStack() as started:
+
+        def start(
+            brokers: int = 3,
+            settings: Mapping[str, str] | None = None,
+            *,
+            mode: str | None = None,
+            **more: Any,
+        ) -> BarnabasCluster:
+            cluster = BarnabasCluster(
+                brokers, {**barnabas_settings, **(settings or {})}, mode=mode or _mode(pytestconfig), **more
+            )
+            return started.enter_context(cluster)
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def barnabas_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A Spark session of two cores for the whole run, with the settings that pipelines run with."""
+    from barnabas.pipelines.session import start_session
+
+    folder = tmp_path_factory.mktemp("spark")
+    spark = start_session("barnabas tests", folder, "local[2]", {}, folder / "spark.log")
+    yield spark
+    spark.stop()
+
+
+@pytest.fixture
+def barnabas_pipeline(
+    barnabas_spark: SparkSession, barnabas_fresh_broker: BarnabasBroker, tmp_path: Path
+) -> Callable[..., PipelineUnderTest]:
+    """Reads a pipeline file for a test: ``shop = barnabas_pipeline("shop.py", day="2026-03-01")``.
+
+    See `barnabas.testing.pipelines`.
+    """
+    from pathlib import Path
+
+    from barnabas.testing.pipelines import PipelineUnderTest
+
+    def read(file: str | Path, **parameters: str) -> PipelineUnderTest:
+        folder = tmp_path / f"pipeline-{next(_counter)}"
+        return PipelineUnderTest(barnabas_spark, barnabas_fresh_broker, Path(file), folder, parameters)
+
+    return read
 
 
 @pytest.fixture

@@ -41,8 +41,8 @@ class ThreadRunner:
 class ProcessRunner:
     """`barnabas start` in a process of its own; what it says goes to a file beside its data."""
 
-    start_timeout = 30.0
-    stop_timeout = 30.0
+    start_timeout = 60.0
+    stop_timeout = 60.0
 
     def start(self, settings: Mapping[str, str]) -> str:
         data = Path(settings["log.dirs"])

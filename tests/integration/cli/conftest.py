@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -45,3 +49,28 @@ def barnabas(barnabas_broker: Cluster) -> Callable[..., Outcome]:
         return outcome
 
     return run
+
+
+@pytest.fixture
+def launch(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Runs a command as a process, which is killed in the end."""
+    started: list[subprocess.Popen[str]] = []
+
+    def run(*arguments: object) -> subprocess.Popen[str]:
+        started.append(
+            subprocess.Popen(
+                [sys.executable, "-m", "barnabas.cli", *map(str, arguments)],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                cwd=tmp_path,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            )
+        )
+        return started[-1]
+
+    yield run
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()

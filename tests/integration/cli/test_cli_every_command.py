@@ -8,8 +8,13 @@ import uuid
 
 import click
 import pytest
+from confluent_kafka import Producer
 from tests.integration.cli.forking import Forking
 from tests.unit.cli.commands import LASTING, LEAVES, arguments, fill, options
+
+from barnabas.cli.cluster_control import ControlServer
+from barnabas.cli.cluster_folder import ClusterFolder
+from barnabas.types import TopicPartition
 
 ENDING = [path for path in LEAVES if path not in LASTING]
 
@@ -18,11 +23,31 @@ ENDING = [path for path in LEAVES if path not in LASTING]
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("calls")
     fill(path)
-    return path
+    control = ControlServer(ClusterFolder(path / "barnabas-cluster"), agree)
+    control.start()
+    yield path
+    control.stop()
+
+
+def agree(command):
+    """A cluster that does what it is asked for."""
+    command.answer(zookeeper="127.0.0.1:1", zookeeper_process=None, brokers=[])
 
 
 @pytest.fixture(scope="module")
-def run(barnabas_broker, folder):
+def found(barnabas_broker):
+    """What every list has from the first call on: else it would print nothing then, and something later."""
+    admin = barnabas_broker.admin()
+    admin.set_password("every-user", "secret")
+    topic = f"every-{uuid.uuid4().hex[:8]}"
+    admin.create_topic(topic)
+    admin.set_group_offsets("every-group", {TopicPartition(topic, 0): 0})
+    settings = {"bootstrap.servers": barnabas_broker.bootstrap_servers, "transactional.id": "every-id"}
+    Producer(settings).init_transactions(60)
+
+
+@pytest.fixture(scope="module")
+def run(barnabas_broker, folder, found):
     with Forking(folder, {"BARNABAS_BOOTSTRAP_SERVER": barnabas_broker.bootstrap_servers}) as run:
         yield run
 

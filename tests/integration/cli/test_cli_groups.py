@@ -28,7 +28,7 @@ def test_a_group_of_the_consumer_protocol_shows_epochs_and_targets(barnabas, bar
         }
     )
     consumer.subscribe([barnabas_topic])
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not consumer.assignment():
         assert time.monotonic() < deadline
         consumer.poll(0.1)

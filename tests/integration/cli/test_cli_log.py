@@ -103,11 +103,11 @@ def transactional_data(tmp_path_factory):
     with BarnabasBroker({"transaction.state.log.num.partitions": "1"}, data=path) as broker:
         broker.create_topic("t")
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "x"})
-        producer.init_transactions(20)
+        producer.init_transactions(60)
         for end in (producer.commit_transaction, producer.abort_transaction):
             producer.begin_transaction()
             producer.produce("t", b"v", partition=0)
-            producer.flush(20)
+            producer.flush(60)
             end(20)
     return path
 

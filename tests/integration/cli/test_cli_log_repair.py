@@ -127,7 +127,7 @@ def test_an_index_of_the_right_size_that_says_something_else_is_found_and_built_
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "batch.num.messages": 1})
         for number, value in enumerate(VALUES):
             producer.produce("orders", value, timestamp=1_700_000_000_000 + number)
-        producer.flush(20)
+        producer.flush(60)
     (file,) = (path / "orders-0").glob(f"*{suffix}")
     right = file.read_bytes()
     entry = struct.Struct(">II" if suffix == ".index" else ">qi")
@@ -142,3 +142,90 @@ def test_an_index_of_the_right_size_that_says_something_else_is_found_and_built_
         assert [record.value.decode() for record in consumer.take(60)] == VALUES
     assert file.read_bytes() == right
     assert all(line.startswith("whole ") for line in barnabas("log", "check", path).lines)
+
+
+@pytest.fixture(scope="module")
+def aborted(tmp_path_factory):
+    """Data with a transaction that was aborted, and one of the same producer that was committed after it."""
+    path = tmp_path_factory.mktemp("aborted") / "data"
+    with BarnabasBroker(data=path) as broker:
+        broker.create_topic("payments", 1)
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "till"})
+        producer.init_transactions(60)
+        for value, end in ("no", producer.abort_transaction), ("yes", producer.commit_transaction):
+            producer.begin_transaction()
+            producer.produce("payments", value)
+            producer.flush(60)
+            end(20)
+    return path
+
+
+@pytest.fixture
+def payments(aborted, tmp_path):
+    shutil.copytree(aborted, tmp_path / "data")
+    return tmp_path / "data"
+
+
+def committed(data):
+    with BarnabasBroker(data=data) as broker, broker.consumer("payments") as consumer:
+        return [record.value for record in consumer.take(1)]
+
+
+@pytest.mark.parametrize("damage", ["gone", "another offset", "nothing in it"])
+def test_an_index_of_aborted_transactions_that_says_something_else_is_found_and_built_again(
+    barnabas, payments, damage
+):
+    (file,) = (payments / "payments-0").glob("*.txnindex")
+    right = file.read_bytes()
+    if damage == "gone":
+        file.unlink()
+    else:
+        file.write_bytes(right[:-9] + b"\5" + right[-8:] if damage == "another offset" else b"")
+    (line,) = [
+        line for line in barnabas("log", "check", payments, code=1).lines if not line.startswith("whole")
+    ]
+    assert str(file) in line
+    assert line.startswith("missing" if damage == "gone" else "damaged")
+    barnabas("log", "repair", payments)
+    assert committed(payments) == [b"yes"]
+    assert file.read_bytes() == right
+    assert all(line.startswith("whole ") for line in barnabas("log", "check", payments).lines)
+
+
+@pytest.mark.parametrize("index", ["whole", "gone", "cut"])
+def test_records_whose_abort_marker_is_lost_are_not_committed_by_the_next_one(barnabas, payments, index):
+    (segment,) = (payments / "payments-0").glob("*.log")
+    content = bytearray(segment.read_bytes())
+    marker = content.index(b"\x00\x00\x00\x01", 12 + int.from_bytes(content[8:12]))  # its offset is 1
+    content[marker + 4 + 60] ^= 1
+    segment.write_bytes(content)
+    file = segment.with_suffix(".txnindex")
+    if index == "gone":
+        file.unlink()
+    elif index == "cut":
+        file.write_bytes(file.read_bytes()[:20])
+    steps = barnabas("log", "repair", payments).lines
+    assert any("count as aborted" in step for step in steps) == (index != "whole")
+    assert committed(payments) == [b"yes"]
+
+
+def test_a_lost_batch_of_a_committed_transaction_does_not_abort_the_rest(barnabas, tmp_path):
+    path = tmp_path / "data"
+    with BarnabasBroker(data=path) as broker:
+        broker.create_topic("payments", 1)
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "till"})
+        producer.init_transactions(60)
+        for end in (producer.abort_transaction, producer.commit_transaction):
+            producer.begin_transaction()
+            for value in ("a", "b", "c"):
+                producer.produce("payments", value)
+                producer.flush(60)
+            end(20)
+    (segment,) = (path / "payments-0").glob("*.log")
+    content = bytearray(segment.read_bytes())
+    content[content.rindex(b"b")] ^= 1
+    segment.write_bytes(content)
+    segment.with_suffix(".txnindex").unlink()
+    barnabas("log", "repair", path)
+    with BarnabasBroker(data=path) as broker, broker.consumer("payments") as consumer:
+        assert [record.value for record in consumer.take(2)] == [b"a", b"c"]

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import time
 
 import pytest
@@ -103,19 +104,19 @@ def test_a_group_goes_on_where_it_stopped(barnabas, topic):
     barnabas("produce", topic, stdin="a\nb\nc\nd\n")
     group = f"group-of-{topic}"
     assert barnabas("consume", topic, "-g", group, "--from-beginning", "-n", 3).lines == ["a", "b", "c"]
-    assert barnabas("consume", topic, "-g", group, "-n", 1, "--timeout", 10).lines == ["d"]
+    assert barnabas("consume", topic, "-g", group, "-n", 1, "--timeout", 60).lines == ["d"]
 
 
 def test_too_few_records_in_time_is_a_failure(barnabas, topic):
     barnabas("produce", topic, stdin="a\n")
-    outcome = barnabas("consume", topic, "--from-beginning", "-n", 2, "--timeout", 3, code=1)
+    outcome = barnabas("consume", topic, "--from-beginning", "-n", 2, "--timeout", 6, code=1)
     assert outcome.lines == ["a"]
     assert "only 1 of 2 records came" in outcome.err
 
 
 def test_silence_without_a_count_is_an_end(barnabas, topic):
     barnabas("produce", topic, stdin="a\n")
-    assert barnabas("consume", topic, "--from-beginning", "--timeout", 3).lines == ["a"]
+    assert barnabas("consume", topic, "--from-beginning", "--timeout", 6).lines == ["a"]
 
 
 def test_a_missing_topic_is_said_when_reading_and_made_when_writing(barnabas, topic):
@@ -196,7 +197,8 @@ def test_a_copy_may_have_other_partitions_than_its_source(barnabas, topic):
     barnabas("produce", topic, "--json", stdin=copied)
     assert sorted(barnabas("consume", topic, "-e").lines) == ["0", "1", "2", "3", "4"]
     err = barnabas("produce", topic, "--json", "--keep-partitions", stdin=copied, code=1).err
-    assert f"is for partition 1: {topic} has partition 0 only" in err
+    # which of the five partitions a consumer is given first is the broker's choice
+    assert re.search(rf"^Error: line [12] is for partition [1-4]: {topic} has partition 0 only$", err, re.M)
     barnabas("topics", "create", f"{topic}-exact", "--partitions", 5)
     barnabas("produce", f"{topic}-exact", "--json", "--keep-partitions", stdin=copied)
     for partition in range(5):

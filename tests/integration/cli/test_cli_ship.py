@@ -85,8 +85,8 @@ def test_a_second_shipper_of_the_same_file_is_told(barnabas_broker, barnabas_top
     thread = threading.Thread(target=first.run)
     thread.start()
     try:
-        assert seen.wait(20)
+        assert seen.wait(60)
         assert "is being shipped to this topic by another process" in ship(log, code=1).err
     finally:
         first.stop()
-        thread.join(20)
+        thread.join(60)

@@ -45,7 +45,7 @@ def on_terminal(barnabas_broker):
                 break
             seen += chunk
         os.close(terminal)
-        assert process.wait(20) == 0, seen
+        assert process.wait(60) == 0, seen
         return seen.decode()
 
     return run

@@ -27,7 +27,7 @@ def test_describe_prints_what_kafkas_tool_prints(barnabas):
     assert topic_id.startswith("TopicId: ")
     assert configs == "Configs: retention.ms=1000"
     assert partitions == [
-        f"\tTopic: like-kafka\tPartition: {number}\tLeader: 1\tReplicas: 1\tIsr: 1\t"
+        f"\tTopic: like-kafka\tPartition: {number}\tLeader: 1\tReplicas: 1\tIsr: 1\tElr: \tLastKnownElr: \t"
         "Earliest: 0\tLatest: 0\tSize: 0"
         for number in (0, 1)
     ]
@@ -83,6 +83,12 @@ def test_what_the_broker_refuses_is_one_line_and_exit_code_1(barnabas, arguments
     err = barnabas("topics", *arguments, code=1).err
     assert words in err
     assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("whose", [["--broker", "1"], ["--group", "billing"]])
+def test_what_a_broker_refuses_of_settings_names_whose_they_are(barnabas, whose):
+    err = barnabas("configs", "alter", *whose, "--set", "log.dirs=/elsewhere", code=1).err
+    assert f": {whose[0][2:]} {whose[1]}: " in err
 
 
 @pytest.mark.parametrize(

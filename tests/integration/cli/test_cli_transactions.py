@@ -10,7 +10,7 @@ from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequ
 from barnabas.records import Record, encode_batch
 from barnabas.testing import BarnabasBroker
 
-SECONDS = 20
+SECONDS = 60
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def test_hanging_transaction_is_found_and_aborted(barnabas):
                 ProduceRequest(
                     transactional_id="gone",
                     acks=-1,
-                    timeout_ms=5000,
+                    timeout_ms=60_000,
                     topic_data=[
                         TopicProduceData(
                             name=topic, partition_data=[PartitionProduceData(index=0, records=batch)]

@@ -43,7 +43,7 @@ class Registry:
         for name, value in headers.items():
             request.add_header(name.replace("_", "-"), value)
         try:
-            with urllib.request.urlopen(request, timeout=30) as response:
+            with urllib.request.urlopen(request, timeout=60) as response:
                 return Answer(response.status, _loads(response.read()), response.headers)
         except urllib.error.HTTPError as error:
             with error:

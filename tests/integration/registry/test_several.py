@@ -12,13 +12,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.integration.registry.conftest import A, B, record
+from tests.ports import held_port
 
 from barnabas.errors import BarnabasError, ConfigError
 from barnabas.registry.server import RegistryServer, RegistrySettings, claim
 from barnabas.testing import BarnabasBroker
 
 
-def eventually(ask, expected, seconds=30.0):
+def eventually(ask, expected, seconds=60.0):
     deadline = time.monotonic() + seconds
     while (found := ask()) != expected:
         assert time.monotonic() < deadline, found
@@ -30,7 +31,7 @@ def records_in(broker, topic):
     consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0, **settings})
     consumer.assign([TopicPartition(topic, 0, 0)])
     found = 0
-    while (message := consumer.poll(10)) is not None and message.error() is None:
+    while (message := consumer.poll(60)) is not None and message.error() is None:
         found += 1
     consumer.close()
     return found
@@ -83,7 +84,7 @@ def test_no_id_and_no_version_is_handed_out_twice(make_registry):
         done = list(pool.map(register, range(30)))
     assert len({(subject, version) for subject, version, _, _ in done}) == 30
     assert sorted(id_ for _, _, id_, _ in done) == list(range(1, 31))
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while (
         len(registries[0]("GET", "/schemas").body) < 30
     ):  # it may not have read yet what another has written
@@ -115,17 +116,17 @@ def test_what_an_aborted_write_left_is_not_read(make_registry):
             "log_level": 0,
         }
     )
-    other.init_transactions(10)
+    other.init_transactions(60)
     other.begin_transaction()
     key = b'{"keytype":"SCHEMA","subject":"s","version":2,"magic":1}'
     value = b'{"subject":"s","version":2,"id":2,"schema":"\\"long\\"","deleted":false}'
     other.produce(registry.topic, partition=0, key=key, value=value)
-    other.flush(10)
+    other.flush(60)
     assert registry("GET", "/subjects/s/versions").body == [1]
     assert registry.register("t", '"string"') == 2
     assert registry("GET", "/subjects/s/versions").body == [1]
     with pytest.raises(Exception, match=r"fenced|newer"):
-        other.commit_transaction(10)
+        other.commit_transaction(60)
 
 
 def test_records_that_nobody_understands_are_left_out(make_registry, barnabas_broker, caplog):
@@ -183,13 +184,11 @@ def test_confluents_records_are_understood(make_registry, barnabas_broker):
 
 def test_a_registry_started_before_its_broker_waits_and_says_so(caplog):
     caplog.set_level(logging.WARNING)
-    with socket.socket() as held:  # nobody else is given the port, and until the broker comes nobody listens
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.bind(("127.0.0.1", 0))
+    with held_port() as held:
         port = held.getsockname()[1]
         server = RegistryServer(RegistrySettings(f"127.0.0.1:{port}"), claim("127.0.0.1:0")).start()
         said = threading.Event()
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not said.wait(0.02) and "; the registry waits" not in caplog.text:
             assert time.monotonic() < deadline
         with BarnabasBroker(port=port) as broker:
@@ -199,10 +198,10 @@ def test_a_registry_started_before_its_broker_waits_and_says_so(caplog):
 
 
 def test_a_registry_that_waits_can_be_stopped():
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    server = RegistryServer(RegistrySettings(f"127.0.0.1:{port}"), claim("127.0.0.1:0")).start()
-    server.stop()
+    with held_port() as held:
+        port = held.getsockname()[1]
+        server = RegistryServer(RegistrySettings(f"127.0.0.1:{port}"), claim("127.0.0.1:0")).start()
+        server.stop()
 
 
 def test_a_registry_outlives_its_broker(make_registry):

@@ -26,7 +26,10 @@ COMMANDS = dict(walk())
 LEAVES = {path: command for path, command in COMMANDS.items() if not isinstance(command, click.Group)}
 
 #: Commands that run until they are stopped.
-LASTING = {("start",), ("registry",), ("pipeline", "run")}
+LASTING = {("start",), ("cluster", "start"), ("registry",), ("console",), ("pipeline", "run")}
+
+#: Commands that say first what is wrong with their file, which may name the brokers.
+BY_FILE = {("pipeline", "validate")}
 
 #: What makes a call of a command mean something, where its required parameters alone do not.
 SENSIBLE = {
@@ -35,7 +38,17 @@ SENSIBLE = {
     ("topics", "create"): ["--if-not-exists"],
     ("topics", "delete"): ["--if-exists"],
     ("topics", "alter"): ["--config", "retention.ms=1000000"],
+    ("topics", "reassign", "cancel"): ["--all"],
+    ("topics", "reassign", "throttle"): ["1000000"],
+    ("brokers", "drain"): ["--dry-run"],
     ("groups", "reset-offsets"): ["--all-topics", "--to-earliest"],
+    ("acls", "grant"): ["--topic", "t"],
+    ("acls", "check"): ["--topic", "t"],
+    ("quotas", "list"): ["--json"],  # there may be none yet, and later there are
+    ("quotas", "set"): ["--of-user", "ann", "producer_byte_rate=1000000"],
+    ("top",): ["--once"],
+    ("tls", "init"): ["--folder", "t"],
+    ("users", "add"): ["--password-file", "a.log"],
     ("configs", "describe"): ["--topic", "t"],
     ("configs", "alter"): ["--topic", "t", "--set", "retention.ms=1000000"],
 }
@@ -58,6 +71,8 @@ def value_of(parameter: click.Parameter, folder: Path) -> str:
     if isinstance(kind, click.Choice):
         return str(next(iter(kind.choices)))
     if isinstance(kind, click.Path | click.File):
+        if parameter.name == "plan":
+            return str(folder / "plan.json")
         if parameter.name == "paths":
             return str(folder / "t-0")
         if parameter.name == "directories":
@@ -70,6 +85,8 @@ def value_of(parameter: click.Parameter, folder: Path) -> str:
         return "1"
     if parameter.metavar and "NAME=VALUE" in parameter.metavar:
         return "name=value"
+    if parameter.name in ("operation", "operations"):
+        return "read"
     if kind.name == "servers":
         return "127.0.0.1:1"
     return "t"
@@ -109,6 +126,7 @@ def fill(folder: Path) -> None:
     """The files that calls name."""
     (folder / "a.log").write_text("a line\n")
     (folder / "shop.sql").write_text("")
+    (folder / "plan.json").write_text('{"partitions": [{"topic": "t", "partition": 0, "replicas": [1]}]}')
     (folder / "t-0").mkdir()
     (folder / "t-0" / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
 

@@ -9,7 +9,7 @@ import itertools
 import click
 import pytest
 from click.testing import CliRunner
-from tests.unit.cli.commands import LASTING, LEAVES, SENSIBLE, arguments, fill, options, value_of
+from tests.unit.cli.commands import BY_FILE, LASTING, LEAVES, SENSIBLE, arguments, fill, options, value_of
 
 from barnabas.cli.app import app
 from barnabas.errors import BarnabasError
@@ -46,6 +46,8 @@ def folder(tmp_path, monkeypatch):
 
     for name in (
         "server.run.run",
+        "cli.cluster_run.run",
+        "console.server.run",
         "registry.server.run",
         "registry.server.claim",
         "pipelines.run.run_pipeline",
@@ -74,7 +76,7 @@ def test_what_is_said_of_commands_is_said_of_commands_that_exist():
     assert {*LASTING, *SENSIBLE} <= {*LEAVES}
 
 
-@pytest.mark.parametrize("path", [path for path in BY_BROKER if path not in LASTING], ids=" ".join)
+@pytest.mark.parametrize("path", [path for path in BY_BROKER if path not in LASTING | BY_FILE], ids=" ".join)
 @pytest.mark.parametrize(
     ("server", "words"),
     [

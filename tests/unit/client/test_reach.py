@@ -127,7 +127,6 @@ def test_an_advertised_address_that_nobody_reaches_is_named():
         with pytest.raises(ClientError, match=r"127\.0\.0\.1:1: connection refused") as failure:
             reach.require_broker(address, 20)
         assert "advertised.listeners" in str(failure.value)
-        reach.require_broker(address, 20, plaintext=False)
 
 
 def test_addresses_are_read():

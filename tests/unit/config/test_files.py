@@ -66,14 +66,17 @@ def test_faults_are_told_with_their_lines(tmp_path: Path) -> None:
 
 def test_settings_of_kafka_that_are_not_supported_are_told_once_for_each_reason(tmp_path: Path) -> None:
     text = (
-        "quota.window.num=11\nquota.window.size.seconds=1\n"
-        "ssl.keystore.location=/k\nssl.key.password=secret\nssl.truststore.location=/t\n"
+        "replication.quota.window.num=11\nreplication.quota.window.size.seconds=1\n"
+        "ssl.provider=x\nssl.keystore.key=secret\nssl.engine.factory.class=/t\n"
     )
     with pytest.raises(ConfigError) as caught:
         read_settings(write(tmp_path, "server.properties", text))
     told = str(caught.value)
-    assert "server.properties:1: quota.window.num (and 1 more) is not supported: quotas are not" in told
-    assert "server.properties:3: ssl.keystore.location (and 2 more) is not supported: TLS" in told
+    assert (
+        "server.properties:1: replication.quota.window.num (and 1 more) is not supported: the throttles"
+        in told
+    )
+    assert "server.properties:3: ssl.provider (and 2 more) is not supported: of Kafka's security" in told
     assert "secret" not in told
 
 
@@ -232,16 +235,12 @@ def test_controllers_own_file_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("ssl.keystore.location", "TLS, SASL and ACLs are not there yet; use PLAINTEXT"),
-        ("sasl.enabled.mechanisms", "TLS, SASL and ACLs are not there yet"),
-        ("listener.name.clients.ssl.keystore.location", "TLS, SASL and ACLs are not there yet"),
-        ("authorizer.class.name", "TLS, SASL and ACLs are not there yet"),
-        ("super.users", "TLS, SASL and ACLs are not there yet"),
-        ("security.inter.broker.protocol", "TLS, SASL and ACLs are not there yet"),
-        ("zookeeper.ssl.client.enable", "TLS, SASL and ACLs are not there yet"),
+        ("ssl.provider", "see docs/use/security.md"),
+        ("listener.name.clients.gssapi.sasl.kerberos.service.name", "listeners with TLS and SASL"),
+        ("principal.builder.class", "listeners with TLS and SASL"),
+        ("zookeeper.ssl.crl.enable", "listeners with TLS and SASL"),
         ("zookeeper.metadata.migration.enable", "no KRaft to migrate to"),
         ("broker.id.generation.enable", "give each broker its node.id"),
-        ("replica.lag.time.max.ms", "replication is not there yet"),
         ("remote.log.storage.system.enable", "tiered storage is not there yet"),
         ("metric.reporters", "no metrics of the JVM"),
     ],

@@ -12,7 +12,8 @@ import pytest
 
 from barnabas.config import BrokerConfig
 from barnabas.controller import Controller
-from barnabas.environment.randomness import system_random
+from barnabas.controller.replica_logs import Ask
+from barnabas.errors import ErrorCode, KafkaError
 from barnabas.metadata import ClusterImage, MetadataLoader, znodes
 from barnabas.metadata.configs import ConfigResolver
 from barnabas.metadata.image import BrokerEndpoint, BrokerImage
@@ -25,7 +26,7 @@ from barnabas.simulation.clocks import ManualClock
 class Member:
     """One broker's share in the cluster."""
 
-    store: MemoryStore
+    store: Any
     loader: MetadataLoader
     controller: Controller
 
@@ -38,23 +39,50 @@ def broker_image(broker_id: int, rack: str | None = None) -> BrokerImage:
     return BrokerImage(broker_id, (BrokerEndpoint("PLAINTEXT", "127.0.0.1", 9000 + broker_id),), rack)
 
 
+async def _nobody(broker: int, request: object) -> object:
+    raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE)
+
+
 async def join(
     server: MemoryServer,
     config: BrokerConfig,
     *,
     start: bool = True,
     on_failure: Callable[[Exception], None] | None = None,
+    **registered: Any,
 ) -> Member:
-    store = MemoryStore(server)
-    await prepare(store, system_random())
+    """A broker of the cluster; `registered` are fields of its registration."""
+    return await join_by(MemoryStore(server), config, start=start, on_failure=on_failure, **registered)
+
+
+async def join_by(
+    store: Any,
+    config: BrokerConfig,
+    *,
+    start: bool = True,
+    on_failure: Callable[[Exception], None] | None = None,
+    ask: Ask | None = None,
+    **registered: Any,
+) -> Member:
+    """As `join`, by any store."""
+    await prepare(store, Random(7))
     loader = MetadataLoader(store)
     await loader.start()
     configs = ConfigResolver(config, config.node_id)
-    broker = broker_image(config.node_id)
-    controller = Controller(store, loader, configs, broker, ManualClock(), Random(config.node_id), on_failure)
+    broker = broker_image(config.node_id)._replace(**registered)
+    controller = Controller(
+        store, loader, configs, broker, ManualClock(), Random(config.node_id), ask or _nobody, on_failure
+    )
     if start:
         await controller.start()
     return Member(store, loader, controller)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Let the others run until something holds."""
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0)
 
 
 Scenario = Callable[[Member], Awaitable[Any]]

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from random import Random
 from typing import Any
 
 import pytest
-from tests.unit.controller.conftest import Member, Play, broker_image, join
+from tests.unit.controller.conftest import Member, Play, broker_image, join, until
 
 from barnabas.config import BrokerConfig
 from barnabas.controller import ConfigChange, ConfigResource, NewTopic
 from barnabas.controller.configs import AlterOperation, ResourceType
 from barnabas.controller.controller_election import ControllerElection
-from barnabas.controller.leader_election import elect
 from barnabas.controller.placement import place_replicas
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.metadata import znodes
-from barnabas.metadata.image import ALL_BROKERS, PartitionState
+from barnabas.metadata.image import ALL_BROKERS
 from barnabas.metadata.memory import MemoryServer
-from barnabas.metadata.store import Create, NodeExistsError, SessionState, UnknownOutcomeError
+from barnabas.metadata.store import (
+    Create,
+    NodeExistsError,
+    SessionState,
+    StoreUnavailableError,
+    UnknownOutcomeError,
+)
 from barnabas.simulation.clocks import ManualClock
 
 TOPIC = ConfigResource(ResourceType.TOPIC, "t")
@@ -142,6 +146,46 @@ def test_broker_registers_again_after_a_lost_session_and_runs_for_controller() -
     asyncio.run(scenario())
 
 
+def test_broker_that_could_not_register_again_at_once_tries_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        member = await join(MemoryServer(), BrokerConfig(node_id=1))
+        member.store.expire()
+        create = member.store.create
+        refused: list[object] = []
+
+        async def refuse_once(*args: Any, **options: Any) -> Any:
+            if not refused:
+                refused.append(args)
+                raise StoreUnavailableError("on purpose")
+            return await create(*args, **options)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(member.store, "create", refuse_once)
+            member.store.begin_again()
+            async with asyncio.timeout(60):
+                while not (member.controller.active and 1 in member.image.brokers):
+                    await asyncio.sleep(0.01)
+        assert refused
+
+    asyncio.run(scenario())
+
+
+def test_broker_that_has_stopped_does_not_register_again() -> None:
+    async def scenario() -> None:
+        server = MemoryServer()
+        member = await join(server, BrokerConfig(node_id=1))
+        other = await join(server, BrokerConfig(node_id=2))
+        await member.controller.stop()
+        member.store.expire()
+        member.store.begin_again()
+        await until(lambda: other.controller.active and 1 not in other.image.brokers)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert 1 not in other.image.brokers
+
+    asyncio.run(scenario())
+
+
 def test_broker_takes_over_when_the_controller_goes() -> None:
     async def scenario() -> None:
         server = MemoryServer()
@@ -168,48 +212,7 @@ def test_broker_whose_id_was_taken_while_it_was_away_has_to_stop() -> None:
     asyncio.run(scenario())
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0)
-
-
 # --- elections ---
-
-
-def state(leader: int, isr: tuple[int, ...], epoch: int = 5) -> PartitionState:
-    return PartitionState((1, 2, 3), isr, leader, epoch)
-
-
-@pytest.mark.parametrize(
-    ("before", "alive", "restarted", "leader", "epoch"),
-    [
-        (state(1, (1, 2)), {1, 2, 3}, (), 1, 5),
-        (state(2, (2, 3)), {1, 3}, (), 3, 6),
-        (state(2, (3, 2, 1)), {1, 3}, (), 1, 6),
-        (state(1, (1,)), {2, 3}, (), -1, 6),
-        (state(-1, (1,)), {2, 3}, (), -1, 5),
-        (state(-1, (1,)), {1}, (), 1, 6),
-        (state(1, (1,)), {1}, (1,), 1, 6),
-        (state(2, (1, 2)), {1, 2}, (1,), 2, 5),
-    ],
-    ids=[
-        "leader lives: nothing",
-        "next in sync leads",
-        "order of assignment decides",
-        "none in sync: no leader",
-        "still none: nothing",
-        "the last in sync comes back",
-        "leader restarted: a new epoch",
-        "follower restarted: nothing",
-    ],
-)
-def test_election(
-    before: PartitionState, alive: set[int], restarted: tuple[int, ...], leader: int, epoch: int
-) -> None:
-    after = elect(before, alive, restarted) or before
-    assert (after.leader, after.leader_epoch) == (leader, epoch)
-    assert (after.replicas, after.isr) == (before.replicas, before.isr)
 
 
 def test_restart_begins_a_new_leader_epoch_in_every_partition() -> None:
@@ -249,10 +252,10 @@ def test_blocks_of_producer_ids_never_overlap_even_after_a_restart() -> None:
     async def scenario() -> None:
         server = MemoryServer()
         member = await join(server, BrokerConfig(node_id=1))
-        blocks = list(await asyncio.gather(*(member.controller.producer_ids.allocate() for _ in range(3))))
+        blocks = list(await asyncio.gather(*(member.controller.producer_ids.allocate(1) for _ in range(3))))
         await member.store.close()
         again = await join(server, BrokerConfig(node_id=1))
-        blocks.append(await again.controller.producer_ids.allocate())
+        blocks.append(await again.controller.producer_ids.allocate(1))
         ids = [producer_id for block in blocks for producer_id in block]
         assert sorted(ids) == list(range(4000))
         stored = await again.store.get(znodes.PRODUCER_ID_BLOCK)
@@ -368,6 +371,11 @@ def test_append_for_all_brokers_does_not_take_over_what_one_broker_has(play: Pla
         (BROKER, change("no.such", AlterOperation.SET, "1"), ErrorCode.INVALID_REQUEST),
         (BROKER, change("node.id", AlterOperation.SET, "5"), ErrorCode.INVALID_REQUEST),
         (EVERY_BROKER, change("log.dirs", AlterOperation.SET, "x"), ErrorCode.INVALID_REQUEST),
+        (
+            ConfigResource(ResourceType.GROUP, "g"),
+            change("consumer.session.timeout.ms", AlterOperation.SET, "5"),
+            ErrorCode.INVALID_CONFIG,
+        ),
         (
             ConfigResource(ResourceType.TOPIC, "nope"),
             change("retention.ms", AlterOperation.SET, "5"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -10,12 +11,13 @@ from tests.unit.controller.conftest import Member, Play
 
 from barnabas.config import BrokerConfig
 from barnabas.controller import NewPartitions, NewTopic
+from barnabas.controller.deletion_notes import DeletionNotes
 from barnabas.environment.randomness import new_topic_id, system_random
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.metadata import znodes
-from barnabas.metadata.image import TopicImage
+from barnabas.metadata.image import ImageDelta, TopicImage
 from barnabas.metadata.store import StoreUnavailableError
-from barnabas.types import TopicPartition
+from barnabas.types import TopicId, TopicPartition
 
 
 def code(result: Any) -> ErrorCode:
@@ -156,9 +158,23 @@ def test_deleted_topic_leaves_no_node_behind(play: Play) -> None:
         assert await member.controller.topics.delete([topic_id]) == {}
         assert "t" not in member.image.topics
         assert member.image.topic_by_id(topic_id) is None
+        await confirm(member)
         assert sorted(member.store._tree._nodes) == before
 
     play(scenario)
+
+
+async def confirm(member: Member, *left: TopicId) -> None:
+    """Have the broker take its name off the notes of the topics of which it has nothing `left`."""
+
+    async def without(topic_ids: Collection[TopicId]) -> Collection[TopicId]:
+        return set(topic_ids).difference(left)
+
+    notes = DeletionNotes(member.store, member.loader, 1, without)
+    notes.on_image(ImageDelta(member.image, member.image))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    await notes.stop()
 
 
 def test_deletion_is_noted_while_another_broker_may_have_folders(play: Play) -> None:
@@ -167,6 +183,10 @@ def test_deletion_is_noted_while_another_broker_may_have_folders(play: Play) -> 
         topic_id = member.image.topics["t"].id
         await member.controller.topics.delete([topic_id])
         assert dict(member.image.deleted_topics) == {topic_id: frozenset({1, 2})}
+        await confirm(member, topic_id)
+        assert dict(member.image.deleted_topics) == {topic_id: frozenset({1, 2})}
+        await confirm(member)
+        assert dict(member.image.deleted_topics) == {topic_id: frozenset({2})}
 
     play(scenario, others=1)
 
@@ -274,5 +294,28 @@ def test_many_askers_at_once_make_a_topic_once(play: Play) -> None:
         codes = [code(results["t"]) for results in await asyncio.gather(*asks)]
         assert sorted(codes) == sorted([ErrorCode.NONE] + [ErrorCode.TOPIC_ALREADY_EXISTS] * 9)
         assert await member.store.children(znodes.TOPICS) == ["t"]
+
+    play(scenario)
+
+
+def test_topic_that_lost_states_stays_without_leaders_and_can_be_deleted(play: Play) -> None:
+    """Trap 1: what tools have taken away behind the brokers is no reason to delete anything."""
+
+    async def scenario(member: Member) -> None:
+        await member.controller.topics.create([NewTopic("t", 3, 1)])
+        before = member.image.topics["t"]
+        await member.store.delete(znodes.partition_state("t", 1))
+        await member.store.delete(znodes.partition("t", 1))
+        await member.loader.settled()
+        await member.controller.partitions.caught_up()
+        topic = member.image.topics["t"]
+        assert topic.id == before.id
+        assert [state.leader for state in topic.partitions] == [1, -1, 1]
+        assert topic.partitions[1].is_missing
+        assert not member.image.deleted_topics
+        assert member.controller.active
+        assert await member.controller.topics.delete([topic.id]) == {}
+        assert "t" not in member.image.topics
+        assert topic.id in member.image.deleted_topics
 
     play(scenario)

@@ -46,7 +46,10 @@ _numbers = itertools.count(1)
 
 
 class MemoryLog:
-    """The internal topic: commits at once, or when told to (`hold`), or not at all (`failure`)."""
+    """The internal topic: commits at once, or when told to (`hold`), or not at all (`failure`).
+
+    What is there at an election is committed, unless followers are to be waited for (`lag`).
+    """
 
     def __init__(self) -> None:
         self.batches: dict[int, list[bytes]] = {}
@@ -55,6 +58,11 @@ class MemoryLog:
         self.hold = False
         self.failure: KafkaError | None = None
         self.held: list[tuple[asyncio.Future[None], int, bytes]] = []
+        #: who waits until all below an offset is committed: the partition, the offset, the epoch
+        self.lag = False
+        self.waiting: list[tuple[asyncio.Future[None], int, int, int]] = []
+        #: why the partitions are not led here
+        self.not_led: KafkaError | None = None
 
     def append(self, partition: int, batch: bytes, epoch: int) -> Awaitable[None] | None:
         self.attempts += 1
@@ -75,10 +83,20 @@ class MemoryLog:
     def fail_next(self, error: KafkaError) -> None:
         self.held.pop(0)[0].set_exception(error)
 
-    def bounds(self, partition: int) -> tuple[int, int]:
+    def bounds(self, partition: int, epoch: int) -> tuple[int, int]:
+        if self.not_led is not None:
+            raise self.not_led
         return 0, self._end(partition)
 
+    def committed(self, partition: int, end: int, epoch: int) -> Awaitable[None] | None:
+        if not self.lag:
+            return None
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.waiting.append((waiting, partition, end, epoch))
+        return waiting
+
     def read(self, partition: int, offset: int, max_bytes: int) -> Sequence[bytes]:
+        assert not self.lag, "read before it is committed"
         chosen: list[bytes] = []
         for batch in self.batches[partition]:
             _, header = next(batches(batch))

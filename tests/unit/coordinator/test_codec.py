@@ -6,7 +6,9 @@ import pytest
 
 from barnabas.coordinator.groups import codec
 from barnabas.coordinator.groups.codec import NO_EXPIRY, CommittedOffset, OffsetKey
+from barnabas.coordinator.groups.consumer.records import decode_record, encode_record
 from barnabas.errors import ProtocolError
+from barnabas.protocol.records import consumer_group as stored
 from barnabas.protocol.records.group_metadata import GroupMetadataValue, MemberMetadata
 
 KAFKA_OFFSET = bytes.fromhex(
@@ -112,3 +114,16 @@ def test_nothing_stands_for_deletion():
 def test_what_cannot_be_read_is_a_protocol_error(read, data):
     with pytest.raises(ProtocolError):
         read(data)
+
+
+@pytest.mark.parametrize("value", [b"", b"\x00", b"\x00\x01\x00\x00\x00\x05\x00"])
+def test_a_consumer_groups_record_that_is_cut_or_of_another_version_is_not_read(value):
+    group = stored.ConsumerGroupMetadataKey(group_id="g")
+    record = encode_record(group, stored.ConsumerGroupMetadataValue(epoch=5))
+    kind = codec.kind_of(record.key)
+    assert decode_record(kind, record.key, record.value) == (
+        group,
+        stored.ConsumerGroupMetadataValue(epoch=5),
+    )
+    with pytest.raises(ProtocolError):
+        decode_record(kind, record.key, value)

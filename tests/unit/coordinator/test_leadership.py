@@ -87,4 +87,13 @@ def test_offsets_of_topics_deleted_or_made_anew_are_forgotten(groups):
     before = image(kept=(b"k" * 16, (ME, 0)), gone=(b"g" * 16, (ME, 0)), anew=(b"a" * 16, (ME, 0)))
     after = image(kept=(b"k" * 16, (ME, 1), (ME, 0)), anew=(b"b" * 16, (ME, 0)), fresh=(b"f" * 16, (ME, 0)))
     follow(groups, before, after)
+    assert groups.told == [], "they are merely not there"
+    deleted = dict.fromkeys((b"g" * 16, b"a" * 16), frozenset({ME}))
+    follow(groups, before, after._replace(deleted_topics=deleted))
     assert groups.told == [("forget", {"gone", "anew"})]
+
+
+def test_a_lost_session_ends_all_of_it(groups):
+    follow(groups, ClusterImage(), offsets((ME, 4), (2, 0), (ME, 0)))
+    groups.resign_all()
+    assert groups.led == {}

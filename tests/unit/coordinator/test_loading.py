@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.coordinator.loading import CHUNK_BYTES, load
+from barnabas.coordinator.loading import CHUNK_BYTES, _checked, load
 from barnabas.errors import KafkaError
 from barnabas.records import Record, encode_batch
 from barnabas.records.control import EndTransaction, encode_end_transaction
@@ -59,7 +59,7 @@ class State:
 
 def loaded(log):
     state = State()
-    run_virtual(load(log, 0, state))
+    run_virtual(load(log, 0, state, *log.bounds(0, 0)))
     return state.visible()
 
 
@@ -91,7 +91,7 @@ def test_others_get_their_turn_while_much_is_read(memory_log):
         for number in range(300):
             log.append(0, encode_batch([Record(b"%d" % number, bytes(4096), 0)]), 0)
         turns = 0
-        loading = asyncio.ensure_future(load(log, 0, State()))
+        loading = asyncio.ensure_future(load(log, 0, State(), *log.bounds(0, 0)))
         while not loading.done():
             turns += 1
             await asyncio.sleep(0)
@@ -104,7 +104,7 @@ def test_others_get_their_turn_while_much_is_read(memory_log):
 def test_log_that_cannot_be_read_to_its_end_is_not_loaded(memory_log):
     log = memory_log()
     log.append(0, encode_batch([Record(b"a", b"1", 0)]), 0)
-    log.bounds = lambda partition: (0, 5)
+    log.bounds = lambda partition, epoch: (0, 5)
     with pytest.raises(KafkaError, match="from offset 1 on and ends at 5"):
         loaded(log)
 
@@ -114,7 +114,7 @@ def test_damaged_log_is_not_loaded_and_the_damage_is_named(memory_log, place):
     log = memory_log()
     for number in range(3):
         log.append(0, encode_batch([Record(b"key", b"value number %d" % number, 0)]), 0)
-    log.bounds = lambda partition: (0, 3)
+    log.bounds = lambda partition, epoch: (0, 3)
     damaged = bytearray(log.batches[0][1])
     damaged[place] ^= 0x41
 
@@ -150,3 +150,17 @@ def test_coordinator_of_a_damaged_partition_sends_clients_away(coordinate, caplo
         assert again.committed() == 5
 
     coordinate(scenario)
+
+
+@pytest.mark.parametrize("second", [0, 1, 2])
+def test_batches_that_do_not_lie_behind_each_other_are_not_loaded(second):
+    """A CRC does not cover where a batch lies."""
+    data = b"".join(encode_batch([Record(b"a", b"1", 0)] * 2, base_offset=at) for at in (0, second))
+    if second == 2:
+        assert [header.base_offset for _, header in _checked(data, 0)] == [0, 2]
+        assert [header.base_offset for _, header in _checked(data, 1)] == [0, 2]  # 1 lies in the first
+        with pytest.raises(KafkaError, match="where 3 should"):
+            _checked(data, 3)
+    else:
+        with pytest.raises(KafkaError, match="lie where"):
+            _checked(data, 0)

@@ -276,12 +276,93 @@ def test_resigning_while_loading_stops_the_loading(run):
     run(scenario)
 
 
-def test_newer_epoch_of_the_same_leader_keeps_the_state(run):
+async def loaded(runtime):
+    while runtime.is_loading():
+        await asyncio.sleep(0)
+
+
+def test_a_newer_epoch_of_the_same_leader_loads_anew(run):
     async def scenario(runtime, log):
         increment(runtime)
+        log.append(0, encode_batch([Record(b"a", b"7", 0)]), 5)  # by another leader in between
+        old = next(runtime.active_shards())[1]
         runtime.elect(0, 9)
-        assert increment(runtime) == 2
-        assert next(batches(log.batches[0][1]))[1].leader_epoch == 9
+        assert old.unloaded_with is ErrorCode.NOT_COORDINATOR
+        await loaded(runtime)
+        assert increment(runtime) == 8
+        assert next(batches(log.batches[0][-1]))[1].leader_epoch == 9
+        now = next(runtime.active_shards())[1]
+        runtime.elect(0, 9)
+        runtime.elect(0, 8)  # heard of late
+        assert next(runtime.active_shards())[1] is now
+
+    run(scenario)
+
+
+def test_a_shard_serves_when_all_that_the_log_had_at_its_election_is_committed(run):
+    async def scenario(runtime, log):
+        increment(runtime)
+        log.lag = True
+        runtime.elect(0, 4)
+        await asyncio.sleep(60)
+        ((waiting, partition, end, epoch),) = log.waiting
+        assert (partition, end, epoch) == (0, 1, 4)
+        with pytest.raises(KafkaError) as loading:
+            increment(runtime)
+        assert loading.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        # What came after the election is not this shard's: here nobody could have written it.
+        log.append(0, encode_batch([Record(b"a", b"50", 0)]), 4)
+        log.lag = False
+        waiting.set_result(None)
+        await loaded(runtime)
+        assert count(runtime) == 1
+
+    run(scenario)
+
+
+def test_a_partition_that_waits_for_its_replicas_holds_up_no_other(run):
+    async def scenario(runtime, log):
+        for partition in (1, 2):
+            log.append(partition, encode_batch([Record(b"a", b"5", 0)]), 0)
+        log.lag = True
+        runtime.elect(1, 0)
+        await asyncio.sleep(0)
+        log.lag = False
+        runtime.elect(2, 0)
+        await asyncio.sleep(1)
+        assert [partition for partition, _ in runtime.active_shards()] == [0, 2]
+
+    run(scenario)
+
+
+def test_a_load_ends_with_its_epoch(run):
+    async def scenario(runtime, log):
+        increment(runtime)
+        log.lag = True
+        runtime.elect(0, 4)
+        await asyncio.sleep(0)
+        runtime.elect(0, 5)
+        await asyncio.sleep(0)
+        (first, *_), (second, *_) = log.waiting
+        assert first.cancelled()
+        log.lag = False
+        second.set_result(None)
+        await loaded(runtime)
+        assert count(runtime) == 1
+
+    run(scenario)
+
+
+def test_a_partition_that_is_not_led_after_all_is_no_ones_until_it_is(run):
+    async def scenario(runtime, log):
+        log.not_led = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        runtime.elect(1, 4)
+        with pytest.raises(KafkaError) as refused:
+            runtime.read(1, lambda shard: None)
+        assert refused.value.code is ErrorCode.NOT_COORDINATOR
+        log.not_led = None
+        runtime.elect(1, 4)
+        assert runtime.read(1, lambda shard: shard.counts) == {}
 
     run(scenario)
 

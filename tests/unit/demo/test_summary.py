@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from rich.console import Console
 
 from barnabas.demo import APP, DB, INGRESS
 from barnabas.demo.bursts import Burst
+from barnabas.demo.failover import Failover
 from barnabas.demo.plot import plot_over_time
 from barnabas.demo.report import Count, Totals
 from barnabas.demo.summary import Result, print_summary
@@ -33,6 +35,14 @@ def result(parquet: int = 12, level: str = "ERROR", bursts: int = 0) -> Result:
     counts = [Count(APP, level, BEGAN, 2), Count(APP, "INFO", BEGAN + 3 * MINUTE, 10)]
     burst = Burst(APP, BEGAN, BEGAN + MINUTE, 1200, 0.5, "disk [full]\nat line 7")
     return Result(totals, counts, [burst] * bursts, MINUTE, 12.3)
+
+
+def test_what_a_failover_meant_for_clients_is_told() -> None:
+    killed = Failover(broker=2, partitions=4, longest_wait=3.21, usual_wait=0.004, writes=1234)
+    text = printed(replace(result(), failover=killed))
+    assert "Broker 2 was killed half way, the leader of 4 partitions" in text
+    assert "a write had to wait is 3.2 s (usually 4 ms)" in text
+    assert "all 1,234 writes were acknowledged" in text
 
 
 def test_totals_that_agree_are_said_to() -> None:

@@ -19,7 +19,8 @@ from barnabas.environment.filesystem import (
 )
 from barnabas.environment.os_filesystem import OsFileSystem
 from barnabas.simulation.faulty_disk import FaultyDisk
-from barnabas.system.files import IOV_MAX
+from barnabas.system import files
+from barnabas.system.files import IOV_MAX, is_cached
 
 
 @pytest.fixture(params=["system", "memory"])
@@ -156,8 +157,8 @@ def test_a_write_that_the_system_takes_in_pieces_is_completed(tmp_path, monkeypa
 def test_a_read_that_the_system_answers_in_pieces_is_completed(tmp_path, monkeypatch, at_once):
     file = OsFileSystem().open(str(tmp_path / "a"), create=True)
     file.write_at([b"hello world"], 0)
-    whole = os.pread
-    monkeypatch.setattr(os, "pread", lambda fd, size, at: whole(fd, min(size, at_once), at))
+    whole = os_filesystem.pread
+    monkeypatch.setattr(os_filesystem, "pread", lambda fd, size, at: whole(fd, min(size, at_once), at))
     assert file.read_at(11, 0) == b"hello world"
     assert file.read_at(100, 2) == b"llo world"
     assert file.read_at(5, 20) == b""
@@ -218,3 +219,44 @@ def test_a_power_cut_does_not_take_a_folder_that_was_made_durably():
     assert not make_durable_directory(disk, "/there/a/b/c")
     disk.crash(random.Random(1))
     assert exists(disk, "/there/a/b/c")
+
+
+def test_the_page_cache_says_what_it_has(tmp_path):
+    fs = OsFileSystem()
+    file = fs.open(f"{tmp_path}/file", create=True)
+    file.write_at([bytes(1 << 20)], 0)
+    assert file.is_cached(1 << 20, 0)
+    assert file.is_cached(100, 4090)
+    assert file.is_cached(0, 0)
+    file.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="this system does not tell")
+def test_one_part_that_is_not_in_the_page_cache_is_enough_to_wait(monkeypatch):
+    asked = []
+
+    def preadv(fd, buffers, position, flags):
+        asked.append((position, flags))
+        if position >= 300_000:
+            raise BlockingIOError
+        return 1
+
+    monkeypatch.setattr(os, "preadv", preadv)
+    assert is_cached(7, 290_000, 0)
+    assert not is_cached(7, 400_000, 0)
+    assert not is_cached(7, 4000, 299_000), "its last byte lies in the next page"
+    assert {flags for _, flags in asked} == {os.RWF_NOWAIT}
+
+
+@pytest.mark.parametrize(("code", "is_told"), [(errno.EOPNOTSUPP, False), (errno.EIO, True)])
+def test_a_file_system_that_cannot_tell_is_read_as_if_it_had_everything(monkeypatch, code, is_told):
+    def preadv(*_):
+        raise OSError(code, "no")
+
+    monkeypatch.setattr(os, "preadv", preadv, raising=False)
+    monkeypatch.setattr(files, "_NO_WAIT", 8)
+    if is_told:
+        with pytest.raises(OSError, match="no"):
+            is_cached(7, 100, 0)
+    else:
+        assert is_cached(7, 100, 0)

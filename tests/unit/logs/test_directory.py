@@ -179,6 +179,21 @@ def as_kafka_reads(path):
     return [line.rstrip(" \t") for line in path.read_text().splitlines()]
 
 
+def test_a_log_begins_with_the_high_watermark_that_was_written_down(tmp_path):
+    directory = open_directory(tmp_path)
+    topic_partition, topic_id = TopicPartition("a", 3), new_topic_id(system_random())
+    log = directory.create(topic_partition, topic_id, TopicConfig())
+    for _ in range(3):
+        log.append_as_leader(BATCH, 0)
+    log.advance_high_watermark(2)
+    directory.close()
+    directory = open_directory(tmp_path)
+    log = directory.load(topic_partition, topic_id, TopicConfig())
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (0, 2, 3)
+    log.close()
+    directory.close()
+
+
 def test_checkpoints_are_in_kafkas_format(tmp_path):
     directory = open_directory(tmp_path)
     log = directory.create(TopicPartition("a", 3), new_topic_id(system_random()), TopicConfig())

@@ -8,15 +8,17 @@ import random
 import pytest
 
 from barnabas.config import BrokerConfig, TopicConfig
+from barnabas.environment.filesystem import read_file
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.logs import LogDirectory
 from barnabas.logs.manager import LogManager, files_for_connections
 from barnabas.records import Record, encode_batch
+from barnabas.simulation.blocking import VirtualThreads
 from barnabas.simulation.clocks import VirtualClock
 from barnabas.simulation.environment import simulated_environment
 from barnabas.simulation.faulty_disk import FaultyDisk
 from barnabas.simulation.virtual_time import run_virtual
-from barnabas.storage import PartitionLog
+from barnabas.storage import PartitionLog, checkpoints
 from barnabas.types import TopicPartition
 
 DELAY_MS = 60_000
@@ -237,7 +239,7 @@ def test_logs_behind_one_that_is_deleted_unknown_or_anothers_are_opened():
         bench.logs.close()
         again = Bench("/a", disk=bench.disk)
         known = {**hosted("qs"), TopicPartition("r", 0): b"other topic id.."}
-        await again.logs.load(known, lambda _: CONFIG, deleted=[b"o" * 16])
+        await again.logs.load(known, lambda _: CONFIG, is_deleted=lambda _, topic_id: topic_id == b"o" * 16)
         assert sorted(log.topic_partition.topic for log in again.logs) == ["q", "s"]
         assert {"p-0", "r-0"} <= set(again.folders("/a")) and "o-0" not in again.folders("/a")
         with pytest.raises(KafkaError):  # what lies there may be its records
@@ -309,3 +311,99 @@ def test_folder_that_is_missing_counts_as_lost_only_for_the_topic_that_the_check
         other.logs.close()
 
     asyncio.run(scenario())
+
+
+def test_truncations_that_come_together_lower_their_recovery_points_in_one_write_before_they_cut(play):
+    async def scenario(bench):
+        logs = [bench.create(f"t{number}", records=5) for number in range(20)]
+        for log in logs:
+            log.flush()
+        await bench.logs.checkpoint(LogDirectory.recovery_point_checkpoint)
+        writes = []
+        bench.disk.refuse = lambda operation, path: (
+            writes.append(operation) if "recovery-point" in path else None
+        )
+        await asyncio.gather(*(bench.logs.prepare_truncation(log, 2) for log in logs))
+        assert writes.count("rename") <= 2
+        written = offsets_in(bench.disk, "/a/recovery-point-offset-checkpoint")
+        assert set(written.values()) == {2}
+        writes.clear()
+        for log in logs:
+            log.truncate_to(2, sync=False)
+            assert log.files.is_cut
+        assert writes == []
+        flush = logs[0].prepare_flush()
+        flush.run()
+        logs[0].complete_flush(flush)
+        assert not logs[0].files.is_cut
+        assert logs[0].recovery_point == 2
+
+    play(scenario, "/a")
+
+
+def test_what_is_not_known_to_be_on_disk_is_cut_without_a_write(play):
+    async def scenario(bench):
+        log = bench.create("t", records=5)
+        bench.disk.refuse = lambda operation, path: pytest.fail(operation) if "recovery" in path else None
+        await bench.logs.prepare_truncation(log, 2)
+        log.truncate_to(2, sync=False)
+
+    play(scenario, "/a")
+
+
+def test_a_flush_that_overlaps_a_truncation_does_not_raise_the_recovery_point_again(play):
+    async def scenario(bench):
+        log = bench.create("t", records=5)
+        log.flush()
+        append(bench, log)
+        flush = log.prepare_flush()
+        await bench.logs.prepare_truncation(log, 2)
+        flush.run()
+        log.complete_flush(flush)
+        assert log.recovery_point == 2
+
+    play(scenario, "/a")
+
+
+def test_stop_waits_for_a_write_whose_waiters_have_gone(play):
+    """Seed 428 of clusters: a fetcher was stopped while it cut a log off, and the pool of threads closed."""
+
+    async def scenario(bench):
+        pool = VirtualThreads(random.Random(1)).pool("disk", 2)
+        bench.logs._disk = pool
+        log = bench.create("t", records=5)
+        log.flush()
+        cutting = asyncio.ensure_future(bench.logs.prepare_truncation(log, 2))
+        await asyncio.sleep(0.0001)
+        cutting.cancel()
+        await bench.logs.stop()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        await pool.close()
+
+    play(scenario, "/a")
+
+
+@pytest.mark.parametrize("flush_messages", [1, 1000])
+def test_what_a_crash_has_left_is_fsynced_before_it_is_served_where_what_is_acknowledged_is(flush_messages):
+    """Else it might be acknowledged when it comes again, and the power take it."""
+
+    async def scenario():
+        bench = Bench("/a")
+        config = TopicConfig(flush_messages=flush_messages)
+        bench.create("t", records=3, config=config)
+        bench.disk.process_ended()
+        again = Bench("/a", disk=bench.disk)
+        await again.logs.load(hosted("t"), lambda _: config)
+        log = again.logs.get(TopicPartition("t", 0))
+        assert (log.log_end_offset, log.recovery_point) == (3, 3 if flush_messages == 1 else 0)
+        again.logs.close()
+
+    run_virtual(scenario())
+
+
+def append(bench, log):
+    log.append_as_leader(encode_batch([Record(None, bytes(100), bench.clock.now_ms())]), 0)
+
+
+def offsets_in(disk, path):
+    return checkpoints.decode_offsets(read_file(disk, path)).offsets

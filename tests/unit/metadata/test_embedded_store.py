@@ -157,3 +157,42 @@ def test_a_large_snapshot_is_encoded_in_steps_between_which_other_threads_run(
     content, _ = journal.encode_snapshot("id", 1, 1, nodes)
     assert journal.decode(content).nodes == nodes
     assert max(sizes) < 200  # one call of the encoder runs to its end before any other thread does
+
+
+def test_a_large_transaction_is_applied_in_steps_and_seen_only_as_a_whole(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        store = await EmbeddedStore.open(Environment.of_system(), tmp_path)
+        told: list[str] = []
+        await store.watch("/", lambda _event, path: told.append(path))
+        writing = asyncio.create_task(
+            store.multi([Create("/a"), *(Create(f"/a/{number}") for number in range(5000))])
+        )
+        seen = []
+        turns = 0
+        while not writing.done():
+            turns += 1
+            reading = asyncio.create_task(store.exists("/a/4999"))
+            await asyncio.sleep(0)
+            if reading.done():
+                seen.append(reading.result())
+            else:
+                reading.cancel()
+        assert turns > 15
+        assert not any(node is None for node in seen[1:]), "who reads meanwhile waits"
+        assert len(told) == 5001
+        assert len(await store.children("/a")) == 5000
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_large_transaction_that_is_refused_at_its_end_leaves_nothing(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        store = await EmbeddedStore.open(Environment.of_system(), tmp_path)
+        creations = [Create("/a"), *(Create(f"/a/{number}") for number in range(2000))]
+        with pytest.raises(NoNodeError):
+            await store.multi([*creations, Set("/missing", b"")])
+        assert await store.exists("/a") is None
+        await store.close()
+
+    asyncio.run(scenario())

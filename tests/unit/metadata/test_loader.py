@@ -386,3 +386,70 @@ def test_changes_from_all_sides_at_once_are_none_of_them_lost() -> None:
             assert following.before is delta.after
 
     play(scenario)
+
+
+def test_topic_that_lost_states_stays_without_leaders(caplog: pytest.LogCaptureFixture) -> None:
+    """Trap 1: nothing is deleted because it is absent."""
+
+    async def scenario(store: MetadataStore, loader: MetadataLoader, deltas: list[ImageDelta]) -> None:
+        await store.delete(znodes.partition_state("t", 1))
+        topic = (await loader.settled()).topics["t"]
+        assert topic.id == b"t" * 16
+        assert [state.leader for state in topic.partitions] == [1, -1, 1]
+        assert topic.partitions[1].is_missing
+        assert topic.partitions[1].replicas == (1, 2)
+        assert "no state of 1 partitions of topic t (1)" in caplog.text
+        newcomer = MetadataLoader(store)
+        await newcomer.start()
+        assert newcomer.image.topics == loader.image.topics
+        await newcomer.stop()
+        await store.create(znodes.partition_state("t", 1), znodes.encode_partition_state(STATE, 1))
+        assert (await loader.settled()).topics["t"].partitions == (STATE,) * 3
+
+    play(scenario, topic_nodes("t", b"t" * 16, 3))
+
+
+def test_topic_that_is_deleted_while_it_is_read_is_gone_without_an_error(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(store: MemoryStore, loader: MetadataLoader, deltas: list[ImageDelta]) -> None:
+        read = store.read
+        paths_of_topic = [znodes.topic("t")]
+
+        async def read_slowly(paths: Sequence[str]) -> list[Node | None]:
+            nodes = await read(paths)
+            if list(paths) == paths_of_topic and nodes[0] is not None:
+                await store.multi(topic_removal("t", 2))
+            return nodes
+
+        monkeypatch.setattr(store, "read", read_slowly)
+        await store.multi(topic_nodes("t", b"t" * 16, 2))
+        assert "t" not in (await loader.settled()).topics
+        assert not caplog.records
+
+    play(scenario)  # type: ignore[arg-type]
+
+
+def test_others_go_on_while_a_topic_of_many_partitions_becomes_an_image() -> None:
+    async def scenario() -> None:
+        store = MemoryStore(MemoryServer())
+        await prepare(store, system_random())
+        loader = MetadataLoader(store)
+        await loader.start()
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        await store.multi(topic_nodes("large", new_topic_id(system_random()), 3000))
+        counting = asyncio.create_task(count())
+        image = await loader.settled()
+        counting.cancel()
+        assert len(image.topics["large"].partitions) == 3000
+        assert turns > 30
+        await loader.stop()
+
+    asyncio.run(scenario())

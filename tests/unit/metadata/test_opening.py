@@ -41,6 +41,7 @@ def test_settings_that_agree_are_taken(settings: dict[str, str]) -> None:
             {"zookeeper.connect": "zk1", "zookeeper.set.acl": "true"},
             "zookeeper.set.acl=true needs brokers that",
         ),
+        ({"zookeeper.connect": "zk1", "zookeeper.digest": "secret"}, "zookeeper.digest cannot be used"),
     ],
     ids=str,
 )

@@ -32,6 +32,7 @@ from barnabas.metadata.store import (
 )
 from barnabas.metadata.zookeeper.server import ZooKeeperServer
 from barnabas.simulation.ensemble import SimulatedEnsemble
+from barnabas.testing.shared_store import SharedServer, SharedStore
 
 Scenario = Callable[[MetadataStore], Awaitable[Any]]
 Play = Callable[[Scenario], Any]
@@ -58,10 +59,19 @@ async def _simulated(_: Path) -> AsyncIterator[MetadataStore]:
     await store.close()
 
 
+@asynccontextmanager
+async def _shared(_: Path) -> AsyncIterator[MetadataStore]:
+    with SharedServer(session_timeout=30.0) as server:
+        store = SharedStore(server)
+        yield store
+        await store.close()
+
+
 STORES: dict[str, Callable[[Path], AbstractAsyncContextManager[MetadataStore]]] = {
     "memory": _memory,
     "embedded": _embedded,
     "simulated": _simulated,
+    "shared": _shared,
 }
 
 
@@ -333,6 +343,17 @@ def test_closed_store_says_so(play: Play) -> None:
             await store.get("/")
         with pytest.raises(StoreUnavailableError):
             await store.create("/a")
+        with pytest.raises(StoreUnavailableError):
+            await store.sync()
+
+    play(scenario)
+
+
+def test_after_a_sync_what_was_written_is_read(play: Play) -> None:
+    async def scenario(store: MetadataStore) -> None:
+        await store.create("/a", b"1")
+        await store.sync()
+        assert (await store.get("/a")).data == b"1"
 
     play(scenario)
 

@@ -30,6 +30,7 @@ _VALUES: dict[str, Callable[[random.Random], Any]] = {
     "int16": lambda rng: rng.randint(-(2**15), 2**15 - 1),
     "int32": lambda rng: rng.randint(-(2**31), 2**31 - 1),
     "int64": lambda rng: rng.randint(-(2**63), 2**63 - 1),
+    "float64": lambda rng: rng.uniform(-1e300, 1e300),
     "string": lambda rng: "".join(rng.choices("ab-é€𐍈\0", k=rng.choice([0, 1, 5, 60, 300]))),
     "bytes": lambda rng: rng.randbytes(rng.choice([0, 1, 127, 200])),
     "records": lambda rng: rng.randbytes(rng.choice([0, 1, 127, 5000, 20000])),

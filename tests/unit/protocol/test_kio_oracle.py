@@ -15,6 +15,7 @@ import uuid
 from importlib import import_module
 from typing import Any
 
+import pytest
 from kio.index import load_payload_module
 from kio.schema.errors import ErrorCode as KioErrorCode
 from kio.serial import entity_writer
@@ -25,6 +26,10 @@ from barnabas.protocol.codec import decode, encode
 from barnabas.protocol.schema import Request, Response, Struct
 
 MILLISECOND = datetime.timedelta(milliseconds=1)
+_RESULTS = {
+    *(f"kio.schema.alter_partition.v{version}.response" for version in (2, 3)),
+    *(f"kio.schema.alter_client_quotas.v{version}.response" for version in (0, 1)),
+}
 _NULLS = {"uuid": bytes(16), "datetime_i64": -1}  # what kio shows as None though the wire has no null
 
 
@@ -53,6 +58,8 @@ def _random_value(kind: Any, wire: str | None, rng: random.Random) -> Any:
         case "int8" | "int16" | "int32" | "int64":
             bits = int(wire[3:]) - 1
             return kind(rng.choice([0, -1, 1, rng.randint(-(2**bits), 2**bits - 1)]))
+        case "float64":
+            return rng.uniform(-1e300, 1e300)
         case "timedelta_i32" | "timedelta_i64":
             return kind.parse(rng.randint(0, 2**31 - 1) * MILLISECOND)
         case "datetime_i64":
@@ -72,7 +79,8 @@ def _assert_same(ours: Any, kios: Any, wire: str | None = None) -> None:
     """Field by field; kio's names drop the unit (throttle_time for throttle_time_ms)."""
     if dataclasses.is_dataclass(kios):
         assert isinstance(ours, Struct)
-        assert type(ours).__name__ in (type(kios).__name__, type(kios).__name__.removesuffix("Data"))
+        theirs = _our_name(type(kios))
+        assert type(ours).__name__ in (theirs, theirs.removesuffix("Data"))
         names = [field.name for field in ours.__fields__]
         for field in dataclasses.fields(kios):
             name = field.name if field.name in names else field.name + "_ms"
@@ -85,6 +93,14 @@ def _assert_same(ours: Any, kios: Any, wire: str | None = None) -> None:
     else:
         assert ours == (_NULLS.get(wire) if kios is None else _plain(kios))
         assert isinstance(ours, bool) == isinstance(kios, bool)
+
+
+def _our_name(kio_class: Any) -> str:
+    """Where a request and its response have structs of one name, ours is called a result in the response."""
+    name: str = kio_class.__name__
+    if kio_class.__module__ in _RESULTS:
+        return name.replace("Data", "Result")
+    return name
 
 
 def _plain(value: Any) -> Any:
@@ -100,7 +116,13 @@ def _plain(value: Any) -> Any:
     return value
 
 
+#: newer than kio
+_UNKNOWN_TO_KIO = {93}
+
+
 def _kio_class(message: type[Request | Response], version: int) -> Any:
+    if message.api_key in _UNKNOWN_TO_KIO:
+        pytest.skip(f"kio has no {message.__name__}")
     kind = EntityType.request if issubclass(message, Request) else EntityType.response
     return getattr(load_payload_module(message.api_key, version, kind), message.__name__)
 
@@ -133,7 +155,7 @@ def _structs(kio_class: Any) -> Any:
 def test_defaults_are_those_of_kio(api_message: type[Request | Response], version: int) -> None:
     module = import_module(api_message.__module__)
     for kio_class in _structs(_kio_class(api_message, version)):
-        ours = getattr(module, kio_class.__name__)()
+        ours = getattr(module, _our_name(kio_class))()
         names = [field.name for field in ours.__fields__]
         for field in dataclasses.fields(kio_class):
             if field.default is not dataclasses.MISSING:

@@ -19,9 +19,16 @@ from barnabas.records import (
     encode_batch,
     parse_header,
 )
-from barnabas.records.batch import DELETE_HORIZON_FLAG, HEADER_SIZE, placed, with_timestamp_type
-from barnabas.records.compacted import without_records
+from barnabas.records.batch import (
+    DELETE_HORIZON_FLAG,
+    HEADER_SIZE,
+    low_attributes,
+    placed,
+    with_timestamp_type,
+)
+from barnabas.records.compacted import with_records, without_records
 from barnabas.records.crc import crc32c
+from barnabas.records.record import record_spans
 
 NOW = 1_700_000_000_000
 RECORDS = [Record(b"k", b"v%d" % number, 1000 + number) for number in range(3)]
@@ -143,3 +150,19 @@ def test_keys_and_values_are_those_of_the_records(contents, codec):
     _, (position, header) = batches(data)
     found = batch_keys_and_values(header, data, position)
     assert found == [(record.key, record.value) for record in records]
+
+
+def test_records_left_of_a_batch_with_the_brokers_time_keep_it():
+    plain = encode_batch([Record(b"a", b"1", 5), Record(b"b", b"2", 9)])
+    batch = with_timestamp_type(parse_header(plain), plain, 77)
+    header = parse_header(batch)
+    payload = batch[HEADER_SIZE:]
+    kept = record_spans(payload, 2)[:1]
+    assert parse_header(with_records(header, payload, kept, None)).max_timestamp == 77
+    assert parse_header(with_records(parse_header(plain), payload, kept, None)).max_timestamp == 5
+
+
+def test_what_is_too_short_for_a_header_has_no_attributes():
+    batch = encode_batch([Record(None, b"v", 1)], transactional=True)
+    assert low_attributes(batch) == parse_header(batch).attributes != 0
+    assert low_attributes(batch[: HEADER_SIZE - 1]) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import random
 
 import cramjam
 import pytest
@@ -21,6 +22,7 @@ from barnabas.records import (
     recompress,
 )
 from barnabas.records.compression import compress, decompress
+from barnabas.records.lz4_frame import BLOCK_SIZE
 
 CODECS = [codec for codec in Compression if codec is not Compression.NONE]
 every_codec = pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name)
@@ -131,3 +133,9 @@ def test_compressions_have_the_names_of_the_setting(name, codec):
 def test_producer_names_no_codec():
     with pytest.raises(ValueError, match="producer"):
         Compression.named("producer")
+
+
+def test_lz4_stores_blocks_that_do_not_become_smaller():
+    noise = random.Random(1).randbytes(BLOCK_SIZE)
+    assert len(compress(Compression.LZ4, noise)) == len(noise) + 15
+    assert len(compress(Compression.LZ4, bytes(BLOCK_SIZE))) < 1000

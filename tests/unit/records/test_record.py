@@ -9,8 +9,9 @@ from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchB
 
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.records import Record, all_records, batch_records, encode_batch, parse_header
+from barnabas.records.batch import HEADER_SIZE
 from barnabas.records.builder import assemble_batch
-from barnabas.records.record import encode_varint
+from barnabas.records.record import encode_records, encode_varint, record_spans, records_without_key
 
 timestamps = st.integers(0, 2**45)
 fields = st.none() | st.binary(max_size=100)
@@ -89,3 +90,25 @@ def test_a_wrong_record_count_is_corrupt(count):
     header = parse_header(batch)._replace(record_count=count)
     with pytest.raises(KafkaError):
         list(batch_records(header, batch))
+
+
+@pytest.mark.parametrize("size", [*range(1, 140), 8190, 8191, 8192, 16384])
+def test_records_without_key_are_found_whatever_their_size(size):
+    batch = encode_batch([Record(None, bytes(size), 5), Record(b"k", bytes(size), 7), Record(None, b"", 9)])
+    assert records_without_key(batch[HEADER_SIZE:], 3, 10) == [0, 2]
+    assert records_without_key(batch[HEADER_SIZE:], 3, 1) == [0]
+    spans = record_spans(batch[HEADER_SIZE:], 3)
+    assert [span.timestamp_delta for span in spans] == [0, 2, 4]
+    assert spans[-1].end == len(batch) - HEADER_SIZE
+
+
+@pytest.mark.parametrize("length", [-2, 40])
+def test_a_span_beyond_its_batch_is_corrupt(length):
+    payload = encode_batch([Record(None, b"v", 5)])[HEADER_SIZE:]
+    with pytest.raises(KafkaError, match="longer than its batch"):
+        record_spans(encode_varint(length) + payload[1:], 1)
+
+
+def test_as_many_offsets_as_records_are_needed():
+    with pytest.raises(ValueError, match="shorter"):
+        encode_records([Record(None, b"v", 5)] * 2, [0], 0)

@@ -21,7 +21,7 @@ INT = Source("AVRO", '"int"')
 JOBS = """
 import os, time
 from barnabas.registry import limits, worker
-limits.CPU_S = 0.2
+limits.CPU_S = 0.5
 kept = []
 
 def spin():
@@ -75,7 +75,7 @@ def test_a_worker_is_used_again(pool):
 @pytest.mark.parametrize("job", ["spin", "lie"])
 def test_a_job_that_takes_too_much_processor_time_is_refused_and_its_worker_replaced(pool, job):
     before = pool.run(soon(), "pid")
-    with pytest.raises(RegistryError, match=r"more than 0\.2 s of processor time") as refused:
+    with pytest.raises(RegistryError, match=r"more than 0\.5 s of processor time") as refused:
         pool.run(soon(), job)
     assert refused.value.code == 42209
     assert pool.run(soon(), "pid") != before

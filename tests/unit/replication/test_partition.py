@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 
 import pytest
 
@@ -36,16 +37,17 @@ class Waiter:
 
 
 class WatchedPartition(Partition):
-    """Knows how often it was said to be due for a flush."""
+    """Knows how often it was said to be due for a flush, and its disk."""
 
-    __slots__ = ("due",)
+    __slots__ = ("disk", "due")
 
 
 @pytest.fixture
 def open_partition():
     def make(state=None, *, flush_every=None, **settings):
+        disk = FaultyDisk()
         directory = LogDirectory.open(
-            OpenFiles(FaultyDisk()),
+            OpenFiles(disk),
             "/data",
             simulated_environment(clock=ManualClock()),
             cluster_id="c",
@@ -57,6 +59,7 @@ def open_partition():
             log, state or led_by(ME), ME, flush_every=flush_every, on_flush_due=due.append
         )
         partition.due = due
+        partition.disk = disk
         return partition
 
     return make
@@ -208,7 +211,7 @@ def test_epochs_without_records_end_where_the_last_one_with_records_ended(open_p
 
 def wait_for_all(partition, info, timeout_ms=1000):
     failures = []
-    appended = Appended(partition, info.last_offset, failures.append)
+    appended = Appended(partition, info.last_offset, partition.leader_epoch, failures.append)
     return Acknowledgement([appended], ACKS_ALL, failures).wait(timeout_ms).future
 
 
@@ -238,3 +241,25 @@ def test_losing_the_partition_ends_the_wait_for_an_acknowledgement(open_partitio
         assert asyncio.get_running_loop().time() == 0
 
     run_virtual(main())
+
+
+@pytest.mark.parametrize(("error", "is_refused"), [(errno.ENOSPC, False), (errno.EIO, True)])
+def test_an_fsync_that_fails_ends_writing_only_when_the_log_is_offline(open_partition, error, is_refused):
+    async def main():
+        partition = open_partition(flush_every=1)
+        append(partition)
+
+        def refuse(operation, path):
+            return OSError(error, "no") if operation == "sync" else None
+
+        partition.disk.refuse = refuse
+        pool = Threads().pool("disk", 1)
+        await partition.flush(pool)
+        assert (partition.unwritable is not None) is is_refused
+        assert partition.log.high_watermark == 0
+        partition.disk.refuse = None
+        await partition.flush(pool)
+        await pool.close()
+        assert partition.log.high_watermark == (0 if is_refused else 1)
+
+    asyncio.run(main())

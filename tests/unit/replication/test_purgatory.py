@@ -86,3 +86,13 @@ def test_an_error_ends_the_wait():
             await operation.future
 
     run_virtual(main())
+
+
+def test_an_operation_that_is_expired_ends_at_once():
+    async def main():
+        operation = DelayedOperation([Watched()], 60_000, lambda expired: "late" if expired else None)
+        operation.expire()
+        assert await operation.future == "late"
+        assert asyncio.get_running_loop().time() == 0
+
+    run_virtual(main())

@@ -51,6 +51,7 @@ class Server:
                 handle=lambda _ports, context, request: self.heartbeat(request),
                 on_error=_failed(HeartbeatResponse),
                 cancel_on_disconnect=self.cancel_on_disconnect,
+                needs=(),
             ),
             18: Api(
                 key=18,
@@ -62,13 +63,14 @@ class Server:
                 handle=lambda _ports, context, request: self.api_versions(request),
                 on_error=_failed(ApiVersionsResponse),
                 cancel_on_disconnect=False,
+                needs=(),
             ),
         }
         served = {key: api.using(None) for key, api in apis.items()}
         dispatcher = Dispatcher(served, LongWork(Environment.of_system()))
         self.listener = Listener(Endpoint("PLAINTEXT", "127.0.0.1", 0), self.connections, SocketNetwork())
         self.listener.bind()
-        await self.listener.start(dispatcher.serve)
+        await self.listener.start(lambda: dispatcher.serve)
         try:
             yield self
         finally:

@@ -2,11 +2,14 @@
 
 import asyncio
 import gc
+import sys
 
 import pytest
 
 from barnabas.server import garbage
 from barnabas.simulation.virtual_time import run_virtual
+
+THRESHOLDS = gc.get_threshold()
 
 
 class Circle:
@@ -31,6 +34,12 @@ def old_circles():
     kept = [Circle() for _ in range(10)]
     gc.collect()
     del kept
+
+
+def overdue(collections):
+    """Many new objects were looked at, and much more memory is in use than before."""
+    collections._new_ones = garbage._NEW_ONES
+    collections._blocks = 0
 
 
 def left_of_old_circles():
@@ -88,6 +97,7 @@ def served(collections, silent_for, seconds, cpu_time=lambda: 0.0):
 
 def test_all_objects_are_collected_only_when_the_clients_have_been_silent_for_long(collections, monkeypatch):
     monkeypatch.setattr(garbage.Collections, "seconds", 0.25)
+    overdue(collections)
     old_circles()
     clients = Clients(every=2.4, end=100)
     served(collections, clients.silent_for, 100)
@@ -99,24 +109,41 @@ def test_all_objects_are_collected_only_when_the_clients_have_been_silent_for_lo
 
 def test_clients_may_come_right_after_the_start(collections, monkeypatch):
     monkeypatch.setattr(garbage.Collections, "seconds", 0.25)
+    overdue(collections)
     old_circles()
     served(collections, lambda: float("inf"), 2)
     assert left_of_old_circles() == 10
 
 
 def test_a_process_that_works_is_not_idle_though_no_client_sends_anything(collections):
+    overdue(collections)
     old_circles()
     served(collections, lambda: 100.0, 60, lambda: asyncio.get_running_loop().time() * 0.5)
     assert left_of_old_circles() == 10
 
 
-def test_a_collection_of_all_objects_is_due_again_after_many_of_new_ones(collections):
+def test_a_collection_of_all_objects_is_due_after_many_of_new_ones_once_memory_has_grown(
+    collections, monkeypatch
+):
+    blocks = 1000
+    monkeypatch.setattr(sys, "getallocatedblocks", lambda: blocks)
+    collections.collect_all()
+    for _ in range(garbage._NEW_ONES):
+        gc.collect()
+    assert not collections.due
+    blocks = 1500
     assert collections.due
     collections.collect_all()
     assert not collections.due
+
+
+def test_a_broker_that_does_not_grow_is_never_stopped_for_all_objects(collections, monkeypatch):
+    monkeypatch.setattr(garbage.Collections, "seconds", 0.0)
+    old_circles()
     for _ in range(garbage._NEW_ONES):
         gc.collect()
-    assert collections.due
+    served(collections, lambda: float("inf"), 100)
+    assert left_of_old_circles() == 10
 
 
 def test_it_is_known_how_long_a_collection_of_all_objects_will_take(collections):
@@ -143,3 +170,4 @@ def test_everything_is_as_before_when_it_is_left(has_started):
             collections.begin()
     assert gc.isenabled()
     assert gc.get_freeze_count() == 0
+    assert gc.get_threshold() == THRESHOLDS

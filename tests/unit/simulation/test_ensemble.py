@@ -130,6 +130,20 @@ def test_a_server_that_lags_shows_old_nodes_and_watches_and_its_clients_own_writ
     play(scenario)
 
 
+def test_a_sync_waits_until_what_others_wrote_was_reported():
+    async def scenario(ensemble, one, two):
+        seen = []
+        await two.watch("/a", lambda event, path: seen.append(path))
+        ensemble.lag("two", 5.0)
+        await one.create("/a")
+        await two.sync()
+        assert seen == ["/a"]
+        assert asyncio.get_running_loop().time() >= 5
+        assert await two.exists("/a") is not None
+
+    play(scenario)
+
+
 def test_requests_of_a_client_are_answered_in_their_order_with_its_events_between_them():
     async def scenario(ensemble, one, two):
         told = []
@@ -222,3 +236,17 @@ def test_a_seed_decides_what_happens():
         return run_virtual(scenario())
 
     assert run(1) == run(1) != run(2)
+
+
+def test_what_a_short_cut_loses_is_not_waited_for_for_ever():
+    async def scenario(ensemble, one, two):
+        write = asyncio.ensure_future(one.create("/a"))
+        ensemble.cut("one")
+        await asyncio.sleep(TIMEOUT * 0.2)
+        ensemble.heal("one")
+        with pytest.raises(UnknownOutcomeError):
+            await write
+        await asyncio.sleep(1)
+        assert await one.exists("/a") is None
+
+    play(scenario)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from soak.checker import KINDS, check
+from soak.checker.model import Log
 from tests.unit.soak.world import SECOND, World
 
 A, B, OUT = ("a", 0), ("a", 1), ("out", 0)
@@ -769,3 +770,9 @@ def test_clean_histories_have_no_findings(steps):
 def test_every_kind_of_finding_is_planted_above():
     text = Path(__file__).read_text()
     assert [kind for kind in KINDS if f'"{kind}"' not in text] == []
+
+
+def test_reader_of_a_replica_that_has_compacted_more_is_given_less():
+    records = [(0, "p:1", "a"), (1, "p:2", "b"), (2, "p:3", "a"), (3, "p:4", None)]
+    assert Log(0, 4, records).between(0, 4) == [0, 1, 2, 3]
+    assert Log(0, 4, records, is_compacted_apart=True).between(0, 4) == [1, 2, 3]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 import pytest
 from confluent_kafka import Producer
-from soak import witness
+from soak import cluster_nemesis, witness
 from soak.checker import check, sift
 from soak.disk import LimitedDisk, NoDiskError
 from soak.history import Recorder, read
@@ -165,8 +166,23 @@ def test_the_witness_of_a_client_that_waits_asks_the_broker_itself(monkeypatch):
     with BarnabasBroker() as broker:
         address = broker.bootstrap_servers
         producer = Producer({"bootstrap.servers": address, "transactional.id": "t"})
-        producer.init_transactions(20)
+        producer.init_transactions(60)
         assert witness.ask(address, "t") == {"answered": True, "states": ["Empty", "Empty"]}
         assert witness.ask(address, "") == {"answered": True, "states": [""]}
     monkeypatch.setattr(witness, "SECONDS", 1.0)
     assert witness.ask(address, "") == {"answered": False, "states": []}
+
+
+def test_a_clusters_schedule_follows_from_its_seed_and_ends_in_time():
+    faults = cluster_nemesis.schedule(7, 600, SLOTS, 6)
+    assert faults == cluster_nemesis.schedule(7, 600, SLOTS, 6) != cluster_nemesis.schedule(8, 600, SLOTS, 6)
+    assert all(fault.at + fault.seconds <= 600 for fault in faults)
+    of_cluster = [fault for fault in faults if fault.target == BROKER]
+    assert all(one.at + one.seconds <= next_.at for one, next_ in pairwise(of_cluster))
+    assert {fault.kind for fault in cluster_nemesis.schedule(7, 36_000, SLOTS, 6)} >= {*cluster_nemesis.KINDS}
+
+
+def test_no_fault_of_a_cluster_is_most_of_a_soak():
+    faults = cluster_nemesis.schedule(7, 900, SLOTS, 6)
+    assert max(fault.seconds for fault in faults if fault.target == BROKER) < 300
+    assert max(fault.seconds for fault in cluster_nemesis.schedule(7, 36_000, SLOTS, 6)) >= 300

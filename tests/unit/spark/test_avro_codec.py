@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.errors import ConfigError
-from barnabas.spark.avro_codec import AvroSchema, Decoder, Encoder, RowUnfitError
+from barnabas.spark.avro_codec import AvroSchema, Decoder, Encoder
+from barnabas.spark.payloads import RowUnfitError
 from barnabas.spark.registry_client import RegisteredSchema, UnknownSchemaError
 
 
@@ -34,7 +35,9 @@ class Schemas:
 
 def schema(*fields, name="R", references=()):
     form = {"type": "record", "name": name, "fields": list(fields)}
-    return RegisteredSchema(json.dumps(form), tuple(reference.text for reference in references))
+    return RegisteredSchema(
+        json.dumps(form), tuple((str(n), reference.text) for n, reference in enumerate(references))
+    )
 
 
 def field(name, type_, **more):
@@ -43,7 +46,7 @@ def field(name, type_, **more):
 
 def payload(written, record, id_=1):
     names = {}
-    for text in (*written.references, written.text):
+    for text in (*(text for _, text in written.references), written.text):
         parsed = fastavro.parse_schema(json.loads(text), names)
     stream = io.BytesIO()
     fastavro.schemaless_writer(stream, parsed, record)

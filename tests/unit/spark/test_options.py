@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from barnabas.errors import ConfigError
@@ -210,6 +212,31 @@ def test_a_secret_is_not_repeated_in_the_message() -> None:
     assert "pssst" not in message
     assert "use kafka.sasl.username and kafka.sasl.password" in message
     assert "pssst" not in repr(read(**{"kafka.sasl.password": "pssst"}))
+
+
+def test_a_file_of_client_settings_is_taken_and_options_override_it(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "bootstrap.servers=a:1\nsecurity.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nacks=all\n"
+        'sasl.jaas.config=x.PlainLoginModule required username="alice" password="pssst";\n'
+    )
+    given = {"barnabas.config": str(file), "kafka.sasl.username": "bob", "subscribe": "t"}
+    read = ReadOptions.parse(given, streaming=False)
+    assert read.client == {
+        "bootstrap.servers": "a:1",
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "bob",
+        "sasl.password": "pssst",
+    }
+    assert "pssst" not in repr(read)
+    write = WriteOptions.parse({"barnabas.config": str(file), "topic": "t"}, streaming=False)
+    assert write.client["sasl.username"] == "alice"
+    file.write_text("sasl.mechanisim=PLAIN\nsasl.password=pssst\n")
+    message = refusal(given)
+    assert "option barnabas.config" in message and "did you mean sasl.mechanism" in message
+    assert "pssst" not in message
+    assert "cannot be read" in refusal({**given, "barnabas.config": "/no/such"})
 
 
 def test_a_write_refuses_the_options_of_a_read() -> None:

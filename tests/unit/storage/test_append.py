@@ -165,6 +165,18 @@ def test_timestamps_are_taken_within_the_bounds_of_the_topic(bench, refused, set
             bench.append(Record(None, b"", timestamp))
 
 
+def test_the_records_whose_time_is_refused_are_named_and_no_others(bench):
+    bench.configure(message_timestamp_before_max_ms=10, message_timestamp_after_max_ms=5)
+    times = [NOW, NOW - 11, NOW - 10, NOW + 5, NOW + 6]
+    with pytest.raises(InvalidRecords) as refused:
+        bench.append(*(Record(None, b"", time) for time in times))
+    assert refused.value.code is ErrorCode.INVALID_TIMESTAMP
+    assert [tuple(error) for error in refused.value.record_errors] == [
+        (1, f"the record's timestamp is {NOW - 11}"),
+        (4, f"the record's timestamp is {NOW + 6}"),
+    ]
+
+
 def test_a_compacted_topic_refuses_records_without_a_key_and_names_them(bench):
     bench.configure(cleanup_policy=("compact",))
     bench.append(*RECORDS)

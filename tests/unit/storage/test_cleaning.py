@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
+from barnabas.environment.blocking import Threads
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.records import Compression, Record, batches
 from barnabas.records.builder import batch_records
 from barnabas.records.control import EndTransaction, encode_end_transaction
-from barnabas.storage import AbortedTransaction, Cleaning, CleaningCancelled, Origin, dirtiness
+from barnabas.storage import AbortedTransaction, Cleaning, CleaningCancelled, Origin, Throttle, dirtiness
 from barnabas.storage.offset_map import OffsetMap, token
 
 NOW = 1_700_000_000_000
@@ -132,6 +135,48 @@ def test_small_segments_become_one(bench, log):
     assert len(contents(bench)) == 10
     assert bench.names(".snapshot") == ["00000000000000000010.snapshot"]
     assert not bench.names(".deleted") + bench.names(".cleaned") + bench.names(".swap")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_power_cut_after_a_cleaning_costs_nothing(bench, log, seed):
+    """The old segments go: what takes their place must be on the disk, not in its cache."""
+    for number in range(10):
+        put(bench, **{f"k{number}": "v"})
+        log.roll()
+    bench.clean()
+    bench.kill()
+    bench.disk.crash(random.Random(seed))
+    bench.start()
+    assert len(contents(bench)) == 10
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_start_completes_a_swap_that_a_power_cut_interrupted(bench, log, seed):
+    for number in range(10):
+        put(bench, **{f"k{number}": "v"})
+        log.roll()
+    log.flush()
+    dirt = dirtiness(log, 0, NOW)
+    cleaning = Cleaning(
+        log,
+        dirt,
+        now_ms=NOW,
+        map_bytes=1 << 20,
+        block_bytes=1 << 16,
+        throttle=Throttle(bench.clock, lambda: 1e300),
+        cancelled=Threads().signal(),
+    )
+    cleaning.index()
+    bench.directory.recovery_point_checkpoint().run()
+    (group,) = cleaning.groups()
+    log.begin_swap(cleaning.clean(group), group)
+    bench.disk.sync_directory(log.files.path)
+    bench.kill()
+    bench.disk.crash(random.Random(seed))
+    bench.start()
+    assert bench.base_offsets() == [0, 10]
+    assert len(bench.names(".log")) == 2
+    assert len(contents(bench)) == 10
 
 
 def test_no_segment_outgrows_segment_bytes(bench, log):
@@ -390,8 +435,11 @@ def test_a_minimum_lag_keeps_young_segments_out(bench, log):
     put(bench, a="2")
     log.roll()
     assert bench.clean() is None
-    bench.clock.advance(500)
+    bench.clock.advance(399)
+    assert bench.clean() is None
+    bench.clock.advance(1)  # as old as the lag
     assert bench.clean().end == 1
+    bench.clock.advance(100)
     bench.clock.advance(600)
     assert bench.clean().end == 2
     assert contents(bench) == [(1, "a", "2")]
@@ -409,10 +457,12 @@ def test_what_has_waited_too_long_is_worth_a_cleaning(bench, log):
 
     def is_worth_it():
         cleaned_to = bench.directory.cleaned_to[log.topic_partition]
-        return dirtiness(log, cleaned_to, bench.clock.now_ms()).is_worth_it(0.5)
+        return dirtiness(bench.log, cleaned_to, bench.clock.now_ms()).is_worth_it(0.5)
 
     assert not is_worth_it()
     bench.clock.advance(1001)
+    assert is_worth_it()
+    bench.restart()  # the age is read from the segment
     assert is_worth_it()
 
 

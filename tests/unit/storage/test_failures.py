@@ -307,3 +307,22 @@ def test_a_new_epoch_of_a_producer_may_give_up_what_found_the_disk_full(bench, r
     bench.disk.mend()
     again = bench.append(Record(b"k", b"v", NOW), producer_id=5, producer_epoch=1, base_sequence=0)
     assert again.base_offset == 0
+
+
+def test_a_log_that_is_all_too_old_keeps_its_only_segment_on_a_full_disk(bench, refused):
+    """There must be a segment for what comes next, and none can be made."""
+    bench.configure(retention_bytes=0)
+    bench.fill(3)
+    bench.disk.refuse = refuse(errno.ENOSPC, "open")
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+        bench.log.delete_old_segments(NOW)
+    assert (bench.log.log_start_offset, bench.log.log_end_offset) == (0, 3)
+
+
+def test_refusals_of_one_kind_are_counted_until_they_are_told_again(bench, caplog):
+    env, full = bench.directory.env, OSError(errno.ENOSPC, "full")
+    for _ in range(4):
+        env.refuse("logs-0", full)
+    bench.clock.advance(3_600_000)
+    env.refuse("logs-0", full)
+    assert [line.partition(" (and ")[2] for line in caplog.messages] == ["", "3 more like this before)"]

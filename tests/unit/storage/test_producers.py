@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import gc
+import time
+
 import pytest
 
 from barnabas.errors import ErrorCode
 from barnabas.records import Record, encode_batch
+from barnabas.records.batch import parse_header
 from barnabas.records.control import EndTransaction, encode_end_transaction
 from barnabas.storage import Origin
 from barnabas.storage.producer_snapshot import decode_snapshot, encode_snapshot
-from barnabas.storage.producers import Producer, ProducerBatch
+from barnabas.storage.producers import Producer, ProducerBatch, Producers
 
 NOW = 1_700_000_000_000
 
@@ -294,3 +298,28 @@ def test_a_producer_that_gave_a_refused_batch_up_is_told_soon_and_may_begin_a_ne
     with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
         append(bench, known + 1)
     assert append(bench, 0, epoch=1).base_offset == known
+
+
+def test_many_transactions_are_replayed_in_time_that_grows_with_their_number():
+    """Nothing is committed while a start reads a log through: all ended transactions are remembered."""
+    data = parse_header(batch(0, transactional=True))
+    end = EndTransaction(True, 0)
+    marker = parse_header(encode_end_transaction(end, producer_id=7, producer_epoch=0, timestamp=NOW))
+
+    def replayed(count: int) -> tuple[float, Producers]:
+        producers = Producers()
+        gc.disable()  # what a collection costs depends on what other tests have left
+        began = time.thread_time()
+        for offset in range(0, 2 * count, 2):
+            producers.update(data, offset)
+            producers.end_transaction(marker, end, offset + 1)
+        took = time.thread_time() - began
+        gc.enable()
+        return took, producers
+
+    few, _ = replayed(10_000)
+    many, producers = replayed(60_000)
+    assert many < 15 * few  # and not 36 times as long
+    assert producers.first_unstable_offset == 0
+    producers.committed(120_000)
+    assert producers.first_unstable_offset is None

@@ -7,7 +7,7 @@ import pytest
 from barnabas.errors import ErrorCode
 from barnabas.records import Compression, Record, all_records, batches, encode_batch, parse_header
 from barnabas.records.builder import assemble_batch
-from barnabas.storage import LongSearch
+from barnabas.storage import AbortedTransaction, ColdRead, LongSearch
 from barnabas.storage.timestamps import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP
 
 NOW = 1_700_000_000_000
@@ -296,3 +296,66 @@ def test_a_time_behind_many_batches_is_searched_in_many_turns(bench):
             start = search.next_offset
     assert found[:2] == (NOW + 1000, 3001)
     assert rounds >= 3
+
+
+def warmed(bench, read):
+    """What `read` gives when all that it has asked for was brought into memory; and how often it asked."""
+    for asked in range(20):
+        try:
+            return read(), asked
+        except ColdRead as cold:
+            cold.file.pin()
+            cold.warm()
+            cold.file.unpin()
+    raise AssertionError("cold again and again")
+
+
+def test_a_read_that_would_wait_for_the_disk_says_so_and_works_once_it_is_in_memory(bench):
+    bench.configure(segment_bytes=20_000, index_interval_bytes=1000)
+    bench.fill(500)
+    bench.disk.drop_cache()
+    data, asked = warmed(bench, lambda: read(bench, 3, may_wait=False))
+    assert offsets(data)[0] == 3
+    assert asked == 2, "the index and the log"
+    assert read(bench, 499, may_wait=False), "what was just written is in memory"
+    assert read(bench, 100), "others wait"
+
+
+def test_a_large_read_is_cold_before_it_is_sent(bench):
+    bench.append(Record(None, bytes(100_000), NOW))
+    bench.restart()
+    bench.disk.drop_cache()
+    with pytest.raises(ColdRead):
+        read(bench, 0, may_wait=False)
+    assert len(warmed(bench, lambda: read(bench, 0, may_wait=False))[0]) > 100_000
+
+
+@pytest.mark.parametrize("timestamp", [NOW + 50, MAX_TIMESTAMP])
+def test_a_search_by_time_that_would_wait_for_the_disk_says_so(bench, timestamp):
+    bench.configure(segment_bytes=3000, index_interval_bytes=100)
+    bench.fill(100, step_ms=1)
+    expected = bench.log.offset_for_timestamp(timestamp)
+    bench.restart()
+    bench.disk.drop_cache()
+    found, asked = warmed(bench, lambda: bench.log.offset_for_timestamp(timestamp, may_wait=False))
+    assert found == expected
+    assert asked > 1
+
+
+def test_the_index_of_aborted_transactions_may_have_to_be_read_from_the_disk(bench):
+    bench.fill(3)
+    segment = bench.log.files.segments.active
+    segment.aborted.append(AbortedTransaction(5, 0, 2, 3))
+    bench.disk.drop_cache()
+    found, asked = warmed(bench, lambda: bench.log.aborted_transactions(0, 100, may_wait=False))
+    assert [each.producer_id for each in found] == [5]
+    assert asked
+
+
+def test_after_a_search_that_found_the_disk_cold_others_may_wait_again(bench):
+    bench.fill(100)
+    bench.restart()
+    bench.disk.drop_cache()
+    with pytest.raises(ColdRead):
+        read(bench, 50, may_wait=False)
+    assert read(bench, 50)

@@ -10,6 +10,7 @@ from barnabas.errors import ErrorCode, KafkaError
 from barnabas.records import Record, all_records
 from barnabas.storage import checked_lines, checkpoints
 from barnabas.storage.index import OffsetIndex, TimeIndex
+from barnabas.storage.segment import file_name
 
 NOW = 1_700_000_000_000
 LOG = "00000000000000000000.log"
@@ -306,6 +307,33 @@ def test_indexes_of_what_was_cut_off_do_not_come_back_with_a_power_cut(bench, se
     assert (len(segment.offsets), len(segment.times)) == (0, 0)
 
 
+def test_epochs_that_were_cut_off_are_not_taken_from_their_file(bench):
+    """A follower that led in epoch 1 copies epoch 0's records in their place (KAFKA-6361), and is killed."""
+    bench.append(epoch=0)
+    bench.append(epoch=1)
+    bench.log.flush()
+    bench.directory.recovery_point_checkpoint().run()
+    bench.log.truncate_to(1)
+    bench.append(epoch=0)
+    bench.append(epoch=2)
+    entries = [(0, 0), (2, 2)]
+    assert bench.log.epochs.entries == entries
+    bench.crash()
+    assert bench.log.epochs.entries == entries
+
+
+def test_what_was_cut_off_does_not_come_back_behind_what_was_written_since(bench):
+    """Its batches are whole and their offsets fit, but their epoch is over."""
+    bench.append(epoch=0)
+    bench.append(epoch=0)
+    bench.log.truncate_to(1)
+    bench.append(epoch=1)
+    bench.append(epoch=0)
+    bench.kill()
+    bench.start()
+    assert (bench.log.log_end_offset, bench.log.latest_epoch) == (2, 1)
+
+
 # --- what had been safe on disk ---
 
 
@@ -359,6 +387,22 @@ def test_segments_that_retention_has_removed_are_not_said_to_be_lost(bench, capl
     bench.start()
     assert bench.log.log_start_offset == bench.log.files.segments[0].base_offset == 4
     assert "not there any more" not in caplog.text
+
+
+@pytest.mark.parametrize("deleted", ["whole", "cut"])
+def test_a_loss_behind_a_segment_that_retention_was_removing_is_told(bench, caplog, deleted):
+    bench.configure(segment_bytes=300, retention_bytes=400)
+    number(bench, 12)
+    bench.log.flush()
+    bench.log.delete_old_segments(bench.clock.now_ms())  # 0 to 3, whose files wait for their removal
+    bench.kill()
+    if deleted == "whole":
+        bench.disk.remove("/data/logs-0/" + bench.names(".log")[0])
+    else:
+        bench.rewrite(file_name(0, ".log.deleted"), lambda content: content[:-20])
+    bench.start()
+    lost = (4, 7) if deleted == "whole" else (0, 3)  # what is cut proves nothing
+    assert f"offsets {lost[0]} to {lost[1]} are not there any more" in caplog.text
 
 
 @pytest.mark.parametrize("how", ["stopped", "killed"])
@@ -615,3 +659,58 @@ def test_a_start_beyond_the_end_that_a_power_cut_has_left_is_written_anew(bench)
     bench.fill(10)
     bench.kill()
     assert bench.start().log_start_offset == 5
+
+
+@pytest.mark.parametrize("base_offset", [0, 1, 2])
+def test_a_batch_that_says_it_lies_within_the_one_before_is_damage(bench, refused, base_offset):
+    """A CRC does not cover where a batch lies."""
+    for _ in range(3):
+        bench.append(*[Record(None, b"v", 1)] * 3)
+    size = bench.log.files.segments.active.size // 3
+    bench.restart()
+    bench.rewrite(
+        bench.names(".log")[0],
+        lambda content: content[:size] + base_offset.to_bytes(8, "big") + content[size + 8 :],
+    )
+    with refused(ErrorCode.CORRUPT_MESSAGE):
+        bench.log.read(6, 1000, bench.log.log_end_offset)
+
+
+def test_a_compacted_segment_that_lost_its_last_batch_after_a_clean_stop_is_missed(bench):
+    bench.configure(segment_bytes=300, cleanup_policy=("compact",))
+    for number in range(12):
+        bench.append(Record(b"%d" % number, b"v", 1))
+    bench.stop()
+    name = bench.names(".log")[0]
+    content = bench.disk.open(f"/data/logs-0/{name}").read_at(1 << 20, 0)
+    batch = 12 + int.from_bytes(content[8:12], "big")
+    bench.rewrite(name, lambda content: content[:-batch])
+    with pytest.raises(KafkaError, match="had been safe on disk"):
+        bench.start()
+
+
+def test_batches_without_a_producer_make_none_when_a_snapshot_is_missing(bench):
+    bench.configure(segment_bytes=300)
+    number(bench, 12)
+    bench.stop()
+    for name in bench.names(".snapshot"):
+        bench.disk.remove(f"/data/logs-0/{name}")
+    bench.start()
+    assert len(bench.log.producers) == 0
+
+
+def test_the_latest_time_after_a_truncation_is_that_of_what_is_left(bench):
+    for time_ms in (50, 90, 70, 95):
+        bench.append(Record(None, b"v", time_ms))
+    bench.log.truncate_to(3)
+    assert bench.log.files.segments.active.latest == (90, 1)
+
+
+def test_a_log_that_starts_over_has_nothing_of_before(bench):
+    bench.configure(segment_bytes=300)
+    for sequence in range(12):
+        bench.append(Record(None, b"v", 1), producer_id=7, producer_epoch=0, base_sequence=sequence)
+    assert bench.names(".snapshot")
+    bench.log.truncate_fully_and_start_at(100)
+    assert bench.names(".snapshot") == []
+    assert bench.names(".log") == [file_name(100, ".log")]

@@ -432,3 +432,15 @@ def test_damaged_offset_index_hides_no_aborted_transaction(transactions, caplog)
     transactions.bench.start()
     assert transactions.read(0, 100) == transactions.expected(0)
     assert "00000000000000000000.index is damaged" in caplog.text
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_clean_stop_leaves_the_index_of_aborted_transactions_on_the_disk(bench, caplog, seed):
+    transactions = Transactions(bench)
+    transactions.write(7)
+    transactions.end(7, commit=False)
+    bench.stop()
+    bench.disk.crash(random.Random(seed))  # the power goes
+    bench.start()
+    assert "txnindex" not in caplog.text
+    assert len(bench.log.aborted_transactions(0, 1 << 20)) == 1

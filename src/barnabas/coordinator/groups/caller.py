@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
+
+
+def _everything(_topic: str) -> bool:
+    return True
 
 
 class Caller(NamedTuple):
@@ -11,3 +16,5 @@ class Caller(NamedTuple):
     api_version: int
     client_id: str
     client_host: str
+    #: whether it may know of a topic
+    may_see: Callable[[str], bool] = _everything

@@ -17,7 +17,7 @@ from barnabas.coordinator.groups.caller import Caller
 from barnabas.coordinator.groups.codec import OffsetKey
 from barnabas.coordinator.groups.consumer.group import ConsumerGroup
 from barnabas.coordinator.groups.consumer.requests import check_heartbeat
-from barnabas.coordinator.groups.offsets import OffsetStore
+from barnabas.coordinator.groups.offsets import GroupOffsets, OffsetStore
 from barnabas.coordinator.groups.pending import PendingOffsets
 from barnabas.coordinator.groups.shard import Group, GroupShard
 from barnabas.coordinator.loading import InternalLog
@@ -97,9 +97,9 @@ class GroupCoordinator(Coordinator[GroupShard]):
         await super().stop()
 
     def follow(self, node_id: BrokerId, delta: ImageDelta) -> None:
-        """As every coordinator; and forget the offsets of topics that are gone."""
+        """As every coordinator; and forget the offsets of topics that were deleted."""
         super().follow(node_id, delta)
-        gone = {name for name in delta.topics if _is_gone(name, delta)}
+        gone = {name for name in delta.topics if _is_deleted(name, delta)}
         if gone:
             self.forget_topics(gone)
 
@@ -285,7 +285,20 @@ class GroupCoordinator(Coordinator[GroupShard]):
             KafkaError: COORDINATOR_LOAD_IN_PROGRESS while some may be missing.
         """
         self._check_loaded()
+        return self.loaded_groups()
+
+    def loaded_groups(self) -> list[Group]:
+        """Every group coordinated here whose shard is loaded."""
         return [group for _, shard in self._runtime.active_shards() for group in shard.groups.values()]
+
+    def loaded_offsets(self) -> list[tuple[str, GroupOffsets]]:
+        """The committed offsets of each of `loaded_groups` that has some; they go on changing."""
+        return [
+            (group_id, offsets)
+            for _, shard in self._runtime.active_shards()
+            for group_id in shard.groups
+            if (offsets := shard.commits.offsets.of_group(group_id))
+        ]
 
     def group(self, group_id: str) -> Group:
         """One group.
@@ -317,9 +330,12 @@ class GroupCoordinator(Coordinator[GroupShard]):
                 logger.exception("expired offsets could not be deleted")
 
 
-def _is_gone(topic: str, delta: ImageDelta) -> bool:
+def _is_deleted(topic: str, delta: ImageDelta) -> bool:
+    """A topic that is merely not there is none."""
     before, after = delta.before.topics.get(topic), delta.after.topics.get(topic)
-    return before is not None and (after is None or after.id != before.id)
+    if before is None or (after is not None and after.id == before.id):
+        return False
+    return before.id in delta.after.deleted_topics
 
 
 def _check_group_id(group_id: str) -> None:

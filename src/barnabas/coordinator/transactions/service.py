@@ -7,6 +7,7 @@ long, ids that nobody uses any more.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from functools import partial
 from typing import TypeVar
@@ -145,15 +146,23 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
     ) -> Answer[None]:
         """A producer that speaks `version` of transactions is about to write to `partitions`.
 
+        Waits for ``add.partitions.to.txn.retry.backoff.max.ms`` at most while the markers of the transaction
+        before are being written: a producer that has to ask again does so much later (librdkafka: 100 ms).
+
         Raises:
             KafkaError: INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED,
                 CONCURRENT_TRANSACTIONS.
         """
         _check_id(transactional_id)
-        return self._write(
-            transactional_id,
-            lambda shard: shard.add_partitions(transactional_id, producer, partitions, version),
-        )
+
+        def add() -> Answer[None]:
+            return self._write(
+                transactional_id,
+                lambda shard: shard.add_partitions(transactional_id, producer, partitions, version),
+            )
+
+        ending = self._read(transactional_id, lambda shard: shard.ending(transactional_id))
+        return add() if ending is None else self._after(ending, add)
 
     def verify_partitions(
         self, transactional_id: str, producer: ProducerIdentity, partitions: Collection[TopicPartition]
@@ -217,7 +226,17 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         self._check_loaded()
         return ((transactional_id, transaction) for _, transactional_id, transaction in self._all())
 
+    def loaded_transactions(self) -> list[Transaction]:
+        """Every transactional id coordinated here whose shard is loaded."""
+        return [transaction for _, _, transaction in self._all()]
+
     # --- inside ---
+
+    async def _after(self, ending: asyncio.Future[None], add: Callable[[], Answer[None]]) -> None:
+        longest = self._config().add_partitions_to_txn_retry_backoff_max_ms / 1000
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(ending), longest)
+        await settled(add())
 
     async def _fresh_id(self, transactional_id: str) -> ProducerId:
         # Before the operation, which may not wait, and only when it will take one.

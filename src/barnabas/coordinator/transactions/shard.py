@@ -7,6 +7,7 @@ replayed before the next of them runs, so none meets a step that is half done.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import NoReturn, TypeVar
@@ -55,6 +56,8 @@ class TransactionShard:
         #: by transactional id: the epoch that a request which raised it came with. It may come again, when
         #: its answer was lost. Not stored, as in Kafka: after a failover the repeat is fenced
         self._repeatable: dict[str, ProducerEpoch] = {}
+        #: by transactional id, where somebody waits for the end of its last transaction
+        self._endings: dict[str, asyncio.Future[None]] = {}
         self._clock = context.clock
         self._version = version
         self._write = context.write
@@ -97,6 +100,8 @@ class TransactionShard:
     def unload(self, error: KafkaError) -> None:
         """The next coordinator writes what markers are left."""
         self._markers.cancel()
+        for transactional_id in list(self._endings):
+            self._ended(transactional_id)
 
     # --- who the producer is ---
 
@@ -209,6 +214,18 @@ class TransactionShard:
 
     # --- how it ends ---
 
+    def ending(self, transactional_id: str) -> asyncio.Future[None] | None:
+        """Done when the transaction whose markers are being written is complete; None when there is none.
+
+        Shared: not to be cancelled. Also done when this broker is the coordinator no more.
+        """
+        transaction = self.transactions.get(transactional_id)
+        if transaction is None or not transaction.state.is_prepared:
+            return None
+        if transactional_id not in self._endings:
+            self._endings[transactional_id] = asyncio.get_running_loop().create_future()
+        return self._endings[transactional_id]
+
     def end(
         self,
         transactional_id: str,
@@ -288,6 +305,7 @@ class TransactionShard:
                 self._markers.retry(transactional_id, f"its end could not be stored: {error}")
             else:
                 self._markers.completed(transactional_id)
+                self._ended(transactional_id)
 
         record = self._record(transactional_id, transaction.completed(self._clock.now_ms()))
         return Result(records=[record], then=completed)
@@ -327,6 +345,11 @@ class TransactionShard:
 
         prepared = transaction.fenced(version, self._clock.now_ms())
         return self._end(transactional_id, prepared, fenced)
+
+    def _ended(self, transactional_id: str) -> None:
+        ending = self._endings.pop(transactional_id, None)
+        if ending is not None:
+            ending.set_result(None)
 
     def _complete_later(self, transactional_id: str) -> None:
         self._write(transactional_id, partial(TransactionShard.complete, transactional_id=transactional_id))

@@ -28,10 +28,12 @@ from typing import Any, Protocol
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionDropped, SessionExpiredError
+from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import CLOSE_RESPONSE, ConnectionHandler
 from kazoo.protocol.serialization import CloseInstance, Connect, Watch
 from kazoo.protocol.states import KeeperState
 
+from barnabas.errors import ConfigError
 from barnabas.metadata.store import Event
 from barnabas.metadata.zookeeper.requests import Request, failure_in
 from barnabas.text import logger_of
@@ -107,6 +109,7 @@ class Connection:
         session_timeout: float,
         owner: Owner,
         auth: Sequence[tuple[str, str]] = (),
+        tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
         self.owner = owner
         self._loop = asyncio.get_running_loop()
@@ -117,7 +120,7 @@ class Connection:
         self.loop_seen_at = time.monotonic()
         self._looking: asyncio.TimerHandle | None = None
         self._log = _KazooLog()
-        self._client = _Client(self, servers, session_timeout, self._log, auth)
+        self._client = _Client(self, servers, session_timeout, self._log, auth, tls)
 
     @property
     def heard_at(self) -> float:
@@ -228,7 +231,11 @@ class _Handler(ConnectionHandler):
     def _read_socket(self, read_timeout: float) -> Any:
         received = self._received
         with self.client.connection.held():
-            received += self._receive(_READ_AHEAD, read_timeout)
+            with self._socket_error_handling():
+                some = self._receive_now(_READ_AHEAD)
+            if some is None:
+                return None
+            received += some
             while True:
                 result = super()._read_socket(
                     read_timeout
@@ -264,18 +271,24 @@ class _Handler(ConnectionHandler):
         return data
 
     def _receive(self, most: int, timeout: float) -> bytes:
-        """Wait for bytes, `most` of them at most."""
+        """Wait for bytes, `most` of them, and over TLS what came with them."""
         with self._socket_error_handling():
-            while True:
-                try:
-                    data: bytes = self._socket.recv(most)
-                except (BlockingIOError, ssl.SSLWantReadError):
-                    if not self.handler.select([self._socket], [], [], timeout)[0]:
-                        raise self.handler.timeout_exception("socket time-out during read") from None
-                    continue
-                if not data:
-                    raise ConnectionDropped("socket connection broken")
-                return data
+            while (data := self._receive_now(most)) is None:
+                if not self.handler.select([self._socket], [], [], timeout)[0]:
+                    raise self.handler.timeout_exception("socket time-out during read") from None
+            return data
+
+    def _receive_now(self, most: int) -> bytes | None:
+        """As `_receive`; None when nothing has come, or nothing but what TLS keeps to itself."""
+        try:
+            data: bytes = self._socket.recv(most)
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return None
+        if not data:
+            raise ConnectionDropped("socket connection broken")
+        if isinstance(self._socket, ssl.SSLSocket) and (more := self._socket.pending()):
+            data += self._socket.recv(more)  # the system knows nothing of it, and would not wake us
+        return data
 
     def drop(self) -> None:
         sock = self._socket
@@ -304,6 +317,48 @@ class _Handler(ConnectionHandler):
             connection.post(connection.owner.node_changed, event, watch.path)
 
 
+class _Sockets(SequentialThreadingHandler):
+    """Makes the sockets of kazoo; over TLS, with a context of ours in place of its settings."""
+
+    def __init__(self, tls: Callable[[], ssl.SSLContext] | None) -> None:
+        super().__init__()
+        self._tls = tls
+        #: why TLS did not begin, as it was logged last
+        self._refused = ""
+
+    def create_connection(
+        self, address: tuple[str, int], hostname: str, timeout: float, **options: Any
+    ) -> socket.socket:
+        if self._tls is None:
+            plain: socket.socket = super().create_connection(
+                address=address, hostname=hostname, timeout=timeout, **options
+            )
+            return plain
+        try:
+            context = self._tls()
+        except ConfigError as error:  # a file is being replaced: it is tried again
+            self._tell(str(error))
+            raise ConnectionDropped(str(error)) from error
+        raw = socket.create_connection(address, timeout)
+        try:
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            secured = context.wrap_socket(raw, server_hostname=hostname)
+        except BaseException as error:
+            raw.close()
+            if isinstance(error, ssl.SSLError):
+                reason = getattr(error, "verify_message", "") or error.reason or str(error)
+                self._tell(f"TLS with ZooKeeper at {hostname}:{address[1]} has failed: {reason}")
+            raise
+        self._refused = ""
+        return secured
+
+    def _tell(self, reason: str) -> None:
+        """A line for each new reason, and not for each attempt."""
+        if reason != self._refused:
+            self._refused = reason
+            log.warning("%s", reason)
+
+
 class _Client(KazooClient):
     def __init__(
         self,
@@ -312,10 +367,12 @@ class _Client(KazooClient):
         session_timeout: float,
         kazoo_log: _KazooLog,
         auth: Sequence[tuple[str, str]],
+        tls: Callable[[], ssl.SSLContext] | None,
     ) -> None:
         self.connection = connection
         super().__init__(
             hosts=",".join(servers),
+            handler=_Sockets(tls),
             timeout=session_timeout,
             auth_data=list(auth),
             connection_retry={"max_tries": -1, "delay": _FIRST_RETRY, "max_delay": _LAST_RETRY},

@@ -8,7 +8,7 @@ after their length.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 from kazoo.exceptions import EXCEPTIONS
@@ -72,13 +72,13 @@ class Multi:
     type = _MULTI
     writes = True
 
-    def __init__(self, operations: Sequence[Operation], chroot: str, acl: bytes) -> None:
+    def __init__(self, operations: Sequence[Operation], chroot: str, acl: Callable[[str], bytes]) -> None:
         parts: list[bytes] = []
         for operation in operations:
             path = _string(_below(chroot, operation.path))
             if isinstance(operation, Create):
                 flags = _INT.pack(_EPHEMERAL if operation.ephemeral else 0)
-                parts += (_HEADERS[_CREATE], path, _buffer(operation.data), acl, flags)
+                parts += (_HEADERS[_CREATE], path, _buffer(operation.data), acl(operation.path), flags)
             elif isinstance(operation, Set):
                 parts += (_HEADERS[_SET], path, _buffer(operation.data), _INT.pack(operation.version))
             elif isinstance(operation, Delete):

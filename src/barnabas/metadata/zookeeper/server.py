@@ -16,13 +16,17 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from barnabas.errors import BarnabasError
 from barnabas.system import processes
+from barnabas.system.sockets import claim_alone
 
 #: what of PySpark's jars ZooKeeper needs: itself, its log, its metrics, and snappy for snapshots
 JARS = (
@@ -34,6 +38,17 @@ JARS = (
     "log4j-core",
     "metrics-core",
     "snappy-java",
+)
+#: what it needs for TLS beside them
+TLS_JARS = (
+    "netty-buffer",
+    "netty-codec-base",
+    "netty-common",
+    "netty-handler",
+    "netty-resolver",
+    "netty-transport",
+    "netty-transport-classes-epoll",
+    "netty-transport-native-unix-common",
 )
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _CURE = 'install Java 17 or newer, and PySpark with `pip install "barnabas[spark]"`'
@@ -76,6 +91,9 @@ class ZooKeeperServer:
         heap_mb: the largest Java heap, in megabytes.
         tick: seconds; sessions are ended at multiples of it, and live for two of them at least.
         fsync: False lets a power failure lose what it has acknowledged, and spares a disk in tests.
+        tls: the PEM file of a key with its certificate, by which it is reached at `tls_address`, too.
+        client_authority: the PEM file of what has signed the certificates that clients show there; None asks
+            for none.
     """
 
     def __init__(
@@ -86,7 +104,11 @@ class ZooKeeperServer:
         heap_mb: int = 256,
         tick: float = 0.5,
         fsync: bool = True,
+        tls: Path | None = None,
+        client_authority: Path | None = None,
     ) -> None:
+        self._tls, self._client_authority = tls, client_authority
+        self._tls_port = 0
         self._folder = Path(folder).absolute()
         self._port = port
         self._heap_mb = heap_mb
@@ -104,11 +126,16 @@ class ZooKeeperServer:
         return self._port
 
     @property
+    def tls_address(self) -> str:
+        """Where it speaks TLS."""
+        return f"127.0.0.1:{self._tls_port}"
+
+    @property
     def pid(self) -> int | None:
         """Its process, None when it does not run."""
         return None if self._process is None else self._process.pid
 
-    def start(self, timeout: float = 30.0) -> Self:
+    def start(self, timeout: float = 60.0) -> Self:
         """Start it and wait until it serves; one that runs is left as it is.
 
         Raises:
@@ -119,8 +146,10 @@ class ZooKeeperServer:
             return self
         command = self._command()
         self._port = _free_port(self._port)
+        if self._tls is not None:
+            self._tls_port = _free_port(self._tls_port)
         self._write_configuration()
-        with (self._folder / "zookeeper.out").open("ab") as output:
+        with (self._folder / "zookeeper.out").open("ab") as output, _kept(self._port):
             self._process = subprocess.Popen(
                 command,
                 cwd=self._folder,
@@ -129,11 +158,11 @@ class ZooKeeperServer:
                 stderr=subprocess.STDOUT,
                 **processes.own_group(),
             )
-        try:
-            self._wait_until_ready(self._process, time.monotonic() + timeout)
-        except BaseException:
-            self.kill()
-            raise
+            try:
+                self._wait_until_ready(self._process, time.monotonic() + timeout)
+            except BaseException:
+                self.kill()
+                raise
         return self
 
     def stop(self) -> None:
@@ -199,13 +228,15 @@ class ZooKeeperServer:
             f"-Dzookeeper.forceSync={'yes' if self._fsync else 'no'}",
             f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}",
             "-cp",
-            os.pathsep.join(map(str, jars())),
+            os.pathsep.join(map(str, jars(*(TLS_JARS if self._tls is not None else ())))),
             _MAIN,
             str(self._folder / "zoo.cfg"),
         ]
 
     def _write_configuration(self) -> None:
-        (self._folder / "data").mkdir(parents=True, exist_ok=True)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._folder.chmod(0o700)  # passwords lie there, salted and hashed
+        (self._folder / "data").mkdir(exist_ok=True)
         (self._folder / "log4j2.properties").write_text(_LOG_CONFIG.format(folder=self._folder.as_posix()))
         settings = {
             "dataDir": (self._folder / "data").as_posix(),
@@ -220,6 +251,18 @@ class ZooKeeperServer:
             "autopurge.snapRetainCount": 3,
             "autopurge.purgeInterval": 1,
         }
+        if self._tls is not None:
+            settings |= {
+                "secureClientPort": self._tls_port,
+                "secureClientPortAddress": "127.0.0.1",
+                "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+                "ssl.keyStore.location": self._tls.as_posix(),
+                "ssl.keyStore.type": "PEM",
+                "ssl.trustStore.location": (self._client_authority or self._tls).as_posix(),
+                "ssl.trustStore.type": "PEM",
+                "ssl.clientAuth": "need" if self._client_authority is not None else "none",
+                "ssl.hostnameVerification": "false",  # of clients
+            }
         lines = (f"{name}={value}\n" for name, value in settings.items())
         (self._folder / "zoo.cfg").write_text("".join(lines))
 
@@ -263,8 +306,8 @@ def java() -> str:
     return found
 
 
-def jars() -> list[Path]:
-    """ZooKeeper's class path.
+def jars(*more: str) -> list[Path]:
+    """ZooKeeper's class path, and `more` jars of PySpark.
 
     Raises:
         ZooKeeperMissingError: PySpark is not installed, or has no ZooKeeper in it.
@@ -272,7 +315,7 @@ def jars() -> list[Path]:
     spec = importlib.util.find_spec("pyspark")
     folders = (spec.submodule_search_locations or ()) if spec is not None else ()
     found: list[Path] = []
-    for name in JARS:
+    for name in (*JARS, *more):
         matches = [path for folder in folders for path in Path(folder, "jars").glob(f"{name}-[0-9]*.jar")]
         if not matches:
             raise ZooKeeperMissingError(f"a ZooKeeper needs {name}.jar, which comes with PySpark: {_CURE}")
@@ -291,6 +334,19 @@ def _free_port(port: int) -> int:
             "what has it"
         ) from error
     return free
+
+
+@contextmanager
+def _kept(port: int) -> Iterator[None]:
+    """The system gives the port to nobody else meanwhile: Java takes seconds to start.
+
+    Linux lets a server listen beside a socket that does not, when both allow it.
+    """
+    with socket.socket() as held:
+        if sys.platform == "linux":
+            claim_alone(held)
+            held.bind(("127.0.0.1", port))
+        yield
 
 
 def _continue(process: subprocess.Popen[bytes]) -> None:

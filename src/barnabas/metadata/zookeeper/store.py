@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kazoo import exceptions as kazoo_errors
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
+from barnabas.metadata import znodes
 from barnabas.metadata.operations import SingleOperations
 from barnabas.metadata.session import FINAL, Session
 from barnabas.metadata.store import (
@@ -57,6 +59,9 @@ _READ_AT_ONCE = 200
 _LARGEST_TRANSACTION = 1_000_000
 #: kazoo wakes its thread with a byte in a socket for each request, and gives up when the socket is full
 _MOST_IN_FLIGHT = 200
+#: who may do what with a node, and with a secret one
+_EVERYBODYS = (acl_bytes(OPEN_ACL_UNSAFE),) * 2
+_CREATORS = (acl_bytes([*CREATOR_ALL_ACL, *READ_ACL_UNSAFE]), acl_bytes(CREATOR_ALL_ACL))
 #: how long `close` waits for the ensemble to hear of it, in seconds, and then for kazoo to stop
 _CLOSE_PATIENCE = 2.0
 #: ZooKeeper's own log shows a session's number so
@@ -98,10 +103,11 @@ class ZooKeeperStore(SingleOperations):
         max_in_flight: int = 10,
         set_acl: bool = False,
         auth: Sequence[tuple[str, str]] = (),
+        tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
         self._address = address
         self._chroot = address.chroot
-        self._acl = acl_bytes([*CREATOR_ALL_ACL, *READ_ACL_UNSAFE] if set_acl else OPEN_ACL_UNSAFE)
+        self._acls = _CREATORS if set_acl else _EVERYBODYS
         self._max_in_flight = min(max_in_flight, _MOST_IN_FLIGHT)
         self._session = Session(SessionState.SUSPENDED)
         self._session_id = 0
@@ -115,7 +121,7 @@ class ZooKeeperStore(SingleOperations):
         self._resuming: asyncio.Task[None] | None = None
         self._overdue: asyncio.TimerHandle | None = None
         self._failure = ""
-        self._connection = Connection(address.servers, session_timeout, self, auth)
+        self._connection = Connection(address.servers, session_timeout, self, auth, tls)
 
     @classmethod
     async def open(
@@ -127,6 +133,7 @@ class ZooKeeperStore(SingleOperations):
         max_in_flight: int = 10,
         set_acl: bool = False,
         auth: Sequence[tuple[str, str]] = (),
+        tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> ZooKeeperStore:
         """Connect, and make the chroot if it is missing.
 
@@ -136,8 +143,10 @@ class ZooKeeperStore(SingleOperations):
                 ensemble may set bounds.
             connection_timeout: seconds to wait for the first connection; None means `session_timeout`.
             max_in_flight: how many requests may be unanswered at once.
-            set_acl: only this client's identity may change the nodes that it makes; needs `auth`.
+            set_acl: only this client's identity may change the nodes that it makes, and read secrets;
+                needs `auth`.
             auth: how the client authenticates, as pairs of a scheme and a credential.
+            tls: makes the TLS of a connection, in a thread; it raises ConfigError. None for plaintext.
 
         Raises:
             StoreUnavailableError: no server answers, the server is too old, or it refuses the client.
@@ -148,6 +157,7 @@ class ZooKeeperStore(SingleOperations):
             max_in_flight=max_in_flight,
             set_acl=set_acl,
             auth=auth,
+            tls=tls,
         )
         timeout = session_timeout if connection_timeout is None else connection_timeout
         begun = asyncio.get_running_loop().create_future()
@@ -239,6 +249,9 @@ class ZooKeeperStore(SingleOperations):
             await self._call(AddWatch(path, self._chroot), path)
             self._watched.add(path)
         return self._watches.add(path, watcher)
+
+    async def sync(self) -> None:
+        await self._call(Sync(ROOT, self._chroot))
 
     async def close(self) -> None:
         if self.state is SessionState.CLOSED:
@@ -388,6 +401,10 @@ class ZooKeeperStore(SingleOperations):
             self._fail(f"ZooKeeper at {self._address} cannot be used ({error})")
             return
         self._session.enter(SessionState.CONNECTED)
+
+    def _acl(self, path: str) -> bytes:
+        """Who may do what with a new node."""
+        return self._acls[znodes.is_secret(path)]
 
     async def _make_chroot(self) -> None:
         path = self._chroot

@@ -9,6 +9,9 @@ from barnabas.protocol.schema import Bytes, Int16, Int64, Request, Response, Str
 class SaslAuthenticateRequest(Request, key=36, versions=(0, 2), flexible=2):
     auth_bytes: Bytes = b""
 
+    def __repr__(self) -> str:
+        return "SaslAuthenticateRequest(...)"  # it may hold a password
+
 
 class SaslAuthenticateResponse(Response, to=SaslAuthenticateRequest):
     error_code: Int16 = 0

@@ -7,6 +7,7 @@ import asyncio
 from aiohttp import web
 
 import barnabas
+from barnabas.registry.access import ClusterAccess
 from barnabas.registry.log import SchemasLog
 from barnabas.registry.rest import compatibility, schemas, settings, subjects
 from barnabas.registry.rest.exchange import (
@@ -17,6 +18,7 @@ from barnabas.registry.rest.exchange import (
     answer,
     exchange,
 )
+from barnabas.registry.rest.guard import ACCESS, guard
 from barnabas.registry.state import State
 
 #: larger than what fits into the topic, also in JSON's most wasteful spelling, so that a refusal says why
@@ -25,9 +27,13 @@ _LARGEST_BODY = 4 << 20
 CLUSTER: web.AppKey[str] = web.AppKey("cluster", str)
 
 
-def build(state: State, log: SchemasLog, cluster_id: str) -> web.Application:
-    """The application that answers from `state` and writes to `log`."""
-    app = web.Application(middlewares=[exchange], client_max_size=_LARGEST_BODY)
+def build(
+    state: State, log: SchemasLog, cluster_id: str, access: ClusterAccess | None = None
+) -> web.Application:
+    """The application that answers from `state` and writes to `log`: to everybody, or by `access`."""
+    app = web.Application(middlewares=[exchange, guard], client_max_size=_LARGEST_BODY)
+    if access is not None:
+        app[ACCESS] = access
     app[STATE], app[LOG], app[CLUSTER] = state, log, cluster_id
     app[LARGE_BODIES] = asyncio.Semaphore(LARGE_BODIES_AT_ONCE)
     app.router.add_get("/", _root)

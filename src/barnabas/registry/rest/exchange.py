@@ -171,6 +171,8 @@ async def exchange(request: web.Request, handler: Handler) -> web.StreamResponse
             response = await _computing(handler, request)
     except RegistryError as error:
         response = _refusal(error.status, error.code, str(error))
+        if error.status == 401:
+            response.headers["WWW-Authenticate"] = 'Basic realm="schema registry"'
     except web.HTTPException as error:
         response = _refusal(error.status, error.status, f"HTTP {error.status} {error.reason}")
         if "Allow" in error.headers:

@@ -12,6 +12,7 @@ from barnabas.registry.errors import RegistryError, schema_not_found
 from barnabas.registry.formats import types
 from barnabas.registry.limits import shortened
 from barnabas.registry.rest.exchange import STATE, answer, flag, page, schema_json, stream
+from barnabas.registry.rest.guard import sees
 from barnabas.registry.rest.subjects import described
 from barnabas.registry.state import Version
 from barnabas.registry.subjects import context_of
@@ -29,6 +30,7 @@ async def list_schemas(request: web.Request) -> web.StreamResponse:
         deleted=flag(request, "deleted"),
         latest_only=flag(request, "latestOnly"),
     )
+    found = [version for version in found if sees(version.subject)]
     items: Iterator[dict[str, Any]] = (described(request, version) for version in page(request, found))
     if request.query.get("format") == "serialized":  # what is to be computed is, before the answer begins
         items = iter(list(items))
@@ -61,7 +63,7 @@ async def get_text_by_id(request: web.Request) -> web.Response:
 
 @routes.get("/schemas/ids/{id}/subjects")
 async def get_subjects_by_id(request: web.Request) -> web.Response:
-    return answer(page(request, list(dict.fromkeys(version.subject for version in _versions(request)))))
+    return answer(page(request, _subjects(request)))
 
 
 @routes.get("/schemas/ids/{id}/versions")
@@ -81,9 +83,14 @@ def _version(request: web.Request) -> Version:
 
 
 def _versions(request: web.Request) -> list[Version]:
-    return queries.versions_of_id(
+    found = queries.versions_of_id(
         request.app[STATE], _id(request), subject=_subject(request), deleted=flag(request, "deleted")
     )
+    return [version for version in found if sees(version.subject)]
+
+
+def _subjects(request: web.Request) -> list[str]:
+    return list(dict.fromkeys(version.subject for version in _versions(request)))
 
 
 def _id(request: web.Request) -> int:

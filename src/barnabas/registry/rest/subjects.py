@@ -8,6 +8,7 @@ from aiohttp import web
 
 from barnabas.registry import deletion, queries, registration
 from barnabas.registry.rest.exchange import LOG, STATE, answer, body_of, flag, page, schema_json, subject_of
+from barnabas.registry.rest.guard import sees
 from barnabas.registry.state import Version
 
 routes = web.RouteTableDef()
@@ -33,7 +34,7 @@ async def list_subjects(request: web.Request) -> web.Response:
         deleted=flag(request, "deleted"),
         deleted_only=flag(request, "deletedOnly"),
     )
-    return answer(page(request, names))
+    return answer(page(request, [name for name in names if sees(name)]))
 
 
 @routes.post("/subjects/{subject}")

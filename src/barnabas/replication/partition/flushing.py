@@ -31,7 +31,16 @@ class FlushSchedule(Generic[P]):
         on_due: told the partition when records are due to be fsynced.
     """
 
-    __slots__ = ("_due", "_every", "_log", "_on_due", "_partition", "_timer")
+    __slots__ = (
+        "_due",
+        "_durable",
+        "_every",
+        "_is_telling_of_cut",
+        "_log",
+        "_on_due",
+        "_partition",
+        "_timer",
+    )
 
     def __init__(
         self, log: PartitionLog, every: int | None, partition: P, on_due: Callable[[P], None]
@@ -40,8 +49,11 @@ class FlushSchedule(Generic[P]):
         self._every = every
         self._partition = partition
         self._on_due = on_due
-        #: what lies below must be fsynced before it counts
-        self._due: Offset = 0
+        #: what lies below must be fsynced before it counts; what a crash has left may be on no disk yet
+        self._due: Offset = log.log_end_offset if self._is_much_unsynced else 0
+        #: whether a flush is under way that tells the disk where the log was cut off
+        self._is_telling_of_cut = False
+        self._durable: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def safe_end(self) -> Offset:
@@ -54,8 +66,7 @@ class FlushSchedule(Generic[P]):
         """See to it that what was appended reaches the disk in time."""
         log = self._log
         config = log.config
-        every = config.flush_messages if self._every is None else self._every
-        if log.log_end_offset - log.recovery_point >= every:
+        if self._is_much_unsynced:
             self._due = log.log_end_offset
             self._on_due(self._partition)
         elif log.has_rolled:
@@ -63,17 +74,69 @@ class FlushSchedule(Generic[P]):
         elif config.flush_ms < _NEVER_MS and self._timer is None:
             self._wait(config.flush_ms / 1000)
 
+    @property
+    def _is_much_unsynced(self) -> bool:
+        """Whether as many records are not known to be on disk as must not be."""
+        log = self._log
+        every = log.config.flush_messages if self._every is None else self._every
+        return log.log_end_offset - log.recovery_point >= every
+
+    def truncated(self) -> None:
+        """The log has lost its end, and with it perhaps what was due; the disk must be told."""
+        self._due = min(self._due, self._log.log_end_offset)
+        self.flush_if_due()
+
+    def flush_if_due(self) -> None:
+        """See to it that the log becomes durable, also when nothing more is appended."""
+        if not self.is_durable:
+            self._on_due(self._partition)
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether the log is on disk as far as it is due to be."""
+        return (
+            not self._log.files.is_cut
+            and not self._is_telling_of_cut
+            and self.safe_end() >= self._log.log_end_offset
+        )
+
+    def durable(self) -> asyncio.Future[None]:
+        """Resolved when the log `is_durable`, or when it takes no more writes."""
+        if self._durable is None or self._durable.done():
+            self._durable = asyncio.get_running_loop().create_future()
+            self._tell_durable()
+        return self._durable
+
+    def _tell_durable(self) -> None:
+        if self._durable is not None and not self._durable.done() and self.is_durable:
+            self._durable.set_result(None)
+
     async def flush(self, disk: Pool) -> None:
         """Fsync what has been appended so far, in a thread.
+
+        Not while the log is held: whoever holds it asks for another flush afterwards.
 
         Raises:
             KafkaError: it failed; if the log is not offline now, it is tried again soon.
         """
+        if self._log.is_held:
+            return
         try:
+            is_of_cut = self._log.files.is_cut
             flush = self._log.prepare_flush()
             if flush is not None:
-                await disk.run(flush.run)
+                self._is_telling_of_cut = is_of_cut
+                surroundings = self._log.files.env
+                began = surroundings.clock.monotonic()
+                try:
+                    await disk.run(flush.run)
+                except KafkaError:
+                    surroundings.failed_fsyncs += 1
+                    raise
+                surroundings.fsyncs.add(surroundings.clock.monotonic() - began)
+                self._is_telling_of_cut = False
                 self._log.complete_flush(flush)
+            self._tell_durable()
         except KafkaError:
             if not self._log.is_offline and self._timer is None:
                 self._wait(_AGAIN_SECONDS)
@@ -83,6 +146,8 @@ class FlushSchedule(Generic[P]):
         """The log takes no more writes."""
         if self._timer is not None:
             self._timer.cancel()
+        if self._durable is not None and not self._durable.done():
+            self._durable.set_result(None)
 
     def _wait(self, seconds: float) -> None:
         self._timer = asyncio.get_running_loop().call_later(seconds, self._time_is_up)

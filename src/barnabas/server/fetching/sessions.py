@@ -1,8 +1,8 @@
 """Fetch sessions (KIP-227): the broker remembers which partitions a client fetches, the client sends changes.
 
 The number of sessions is bounded, and that of their partitions. When all are taken, one that has been silent
-for two minutes makes room;
-when none has, the client is told by session id 0 to go on without.
+for two minutes makes room; when none has, the client is told by session id 0 to go on without. A follower has
+one session, which no client can take from it.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from barnabas.environment.clock import Clock
 from barnabas.errors import ErrorCode, KafkaError
-from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
-from barnabas.types import TopicKey
+from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, PartitionData
+from barnabas.security import ANONYMOUS, Principal
+from barnabas.types import BrokerId, TopicKey
 
 if TYPE_CHECKING:
     from barnabas.replication.manager import ReplicaManager
     from barnabas.replication.partition import Partition
+    from barnabas.replication.purgatory import DelayedOperation
 
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
@@ -37,6 +39,9 @@ class NewsListener(Protocol):
 
     def has_news(self, target: FetchTarget, new_bytes: int) -> None:
         """As `Watcher.progressed`, of one target's partition."""
+
+    def has_changed(self, target: FetchTarget) -> None:
+        """The next answer has to tell something of `target`, which is not worth an answer by itself."""
 
 
 class FetchTarget:
@@ -85,24 +90,30 @@ class FetchTarget:
         partition = self.partition
         if partition is None or partition.unavailable is not None:
             if partition is not None:
-                partition.watchers.pop(self, None)
+                self._leave(partition)
                 self.partition = None
             partition = self.partition = replicas.find(self.topic, self.index)
             if self.listener is not None:
-                partition.watchers[self] = None
+                self._enter(partition)
         return partition
 
     def watch(self, listener: NewsListener) -> None:
         """Tell `listener` of what happens to the partition."""
         self.listener = listener
         if self.partition is not None:
-            self.partition.watchers[self] = None
+            self._enter(self.partition)
 
     def unwatch(self) -> None:
         """The inverse of `watch`."""
         self.listener = None
         if self.partition is not None:
-            self.partition.watchers.pop(self, None)
+            self._leave(self.partition)
+
+    def _enter(self, partition: Partition) -> None:
+        partition.watchers[self] = None
+
+    def _leave(self, partition: Partition) -> None:
+        partition.watchers.pop(self, None)
 
     def progressed(self, new_bytes: int) -> None:
         """The partition has news (`Watcher`)."""
@@ -118,15 +129,58 @@ class FetchTarget:
         changed = data.high_watermark != self.high_watermark or data.log_start_offset != self.log_start_offset
         self.high_watermark = data.high_watermark
         self.log_start_offset = data.log_start_offset
-        return changed or bool(data.records) or data.diverging_epoch.epoch >= 0
+        return (
+            changed
+            or bool(data.records)
+            or data.diverging_epoch.epoch >= 0
+            or data.preferred_read_replica >= 0
+        )
 
 
-def requested(request: FetchRequest) -> Iterable[FetchTarget]:
+class ReplicaTarget(FetchTarget):
+    """A partition as a follower asked for it: it reads what is appended, before it is committed.
+
+    A moved high watermark is told with the next answer and brings about none by itself: each append would
+    cost two fetches (KAFKA-9731).
+    """
+
+    __slots__ = ("is_new", "replica_start")
+
+    def want(self, wanted: FetchPartition) -> None:
+        super().want(wanted)
+        #: where the follower's log starts
+        self.replica_start = wanted.log_start_offset
+        #: whether the leader has not taken note yet of where the follower is
+        self.is_new = True
+
+    def _enter(self, partition: Partition) -> None:
+        partition.watchers[self] = None
+        partition.followers[self] = None
+
+    def _leave(self, partition: Partition) -> None:
+        partition.watchers.pop(self, None)
+        partition.followers.pop(self, None)
+
+    def progressed(self, new_bytes: int) -> None:
+        if self.listener is None:
+            return
+        if new_bytes:
+            self.listener.has_changed(self)
+        else:
+            self.listener.has_news(self, 0)
+
+    def appended(self, new_bytes: int) -> None:
+        """The leader has appended so many bytes (`AppendListener`)."""
+        if self.listener is not None:
+            self.listener.has_news(self, new_bytes)
+
+
+def requested(request: FetchRequest, target: type[FetchTarget] = FetchTarget) -> Iterable[FetchTarget]:
     """The partitions that a request names, in its order."""
     for topic in request.topics:
         key: TopicKey = topic.topic or topic.topic_id
         for wanted in topic.partitions:
-            yield FetchTarget(key, wanted)
+            yield target(key, wanted)
 
 
 class FetchSession:
@@ -136,14 +190,27 @@ class FetchSession:
     which they are read: a partition goes to the end when its records have been sent, so all have their turn.
     """
 
-    def __init__(self, session_id: int, request: FetchRequest, uses_topic_ids: bool) -> None:
+    #: what a partition of the session is
+    target: type[FetchTarget] = FetchTarget
+
+    def __init__(
+        self,
+        session_id: int,
+        request: FetchRequest,
+        uses_topic_ids: bool,
+        targets: Iterable[FetchTarget] = (),
+    ) -> None:
+        """`targets` is what the request names, if that is known already."""
         self.session_id = session_id
         #: the epoch the next request must have
         self.epoch = 1
         self.uses_topic_ids = uses_topic_ids
-        self.targets: dict[tuple[TopicKey, int], FetchTarget] = {t.key: t for t in requested(request)}
+        self.targets: dict[tuple[TopicKey, int], FetchTarget] = {
+            t.key: t for t in targets or requested(request, self.target)
+        }
         self.ready: dict[FetchTarget, None] = dict.fromkeys(self.targets.values())
         self.used_at_ms = 0
+        self.owner = ANONYMOUS
         #: the fetches that wait, of which there is rarely more than one
         self._fetches: list[NewsListener] = []
         self._is_committed = False
@@ -163,7 +230,7 @@ class FetchSession:
             for wanted in topic.partitions:
                 target = self.targets.get((key, wanted.partition))
                 if target is None:
-                    target = FetchTarget(key, wanted)
+                    target = self.target(key, wanted)
                     target.watch(self)
                     self.targets[target.key] = target
                 else:
@@ -196,6 +263,12 @@ class FetchSession:
         for fetch in self._fetches:
             fetch.has_news(target, new_bytes)
 
+    def has_changed(self, target: FetchTarget) -> None:
+        """See `NewsListener`."""
+        self.ready[target] = None
+        for fetch in self._fetches:
+            fetch.has_changed(target)
+
     def was_told(self, target: FetchTarget) -> None:
         """There is nothing to read of `target` before there are news of it."""
         self.ready.pop(target, None)
@@ -212,6 +285,26 @@ class FetchSession:
             target.unwatch()
 
 
+class ReplicaSession(FetchSession):
+    """A follower's partitions of which this broker is the leader.
+
+    Attributes:
+        parked: the fetch that waits for appends.
+    """
+
+    target = ReplicaTarget
+    parked: DelayedOperation[FetchResponse] | None = None
+
+    def unpark(self) -> None:
+        """Answer the fetch that waits: the follower has sent another one, since it follows other partitions.
+
+        What it changes must not be read for the fetch before: the follower would not expect that.
+        """
+        if self.parked is not None:
+            self.parked.expire()
+            self.parked = None
+
+
 class FetchSessions:
     """The sessions of a broker, the least recently used first."""
 
@@ -222,22 +315,38 @@ class FetchSessions:
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
         #: how many partitions they have, together
         self.partitions = 0
+        #: one for each follower: when it asks for another, it has given up the first
+        self._of_replicas: dict[BrokerId, ReplicaSession] = {}
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def resolve(self, request: FetchRequest, uses_topic_ids: bool) -> FetchSession | None:
+    def resolve(
+        self,
+        request: FetchRequest,
+        uses_topic_ids: bool,
+        owner: Principal = ANONYMOUS,
+        targets: Iterable[FetchTarget] = (),
+    ) -> FetchSession | None:
         """The session that `request` opens or goes on with; None when it has or gets none.
+
+        Args:
+            owner: whose session it is: to others it does not exist.
+            targets: what the request names, if that is known already.
 
         Raises:
             KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
         """
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._drop(request.session_id)
+            if self._of(request.session_id, owner) is not None:
+                self._drop(request.session_id)
             if request.session_epoch == FINAL_EPOCH or not request.topics:
                 return None
-            return self._open(request, uses_topic_ids)
-        session = self._sessions.get(request.session_id)
+            session = self._open(request, uses_topic_ids, targets)
+            if session is not None:
+                session.owner = owner
+            return session
+        session = self._of(request.session_id, owner)
         if session is None:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if request.session_epoch != session.epoch:
@@ -253,14 +362,67 @@ class FetchSessions:
         self._touch(session)
         return session
 
-    def _open(self, request: FetchRequest, uses_topic_ids: bool) -> FetchSession | None:
+    def _of(self, session_id: int, owner: Principal) -> FetchSession | None:
+        session = self._sessions.get(session_id)
+        return session if session is not None and session.owner == owner else None
+
+    def resolve_replica(
+        self,
+        request: FetchRequest,
+        uses_topic_ids: bool,
+        replica: BrokerId,
+        targets: Iterable[FetchTarget] = (),
+    ) -> ReplicaSession | None:
+        """As `resolve`, for a follower.
+
+        A fetch of the session that still waits is answered first.
+        """
+        session = self._of_replicas.get(replica)
+        if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if session is not None:
+                self._close_replica(replica)
+            if request.session_epoch == FINAL_EPOCH or not request.topics:
+                return None
+            session = ReplicaSession(self._new_id(), request, uses_topic_ids, targets)
+            self._of_replicas[replica] = session
+            return session
+        if session is None or session.session_id != request.session_id:
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if request.session_epoch != session.epoch:
+            raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if uses_topic_ids != session.uses_topic_ids:
+            raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        session.unpark()
+        session.advance(request)
+        if len(session.targets) > MAX_PARTITIONS:
+            self._close_replica(replica)
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        return session
+
+    def drop(self, session: FetchSession) -> None:
+        """Forget a session whose client has not heard of it."""
+        self._drop(session.session_id)
+
+    def forget_replica(self, replica: BrokerId) -> None:
+        """A follower's broker has left the cluster."""
+        if replica in self._of_replicas:
+            self._close_replica(replica)
+
+    def _close_replica(self, replica: BrokerId) -> None:
+        session = self._of_replicas.pop(replica)
+        session.unpark()
+        session.close()
+
+    def _open(
+        self, request: FetchRequest, uses_topic_ids: bool, targets: Iterable[FetchTarget]
+    ) -> FetchSession | None:
         if len(self._sessions) >= self._slots and not self._evict():
             return None
         asked = sum(len(topic.partitions) for topic in request.topics)
         while self.partitions + asked > MAX_PARTITIONS:
             if not self._evict():
                 return None
-        session = FetchSession(self._new_id(), request, uses_topic_ids)
+        session = FetchSession(self._new_id(), request, uses_topic_ids, targets)
         self._sessions[session.session_id] = session
         self.partitions += len(session.targets)
         self._touch(session)
@@ -288,5 +450,7 @@ class FetchSessions:
     def _new_id(self) -> int:
         while True:
             candidate = self._rng.randint(1, 2**31 - 1)
-            if candidate not in self._sessions:
+            if candidate not in self._sessions and all(
+                session.session_id != candidate for session in self._of_replicas.values()
+            ):
                 return candidate

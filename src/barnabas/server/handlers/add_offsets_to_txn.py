@@ -11,8 +11,10 @@ from barnabas.answers import settled
 from barnabas.coordinator import GroupCoordinator, TransactionCoordinator
 from barnabas.errors import KafkaError, fenced_since
 from barnabas.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from barnabas.security.acls import Operation
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.needs import Group, TransactionalId
 from barnabas.types import GROUP_METADATA_TOPIC, ProducerIdentity, TopicPartition
 
 
@@ -29,7 +31,7 @@ _FENCED_FROM = 2
 _TRANSACTION_VERSION = 0
 
 
-@handles(AddOffsetsToTxnRequest)
+@handles(AddOffsetsToTxnRequest, needs=[TransactionalId(Operation.WRITE), Group(Operation.READ)])
 async def add_offsets_to_txn(
     ports: Ports, context: RequestContext, request: AddOffsetsToTxnRequest
 ) -> AddOffsetsToTxnResponse:

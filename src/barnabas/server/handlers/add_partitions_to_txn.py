@@ -22,8 +22,10 @@ from barnabas.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
+from barnabas.security.acls import UNRESTRICTED, Access, Operation, ResourceType
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.needs import checked_by_handler, refusal
 from barnabas.server.requests.pieces import Pieces
 from barnabas.types import ProducerIdentity, TopicPartition
 
@@ -52,6 +54,11 @@ def _failed(request: AddPartitionsToTxnRequest, error: KafkaError) -> AddPartiti
 
 @handles(
     AddPartitionsToTxnRequest,
+    needs=[
+        checked_by_handler(
+            "to v3: transactional id WRITE and topic WRITE; from v4 on: cluster CLUSTER_ACTION"
+        )
+    ],
     on_error=_failed,
     pieces=[Pieces("transactions", "results_by_transaction", size=16)],
 )
@@ -59,6 +66,8 @@ async def add_partitions_to_txn(
     ports: Ports, context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:
     if context.api_version >= _BATCHED_FROM:
+        if not context.access.on_cluster(Operation.CLUSTER_ACTION):
+            raise refusal(ResourceType.CLUSTER)
         return AddPartitionsToTxnResponse(
             results_by_transaction=[
                 AddPartitionsToTxnResult(
@@ -68,6 +77,8 @@ async def add_partitions_to_txn(
                 for transaction in request.transactions
             ]
         )
+    if not context.access.on_transactional_id(Operation.WRITE, request.v3_and_below_transactional_id):
+        raise refusal(ResourceType.TRANSACTIONAL_ID)
     transaction = AddPartitionsToTxnTransaction(
         transactional_id=request.v3_and_below_transactional_id,
         producer_id=request.v3_and_below_producer_id,
@@ -83,7 +94,8 @@ async def _serve(
     ports: Ports, context: RequestContext, transaction: AddPartitionsToTxnTransaction, version: int
 ) -> list[AddPartitionsToTxnTopicResult]:
     partitions = [TopicPartition(t.name, number) for t in transaction.topics for number in t.partitions]
-    errors = _unknown(ports.image(), partitions)
+    access = context.access if version == _EXPLICIT else UNRESTRICTED  # brokers ask for their clients
+    errors = _impossible(ports.image(), access, partitions)
     if not errors:
         try:
             errors = await _ask(ports, transaction, partitions, version)
@@ -92,13 +104,19 @@ async def _serve(
     return [_results(topic, errors) for topic in transaction.topics]
 
 
-def _unknown(image: ClusterImage, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
-    """Empty when all exist, else an error for each."""
-    there = {tp: image.partition(tp) is not None for tp in partitions}
-    if all(there.values()):
-        return {}
-    unknown, others = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
-    return {tp: others if exists else unknown for tp, exists in there.items()}
+def _impossible(
+    image: ClusterImage, access: Access, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, ErrorCode]:
+    """Empty when all may be written to and exist, else an error for each."""
+    errors = {}
+    for tp in partitions:
+        if not access.on_topic(Operation.WRITE, tp.topic):
+            errors[tp] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif image.partition(tp) is None:
+            errors[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        else:
+            errors[tp] = ErrorCode.OPERATION_NOT_ATTEMPTED
+    return errors if set(errors.values()) - {ErrorCode.OPERATION_NOT_ATTEMPTED} else {}
 
 
 async def _ask(

@@ -14,8 +14,10 @@ from barnabas.protocol.messages.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
+from barnabas.security.acls import Operation
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.needs import EachConfigResource
 from barnabas.server.requests.pieces import Pieces
 from barnabas.server.responses.config_changes import resources_once
 
@@ -26,6 +28,7 @@ def _failed(request: AlterConfigsRequest, error: KafkaError) -> AlterConfigsResp
 
 @handles(
     AlterConfigsRequest,
+    needs=[EachConfigResource(Operation.ALTER_CONFIGS, "responses")],
     on_error=_failed,
     pieces=[Pieces("resources", "responses", size=16, unique=True)],
     is_heavy=True,

@@ -21,6 +21,7 @@ from barnabas.protocol.messages.api_versions import (
 )
 from barnabas.server.requests.api import Served, handles
 from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.needs import Anyone
 
 _LOWEST_ZERO_FROM = 4
 
@@ -37,7 +38,7 @@ class Ports:
     served: Callable[[], Iterable[Served]]
 
 
-@handles(ApiVersionsRequest)
+@handles(ApiVersionsRequest, needs=[Anyone()])
 def api_versions(ports: Ports, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
     if context.api_version >= 3:
         name, version = request.client_software_name, request.client_software_version

@@ -21,10 +21,12 @@ from barnabas.protocol.messages.consumer_group_describe import (
     Member,
     TopicPartitions,
 )
+from barnabas.security.acls import Access, Operation, ResourceType
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.needs import checked_by_handler, each_group
 from barnabas.server.requests.pieces import Pieces
-from barnabas.server.responses.operations import GROUP_OPERATIONS, NOT_ASKED
+from barnabas.server.responses.operations import NOT_ASKED
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,26 +47,45 @@ def _failed(request: ConsumerGroupDescribeRequest, error: KafkaError) -> Consume
 
 @handles(
     ConsumerGroupDescribeRequest,
+    needs=[
+        each_group(Operation.DESCRIBE, "group_ids", "groups", name=""),
+        checked_by_handler("topic DESCRIBE of all that the group uses"),
+    ],
     on_error=_failed,
     pieces=[Pieces("group_ids", "groups", size=64, unique=True)],
     is_heavy=True,
     listing="groups.members",
 )
 def consumer_group_describe(
-    ports: Ports, _context: RequestContext, request: ConsumerGroupDescribeRequest
+    ports: Ports, context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:
     ports.groups.check_consumer_protocol()
     response = ConsumerGroupDescribeResponse()
     for group_id in request.group_ids:
         try:
             described = _describe(ports, group_id)
+            _check_topics(described, context.access)
         except KafkaError as error:
             described = _failure(group_id, error)
         else:
             if request.include_authorized_operations:
-                described.authorized_operations = GROUP_OPERATIONS
+                described.authorized_operations = context.access.operations(ResourceType.GROUP, group_id)
         response.groups.append(described)
     return response
+
+
+def _check_topics(group: DescribedGroup, access: Access) -> None:
+    """Raises KafkaError for a group with topics that the client may not know of (KAFKA-18813)."""
+    if access.is_unrestricted:
+        return
+    for member in group.members:
+        assigned = (*member.assignment.topic_partitions, *member.target_assignment.topic_partitions)
+        for name in {*member.subscribed_topic_names, *(topic.topic_name for topic in assigned)}:
+            if not access.on_topic(Operation.DESCRIBE, name):
+                raise KafkaError(
+                    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                    "The group uses topics that the client is not authorised to describe.",
+                )
 
 
 def _describe(ports: Ports, group_id: str) -> DescribedGroup:

@@ -11,13 +11,29 @@ from barnabas.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+from barnabas.security.acls import Operation, ResourceType
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.needs import Group, checked_by_handler, refusal
 
 
-@handles(ConsumerGroupHeartbeatRequest)
+@handles(
+    ConsumerGroupHeartbeatRequest,
+    needs=[
+        Group(Operation.READ),
+        checked_by_handler(
+            "topic DESCRIBE of what is subscribed; a regular expression finds only such topics"
+        ),
+    ],
+)
 def consumer_group_heartbeat(
     groups: GroupCoordinator, context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> Answer[ConsumerGroupHeartbeatResponse]:
-    caller = Caller(context.api_version, context.client_id or "", context.client_host)
+    def may_see(topic: str) -> bool:
+        return access.on_topic(Operation.DESCRIBE, topic)
+
+    access = context.access
+    if not access.is_unrestricted and not all(map(may_see, request.subscribed_topic_names or ())):
+        raise refusal(ResourceType.TOPIC)
+    caller = Caller(context.api_version, context.client_id or "", context.client_host, may_see)
     return groups.consumer_heartbeat(request, caller)

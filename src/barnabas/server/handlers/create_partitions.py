@@ -1,24 +1,44 @@
 """CreatePartitions v0-3: more partitions for a topic, assigned or not, or only validated (KIP-195).
 
-Quotas (KIP-599) are left out. The request's timeout is not looked at.
+They are as many as the client's quota allows (KIP-599). The request's timeout is not looked at.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from barnabas.controller import NewPartitions
 from barnabas.controller.topics import TopicControl
 from barnabas.errors import ErrorCode, KafkaError
+from barnabas.metadata.image import ClusterImage
 from barnabas.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
+from barnabas.security.acls import Operation
+from barnabas.security.quotas import ClientQuotas
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.needs import each_topic
 from barnabas.server.requests.pieces import Pieces
+from barnabas.server.responses.mutations import MutationBudget
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    topics: TopicControl
+    image: Callable[[], ClusterImage]
+    quotas: ClientQuotas
+
+
+#: the first version that knows THROTTLING_QUOTA_EXCEEDED
+_STRICT_SINCE = 3
 
 
 def _failed(request: CreatePartitionsRequest, error: KafkaError) -> CreatePartitionsResponse:
@@ -28,21 +48,38 @@ def _failed(request: CreatePartitionsRequest, error: KafkaError) -> CreatePartit
 
 @handles(
     CreatePartitionsRequest,
+    needs=[each_topic(Operation.ALTER, "topics", "results")],
     on_error=_failed,
     pieces=[Pieces("topics", "results", size=64, unique=True)],
     is_heavy=True,
 )
 async def create_partitions(
-    topics: TopicControl, context: RequestContext, request: CreatePartitionsRequest
+    ports: Ports, context: RequestContext, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
     named = Counter(topic.name for topic in request.topics)
-    once = [_parse(topic) for topic in request.topics if named[topic.name] == 1]
-    errors = await topics.create_partitions(once, validate_only=request.validate_only)
+    budget = MutationBudget(
+        ports.quotas, context, strict_since=_STRICT_SINCE, validate_only=request.validate_only
+    )
+    image = ports.image()
+    once: list[NewPartitions] = []
+    over: dict[str, KafkaError] = {}
+    for topic in request.topics:
+        if named[topic.name] == 1:
+            known = image.topics.get(topic.name)
+            try:
+                budget.spend(0 if known is None else max(0, topic.count - len(known.partitions)))
+            except KafkaError as error:
+                over[topic.name] = error
+            else:
+                once.append(_parse(topic))
+    errors = over | await ports.topics.create_partitions(once, validate_only=request.validate_only)
     for name, times in named.items():
         if times > 1:
             twice = f"the request names the topic '{name}' {times} times"
             errors[name] = KafkaError(ErrorCode.INVALID_REQUEST, twice)
-    return CreatePartitionsResponse(results=[_result(name, errors.get(name)) for name in named])
+    return CreatePartitionsResponse(
+        results=[_result(name, errors.get(name)) for name in named], throttle_time_ms=budget.throttle_time_ms
+    )
 
 
 def _parse(topic: CreatePartitionsTopic) -> NewPartitions:

@@ -1,15 +1,17 @@
 """CreateTopics v2-7: topics with partitions counted or assigned, with settings, or only validated (KIP-4,
-KIP-464, KIP-525).
+KIP-464, KIP-525), as many as the client's quota allows (KIP-599).
 
-The answer has the new topic's settings. Quotas (KIP-599) are left out. The request's timeout is not looked
-at: what is decided is decided in milliseconds.
+The answer has the new topic's settings. The request's timeout is not looked at: what is decided is decided in
+milliseconds.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from barnabas.config import BrokerConfig
 from barnabas.controller import NewTopic
 from barnabas.controller.topics import TopicControl, check_partition_count
 from barnabas.errors import ErrorCode, KafkaError
@@ -21,10 +23,14 @@ from barnabas.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from barnabas.security.acls import Access, Operation
+from barnabas.security.quotas import ClientQuotas
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.needs import checked_by_handler, each_topic
 from barnabas.server.requests.pieces import Pieces
 from barnabas.server.responses.config_listing import SettingDescriptions
+from barnabas.server.responses.mutations import MutationBudget
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +39,12 @@ class Ports:
 
     topics: TopicControl
     settings: SettingDescriptions
+    config: Callable[[], BrokerConfig]
+    quotas: ClientQuotas
+
+
+#: the first version that knows THROTTLING_QUOTA_EXCEEDED
+_STRICT_SINCE = 6
 
 
 def _failed(request: CreateTopicsRequest, error: KafkaError) -> CreateTopicsResponse:
@@ -49,6 +61,10 @@ def _check(request: CreateTopicsRequest) -> None:
 
 @handles(
     CreateTopicsRequest,
+    needs=[
+        each_topic(Operation.CREATE, "topics", unless=Operation.CREATE),
+        checked_by_handler("topic DESCRIBE_CONFIGS to be shown the settings"),
+    ],
     on_error=_failed,
     pieces=[Pieces("topics", size=64, unique=True, check=_check)],
     is_heavy=True,
@@ -57,20 +73,31 @@ async def create_topics(
     ports: Ports, context: RequestContext, request: CreateTopicsRequest
 ) -> CreateTopicsResponse:
     named = Counter(topic.name for topic in request.topics)
-    once = [_parse(topic) for topic in request.topics if named[topic.name] == 1]
+    once, results = [], []
+    budget = MutationBudget(
+        ports.quotas, context, strict_since=_STRICT_SINCE, validate_only=request.validate_only
+    )
+    for topic in request.topics:
+        if named[topic.name] == 1:
+            count = len(topic.assignments) or topic.num_partitions
+            try:
+                budget.spend(count if count > 0 else ports.config().num_partitions)
+            except KafkaError as error:
+                results.append(_refused(topic.name, error))
+            else:
+                once.append(_parse(topic))
     outcomes = await ports.topics.create(once, validate_only=request.validate_only)
-    results = []
-    for topic in once:
-        outcome = outcomes[topic.name]
+    for new in once:
+        outcome = outcomes[new.name]
         if isinstance(outcome, KafkaError):
-            results.append(_refused(topic.name, outcome))
+            results.append(_refused(new.name, outcome))
         else:
-            results.append(_created(ports, outcome, topic))
+            results.append(_created(ports, context.access, outcome, new))
     for name, times in named.items():
         if times > 1:
             twice = f"the request names the topic '{name}' {times} times"
             results.append(_refused(name, KafkaError(ErrorCode.INVALID_REQUEST, twice)))
-    return CreateTopicsResponse(topics=results)
+    return CreateTopicsResponse(topics=results, throttle_time_ms=budget.throttle_time_ms)
 
 
 def _parse(topic: CreatableTopic) -> NewTopic:
@@ -83,7 +110,17 @@ def _parse(topic: CreatableTopic) -> NewTopic:
     )
 
 
-def _created(ports: Ports, topic: TopicImage, asked: NewTopic) -> CreatableTopicResult:
+def _created(ports: Ports, access: Access, topic: TopicImage, asked: NewTopic) -> CreatableTopicResult:
+    if not access.on_topic(Operation.DESCRIBE_CONFIGS, topic.name):
+        return CreatableTopicResult(
+            name=topic.name,
+            topic_id=topic.id,
+            error_message=None,
+            topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            num_partitions=-1,
+            replication_factor=-1,
+            configs=None,
+        )
     texts = {name: text for name, text in asked.configs.items() if text is not None}
     return CreatableTopicResult(
         name=topic.name,

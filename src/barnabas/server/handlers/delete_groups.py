@@ -12,8 +12,10 @@ from barnabas.protocol.messages.delete_groups import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
 )
+from barnabas.security.acls import Operation
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.needs import each_group
 from barnabas.server.requests.pieces import Pieces
 
 
@@ -28,6 +30,7 @@ def _failed(request: DeleteGroupsRequest, error: KafkaError) -> DeleteGroupsResp
 
 @handles(
     DeleteGroupsRequest,
+    needs=[each_group(Operation.DELETE, "groups_names", "results", name="")],
     on_error=_failed,
     pieces=[Pieces("groups_names", "results", size=64, unique=True)],
     is_heavy=True,

@@ -1,11 +1,13 @@
 """DeleteRecords v0-2: move the log start offset of partitions (KIP-107).
 
-The answer is given when the new log start offsets are safe on disk: what was deleted stays deleted.
+The answer is given when the new log start offsets are safe on disk, here and with every follower whose broker
+lives: what was deleted stays deleted, whoever leads then.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.logs import LogDirectory
@@ -17,11 +19,14 @@ from barnabas.protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 from barnabas.replication.manager import ReplicaManager
+from barnabas.replication.partition import Partition
+from barnabas.replication.purgatory import DelayedOperation
+from barnabas.security.acls import Operation
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.needs import each_topic
 from barnabas.server.requests.pieces import Pieces
-from barnabas.storage import PartitionLog
-from barnabas.types import INTERNAL_TOPICS, Offset
+from barnabas.types import INTERNAL_TOPICS, LeaderEpoch, Offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,45 +55,91 @@ def _failed(request: DeleteRecordsRequest, error: KafkaError) -> DeleteRecordsRe
 
 
 @handles(
-    DeleteRecordsRequest, on_error=_failed, pieces=[Pieces("topics.partitions", size=128)], is_heavy=True
+    DeleteRecordsRequest,
+    needs=[each_topic(Operation.DELETE, "topics")],
+    on_error=_failed,
+    pieces=[Pieces("topics.partitions", size=128)],
+    is_heavy=True,
 )
 async def delete_records(
     ports: Ports, context: RequestContext, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:
     response = DeleteRecordsResponse()
-    planned: dict[LogDirectory, list[tuple[PartitionLog, Offset, DeleteRecordsPartitionResult]]] = {}
+    planned: dict[LogDirectory, list[_Deletion]] = {}
     for topic in request.topics:
         results = []
         for wanted in topic.partitions:
             result = DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=-1)
             try:
-                log, offset = _plan(ports, topic.name, wanted.partition_index, wanted.offset)
+                deletion = _plan(ports, topic.name, wanted.partition_index, wanted.offset, result)
             except KafkaError as error:
                 result.error_code = error.code
             else:
-                directory = ports.logs.directory_of(log.topic_partition)
-                planned.setdefault(directory, []).append((log, offset, result))
+                directory = ports.logs.directory_of(deletion.partition.topic_partition)
+                planned.setdefault(directory, []).append(deletion)
             results.append(result)
         response.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
-    for directory, plans in planned.items():
+    for directory, deletions in planned.items():
         failure = None
         try:
-            await ports.logs.store_log_starts(directory, [(log, offset) for log, offset, _ in plans])
+            starts = [(deletion.partition.log, deletion.start) for deletion in deletions]
+            await ports.logs.store_log_starts(directory, starts)
         except KafkaError as error:
             failure = error
-        for log, offset, result in plans:
+        for partition, epoch, start, result in deletions:
             try:
                 if failure is not None:
                     raise failure
-                log.advance_log_start(offset)
-                result.low_watermark = log.log_start_offset
+                partition.check_leader(epoch)
+                partition.log.advance_log_start(start)
             except KafkaError as error:
                 result.error_code = error.code
+    await _followers_have_deleted([d for ds in planned.values() for d in ds], request.timeout_ms)
     return response
 
 
-def _plan(ports: Ports, topic: str, index: int, offset: Offset) -> tuple[PartitionLog, Offset]:
-    """The log of a partition, and where it is to start."""
+class _Deletion(NamedTuple):
+    """What is asked of one partition that this broker leads."""
+
+    partition: Partition
+    leader_epoch: LeaderEpoch
+    #: where its log is to start
+    start: Offset
+    #: the place of the answer
+    result: DeleteRecordsPartitionResult
+
+
+async def _followers_have_deleted(deletions: list[_Deletion], timeout_ms: int) -> None:
+    """Wait until no live replica holds what was deleted, and say in the results what came of it."""
+    left = [deletion for deletion in deletions if not deletion.result.error_code]
+
+    def attempt(expired: bool) -> bool | None:
+        waiting = []
+        for deletion in left:
+            partition, epoch, start, result = deletion
+            try:
+                partition.check_leader(epoch)
+            except KafkaError as error:
+                result.error_code = error.code
+                continue
+            low = partition.low_watermark
+            if low >= start:
+                result.low_watermark = low
+            elif expired:
+                result.error_code = ErrorCode.REQUEST_TIMED_OUT
+            else:
+                waiting.append(deletion)
+        left[:] = waiting
+        return None if left else True
+
+    if attempt(False) is None:
+        await DelayedOperation([deletion.partition for deletion in left], timeout_ms, attempt).future
+
+
+def _plan(
+    ports: Ports, topic: str, index: int, offset: Offset, result: DeleteRecordsPartitionResult
+) -> _Deletion:
+    """What is to be done; raises KafkaError when it may not be."""
     if topic in INTERNAL_TOPICS:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
     partition = ports.replicas.find(topic, index)
@@ -100,4 +151,4 @@ def _plan(ports: Ports, topic: str, index: int, offset: Offset) -> tuple[Partiti
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
     start = log.high_watermark if offset == HIGH_WATERMARK else offset
     log.check_log_start(start)
-    return log, start
+    return _Deletion(partition, partition.leader_epoch, start, result)

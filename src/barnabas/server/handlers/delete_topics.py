@@ -1,4 +1,4 @@
-"""DeleteTopics v1-6: by name, or by id (KIP-516).
+"""DeleteTopics v1-6: by name, or by id (KIP-516), as many as the client's quota allows (KIP-599).
 
 The topic is gone from the metadata when the answer leaves; its folders follow. The request's timeout is not
 looked at.
@@ -19,9 +19,13 @@ from barnabas.protocol.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from barnabas.security.acls import Access, Operation, ResourceType
+from barnabas.security.quotas import ClientQuotas
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.needs import checked_by_handler, refusal
 from barnabas.server.requests.pieces import Pieces
+from barnabas.server.responses.mutations import MutationBudget
 from barnabas.types import ZERO_TOPIC_ID, TopicId
 
 
@@ -31,7 +35,11 @@ class Ports:
 
     topics: TopicControl
     image: Callable[[], ClusterImage]
+    quotas: ClientQuotas
 
+
+#: the first version that knows THROTTLING_QUOTA_EXCEEDED
+_STRICT_SINCE = 5
 
 #: the first version that knows the code TOPIC_DELETION_DISABLED
 _DELETION_DISABLED_SINCE = 3
@@ -43,6 +51,7 @@ def _failed(request: DeleteTopicsRequest, error: KafkaError) -> DeleteTopicsResp
 
 @handles(
     DeleteTopicsRequest,
+    needs=[checked_by_handler("topic DELETE, or cluster DELETE")],
     on_error=_failed,
     pieces=[
         Pieces("topics", "responses", size=128, unique=True),
@@ -59,37 +68,56 @@ async def delete_topics(
     results: list[DeletableTopicResult] = []
     for wanted in _wanted(request):
         try:
-            topic = _find(image, wanted)
+            topic = _find(image, wanted, context.access)
         except KafkaError as error:
             results.append(_refused(wanted, error))
         else:
             topics[topic.id] = topic
             named[topic.id] += 1
-    once = [topic_id for topic_id, times in named.items() if times == 1]
-    errors = await ports.topics.delete(once)
+    budget = MutationBudget(ports.quotas, context, strict_since=_STRICT_SINCE)
+    once: list[TopicId] = []
+    over: dict[TopicId, KafkaError] = {}
+    for topic_id, times in named.items():
+        if times == 1:
+            try:
+                budget.spend(len(topics[topic_id].partitions))
+            except KafkaError as error:
+                over[topic_id] = error
+            else:
+                once.append(topic_id)
+    errors = over | await ports.topics.delete(once)
     for topic in topics.values():
         if named[topic.id] > 1:
             twice = f"the request names the topic '{topic.name}' {named[topic.id]} times"
             errors[topic.id] = KafkaError(ErrorCode.INVALID_REQUEST, twice)
         results.append(_result(topic, errors.get(topic.id), context.api_version))
-    return DeleteTopicsResponse(responses=results)
+    return DeleteTopicsResponse(responses=results, throttle_time_ms=budget.throttle_time_ms)
 
 
 def _wanted(request: DeleteTopicsRequest) -> list[DeleteTopicState]:
     return request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
 
 
-def _find(image: ClusterImage, wanted: DeleteTopicState) -> TopicImage:
+def _find(image: ClusterImage, wanted: DeleteTopicState, access: Access) -> TopicImage:
+    """Raises KafkaError for a topic that is not there or may not be deleted by who has `access`.
+
+    Who may not DESCRIBE a topic does not learn from its name whether there is one.
+    """
     if (wanted.name is None) == (wanted.topic_id == ZERO_TOPIC_ID):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "name a topic by its name or by its id, and not by both")
+    may_all = access.on_cluster(Operation.DELETE)
     if wanted.name is not None:
+        if not may_all and not access.on_topic(Operation.DESCRIBE, wanted.name):
+            raise refusal(ResourceType.TOPIC)
         topic = image.topics.get(wanted.name)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{wanted.name}'")
-        return topic
-    topic = image.topic_by_id(wanted.topic_id)
-    if topic is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+    else:
+        topic = image.topic_by_id(wanted.topic_id)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+    if not may_all and not access.on_topic(Operation.DELETE, topic.name):
+        raise refusal(ResourceType.TOPIC)
     return topic
 
 

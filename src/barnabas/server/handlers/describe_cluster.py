@@ -16,13 +16,14 @@ from barnabas.protocol.messages.describe_cluster import (
 )
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
-from barnabas.server.responses.operations import CLUSTER_OPERATIONS, NOT_ASKED
+from barnabas.server.requests.needs import Anyone
+from barnabas.server.responses.operations import NOT_ASKED
 
 BROKERS = 1
 CONTROLLERS = 2
 
 
-@handles(DescribeClusterRequest)
+@handles(DescribeClusterRequest, needs=[Anyone("the operations shown need cluster DESCRIBE")])
 def describe_cluster(
     image: Callable[[], ClusterImage], context: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
@@ -47,5 +48,5 @@ def describe_cluster(
         cluster_id=cluster.cluster_id,
         controller_id=cluster.controller_id,
         brokers=brokers,
-        cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
+        cluster_authorized_operations=context.access.cluster_operations() if asked else NOT_ASKED,
     )

@@ -23,8 +23,10 @@ from barnabas.protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from barnabas.security.acls import Operation
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.needs import EachConfigResource
 from barnabas.server.requests.pieces import Pieces
 from barnabas.server.responses.config_listing import SettingDescriptions
 from barnabas.types import BrokerId
@@ -45,6 +47,7 @@ def _failed(request: DescribeConfigsRequest, error: KafkaError) -> DescribeConfi
 
 @handles(
     DescribeConfigsRequest,
+    needs=[EachConfigResource(Operation.DESCRIBE_CONFIGS, "results")],
     on_error=_failed,
     pieces=[Pieces("resources", "results", size=16, unique=True)],
     is_heavy=True,

@@ -14,10 +14,12 @@ from barnabas.protocol.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+from barnabas.security.acls import Operation, ResourceType
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.needs import each_group
 from barnabas.server.requests.pieces import Pieces
-from barnabas.server.responses.operations import GROUP_OPERATIONS, NOT_ASKED
+from barnabas.server.responses.operations import NOT_ASKED
 
 _NOT_FOUND_FROM = 6
 
@@ -28,6 +30,7 @@ def _failed(request: DescribeGroupsRequest, error: KafkaError) -> DescribeGroups
 
 @handles(
     DescribeGroupsRequest,
+    needs=[each_group(Operation.DESCRIBE, "groups", name="")],
     on_error=_failed,
     pieces=[Pieces("groups", size=64, unique=True)],
     is_heavy=True,
@@ -50,7 +53,7 @@ def describe_groups(
                 if context.api_version < _NOT_FOUND_FROM:
                     described.error_code = ErrorCode.NONE
         if request.include_authorized_operations and not described.error_code:
-            described.authorized_operations = GROUP_OPERATIONS
+            described.authorized_operations = context.access.operations(ResourceType.GROUP, group_id)
         response.groups.append(described)
     return response
 

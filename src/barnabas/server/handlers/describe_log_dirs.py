@@ -1,12 +1,12 @@
 """DescribeLogDirs v1-4: the log directories, what lies in them (KIP-113), and the volumes' sizes (KIP-827).
 
-Copies being moved from one directory to another (future replicas) do not exist here.
+Logs that are being moved from one directory to another show in both: the copy as a future replica.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from barnabas.answers import Answer
@@ -20,9 +20,11 @@ from barnabas.protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from barnabas.security.acls import Operation
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.long_work import LongWork
+from barnabas.server.requests.needs import Cluster
 from barnabas.storage import PartitionLog
 from barnabas.types import TopicPartition
 
@@ -41,7 +43,12 @@ def _failed(request: DescribeLogDirsRequest, error: KafkaError) -> DescribeLogDi
     return DescribeLogDirsResponse(error_code=error.code, results=[nowhere])
 
 
-@handles(DescribeLogDirsRequest, on_error=_failed, listing="results.topics.partitions")
+@handles(
+    DescribeLogDirsRequest,
+    needs=[Cluster(Operation.DESCRIBE)],
+    on_error=_failed,
+    listing="results.topics.partitions",
+)
 def describe_log_dirs(
     ports: Ports, context: RequestContext, request: DescribeLogDirsRequest
 ) -> Answer[DescribeLogDirsResponse]:
@@ -57,17 +64,21 @@ def describe_log_dirs(
     ]
     topics: dict[tuple[str, str], DescribeLogDirsTopic] = {}
 
-    def describe(item: tuple[str, PartitionLog]) -> None:
-        path, log = item
+    def describe(item: tuple[str, PartitionLog, bool]) -> None:
+        path, log, is_future = item
         name, index = log.topic_partition
-        # The lag of a follower behind the high watermark; a leader has none.
-        lag = max(0, log.high_watermark - log.log_end_offset)
+        # The lag of a follower behind the high watermark; a leader has none. That of a copy is to the log.
+        current = ports.logs.get(log.topic_partition) if is_future else None
+        end = log.high_watermark if current is None else current.log_end_offset
+        lag = max(0, end - log.log_end_offset)
         topic = topics.get((path, name))
         if topic is None:
             topic = topics[path, name] = DescribeLogDirsTopic(name=name)
             results[path].topics.append(topic)
         topic.partitions.append(
-            DescribeLogDirsPartition(partition_index=index, partition_size=log.size, offset_lag=lag)
+            DescribeLogDirsPartition(
+                partition_index=index, partition_size=log.size, offset_lag=lag, is_future_key=is_future
+            )
         )
 
     def respond(_: list[None]) -> DescribeLogDirsResponse:
@@ -76,20 +87,23 @@ def describe_log_dirs(
     return ports.long_work.listed(
         context,
         [
-            (directory.path, log)
+            (directory.path, log, logs is directory.futures)
             for directory in ports.logs.directories
             if directory.failure is None
-            for log in _logs(directory, wanted)
+            for logs in (directory.logs, directory.futures)
+            for log in _logs(logs, wanted)
         ],
         describe,
         respond,
     )
 
 
-def _logs(directory: LogDirectory, wanted: set[TopicPartition] | None) -> Iterable[PartitionLog]:
+def _logs(
+    logs: Mapping[TopicPartition, PartitionLog], wanted: set[TopicPartition] | None
+) -> Iterable[PartitionLog]:
     if wanted is None:
-        return directory.logs.values()
-    return [directory.logs[each] for each in wanted if each in directory.logs]
+        return logs.values()
+    return [logs[each] for each in wanted if each in logs]
 
 
 def _directory(directory: LogDirectory) -> DescribeLogDirsResult:

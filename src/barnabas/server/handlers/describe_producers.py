@@ -11,8 +11,10 @@ from barnabas.protocol.messages.describe_producers import (
     TopicResponse,
 )
 from barnabas.replication.manager import ReplicaManager
+from barnabas.security.acls import Operation
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.needs import each_topic
 from barnabas.server.requests.pieces import Pieces
 
 
@@ -29,6 +31,7 @@ def _failed(request: DescribeProducersRequest, error: KafkaError) -> DescribePro
 
 @handles(
     DescribeProducersRequest,
+    needs=[each_topic(Operation.READ, "topics")],
     on_error=_failed,
     pieces=[Pieces("topics.partition_indexes", "topics.partitions", size=32, unique=True)],
     is_heavy=True,

@@ -1,14 +1,15 @@
 """DescribeTopicPartitions v0: topics and partitions page by page (KIP-966).
 
 A page ends at the request's limit or ``max.request.partition.size.limit``; the cursor says where the next
-begins. Topics come in the order of their names. Eligible leader replicas are not tracked.
+begins. Topics come in the order of their names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 
+from barnabas.answers import Answer
 from barnabas.config import BrokerConfig
 from barnabas.controller.names import check_topic_name
 from barnabas.errors import ErrorCode, KafkaError
@@ -20,9 +21,11 @@ from barnabas.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
+from barnabas.security.acls import Operation, ResourceType
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
-from barnabas.server.responses.operations import TOPIC_OPERATIONS
+from barnabas.server.requests.long_work import LongWork
+from barnabas.server.requests.needs import checked_by_handler
 from barnabas.server.responses.topics import leader_error
 from barnabas.types import INTERNAL_TOPICS
 
@@ -33,6 +36,7 @@ class Ports:
 
     image: Callable[[], ClusterImage]
     config: Callable[[], BrokerConfig]
+    long_work: LongWork
 
 
 def _failed(request: DescribeTopicPartitionsRequest, error: KafkaError) -> DescribeTopicPartitionsResponse:
@@ -43,28 +47,67 @@ def _failed(request: DescribeTopicPartitionsRequest, error: KafkaError) -> Descr
     return DescribeTopicPartitionsResponse(topics=topics)
 
 
-@handles(DescribeTopicPartitionsRequest, on_error=_failed, listing="topics.partitions")
+@handles(
+    DescribeTopicPartitionsRequest,
+    needs=[checked_by_handler("topic DESCRIBE")],
+    on_error=_failed,
+    listing="topics.partitions",
+)
 def describe_topic_partitions(
     ports: Ports, context: RequestContext, request: DescribeTopicPartitionsRequest
-) -> DescribeTopicPartitionsResponse:
+) -> Answer[DescribeTopicPartitionsResponse]:
     image = ports.image()
-    first, start = _cursor(request)
     names = sorted({topic.name for topic in request.topics} or image.topics)
+    if context.access.is_unrestricted:
+        return _page(ports, context, request, image, names, frozenset())
+    context.exclusive = True
+    return _page_of_allowed(ports, context, request, image, names)
+
+
+async def _page_of_allowed(
+    ports: Ports,
+    context: RequestContext,
+    request: DescribeTopicPartitionsRequest,
+    image: ClusterImage,
+    names: list[str],
+) -> DescribeTopicPartitionsResponse:
+    may = context.access.on_topic
+    refused = {name async for name in ports.long_work.slices(names) if not may(Operation.DESCRIBE, name)}
+    if not request.topics:
+        names = [name for name in names if name not in refused]
+    return _page(ports, context, request, image, names, refused)
+
+
+def _page(
+    ports: Ports,
+    context: RequestContext,
+    request: DescribeTopicPartitionsRequest,
+    image: ClusterImage,
+    names: list[str],
+    refused: Container[str],
+) -> DescribeTopicPartitionsResponse:
+    first, start = _cursor(request)
+    access = context.access
     room = max(1, min(request.response_partition_limit, ports.config().max_request_partition_size_limit))
     response = DescribeTopicPartitionsResponse()
     for name in names:
         if name < first:
             continue
         topic = image.topics.get(name)
+        if name in refused:
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            response.topics.append(DescribeTopicPartitionsResponseTopic(name=name, error_code=code))
+            continue
+        operations = access.operations(ResourceType.TOPIC, name)
         if topic is None:
-            response.topics.append(_missing(name))
+            response.topics.append(_missing(name, operations))
             continue
         begin = start if name == first else 0
         if room == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=begin)
             break
         end = min(len(topic.partitions), begin + room)
-        response.topics.append(_topic(image, topic, begin, end, context.listener))
+        response.topics.append(_topic(image, topic, begin, end, context.listener, operations))
         room -= max(0, end - begin)
         if end < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=end)
@@ -84,7 +127,7 @@ def _cursor(request: DescribeTopicPartitionsRequest) -> tuple[str, int]:
     return cursor.topic_name, cursor.partition_index
 
 
-def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
+def _missing(name: str, operations: int) -> DescribeTopicPartitionsResponseTopic:
     try:
         check_topic_name(name)
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -94,12 +137,12 @@ def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
         name=name,
         error_code=code,
         is_internal=name in INTERNAL_TOPICS,
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=operations,
     )
 
 
 def _topic(
-    image: ClusterImage, topic: TopicImage, begin: int, end: int, listener: str
+    image: ClusterImage, topic: TopicImage, begin: int, end: int, listener: str, operations: int
 ) -> DescribeTopicPartitionsResponseTopic:
     partitions = [
         DescribeTopicPartitionsResponsePartition(
@@ -109,8 +152,8 @@ def _topic(
             leader_epoch=topic.partitions[number].leader_epoch,
             replica_nodes=list(topic.partitions[number].replicas),
             isr_nodes=list(topic.partitions[number].isr),
-            eligible_leader_replicas=[],
-            last_known_elr=[],
+            eligible_leader_replicas=list(topic.partitions[number].elr),
+            last_known_elr=list(topic.partitions[number].last_known_elr),
             offline_replicas=[r for r in topic.partitions[number].replicas if r not in image.brokers],
         )
         for number in range(begin, end)
@@ -120,5 +163,5 @@ def _topic(
         topic_id=topic.id,
         is_internal=topic.name in INTERNAL_TOPICS,
         partitions=partitions,
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=operations,
     )

@@ -12,8 +12,10 @@ from barnabas.protocol.messages.describe_transactions import (
     TopicData,
     TransactionState,
 )
+from barnabas.security.acls import Access, Operation
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.needs import checked_by_handler, each_transactional_id
 from barnabas.server.requests.pieces import Pieces
 from barnabas.types import TopicPartition
 
@@ -29,6 +31,10 @@ def _failed(request: DescribeTransactionsRequest, error: KafkaError) -> Describe
 
 @handles(
     DescribeTransactionsRequest,
+    needs=[
+        each_transactional_id(Operation.DESCRIBE, "transactional_ids", "transaction_states"),
+        checked_by_handler("only topics with DESCRIBE are shown"),
+    ],
     on_error=_failed,
     pieces=[Pieces("transactional_ids", "transaction_states", size=64, unique=True)],
     is_heavy=True,
@@ -38,11 +44,15 @@ def describe_transactions(
     transactions: TransactionCoordinator, context: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
     return DescribeTransactionsResponse(
-        transaction_states=[_describe(transactions, name) for name in request.transactional_ids]
+        transaction_states=[
+            _describe(transactions, name, context.access) for name in request.transactional_ids
+        ]
     )
 
 
-def _describe(transactions: TransactionCoordinator, transactional_id: str) -> TransactionState:
+def _describe(
+    transactions: TransactionCoordinator, transactional_id: str, access: Access
+) -> TransactionState:
     try:
         transaction, partitions = transactions.describe(transactional_id)
     except KafkaError as error:
@@ -54,7 +64,7 @@ def _describe(transactions: TransactionCoordinator, transactional_id: str) -> Tr
         transaction_start_time_ms=transaction.started_ms,
         producer_id=transaction.producer_id,
         producer_epoch=transaction.epoch,
-        topics=_by_topic(partitions),
+        topics=_by_topic(tp for tp in partitions if access.on_topic(Operation.DESCRIBE, tp.topic)),
     )
 
 

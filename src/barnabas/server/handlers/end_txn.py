@@ -9,15 +9,17 @@ from __future__ import annotations
 from barnabas.coordinator import TransactionCoordinator
 from barnabas.errors import KafkaError, fenced_since
 from barnabas.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from barnabas.security.acls import Operation
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.needs import TransactionalId
 from barnabas.types import ProducerIdentity
 
 _FENCED_FROM = 2
 _EPOCH_BUMP_FROM = 5
 
 
-@handles(EndTxnRequest)
+@handles(EndTxnRequest, needs=[TransactionalId(Operation.WRITE)])
 async def end_txn(
     transactions: TransactionCoordinator, context: RequestContext, request: EndTxnRequest
 ) -> EndTxnResponse:

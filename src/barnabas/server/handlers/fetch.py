@@ -1,19 +1,25 @@
-"""Fetch v4-18: record batches for consumers, by long poll.
+"""Fetch v4-18: record batches for consumers and for followers, by long poll.
 
-Fetch sessions (KIP-227), leader epochs (KIP-320), divergence (KIP-595), topic ids (KIP-516). The followers'
-side (replica ids, their high watermarks) and reading from followers (KIP-392) come with replication: a
-request with a replica id is answered with NOT_LEADER_OR_FOLLOWER.
+Fetch sessions (KIP-227), leader epochs (KIP-320), divergence (KIP-595), topic ids (KIP-516), the epochs of
+followers' brokers (KIP-903), and consumers that read from followers, in their own rack if they can (KIP-392).
+A follower's high watermark (KIP-1166) is ignored: it learns of a new one with the next records, or when its
+fetch has waited for its time.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 
-from barnabas.answers import Answer
+from barnabas.answers import Answer, settled
 from barnabas.config import BrokerConfig
 from barnabas.errors import ErrorCode, KafkaError
+from barnabas.logs.cold_reads import ColdReads
+from barnabas.metadata import ClusterImage
 from barnabas.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -23,11 +29,23 @@ from barnabas.protocol.messages.fetch import (
 from barnabas.protocol.wire import MAX_ELEMENTS
 from barnabas.replication.manager import ReplicaManager
 from barnabas.replication.purgatory import DelayedOperation
-from barnabas.server.fetching.fetch import Fetch
-from barnabas.server.fetching.sessions import FetchSessions, requested
+from barnabas.replication.throttles import Throttle
+from barnabas.security.acls import Access, Operation, ResourceType
+from barnabas.server.fetching.fetch import Fetch, PreferredReplica
+from barnabas.server.fetching.preferred import RACK_AWARE, replica_in_rack
+from barnabas.server.fetching.replica_fetch import ReplicaFetch
+from barnabas.server.fetching.sessions import (
+    FetchSession,
+    FetchSessions,
+    FetchTarget,
+    ReplicaTarget,
+    requested,
+)
 from barnabas.server.requests.api import handles
-from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.context import Metered, RequestContext
 from barnabas.server.requests.long_work import LongWork
+from barnabas.server.requests.needs import checked_by_handler, refusal
+from barnabas.types import TopicKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +55,22 @@ class Ports:
     replicas: ReplicaManager
     sessions: FetchSessions
     long_work: LongWork
+    cold_reads: ColdReads
     config: Callable[[], BrokerConfig]
+    image: Callable[[], ClusterImage]
+    #: of what is sent to followers (KIP-73)
+    throttle: Throttle
 
 
 READ_COMMITTED = 1
+#: clients know from here on that they may be sent to a follower
+FOLLOWERS_VERSION = 11
 #: topics are named by their ids from here on
 TOPIC_ID_VERSION = 13
 #: a fetch that has more partitions to read is made in steps
 DIRECT_PARTITIONS = 200
+#: and so many of what it names are noted at once
+NOTED_A_STEP = 200
 
 
 def _failed(request: FetchRequest, error: KafkaError, whole: ErrorCode | None = None) -> FetchResponse:
@@ -65,30 +91,151 @@ def _failed(request: FetchRequest, error: KafkaError, whole: ErrorCode | None = 
     return FetchResponse(error_code=error.code if whole is None else whole, responses=topics)
 
 
-@handles(FetchRequest, cancel_on_disconnect=True, on_error=_failed, most_elements=MAX_ELEMENTS)
+@handles(
+    FetchRequest,
+    needs=[checked_by_handler("topic READ; with a replica id: cluster CLUSTER_ACTION")],
+    cancel_on_disconnect=True,
+    on_error=_failed,
+    most_elements=MAX_ELEMENTS,
+    is_held_back=True,
+)
 def fetch(ports: Ports, context: RequestContext, request: FetchRequest) -> Answer[FetchResponse]:
-    if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
-        return _failed(request, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER), ErrorCode.NONE)
+    is_of_replica = request.replica_id >= 0 or request.replica_state.replica_id >= 0
+    named = 0
+    for topic in request.topics:
+        named += len(topic.partitions)
+    if named > DIRECT_PARTITIONS:
+        context.exclusive = True
+        return _fetch_named(ports, context, request, is_of_replica)
+    return (_fetch_for_replica if is_of_replica else _fetch)(ports, context, request)
+
+
+async def _fetch_named(
+    ports: Ports, context: RequestContext, request: FetchRequest, is_of_replica: bool
+) -> FetchResponse:
+    """A fetch that names so many partitions that even to note them takes steps."""
+    noted = requested(request, ReplicaTarget if is_of_replica else FetchTarget)
+    targets: list[FetchTarget] = []
+    async for some in ports.long_work.slices(iter(lambda: list(islice(noted, NOTED_A_STEP)), [])):
+        targets += some
+    return await settled((_fetch_for_replica if is_of_replica else _fetch)(ports, context, request, targets))
+
+
+def _fetch(
+    ports: Ports, context: RequestContext, request: FetchRequest, targets: Sequence[FetchTarget] = ()
+) -> Answer[FetchResponse]:
+    """`targets` is what the request names, if that is known already."""
     try:
-        session = ports.sessions.resolve(request, context.api_version >= TOPIC_ID_VERSION)
+        session = ports.sessions.resolve(
+            request, context.api_version >= TOPIC_ID_VERSION, context.connection.principal, targets
+        )
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
+    max_bytes = max(0, min(request.max_bytes, ports.config().fetch_max_bytes))
+    admits = None
+    if context.usage is not None and context.usage.most_fetched < math.inf:
+        max_bytes = min(max_bytes, int(context.usage.most_fetched))
+        admits = partial(_admits, ports.sessions, session, context.usage)
     operation = Fetch(
         ports.replicas,
-        session or requested(request),
+        session or targets or requested(request),
         min_bytes=request.min_bytes,
-        max_bytes=max(0, min(request.max_bytes, ports.config().fetch_max_bytes)),
+        max_bytes=max_bytes,
         committed=request.isolation_level == READ_COMMITTED,
+        from_followers=context.api_version >= FOLLOWERS_VERSION,
+        preferred=_preferred(ports, context, request.rack_id) if request.rack_id else None,
+        admits=admits,
+        refuses=None if context.access.is_unrestricted else partial(_refuses, ports, context.access),
     )
     if operation.unread > DIRECT_PARTITIONS:
         context.exclusive = True
         return _fetch_many(ports, operation, request.max_wait_ms)
-    response = operation.attempt(request.max_wait_ms <= 0)
+    response = operation.attempt(request.max_wait_ms <= 0, may_wait=False)
     if response is not None:
         return response
+    if operation.cold_reads:
+        context.exclusive = True
+        return _fetch_from_disk(ports, operation, request.max_wait_ms)
     future = DelayedOperation([operation], request.max_wait_ms, operation.attempt).future
     future.add_done_callback(operation.close)
     return future
+
+
+def _admits(sessions: FetchSessions, session: FetchSession | None, usage: Metered, size: int) -> bool:
+    """Whether the client may have so many bytes now. A session that it has not heard of is given up."""
+    if usage.admits_fetch(size):
+        return True
+    if session is not None and session.epoch == 1:
+        sessions.drop(session)
+    return False
+
+
+def _refuses(ports: Ports, access: Access, topic: TopicKey) -> bool:
+    name = topic if isinstance(topic, str) else ports.image().topic_names.get(topic)
+    return name is not None and not access.on_topic(Operation.READ, name)
+
+
+def _preferred(ports: Ports, context: RequestContext, rack: str) -> PreferredReplica | None:
+    if ports.config().replica_selector_class != RACK_AWARE:
+        return None
+    return partial(replica_in_rack, ports.image().brokers, rack, context.listener)
+
+
+def _fetch_for_replica(
+    ports: Ports, context: RequestContext, request: FetchRequest, targets: Sequence[FetchTarget] = ()
+) -> Answer[FetchResponse]:
+    if not context.access.on_cluster(Operation.CLUSTER_ACTION):
+        return _failed(request, refusal(ResourceType.TOPIC), ErrorCode.NONE)
+    context.usage = None  # replication has throttles of its own
+    state = request.replica_state
+    replica = state.replica_id if state.replica_id >= 0 else request.replica_id
+    session = None
+    if replica in ports.image().brokers:  # else a client could have as many sessions as it finds numbers
+        try:
+            session = ports.sessions.resolve_replica(
+                request, context.api_version >= TOPIC_ID_VERSION, replica, targets
+            )
+        except KafkaError as error:
+            return FetchResponse(error_code=error.code)
+    operation = ReplicaFetch(
+        ports.replicas,
+        session or targets or requested(request, ReplicaTarget),
+        replica=replica,
+        broker_epoch=state.replica_epoch,
+        min_bytes=request.min_bytes,
+        max_bytes=max(0, min(request.max_bytes, ports.config().fetch_max_bytes)),
+        throttle=ports.throttle,
+    )
+    if operation.unread > DIRECT_PARTITIONS:
+        context.exclusive = True
+        return _fetch_many(ports, operation, request.max_wait_ms)
+    response = operation.attempt(request.max_wait_ms <= 0, may_wait=False)
+    if response is not None:
+        return response
+    if operation.cold_reads:
+        context.exclusive = True
+        return _fetch_from_disk(ports, operation, request.max_wait_ms)
+    parked = DelayedOperation([operation], request.max_wait_ms, operation.attempt)
+    parked.future.add_done_callback(operation.close)
+    if session is not None:
+        session.parked = parked
+    return parked.future
+
+
+async def _fetch_from_disk(ports: Ports, operation: Fetch, max_wait_ms: int) -> FetchResponse:
+    """A fetch that has to wait for the disk, while others are served."""
+    clock = asyncio.get_running_loop().time
+    end = clock() + max_wait_ms / 1000
+    try:
+        while operation.cold_reads:
+            await ports.cold_reads.warm(operation.cold_reads)
+            left_ms = round(1000 * (end - clock()))
+            response = operation.attempt(left_ms <= 0, may_wait=False)
+            if response is not None:
+                return response
+        return await DelayedOperation([operation], left_ms, operation.attempt).future
+    finally:
+        operation.close()
 
 
 async def _fetch_many(ports: Ports, operation: Fetch, max_wait_ms: int) -> FetchResponse:
@@ -100,10 +247,13 @@ async def _fetch_many(ports: Ports, operation: Fetch, max_wait_ms: int) -> Fetch
             async for _ in ports.long_work.slices(operation.steps()):
                 pass
             left_ms = round(1000 * (end - clock()))
-            response = operation.outcome(left_ms <= 0)
-            if response is not None:
-                return response
-            if not operation.has_moved():
+            if operation.is_answered(left_ms <= 0):
+                async for _ in ports.long_work.slices(operation.last_steps()):
+                    pass
+                return operation.response
+            if operation.cold_reads:
+                await ports.cold_reads.warm(operation.cold_reads)
+            elif not operation.has_moved():
                 await DelayedOperation([operation], left_ms, operation.is_due).future
     finally:
         operation.close()

@@ -20,8 +20,10 @@ from barnabas.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from barnabas.security.acls import Operation, ResourceType
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.needs import checked_by_handler, refusal
 from barnabas.server.requests.pieces import Pieces
 from barnabas.types import GROUP_METADATA_TOPIC, NO_BROKER, TRANSACTION_STATE_TOPIC, TopicPartition
 
@@ -36,6 +38,8 @@ class Ports:
 
 #: by the type of key: the topic whose partitions' leaders coordinate
 _TOPICS = {0: GROUP_METADATA_TOPIC, 1: TRANSACTION_STATE_TOPIC}
+#: what the keys are of which a topic's partitions decide
+_KINDS = {GROUP_METADATA_TOPIC: ResourceType.GROUP, TRANSACTION_STATE_TOPIC: ResourceType.TRANSACTIONAL_ID}
 #: from this version the answer is a list
 _BATCHED_FROM = 4
 
@@ -51,7 +55,10 @@ def _failed(request: FindCoordinatorRequest, error: KafkaError) -> FindCoordinat
 
 
 @handles(
-    FindCoordinatorRequest, on_error=_failed, pieces=[Pieces("coordinator_keys", "coordinators", size=512)]
+    FindCoordinatorRequest,
+    needs=[checked_by_handler("group DESCRIBE or transactional id DESCRIBE")],
+    on_error=_failed,
+    pieces=[Pieces("coordinator_keys", "coordinators", size=512)],
 )
 def find_coordinator(
     ports: Ports, context: RequestContext, request: FindCoordinatorRequest
@@ -62,6 +69,9 @@ def find_coordinator(
             ErrorCode.INVALID_REQUEST,
             f"keys of type {request.key_type} have no coordinator, groups (0) and transactional ids (1) do",
         )
+    keys = request.coordinator_keys if context.api_version >= _BATCHED_FROM else [request.key]
+    if not any(_may_find(context, topic, key) for key in keys):  # for nobody is a topic made
+        return _failed(request, refusal(_KINDS[topic]))
     if topic not in ports.image().topics:
         return _find_after_creation(ports, context, request, topic)
     return _find(ports, context, request, topic)
@@ -94,6 +104,8 @@ def _find(
 
 
 def _locate(ports: Ports, context: RequestContext, topic: str, key: str) -> Coordinator:
+    if not _may_find(context, topic, key):
+        return _nowhere(key, refusal(_KINDS[topic]))
     partition = TopicPartition(topic, partition_for(key, len(ports.image().topics[topic].partitions)))
     state = ports.image().partition(partition)
     leader = None if state is None else ports.image().brokers.get(state.leader)
@@ -101,6 +113,10 @@ def _locate(ports: Ports, context: RequestContext, topic: str, key: str) -> Coor
     if leader is None or endpoint is None:
         return _nowhere(key, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
     return Coordinator(key=key, node_id=leader.id, host=endpoint.host, port=endpoint.port)
+
+
+def _may_find(context: RequestContext, topic: str, key: str) -> bool:
+    return context.access.allows(Operation.DESCRIBE, _KINDS[topic], key)
 
 
 def _nowhere(key: str, error: KafkaError) -> Coordinator:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from barnabas.coordinator import GroupCoordinator
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from barnabas.security.acls import Operation
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.needs import Group
 
 
 def _failed(_request: HeartbeatRequest, error: KafkaError) -> HeartbeatResponse:
@@ -16,7 +18,7 @@ def _failed(_request: HeartbeatRequest, error: KafkaError) -> HeartbeatResponse:
     return HeartbeatResponse(error_code=error.code)
 
 
-@handles(HeartbeatRequest, on_error=_failed)
+@handles(HeartbeatRequest, needs=[Group(Operation.READ)], on_error=_failed)
 def heartbeat(
     groups: GroupCoordinator, _context: RequestContext, request: HeartbeatRequest
 ) -> HeartbeatResponse:

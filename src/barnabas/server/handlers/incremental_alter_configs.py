@@ -13,8 +13,10 @@ from barnabas.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from barnabas.security.acls import Operation
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.needs import EachConfigResource
 from barnabas.server.requests.pieces import Pieces
 from barnabas.server.responses.config_changes import resources_once
 
@@ -25,6 +27,7 @@ def _failed(request: IncrementalAlterConfigsRequest, error: KafkaError) -> Incre
 
 @handles(
     IncrementalAlterConfigsRequest,
+    needs=[EachConfigResource(Operation.ALTER_CONFIGS, "responses")],
     on_error=_failed,
     pieces=[Pieces("resources", "responses", size=16, unique=True)],
     is_heavy=True,

@@ -12,8 +12,10 @@ from barnabas.coordinator import TransactionCoordinator
 from barnabas.coordinator.transactions.producer_ids import ProducerIds
 from barnabas.errors import ErrorCode, KafkaError, fenced_since
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from barnabas.security.acls import Operation, ResourceType
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.needs import TransactionalId, checked_by_handler, refusal
 from barnabas.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerIdentity
 
 
@@ -32,12 +34,25 @@ def _failed(_request: InitProducerIdRequest, error: KafkaError) -> InitProducerI
     return InitProducerIdResponse(error_code=error.code, producer_epoch=NO_PRODUCER_EPOCH)
 
 
-@handles(InitProducerIdRequest, on_error=_failed)
+@handles(
+    InitProducerIdRequest,
+    needs=[
+        TransactionalId(Operation.WRITE),
+        checked_by_handler("without a transactional id: cluster IDEMPOTENT_WRITE, or WRITE on any topic"),
+    ],
+    on_error=_failed,
+)
 async def init_producer_id(
     ports: Ports, context: RequestContext, request: InitProducerIdRequest
 ) -> InitProducerIdResponse:
     expected = _expected(request)
     if request.transactional_id is None:
+        access = context.access
+        if not (
+            access.on_cluster(Operation.IDEMPOTENT_WRITE)
+            or access.allows_any(Operation.WRITE, ResourceType.TOPIC)
+        ):
+            raise refusal(ResourceType.CLUSTER)
         # An idempotent producer that lost its state starts again, whatever id and epoch it had.
         return InitProducerIdResponse(producer_id=await ports.producer_ids.next(), producer_epoch=0)
     try:

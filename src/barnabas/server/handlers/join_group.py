@@ -10,15 +10,17 @@ from barnabas.answers import Answer
 from barnabas.coordinator import Caller, GroupCoordinator
 from barnabas.errors import KafkaError
 from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from barnabas.security.acls import Operation
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.needs import Group
 
 
 def _failed(request: JoinGroupRequest, error: KafkaError) -> JoinGroupResponse:
     return JoinGroupResponse(error_code=error.code, member_id=request.member_id)
 
 
-@handles(JoinGroupRequest, on_error=_failed)
+@handles(JoinGroupRequest, needs=[Group(Operation.READ)], on_error=_failed, is_held_back=True)
 def join_group(
     groups: GroupCoordinator, context: RequestContext, request: JoinGroupRequest
 ) -> Answer[JoinGroupResponse]:

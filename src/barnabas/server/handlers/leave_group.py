@@ -14,8 +14,10 @@ from barnabas.protocol.messages.leave_group import (
     MemberIdentity,
     MemberResponse,
 )
+from barnabas.security.acls import Operation
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.needs import Group
 
 #: from this version members are a list, each with its own error
 _BATCHED_FROM = 3
@@ -37,7 +39,7 @@ def _failed(request: LeaveGroupRequest, error: KafkaError) -> LeaveGroupResponse
     return LeaveGroupResponse(error_code=error.code)
 
 
-@handles(LeaveGroupRequest, on_error=_failed)
+@handles(LeaveGroupRequest, needs=[Group(Operation.READ)], on_error=_failed)
 def leave_group(
     groups: GroupCoordinator, context: RequestContext, request: LeaveGroupRequest
 ) -> Answer[LeaveGroupResponse]:

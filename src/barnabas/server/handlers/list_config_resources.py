@@ -18,9 +18,11 @@ from barnabas.protocol.messages.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
+from barnabas.security.acls import Operation
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.long_work import LongWork
+from barnabas.server.requests.needs import Cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ class Ports:
 _TYPES_FROM = 1
 
 
-@handles(ListConfigResourcesRequest, listing="config_resources")
+@handles(ListConfigResourcesRequest, needs=[Cluster(Operation.DESCRIBE_CONFIGS)], listing="config_resources")
 def list_config_resources(
     ports: Ports, context: RequestContext, request: ListConfigResourcesRequest
 ) -> Answer[ListConfigResourcesResponse]:

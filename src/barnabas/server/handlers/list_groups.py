@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from barnabas.answers import Answer
 from barnabas.coordinator import ClassicGroup, ConsumerGroup, GroupCoordinator
 from barnabas.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from barnabas.security.acls import Operation
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.long_work import LongWork
+from barnabas.server.requests.needs import checked_by_handler
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +25,23 @@ class Ports:
     long_work: LongWork
 
 
-@handles(ListGroupsRequest, listing="groups")
+@handles(
+    ListGroupsRequest,
+    needs=[checked_by_handler("cluster DESCRIBE, else only groups with DESCRIBE are shown")],
+    listing="groups",
+)
 def list_groups(
     ports: Ports, context: RequestContext, request: ListGroupsRequest
 ) -> Answer[ListGroupsResponse]:
     states = {state.lower() for state in request.states_filter}
     types = {name.lower() for name in request.types_filter}
 
+    access = context.access
+    shows_all = access.on_cluster(Operation.DESCRIBE)
+
     def describe(group: ClassicGroup | ConsumerGroup) -> ListedGroup | None:
+        if not shows_all and not access.on_group(Operation.DESCRIBE, group.group_id):
+            return None
         listed = _listed(group)
         passes = (not states or listed.group_state.lower() in states) and (
             not types or listed.group_type in types

@@ -3,6 +3,7 @@
 Latest and earliest, the largest timestamp (KIP-734), and those of tiered storage (KIP-405, KIP-1005,
 KIP-1023), of which there is none: the earliest local offset is the earliest, and no offset is tiered or waits
 to be. Leader epochs (KIP-320); read_committed asks up to the last stable offset.
+OFFSET_NOT_AVAILABLE while a new leader does not know what is committed (KIP-207).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import NamedTuple
 
 from barnabas.answers import Answer
 from barnabas.errors import ErrorCode, KafkaError
+from barnabas.logs.cold_reads import ColdReads
 from barnabas.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -22,11 +24,13 @@ from barnabas.protocol.messages.list_offsets import (
 )
 from barnabas.replication.manager import ReplicaManager
 from barnabas.replication.partition import Partition
+from barnabas.security.acls import Operation
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.long_work import LongWork
+from barnabas.server.requests.needs import each_topic
 from barnabas.server.requests.pieces import Pieces
-from barnabas.storage import LongSearch, OffsetAtTimestamp
+from barnabas.storage import ColdRead, LongSearch, OffsetAtTimestamp
 from barnabas.types import Offset
 
 
@@ -36,10 +40,14 @@ class Ports:
 
     replicas: ReplicaManager
     long_work: LongWork
+    cold_reads: ColdReads
 
 
 CONSUMER = -1
 READ_COMMITTED = 1
+
+#: the version from which clients know OFFSET_NOT_AVAILABLE
+OFFSET_NOT_AVAILABLE_SINCE = 5
 
 LATEST = -1
 EARLIEST = -2
@@ -72,6 +80,7 @@ def _failed(request: ListOffsetsRequest, error: KafkaError) -> ListOffsetsRespon
 
 @handles(
     ListOffsetsRequest,
+    needs=[each_topic(Operation.DESCRIBE, "topics")],
     on_error=_failed,
     pieces=[Pieces("topics.partitions", size=32, unique=True)],
     is_heavy=True,
@@ -92,12 +101,15 @@ def list_offsets(
                 _check_timestamp(wanted.timestamp, context.api_version)
                 partition = ports.replicas.find(topic.name, wanted.partition_index)
                 partition.check_leader(wanted.current_leader_epoch)
-                _look_up(partition, wanted, request, result)
+                unknown = _why_unknown(partition, request, context.api_version)
+                _look_up(partition, wanted, request, result, unknown)
             except KafkaError as error:
                 result.error_code = error.code
-            except LongSearch as search:
+            except (LongSearch, ColdRead) as search:
                 long.append(
-                    _LongLookUp(partition, wanted.timestamp, _bound(partition, request), search, result)
+                    _LongLookUp(
+                        partition, wanted.timestamp, _bound(partition, request), search, result, unknown
+                    )
                 )
             results.append(result)
         response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=results))
@@ -105,42 +117,49 @@ def list_offsets(
 
 
 class _LongLookUp(NamedTuple):
-    """A partition in which the search takes long."""
+    """A partition in which the search takes long, or waits for the disk."""
 
     partition: Partition
     timestamp: int
     bound: Offset
-    search: LongSearch
+    search: LongSearch | ColdRead
     #: the place of the answer
     result: ListOffsetsPartitionResponse
+    #: as `_why_unknown`
+    unknown: KafkaError | None
 
 
 async def _look_up_long(
     ports: Ports, long: list[_LongLookUp], response: ListOffsetsResponse
 ) -> ListOffsetsResponse:
-    for partition, timestamp, bound, search, result in long:
+    for partition, timestamp, bound, search, result, unknown in long:
         try:
-            found = await _find(ports, partition, timestamp, search)
+            _tell(await _find(ports, partition, timestamp, search), bound, result, unknown)
         except KafkaError as error:
             result.error_code = error.code
-        else:
-            _tell(found, bound, result)
     return response
 
 
 async def _find(
-    ports: Ports, partition: Partition, timestamp: int, search: LongSearch
+    ports: Ports, partition: Partition, timestamp: int, search: LongSearch | ColdRead
 ) -> OffsetAtTimestamp | None:
+    start = 0
+
+    def look(may_wait: bool) -> OffsetAtTimestamp | None:
+        return partition.log.offset_for_timestamp(timestamp, start, may_wait)
+
     while True:
-        log = partition.log
-        if timestamp == MAX_TIMESTAMP:
-            timestamp = search.max_timestamp
-        found = await ports.long_work.run(search.find, timestamp, log.log_start_offset)
-        if found is not None:
-            return found
         try:
-            return log.offset_for_timestamp(timestamp, search.next_offset)
-        except LongSearch as following:
+            if isinstance(search, ColdRead):
+                return await ports.cold_reads.retry(look, search)
+            if timestamp == MAX_TIMESTAMP:
+                timestamp = search.max_timestamp
+            found = await ports.long_work.run(search.find, timestamp, partition.log.log_start_offset)
+            if found is not None:
+                return found
+            start = search.next_offset
+            return look(False)
+        except (LongSearch, ColdRead) as following:
             search = following
 
 
@@ -149,22 +168,36 @@ def _check_timestamp(timestamp: int, version: int) -> None:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
 
 
+def _why_unknown(partition: Partition, request: ListOffsetsRequest, version: int) -> KafkaError | None:
+    """What a client is told that asks for an offset beyond the high watermark of a new leader (KIP-207).
+
+    It may be lower than what an earlier leader has told as committed: to clients, offsets would go back.
+    """
+    if partition.has_committed_former_epochs or request.replica_id != CONSUMER:
+        return None
+    known = version >= OFFSET_NOT_AVAILABLE_SINCE
+    return KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE)
+
+
 def _look_up(
     partition: Partition,
     wanted: ListOffsetsPartition,
     request: ListOffsetsRequest,
     result: ListOffsetsPartitionResponse,
+    unknown: KafkaError | None,
 ) -> None:
     log = partition.log
     bound = _bound(partition, request)
     if wanted.timestamp == LATEST:
+        if unknown is not None:
+            raise unknown
         result.offset = bound
         result.leader_epoch = partition.leader_epoch
     elif wanted.timestamp in (EARLIEST, EARLIEST_LOCAL):
         result.offset = log.log_start_offset
         result.leader_epoch = log.epochs.epoch_at(log.log_start_offset)
     elif wanted.timestamp >= 0 or wanted.timestamp == MAX_TIMESTAMP:
-        _tell(log.offset_for_timestamp(wanted.timestamp), bound, result)
+        _tell(log.offset_for_timestamp(wanted.timestamp, may_wait=False), bound, result, unknown)
 
 
 def _bound(partition: Partition, request: ListOffsetsRequest) -> Offset:
@@ -177,6 +210,13 @@ def _bound(partition: Partition, request: ListOffsetsRequest) -> Offset:
     return log.high_watermark
 
 
-def _tell(found: OffsetAtTimestamp | None, bound: Offset, result: ListOffsetsPartitionResponse) -> None:
+def _tell(
+    found: OffsetAtTimestamp | None,
+    bound: Offset,
+    result: ListOffsetsPartitionResponse,
+    unknown: KafkaError | None,
+) -> None:
     if found is not None and found.offset < bound:
         result.timestamp, result.offset, result.leader_epoch = found
+    elif unknown is not None:
+        raise unknown

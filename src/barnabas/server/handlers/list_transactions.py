@@ -19,9 +19,11 @@ from barnabas.protocol.messages.list_transactions import (
     ListTransactionsResponse,
     TransactionState,
 )
+from barnabas.security.acls import Operation
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.long_work import LongWork
+from barnabas.server.requests.needs import checked_by_handler
 from barnabas.text import shown
 
 
@@ -38,7 +40,11 @@ class Ports:
 _NEVER_SEEN = {"Dead", "PrepareEpochFence"}
 
 
-@handles(ListTransactionsRequest, listing="transaction_states")
+@handles(
+    ListTransactionsRequest,
+    needs=[checked_by_handler("only transactional ids with DESCRIBE are shown")],
+    listing="transaction_states",
+)
 def list_transactions(
     ports: Ports, context: RequestContext, request: ListTransactionsRequest
 ) -> Answer[ListTransactionsResponse]:
@@ -48,6 +54,8 @@ def list_transactions(
 
     def describe(item: tuple[str, Transaction]) -> TransactionState | None:
         name, transaction = item
+        if not context.access.on_transactional_id(Operation.DESCRIBE, name):
+            return None
         if not _passes(request, transaction, now) or (matches is not None and not matches(name)):
             return None
         return TransactionState(

@@ -1,8 +1,9 @@
 """Metadata v0-13: brokers, and topics with their partitions' leaders; makes topics that are missing.
 
 Topic ids (KIP-516) are answered from v12 on: no broker ever served them in v10 and v11. A missing topic is
-made before the answer leaves, where Apache Kafka answers with an error and lets the client ask again. The
-controller in the answer is the real one. Rebootstrap (KIP-1102) is the client's part.
+made before the answer leaves, where Apache Kafka answers with an error and lets the client ask again. As with
+KRaft, the "controller" of the answer is a broker that takes what concerns it (KIP-590): the one that answers,
+so it lives. DescribeCluster names the real one. Rebootstrap (KIP-1102) is the client's part.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ from barnabas.protocol.messages.metadata import (
     MetadataResponseBroker,
     MetadataResponseTopic,
 )
+from barnabas.security.acls import Operation
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.long_work import LongWork
+from barnabas.server.requests.needs import checked_by_handler
 from barnabas.server.requests.pieces import Pieces
-from barnabas.server.responses.operations import CLUSTER_OPERATIONS, NOT_ASKED
+from barnabas.server.responses.operations import NOT_ASKED
 from barnabas.server.responses.topics import TopicAnswers
 from barnabas.types import ZERO_TOPIC_ID, TopicId
 
@@ -56,6 +59,7 @@ def _failed(request: MetadataRequest, error: KafkaError) -> MetadataResponse:
 
 @handles(
     MetadataRequest,
+    needs=[checked_by_handler("topic DESCRIBE; to make missing topics: cluster or topic CREATE")],
     on_error=_failed,
     pieces=[Pieces("topics", size=256, unique=True)],
     listing="topics.partitions",
@@ -64,7 +68,7 @@ def metadata(ports: Ports, context: RequestContext, request: MetadataRequest) ->
     answer = _Answer(ports, context, request)
     if request.topics is None or (context.api_version == 0 and not request.topics):
         topics = [answer.image.topics[name] for name in sorted(answer.image.topics)]
-        return ports.long_work.listed(context, topics, answer.describe, answer.respond)
+        return ports.long_work.listed(context, topics, answer.describe_if_allowed, answer.respond)
     ids = list(dict.fromkeys(t.topic_id for t in request.topics if t.topic_id != ZERO_TOPIC_ID))
     if ids and context.api_version < 12:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "topic ids can be asked for from version 12 on")
@@ -73,8 +77,8 @@ def metadata(ports: Ports, context: RequestContext, request: MetadataRequest) ->
     names = list(dict.fromkeys(topic.name for topic in request.topics if topic.name is not None))
     if any(topic.name is None for topic in request.topics):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic is named neither by its name nor by its id")
-    if request.allow_auto_topic_creation and ports.config().auto_create_topics_enable:
-        missing = [name for name in names if name not in answer.image.topics]
+    if answer.makes_topics:
+        missing = [name for name in names if name not in answer.image.topics and answer.may_make(name)]
         missing = missing[: max(0, MOST_CREATED - context.made_topics)]
         context.made_topics += len(missing)
         if missing:
@@ -90,6 +94,19 @@ class _Answer:
         self._context = context
         self._request = request
         self.image = ports.image()
+        #: whether missing topics are to be made
+        self.makes_topics = request.allow_auto_topic_creation and ports.config().auto_create_topics_enable
+
+    def may_make(self, name: str) -> bool:
+        """Whether the client may have a missing topic made."""
+        return self._may_describe(name) and self._may_create(name)
+
+    def _may_describe(self, name: str) -> bool:
+        return self._context.access.on_topic(Operation.DESCRIBE, name)
+
+    def _may_create(self, name: str) -> bool:
+        access = self._context.access
+        return access.on_cluster(Operation.CREATE) or access.on_topic(Operation.CREATE, name)
 
     async def make_after_creation(self, names: list[str], missing: list[str]) -> MetadataResponse:
         errors = await self._ports.auto_creation.create(missing)
@@ -100,10 +117,16 @@ class _Answer:
         topics = []
         for name in names:
             topic = self.image.topics.get(name)
-            if topic is not None:
+            if not self._may_describe(name):
+                refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                topics.append(MetadataResponseTopic(name=name, error_code=refused))
+            elif topic is not None:
                 topics.append(self.describe(topic))
             elif errors and name in errors:
                 topics.append(MetadataResponseTopic(name=name, error_code=errors[name].code))
+            elif self.makes_topics and not self._may_create(name):
+                refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                topics.append(MetadataResponseTopic(name=name, error_code=refused))
             else:
                 topics.append(MetadataResponseTopic(name=name, error_code=_absence(name)))
         return self.respond(topics)
@@ -112,11 +135,11 @@ class _Answer:
         topics = []
         for topic_id in ids:
             topic = self.image.topic_by_id(topic_id)
-            if topic is not None:
+            if topic is not None and self._may_describe(topic.name):
                 topics.append(self.describe(topic))
             else:
-                unknown = ErrorCode.UNKNOWN_TOPIC_ID
-                topics.append(MetadataResponseTopic(name=None, topic_id=topic_id, error_code=unknown))
+                code = ErrorCode.UNKNOWN_TOPIC_ID if topic is None else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                topics.append(MetadataResponseTopic(name=None, topic_id=topic_id, error_code=code))
         return self.respond(topics)
 
     def respond(self, topics: list[MetadataResponseTopic]) -> MetadataResponse:
@@ -129,14 +152,19 @@ class _Answer:
                         node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack
                     )
                 )
+        node_id = self._ports.config().node_id
         asked = self._request.include_cluster_authorized_operations
         return MetadataResponse(
             brokers=brokers,
             cluster_id=self.image.cluster_id,
-            controller_id=self.image.controller_id,
+            controller_id=node_id if node_id in self.image.brokers else self.image.controller_id,
             topics=topics,
-            cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
+            cluster_authorized_operations=self._context.access.cluster_operations() if asked else NOT_ASKED,
         )
+
+    def describe_if_allowed(self, topic: TopicImage) -> MetadataResponseTopic | None:
+        """The answer about a topic; None where the client may not know of it."""
+        return self.describe(topic) if self._may_describe(topic.name) else None
 
     def describe(self, topic: TopicImage) -> MetadataResponseTopic:
         return self._ports.topic_answers.get(
@@ -145,6 +173,7 @@ class _Answer:
             self._context.listener,
             self._context.api_version,
             operations=self._request.include_topic_authorized_operations,
+            access=self._context.access,
         )
 
 

@@ -21,8 +21,10 @@ from barnabas.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from barnabas.security.acls import Operation
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.needs import Group, each_topic
 from barnabas.server.requests.pieces import Pieces
 
 
@@ -41,7 +43,12 @@ def _failed(request: OffsetCommitRequest, error: KafkaError) -> OffsetCommitResp
     return OffsetCommitResponse(topics=[_refusal(topic, error.code) for topic in request.topics])
 
 
-@handles(OffsetCommitRequest, on_error=_failed, pieces=[Pieces("topics.partitions", size=512)])
+@handles(
+    OffsetCommitRequest,
+    needs=[Group(Operation.READ), each_topic(Operation.READ, "topics")],
+    on_error=_failed,
+    pieces=[Pieces("topics.partitions", size=512)],
+)
 def offset_commit(
     ports: Ports, context: RequestContext, request: OffsetCommitRequest
 ) -> Answer[OffsetCommitResponse]:

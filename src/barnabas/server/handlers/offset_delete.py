@@ -8,7 +8,7 @@ from functools import partial
 
 from barnabas.answers import Answer, then
 from barnabas.coordinator import GroupCoordinator, OffsetKey
-from barnabas.errors import ErrorCode
+from barnabas.errors import ErrorCode, KafkaError
 from barnabas.metadata.image import ClusterImage
 from barnabas.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -16,8 +16,10 @@ from barnabas.protocol.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from barnabas.security.acls import Operation
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.needs import Group, each_topic
 from barnabas.server.requests.pieces import Pieces
 from barnabas.types import TopicPartition
 
@@ -30,7 +32,30 @@ class Ports:
     image: Callable[[], ClusterImage]
 
 
-@handles(OffsetDeleteRequest, pieces=[Pieces("topics.partitions", size=512)])
+def _failed(request: OffsetDeleteRequest, error: KafkaError) -> OffsetDeleteResponse:
+    if error.code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        return OffsetDeleteResponse(error_code=error.code)
+    topics = [
+        OffsetDeleteResponseTopic(
+            name=topic.name,
+            partitions=[
+                OffsetDeleteResponsePartition(
+                    partition_index=partition.partition_index, error_code=error.code
+                )
+                for partition in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    return OffsetDeleteResponse(topics=topics)
+
+
+@handles(
+    OffsetDeleteRequest,
+    needs=[Group(Operation.DELETE), each_topic(Operation.READ, "topics")],
+    on_error=_failed,
+    pieces=[Pieces("topics.partitions", size=512)],
+)
 def offset_delete(
     ports: Ports, _context: RequestContext, request: OffsetDeleteRequest
 ) -> Answer[OffsetDeleteResponse]:

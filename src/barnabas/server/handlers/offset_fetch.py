@@ -27,8 +27,10 @@ from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from barnabas.security.acls import Access, Operation, ResourceType
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.needs import checked_by_handler, refusal
 from barnabas.server.requests.pieces import Pieces
 from barnabas.types import NO_LEADER_EPOCH, UNKNOWN_OFFSET, ZERO_TOPIC_ID, TopicId
 
@@ -72,6 +74,7 @@ def _failed(request: OffsetFetchRequest, error: KafkaError) -> OffsetFetchRespon
 
 @handles(
     OffsetFetchRequest,
+    needs=[checked_by_handler("group DESCRIBE and topic DESCRIBE")],
     on_error=_failed,
     pieces=[
         Pieces("groups.topics.partition_indexes", "groups.topics.partitions", size=512, unique=True),
@@ -83,7 +86,10 @@ def offset_fetch(ports: Ports, context: RequestContext, request: OffsetFetchRequ
     if context.api_version >= _BATCHED_FROM:
         by_id = context.api_version >= _TOPIC_IDS_FROM
         return OffsetFetchResponse(
-            groups=[_fetch(ports, group, by_id, request.require_stable) for group in request.groups]
+            groups=[
+                _fetch(ports, context.access, group, by_id, request.require_stable)
+                for group in request.groups
+            ]
         )
     topics = request.topics
     group = OffsetFetchRequestGroup(
@@ -92,7 +98,7 @@ def offset_fetch(ports: Ports, context: RequestContext, request: OffsetFetchRequ
         if topics is None
         else [OffsetFetchRequestTopics(name=t.name, partition_indexes=t.partition_indexes) for t in topics],
     )
-    found = _fetch(ports, group, by_id=False, require_stable=request.require_stable)
+    found = _fetch(ports, context.access, group, by_id=False, require_stable=request.require_stable)
     return _single(found, group, context.api_version)
 
 
@@ -104,9 +110,11 @@ class _Offsets(NamedTuple):
 
 
 def _fetch(
-    ports: Ports, group: OffsetFetchRequestGroup, by_id: bool, require_stable: bool
+    ports: Ports, access: Access, group: OffsetFetchRequestGroup, by_id: bool, require_stable: bool
 ) -> OffsetFetchResponseGroup:
     try:
+        if not access.on_group(Operation.DESCRIBE, group.group_id):
+            raise refusal(ResourceType.GROUP)
         ports.groups.check_fetch(group.group_id, group.member_id, group.member_epoch)
         unstable = ports.groups.pending_offsets(group.group_id) if require_stable else ()
         offsets = _Offsets(ports.groups.offsets(group.group_id), unstable)
@@ -114,18 +122,20 @@ def _fetch(
         return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
     response = OffsetFetchResponseGroup(group_id=group.group_id)
     if group.topics is None:
-        response.topics = list(_everything(ports.image(), offsets, group.group_id, by_id))
+        response.topics = list(_everything(ports.image(), access, offsets, group.group_id, by_id))
     else:
         response.topics = [
-            _topic(ports.image(), offsets, group.group_id, topic, by_id) for topic in group.topics
+            _topic(ports.image(), access, offsets, group.group_id, topic, by_id) for topic in group.topics
         ]
     return response
 
 
 def _everything(
-    image: ClusterImage, offsets: _Offsets, group_id: str, by_id: bool
+    image: ClusterImage, access: Access, offsets: _Offsets, group_id: str, by_id: bool
 ) -> Iterable[OffsetFetchResponseTopics]:
     for name, partitions in offsets.store.of_group(group_id).items():
+        if not access.on_topic(Operation.DESCRIBE, name):
+            continue
         topic = image.topics.get(name)
         if by_id and topic is None:
             continue  # deleted: there is no id to name it by
@@ -139,7 +149,12 @@ def _everything(
 
 
 def _topic(
-    image: ClusterImage, offsets: _Offsets, group_id: str, wanted: OffsetFetchRequestTopics, by_id: bool
+    image: ClusterImage,
+    access: Access,
+    offsets: _Offsets,
+    group_id: str,
+    wanted: OffsetFetchRequestTopics,
+    by_id: bool,
 ) -> OffsetFetchResponseTopics:
     topic = image.topic_by_id(wanted.topic_id) if by_id else image.topics.get(wanted.name)
     response = OffsetFetchResponseTopics(name=wanted.name, topic_id=wanted.topic_id)
@@ -148,6 +163,10 @@ def _topic(
         response.partitions = [_nothing(partition, unknown) for partition in wanted.partition_indexes]
         return response
     name, topic_id = (wanted.name, ZERO_TOPIC_ID) if topic is None else (topic.name, topic.id)
+    if not access.on_topic(Operation.DESCRIBE, name):
+        refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        response.partitions = [_nothing(partition, refused) for partition in wanted.partition_indexes]
+        return response
     response.partitions = [
         _partition(offsets, OffsetKey(group_id, name, partition), topic_id)
         for partition in wanted.partition_indexes

@@ -13,8 +13,10 @@ from barnabas.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from barnabas.replication.manager import ReplicaManager
+from barnabas.security.acls import Operation
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.needs import each_topic
 from barnabas.server.requests.pieces import Pieces
 
 
@@ -28,7 +30,12 @@ def _failed(request: OffsetForLeaderEpochRequest, error: KafkaError) -> OffsetFo
     return response
 
 
-@handles(OffsetForLeaderEpochRequest, on_error=_failed, pieces=[Pieces("topics.partitions", size=512)])
+@handles(
+    OffsetForLeaderEpochRequest,
+    needs=[each_topic(Operation.DESCRIBE, "topics", name="topic", unless=Operation.CLUSTER_ACTION)],
+    on_error=_failed,
+    pieces=[Pieces("topics.partitions", size=512)],
+)
 def offset_for_leader_epoch(
     replicas: ReplicaManager, context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:

@@ -30,9 +30,11 @@ from barnabas.records.compression import Compression
 from barnabas.replication.manager import ReplicaManager
 from barnabas.replication.partition import ACKS_ALL, Partition
 from barnabas.replication.produce import Acknowledgement, Appended
+from barnabas.security.acls import Operation
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.long_work import LongWork
+from barnabas.server.requests.needs import TransactionalId, each_topic
 from barnabas.server.requests.pieces import Pieces
 from barnabas.server.transactions.guard import TransactionGuard
 from barnabas.server.transactions.produce import Refusals, refusals
@@ -76,6 +78,7 @@ def _failed(request: ProduceRequest, error: KafkaError) -> ProduceResponse:
 
 @handles(
     ProduceRequest,
+    needs=[TransactionalId(Operation.WRITE), each_topic(Operation.WRITE, "topic_data", "responses")],
     advertised_from=0,
     on_error=_failed,
     pieces=[Pieces("topic_data.partition_data", "responses.partition_responses", size=64)],
@@ -164,7 +167,7 @@ async def _validate_and_append(
             if request.transactional_id is not None:  # the transaction may have ended meanwhile
                 refused = await settled(refusals(ports.replicas, ports.guard, request, context.api_version))
                 if key in refused:
-                    raise refused[key]
+                    raise _noted(partition, records, refused[key])
             appended = partition.append(records, request.acks, Origin.CLIENT, valid)
         except KafkaError as error:
             _fail(result, error, context)
@@ -173,8 +176,17 @@ async def _validate_and_append(
         result.log_append_time_ms = appended.log_append_time_ms
         result.log_start_offset = appended.log_start_offset
         if not partition.is_acknowledged(appended.last_offset, request.acks):
-            waiting.append(Appended(partition, appended.last_offset, partial(_fail, result)))
+            waiting.append(
+                Appended(partition, appended.last_offset, partition.leader_epoch, partial(_fail, result))
+            )
     return await settled(_answer(context, request, response, waiting))
+
+
+def _noted(partition: Partition, records: Buffer | None, refusal: KafkaError) -> KafkaError:
+    """The refusal; where the batch comes again, no later one of its producer may take its place."""
+    if refusal.code.retriable and records:
+        partition.note_refused(records, refusal.code)
+    return refusal
 
 
 def _append(
@@ -190,9 +202,9 @@ def _append(
     acks = request.acks
     name = topic.name or topic.topic_id
     try:
-        if refused and (name, data.index) in refused:
-            raise refused[name, data.index]
         partition = ports.replicas.find(name, data.index)
+        if refused and (name, data.index) in refused:
+            raise _noted(partition, data.records, refused[name, data.index])
         records = _checked(context, request, partition, data.records)
         base_offset, last_offset, append_time, log_start, _, _ = partition.append(
             records, acks, Origin.CLIENT
@@ -214,7 +226,9 @@ def _append(
         log_start_offset=log_start,
     )
     if not partition.is_acknowledged(last_offset, acks):
-        waiting.append(Appended(partition, last_offset, lambda error: _fail(result, error)))
+        waiting.append(
+            Appended(partition, last_offset, partition.leader_epoch, lambda error: _fail(result, error))
+        )
     return result
 
 

@@ -9,13 +9,15 @@ from barnabas.answers import Answer
 from barnabas.coordinator import GroupCoordinator
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from barnabas.security.acls import Operation
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.needs import Group
 
 _PROTOCOL_REQUIRED_FROM = 5
 
 
-@handles(SyncGroupRequest)
+@handles(SyncGroupRequest, needs=[Group(Operation.READ)], is_held_back=True)
 def sync_group(
     groups: GroupCoordinator, context: RequestContext, request: SyncGroupRequest
 ) -> Answer[SyncGroupResponse]:

@@ -21,10 +21,17 @@ from barnabas.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from barnabas.replication.manager import ReplicaManager
+from barnabas.security.acls import Operation
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.needs import Group, TransactionalId, each_topic
 from barnabas.server.requests.pieces import Pieces
-from barnabas.server.transactions.guard import TransactionalWrite, TransactionGuard
+from barnabas.server.transactions.guard import (
+    LastMarker,
+    TransactionalWrite,
+    TransactionGuard,
+    still_valid,
+)
 from barnabas.types import GROUP_METADATA_TOPIC, ProducerIdentity, TopicPartition
 
 
@@ -52,7 +59,12 @@ def _failed(request: TxnOffsetCommitRequest, error: KafkaError) -> TxnOffsetComm
     return TxnOffsetCommitResponse(topics=[_refusal(topic, error.code) for topic in request.topics])
 
 
-@handles(TxnOffsetCommitRequest, on_error=_failed, pieces=[Pieces("topics.partitions", size=512)])
+@handles(
+    TxnOffsetCommitRequest,
+    needs=[TransactionalId(Operation.WRITE), Group(Operation.READ), each_topic(Operation.READ, "topics")],
+    on_error=_failed,
+    pieces=[Pieces("topics.partitions", size=512)],
+)
 async def txn_offset_commit(
     ports: Ports, context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse:
@@ -99,11 +111,16 @@ async def _commit(
 async def _admit(ports: Ports, version: int, request: TxnOffsetCommitRequest) -> None:
     partition = TopicPartition(GROUP_METADATA_TOPIC, ports.groups.partition_for(request.group_id))
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
-    replica = ports.replicas.find(*partition) if ports.image().partition(partition) else None
+    try:
+        replica = ports.replicas.find(*partition) if ports.image().partition(partition) else None
+    except KafkaError as error:  # the partition has moved to other brokers, and the coordinator with it
+        raise KafkaError(ErrorCode.NOT_COORDINATOR) from error
     if replica is not None and replica.log.producers.is_in_transaction(producer):
         return
-    write = TransactionalWrite(request.transactional_id, producer, [partition], version >= _IMPLICIT_FROM)
-    verdicts = await settled(ports.guard.admit(write))
+    adds = version >= _IMPLICIT_FROM
+    markers = {} if adds or replica is None else {partition: LastMarker.of(replica, producer)}
+    write = TransactionalWrite(request.transactional_id, producer, [partition], adds)
+    verdicts = still_valid(await settled(ports.guard.admit(write)), markers)
     code = verdicts[partition]
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < _ABORTABLE_FROM:
         code = ErrorCode.INVALID_TXN_STATE

@@ -11,8 +11,10 @@ from barnabas.protocol.messages.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
+from barnabas.security.acls import Operation
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.needs import Cluster
 
 _UPGRADE_TYPES_FROM = 1
 _UPGRADE, _UNSAFE_DOWNGRADE = 1, 3
@@ -22,7 +24,7 @@ def _failed(request: UpdateFeaturesRequest, error: KafkaError) -> UpdateFeatures
     return UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
 
 
-@handles(UpdateFeaturesRequest, on_error=_failed)
+@handles(UpdateFeaturesRequest, needs=[Cluster(Operation.ALTER)], on_error=_failed)
 async def update_features(
     features: FeatureControl, context: RequestContext, request: UpdateFeaturesRequest
 ) -> UpdateFeaturesResponse:

@@ -16,8 +16,10 @@ from barnabas.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from barnabas.security.acls import Operation
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.needs import Cluster
 from barnabas.server.requests.pieces import Pieces
 from barnabas.server.transactions.markers import MarkerAppender
 from barnabas.types import TopicPartition
@@ -33,6 +35,7 @@ def _failed(request: WriteTxnMarkersRequest, error: KafkaError) -> WriteTxnMarke
 
 @handles(
     WriteTxnMarkersRequest,
+    needs=[Cluster(Operation.ALTER, Operation.CLUSTER_ACTION)],
     on_error=_failed,
     pieces=[Pieces("markers.topics.partition_indexes", "markers.topics.partitions", size=128)],
     is_heavy=True,

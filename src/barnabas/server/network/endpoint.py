@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from barnabas.config import BrokerConfig
+from barnabas.config.listener_settings import ListenerSetting
 from barnabas.config.setting import shown
 from barnabas.errors import ConfigError
+from barnabas.security.jaas import parse_jaas
 
 _PATTERN = re.compile(
     r"(?P<name>[A-Za-z0-9_-]+)://(?:\[(?P<v6>[0-9a-fA-F:.%]+)\]|(?P<host>[\w.-]{0,255})):(?P<port>\d{1,5})"
 )
 
+_MODULES = ("ScramLoginModule", "PlainLoginModule")
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
@@ -25,6 +28,8 @@ class Endpoint:
     name: str
     host: str
     port: int
+    #: what it speaks: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL
+    protocol: str = "PLAINTEXT"
 
     @classmethod
     def parse(cls, text: str, setting: str) -> Endpoint:
@@ -49,12 +54,28 @@ class Endpoint:
         return f"{self._shown_host or '0.0.0.0'}:{self.port}"
 
     @property
+    def has_tls(self) -> bool:
+        return self.protocol.endswith("SSL")
+
+    @property
+    def has_sasl(self) -> bool:
+        return self.protocol.startswith("SASL_")
+
+    @property
     def is_every_interface(self) -> bool:
         """Whether it is where a broker may listen, and what a client cannot connect to."""
         try:
             return not self.host or ipaddress.ip_address(self.host).is_unspecified
         except ValueError:
             return False
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine reaches it."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
 
     @property
     def _shown_host(self) -> str:
@@ -65,13 +86,12 @@ def bound_endpoints(config: BrokerConfig) -> list[Endpoint]:
     """What ``listeners`` asks to bind.
 
     Raises:
-        ConfigError: an item cannot be read, a name is used twice, there is none, or one is to speak
-            another protocol than PLAINTEXT.
+        ConfigError: an item cannot be read, a name is used twice, there is none, or it is not known what
+            one is to speak.
     """
-    endpoints = _parse_all(config.listeners, "listeners")
+    endpoints = _parse_all(config.listeners, "listeners", config)
     if not endpoints:
         raise ConfigError("listeners is empty: name at least one, such as PLAINTEXT://127.0.0.1:9092")
-    _require_plaintext(endpoints, "listeners", config)
     return endpoints
 
 
@@ -86,8 +106,7 @@ def advertised_endpoints(
     Raises:
         ConfigError: a name is not in ``listeners``, or an address cannot be connected to.
     """
-    endpoints = _parse_all(config.advertised_listeners, "advertised.listeners")
-    _require_plaintext(endpoints, "advertised.listeners", config)
+    endpoints = _parse_all(config.advertised_listeners, "advertised.listeners", config)
     advertised = {endpoint.name: endpoint for endpoint in endpoints}
     unknown = advertised.keys() - {e.name for e in bound}
     if unknown:
@@ -99,43 +118,121 @@ def advertised_endpoints(
         told = advertised.get(endpoint.name)
         if told is None:
             host = machine_name() if endpoint.is_every_interface else endpoint.host
-            told = Endpoint(endpoint.name, host, endpoint.port)
+            told = replace(endpoint, host=host)
         elif told.is_every_interface:
             raise ConfigError(
                 f"advertised.listeners={told} is not allowed: clients cannot connect to every interface; "
                 "use a name or an address of this machine"
             )
-        result.append(Endpoint(told.name, told.host, told.port or endpoint.port))
+        result.append(replace(told, port=told.port or endpoint.port))
     return result
 
 
-def _parse_all(items: Iterable[str], setting: str) -> list[Endpoint]:
-    endpoints = [Endpoint.parse(item, setting) for item in items]
+def check_protection(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> None:
+    """Refuse to listen with less protection than the settings ask for.
+
+    Raises:
+        ConfigError: something is set for TLS or SASL, and no listener speaks it.
+    """
+    has_tls = any(endpoint.has_tls for endpoint in endpoints)
+    has_sasl = any(endpoint.has_sasl for endpoint in endpoints)
+    for name in config.given:
+        override = ListenerSetting.parse(name)
+        if override is not None:
+            _check_override(override, endpoints)
+        if (name.startswith("ssl.") and not has_tls) or (name.startswith("sasl.") and not has_sasl):
+            protocol = "SSL" if name.startswith("ssl.") else "SASL_SSL"
+            raise ConfigError(
+                f"{name} is set, and none of listeners speaks {protocol}: add {protocol}://HOST:PORT to "
+                f"listeners, or remove {name}"
+            )
+
+
+def _check_override(override: ListenerSetting, endpoints: Sequence[Endpoint]) -> None:
+    for endpoint in endpoints:
+        if endpoint.name.lower() == override.listener:
+            speaks = endpoint.has_tls if override.overridden.startswith("ssl.") else endpoint.has_sasl
+            if speaks:
+                return
+            raise ConfigError(
+                f"{override.name} is set, and that listener speaks {endpoint.protocol}: remove it"
+            )
+    names = ", ".join(endpoint.name for endpoint in endpoints)
+    raise ConfigError(f"{override.name} is set, and listeners has no such name: it has {names}")
+
+
+def inter_broker_listener(config: BrokerConfig, endpoints: list[Endpoint]) -> Endpoint:
+    """The one of a broker's listeners by which brokers reach each other.
+
+    Raises:
+        ConfigError: ``inter.broker.listener.name`` is none of `endpoints`, or one that brokers of a cluster
+            cannot use.
+    """
+    names = [endpoint.name for endpoint in endpoints]
+    name = config.inter_broker_listener_name
+    protocol = config.security_inter_broker_protocol
+    if protocol is not None:
+        if name is not None:
+            raise ConfigError(
+                "inter.broker.listener.name and security.inter.broker.protocol are both set: remove one"
+            )
+        name = next((endpoint.name for endpoint in endpoints if endpoint.protocol == protocol), None)
+        if name is None:
+            raise ConfigError(
+                f"security.inter.broker.protocol={protocol} is not allowed: none of listeners speaks it"
+            )
+    elif name is None:
+        name = "PLAINTEXT" if "PLAINTEXT" in names else names[0]
+    elif name.upper() not in names:
+        raise ConfigError(
+            f"inter.broker.listener.name={shown(name)} is not allowed: listeners has {', '.join(names)}"
+        )
+    endpoint = endpoints[names.index(name.upper())]
+    if endpoint.has_sasl and config.zookeeper_connect is not None:
+        broker_login(config.for_listener(endpoint.name))
+    return endpoint
+
+
+def broker_login(config: BrokerConfig) -> tuple[str, str]:
+    """The user and the password by which this broker logs in to the others.
+
+    Raises:
+        ConfigError: ``sasl.jaas.config`` is missing, or is not one of PLAIN or SCRAM.
+    """
+    if config.sasl_jaas_config is None:
+        raise ConfigError(
+            "brokers reach each other by a listener with SASL, and sasl.jaas.config is not set: name their "
+            "user there, or another listener in inter.broker.listener.name"
+        )
+    module, options = parse_jaas(config.sasl_jaas_config)
+    if module not in _MODULES or not options.get("username") or not options.get("password"):
+        raise ConfigError(
+            f"sasl.jaas.config cannot be used: write {' or '.join(_MODULES)}, with username and password"
+        )
+    mechanism = config.sasl_mechanism_inter_broker_protocol
+    if mechanism not in config.sasl_enabled_mechanisms:
+        raise ConfigError(
+            f"sasl.mechanism.inter.broker.protocol={mechanism} is not allowed: sasl.enabled.mechanisms has "
+            f"{', '.join(config.sasl_enabled_mechanisms)}"
+        )
+    return options["username"], options["password"]
+
+
+def _parse_all(items: Iterable[str], setting: str, config: BrokerConfig) -> list[Endpoint]:
+    protocols = _security_protocols(config.listener_security_protocol_map)
+    endpoints = []
+    for endpoint in (Endpoint.parse(item, setting) for item in items):
+        if endpoint.name not in protocols:
+            raise ConfigError(
+                f"{setting}={endpoint} is not allowed: listener.security.protocol.map does not have "
+                f"{endpoint.name}; add {endpoint.name}:PLAINTEXT, or another protocol, to it"
+            )
+        endpoints.append(replace(endpoint, protocol=protocols[endpoint.name]))
     names = [endpoint.name for endpoint in endpoints]
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(f"{setting} uses the name {name} twice: give each listener its own")
     return endpoints
-
-
-def _require_plaintext(endpoints: Iterable[Endpoint], setting: str, config: BrokerConfig) -> None:
-    """Raises ConfigError for an endpoint that is to speak TLS or SASL: it must not start without them."""
-    protocols = _security_protocols(config.listener_security_protocol_map)
-    for endpoint in endpoints:
-        protocol = protocols.get(endpoint.name)
-        if protocol is None:
-            raise ConfigError(
-                f"{setting}={endpoint} is not allowed: listener.security.protocol.map does not have "
-                f"{endpoint.name}; add {endpoint.name}:PLAINTEXT to it"
-            )
-        if protocol != "PLAINTEXT":
-            address = str(endpoint).partition("://")[2]
-            by = "" if protocol == endpoint.name else " by listener.security.protocol.map"
-            cure = "use PLAINTEXT" if by else f"use PLAINTEXT://{address}"
-            raise ConfigError(
-                f"{setting}={endpoint} is not allowed, since it would have to speak {protocol}{by}: "
-                f"TLS and SASL are not there yet; {cure}, on a network that you trust"
-            )
 
 
 def _security_protocols(text: str) -> dict[str, str]:

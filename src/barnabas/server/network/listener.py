@@ -5,18 +5,27 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
+import ssl
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import replace
 
 from barnabas.config import BrokerConfig
+from barnabas.config.setting import INT_MAX
 from barnabas.environment.network import BindError, Network, ServerSocket
 from barnabas.errors import ConfigError
+from barnabas.security import ANONYMOUS, Principal
+from barnabas.security.quotas import ConnectionRates
+from barnabas.security.subjects import SubjectRules, subject_of
 from barnabas.server.network.busy_polling import BusyPolling
 from barnabas.server.network.endpoint import Endpoint
 from barnabas.server.network.session import Serve, Session
 from barnabas.text import logger_of, shown
 
 log = logger_of(__name__)
+
+#: how long connections may take to end, in seconds
+_CLOSING_SECONDS = 2.0
 
 
 class Closings:
@@ -45,6 +54,15 @@ class Closings:
         return f"{key[1]} ({more} more like it since)" if more else key[1]
 
 
+def _most_per_ip(config: BrokerConfig, host: str) -> tuple[int, str]:
+    """How many connections one address may have, and which setting says so."""
+    for override in config.max_connections_per_ip_overrides:
+        address, _, most = override.rpartition(":")
+        if address == host:
+            return int(most), "max.connections.per.ip.overrides"
+    return config.max_connections_per_ip, "max.connections.per.ip"
+
+
 class Connections:
     """Every open connection of a broker, counted against ``max.connections`` and its like per address.
 
@@ -57,8 +75,12 @@ class Connections:
         *,
         most: int | None = None,
         busy_polling: BusyPolling | None = None,
+        rates: ConnectionRates | None = None,
     ) -> None:
         self._config = config
+        self.rates = rates or ConnectionRates(lambda: asyncio.get_running_loop().time())
+        #: the listener that waits for no others': that of the brokers, if there are others
+        self.protected = ""
         self._most = most
         self.busy_polling = busy_polling
         self.closings = Closings()
@@ -66,6 +88,11 @@ class Connections:
         self._per_ip: Counter[str] = Counter()
         self._open: dict[Session, None] = {}
         self._last_closed = -math.inf
+        #: how many are open, by listener, and how many were opened since the start
+        self.open: Counter[str] = Counter()
+        self.opened: Counter[str] = Counter()
+        #: resolved when the last one has gone
+        self._all_gone: asyncio.Future[None] | None = None
 
     def __len__(self) -> int:
         return len(self._open)
@@ -78,8 +105,11 @@ class Connections:
     def next_id(self) -> int:
         return next(self._next_id)
 
-    def admit(self, session: Session) -> bool:
-        """Count a new connection; False, with a log line, when it is one too many."""
+    def admit(self, session: Session) -> float | None:
+        """Count a new connection; for how many seconds it has to wait before it is served.
+
+        None, with a log line, when it is one too many.
+        """
         config = self._config()
         host = session.client_host
         if self._most is not None and len(self._open) >= self._most:
@@ -89,32 +119,42 @@ class Connections:
                 host,
                 self._most,
             )
-            return False
+            return None
         if len(self._open) >= config.max_connections:
             log.warning(
                 "refusing a connection from %s: max.connections=%d reached", host, config.max_connections
             )
-            return False
-        if self._per_ip[host] >= config.max_connections_per_ip:
-            log.warning(
-                "refusing a connection from %s: max.connections.per.ip=%d reached",
-                host,
-                config.max_connections_per_ip,
+            return None
+        most, setting = _most_per_ip(config, host)
+        if self._per_ip[host] >= most:
+            log.warning("refusing a connection from %s: %s=%d reached", host, setting, most)
+            return None
+        if not self.rates.admit(host):
+            line = self.closings.line(
+                host, "its connection_creation_rate is reached", asyncio.get_running_loop().time()
             )
-            return False
+            if line is not None:
+                log.warning("refusing a connection from %s: %s", host, line)
+            return None
         self._open[session] = None
+        self.open[session.listener] += 1
+        self.opened[session.listener] += 1
         self._per_ip[host] += 1
-        return True
+        limit = config.max_connection_creation_rate
+        return self.rates.delay(limit) if limit < INT_MAX and session.listener != self.protected else 0.0
 
     def forget(self, session: Session) -> None:
         """Stop counting a connection that ended; one that was refused was never counted."""
         if session not in self._open:
             return
         del self._open[session]
+        self.open[session.listener] -= 1
         self._last_closed = asyncio.get_running_loop().time()
         self._per_ip[session.client_host] -= 1
         if not self._per_ip[session.client_host]:
             del self._per_ip[session.client_host]
+        if self._all_gone is not None and not self._open and not self._all_gone.done():
+            self._all_gone.set_result(None)
 
     def silent_for(self) -> float:
         """Seconds since a client has last sent something, or has gone."""
@@ -125,18 +165,44 @@ class Connections:
         for session in list(self._open):
             session.shut_down()
 
+    def close_users(self, names: Collection[str]) -> None:
+        """Close the connections of users who were deleted."""
+        for session in list(self._open):
+            if session.has_logged_in and session.principal.name in names:
+                session.close(f"{session.principal} cannot log in any more")
+
+    async def end(self) -> None:
+        """Close all, and wait until the event loop has let go of them.
+
+        uvloop may not come back when it is closed with a connection that speaks TLS.
+        """
+        self.close_all()
+        if self._open:
+            self._all_gone = asyncio.get_running_loop().create_future()
+            await asyncio.wait([self._all_gone], timeout=_CLOSING_SECONDS)
+
 
 class Listener:
     """One entry of ``listeners``, bound."""
 
-    #: what starts a request, from `start` on
-    serve: Serve
-
-    def __init__(self, endpoint: Endpoint, connections: Connections, network: Network) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        connections: Connections,
+        network: Network,
+        tls: Callable[[], ssl.SSLContext] | None = None,
+    ) -> None:
         #: as configured; once bound, with the real port
         self.endpoint = endpoint
+        self._users = (
+            SubjectRules(connections.config.for_listener(endpoint.name).ssl_principal_mapping_rules)
+            if endpoint.has_tls
+            else None
+        )
         self._connections = connections
         self._network = network
+        self._tls = tls
+        self._begin: Callable[[], Serve]
         self._socket: ServerSocket | None = None
         self.admit = connections.admit
         self.busy_polling = connections.busy_polling
@@ -158,14 +224,37 @@ class Listener:
             self._socket = self._network.bind(endpoint.host, endpoint.port)
         except BindError as error:
             raise ConfigError(f"listeners={endpoint} cannot be used: {error}") from error
-        self.endpoint = Endpoint(endpoint.name, endpoint.host, self._socket.port)
+        self.endpoint = replace(endpoint, port=self._socket.port)
 
-    async def start(self, serve: Serve) -> None:
-        """Accept connections, whose requests `serve` starts; the listener is bound."""
-        self.serve = serve
+    @property
+    def first_request_bytes(self) -> int:
+        config = self.config
+        most = config.socket_request_max_bytes
+        return min(most, config.sasl_server_max_receive_size) if self.endpoint.has_sasl else most
+
+    def begin(self) -> Serve:
+        return self._begin()
+
+    def user_of(self, certificate: bytes | None) -> Principal:
+        """As `Host.user_of`."""
+        if certificate is None or self._users is None or self.endpoint.has_sasl:
+            return ANONYMOUS
+        subject = subject_of(certificate)
+        name = self._users.user(subject)
+        if not name:
+            raise ValueError(
+                f"no rule of ssl.principal.mapping.rules names a user for its certificate '{subject}'"
+            )
+        return Principal(name)
+
+    async def start(self, begin: Callable[[], Serve]) -> None:
+        """Accept connections; `begin` is asked what starts the requests of each. The listener is bound."""
+        self._begin = begin
         assert self._socket is not None
         await self._socket.accept(
-            lambda: Session(self, self._connections.next_id()), backlog=self.config.socket_listen_backlog_size
+            lambda: Session(self, self._connections.next_id()),
+            backlog=self.config.socket_listen_backlog_size,
+            tls=self._tls,
         )
 
     def unbind(self) -> None:

@@ -31,6 +31,10 @@ class Outbox:
         self.waiting: deque[Chunk] = deque()
         #: how much of the first one is sent
         self._sent = 0
+        #: one with TLS is full from its limit on, so at 0 always; others are above it
+        self._lowest_limit = 0 if transport.get_extra_info("sslcontext") is None else 1
+        #: a transport with TLS may call `resume` from within a write
+        self._is_sending = False
 
     def send(self, chunks: Chunks) -> None:
         """Sends `chunks` after all that was given before.
@@ -45,19 +49,23 @@ class Outbox:
         else:
             self.waiting += chunks
             # From now on we hear of it when the transport has written all it has.
-            self._transport.set_write_buffer_limits(high=0)
+            self._transport.set_write_buffer_limits(high=self._lowest_limit, low=0)
             self.resume()
 
     def resume(self) -> None:
         """Goes on when the transport has nothing left to write. Raises OSError as `send`."""
         waiting = self.waiting
-        if not waiting:
+        if not waiting or self._is_sending:
             return
-        while waiting and not self._transport.get_write_buffer_size():
-            if self._transport.is_closing():
-                waiting.clear()
-                return
-            self._send_some(waiting[0])
+        self._is_sending = True
+        try:
+            while waiting and not self._transport.get_write_buffer_size():
+                if self._transport.is_closing():
+                    waiting.clear()
+                    return
+                self._send_some(waiting[0])
+        finally:
+            self._is_sending = False
         if not waiting:
             self._transport.set_write_buffer_limits()
 

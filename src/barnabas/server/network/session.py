@@ -12,10 +12,12 @@ from barnabas.environment.network import set_buffer_sizes
 from barnabas.errors import ProtocolError
 from barnabas.protocol.framing import FrameDecoder
 from barnabas.protocol.wire import Readable
+from barnabas.security import ANONYMOUS, Principal
 from barnabas.server.network.busy_polling import BusyPolling
 from barnabas.server.network.endpoint import Endpoint
 from barnabas.server.network.in_place import InPlaceReceiver
 from barnabas.server.network.outbox import Outbox
+from barnabas.server.network.tls import why_not_secured
 from barnabas.server.requests.context import Chunks
 from barnabas.text import logger_of
 
@@ -56,7 +58,6 @@ class Host(Protocol):
     """Where a session came in: a listener and what all connections share."""
 
     endpoint: Endpoint
-    serve: Serve
     busy_polling: BusyPolling | None
 
     @property
@@ -66,8 +67,22 @@ class Host(Protocol):
     @property
     def closings(self) -> Closings: ...
 
-    def admit(self, session: Session) -> bool:
-        """Count a new connection; False when it is one too many."""
+    @property
+    def first_request_bytes(self) -> int:
+        """The largest request that is read before the client has said who it is."""
+
+    def begin(self) -> Serve:
+        """What starts the requests of a new connection."""
+
+    def user_of(self, certificate: bytes | None) -> Principal:
+        """Whom a client's certificate names (DER, None for none), until it logs in.
+
+        Raises:
+            ValueError: nobody.
+        """
+
+    def admit(self, session: Session) -> float | None:
+        """Count a new connection; for how many seconds it has to wait, None when it is one too many."""
 
     def forget(self, session: Session) -> None:
         """Stop counting a connection that ended."""
@@ -88,10 +103,13 @@ class Session(asyncio.Protocol):
         self.connection_id = connection_id
         self.listener = host.endpoint.name
         self.client_host = ""
+        self.principal = ANONYMOUS
+        #: whether the client has logged in by SASL
+        self.has_logged_in = False
         self._host = host
-        self._serve = host.serve
+        self._serve = host.begin()
         self._busy_polling = host.busy_polling
-        self._frames = FrameDecoder(host.config.socket_request_max_bytes)
+        self._frames = FrameDecoder(host.first_request_bytes)
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport = None  # type: ignore[assignment]
         self._outbox: Outbox = None  # type: ignore[assignment]
@@ -102,21 +120,54 @@ class Session(asyncio.Protocol):
         self._held = 0
         self._write_paused = False
         self._closing = False
+        self._is_admitted = False
+        #: ends the connection, whether it speaks TLS already or not
+        self._give_up: Callable[[], object]
         #: when the client last sent something or read on, in seconds of the loop
         self.last_active = self._loop.time()
         self._idle_timer: asyncio.TimerHandle | None = None
+        #: ends the time in which the client is not listened to
+        self._unmuting: asyncio.TimerHandle | None = None
 
     # --- asyncio's side ---
+
+    def arriving(self, host: str, give_up: Callable[[], object]) -> float | None:
+        """As `Secured.arriving`: what does not speak TLS yet is a connection that counts."""
+        self.client_host = host
+        self._give_up = give_up
+        wait = self._host.admit(self)
+        self._is_admitted = wait is not None
+        self._closing = wait is None
+        return wait
+
+    def not_secured(self, error: BaseException) -> None:
+        """As `Secured.not_secured`."""
+        self._closing = True
+        self._host.forget(self)
+        reason = why_not_secured(error) if isinstance(error, Exception) else None
+        if reason is not None:
+            self._log_closing(reason)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]
         self._outbox = Outbox(self._transport)
-        peer = transport.get_extra_info("peername")
-        self.client_host = peer[0] if peer else ""
-        if not self._host.admit(self):
-            self._closing = True
+        wait = None
+        if not self._is_admitted:
+            peer = transport.get_extra_info("peername")
+            wait = self.arriving(peer[0] if peer else "", self._transport.abort)
+        self._give_up = self._transport.abort
+        if self._closing:  # one too many, or the broker stops
             self._transport.abort()
             return
+        tls = transport.get_extra_info("ssl_object")
+        if tls is not None:
+            try:
+                self.principal = self._host.user_of(tls.getpeercert(binary_form=True))
+            except ValueError as error:
+                self.close(str(error))
+                return
+        if wait:
+            self.mute(wait)
         config = self._host.config
         set_buffer_sizes(
             transport,
@@ -165,6 +216,8 @@ class Session(asyncio.Protocol):
         self._closing = True
         if self._idle_timer is not None:
             self._idle_timer.cancel()
+        if self._unmuting is not None:
+            self._unmuting.cancel()
         self._host.forget(self)
         self._outbox.clear()
         self._backlog.clear()
@@ -213,23 +266,43 @@ class Session(asyncio.Protocol):
 
         future.add_done_callback(settled)
 
+    def mute(self, seconds: float) -> None:
+        """As `Client.mute`. Of two times the one that ends later holds."""
+        if self._closing:
+            return
+        if self._unmuting is not None:
+            if self._unmuting.when() >= self._loop.time() + seconds:
+                return
+            self._unmuting.cancel()
+        self._unmuting = self._loop.call_later(seconds, self._unmute)
+
     def close(self, reason: str) -> None:
         """Close the connection, saying why in the log; replies already sent still reach the client."""
         if self._closing:
             return
         self._closing = True
-        line = self._host.closings.line(self.client_host, reason, self._loop.time())
-        if line is not None:
-            log.warning("closing connection %d from %s: %s", self.connection_id, self.client_host, line)
+        self._log_closing(reason)
         self._transport.close()
         self._loop.call_later(CLOSE_GRACE, self._transport.abort)
+
+    def logged_in(self, principal: Principal, serve: Serve) -> None:
+        """The client has said who it is: `serve` starts its requests from now on."""
+        self.has_logged_in = True
+        self.principal = principal
+        self._serve = serve
+        self._frames.max_size = self._host.config.socket_request_max_bytes
 
     def shut_down(self) -> None:
         """Close the connection because the broker stops."""
         self._closing = True
-        self._transport.abort()
+        self._give_up()
 
     # --- inside ---
+
+    def _log_closing(self, reason: str) -> None:
+        line = self._host.closings.line(self.client_host, reason, self._loop.time())
+        if line is not None:
+            log.warning("closing connection %d from %s: %s", self.connection_id, self.client_host, line)
 
     def _more_received(self) -> None:
         """Some of a large frame has come."""
@@ -265,9 +338,15 @@ class Session(asyncio.Protocol):
         except OSError as error:
             self.close(f"a reply cannot be read: {error}")
 
+    def _unmute(self) -> None:
+        self._unmuting = None
+        self.last_active = self._loop.time()
+        self._continue()
+
     def _is_full(self) -> bool:
         return bool(
             self._write_paused
+            or self._unmuting is not None
             or self._exclusive is not None
             or self._outbox.waiting
             or len(self._unanswered) >= MAX_UNANSWERED
@@ -309,8 +388,8 @@ class Session(asyncio.Protocol):
         limit = self._host.config.connections_max_idle_ms / 1000
         if limit < 0:
             return
-        # What waits for an answer of ours is not idle; what does not read its answers is.
-        if any(not waiting.done for waiting in self._unanswered):
+        # What waits for an answer of ours is not idle, nor is a muted one; what does not read its answers is.
+        if self._unmuting is not None or any(not waiting.done for waiting in self._unanswered):
             self.last_active = self._loop.time()
         left = self.last_active + limit - self._loop.time()
         if left <= 0:

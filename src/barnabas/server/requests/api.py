@@ -2,7 +2,7 @@
 
 A handler's module opens with the versions served, the KIPs behind them and what is left out, and declares
 
-    @handles(HeartbeatRequest)
+    @handles(HeartbeatRequest, needs=[Group(Operation.READ)])
     def heartbeat(groups: GroupCoordinator, context: RequestContext, request: HeartbeatRequest)
         -> Answer[HeartbeatResponse]: ...
 
@@ -17,15 +17,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from barnabas.answers import Answer
 from barnabas.errors import KafkaError
+from barnabas.metrics import Durations
 from barnabas.protocol.messages.api_versions import ApiVersion
 from barnabas.protocol.schema import Request, Response
 from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.needs import Need
 from barnabas.server.requests.pieces import MAX_ITEM_ELEMENTS, Pieces
 
 P = TypeVar("P")
@@ -55,6 +57,8 @@ class Api(Generic[P, Q]):
     on_error: Callable[[Q, KafkaError], Response]
     #: whether a parked request is given up when its connection ends (one that only waits to read)
     cancel_on_disconnect: bool
+    #: what its client must be allowed
+    needs: tuple[Need, ...]
     #: how a request about many things is divided, by the arrays it may ask with
     pieces: tuple[Pieces, ...] = ()
     #: a request with more elements than this may have to be divided; those of a small frame count as none
@@ -63,6 +67,8 @@ class Api(Generic[P, Q]):
     most_elements: int = MAX_ITEM_ELEMENTS
     #: the path of arrays in a response that may be long whatever the request
     listing: tuple[str, ...] = ()
+    #: whether answers wait because clients ask for that, or for other clients
+    is_held_back: bool = False
 
     def using(self, ports: P) -> Served:
         """The API, served with what its handler works on."""
@@ -79,11 +85,14 @@ class Served:
 
     api: Api[Any, Any]
     handle: Callable[[RequestContext, Any], Answer[Response | None]]
+    #: how long its requests took, from their arrival to their answer
+    durations: Durations = field(default_factory=Durations)
 
 
 def handles(
     request: type[Q],
     *,
+    needs: Sequence[Need],
     advertised_from: int | None = None,
     on_error: Callable[[Q, KafkaError], Response] | None = None,
     cancel_on_disconnect: bool = False,
@@ -91,11 +100,13 @@ def handles(
     is_heavy: bool = False,
     most_elements: int = MAX_ITEM_ELEMENTS,
     listing: str = "",
+    is_held_back: bool = False,
 ) -> Callable[[Handler[P, Q]], Api[P, Q]]:
     """Make the decorated handler of `request` an `Api`.
 
     Args:
         request: the message class; its response is the class of the same name in the same module.
+        needs: what its client must be allowed, at least one thing (`Anyone` for nothing).
         advertised_from: the lowest version that ApiVersions names, when it differs.
         on_error: makes the response for an error that escapes the handler. It may be left out where the
             response has an `error_code` at its top; for the others an escaped error closes the connection.
@@ -105,6 +116,7 @@ def handles(
         is_heavy: whether to count the things even of a small frame, since each takes long.
         most_elements: how many elements a request may have that is not divided.
         listing: the path of arrays in the response that may be long however small the request is.
+        is_held_back: whether an answer may wait because its client asks for that, or for other clients.
     """
     name = request.__name__.removesuffix("Request")
     response: type[Response] = getattr(sys.modules[request.__module__], name + "Response")
@@ -120,10 +132,12 @@ def handles(
             handle=handler,
             on_error=on_error or _top_level_error(response),
             cancel_on_disconnect=cancel_on_disconnect,
+            needs=tuple(needs),
             pieces=tuple(pieces),
             large_from=-1 if is_heavy else min((DIRECT_ELEMENTS, *(p.size for p in pieces))),
             most_elements=most_elements,
             listing=tuple(listing.split(".")) if listing else (),
+            is_held_back=is_held_back,
         )
 
     return declare

@@ -6,7 +6,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
+from barnabas import __version__
 from barnabas.protocol.framing import RequestHeader
+from barnabas.security import ITSELF, Principal
+from barnabas.security.acls import UNRESTRICTED
 from barnabas.types import Chunk
 
 #: a reply's bytes, sent one after another
@@ -20,6 +23,8 @@ class Connection(Protocol):
     connection_id: int
     #: the client's IP address
     client_host: str
+    #: who the client is
+    principal: Principal
     #: the name of the listener that took it, as in ``listeners``
     listener: str
     #: what the client called itself in ApiVersions (KIP-511); empty when it did not
@@ -50,6 +55,45 @@ class Client(Connection, Protocol):
         request of this connection is served meanwhile.
         """
 
+    def mute(self, seconds: float) -> None:
+        """Serve nothing more of this connection for so long; what is being served is answered."""
+
+
+class Metered(Protocol):
+    """What one request uses of the broker, held against its client's quotas (`requests/usage.py`)."""
+
+    def pause(self) -> None:
+        """The event loop does something else until `resume`."""
+
+    def resume(self) -> None:
+        """The event loop goes on with the request."""
+
+    @property
+    def most_fetched(self) -> float:
+        """How many bytes the client may fetch at once; infinite without a quota."""
+
+    def admits_fetch(self, size: int) -> bool:
+        """Count the records that the client is to get, in bytes; False if it has to wait for them."""
+
+    def settle(self, response: Any) -> Any:
+        """The response with the time that its client has to wait; from now on it is not listened to."""
+
+
+class NoConnection:
+    """In place of a connection, for the requests that a broker sends to itself."""
+
+    connection_id = 0
+    client_host = "127.0.0.1"
+    principal = ITSELF
+    client_software_name = "barnabas"
+    client_software_version = __version__
+
+    def __init__(self, listener: str) -> None:
+        self.listener = listener
+
+    def close(self, reason: str) -> None:
+        pass
+
 
 class RequestContext:
     """What one request's header says, and its connection."""
@@ -58,10 +102,14 @@ class RequestContext:
 
     #: set by a handler that must not be overtaken by later requests of the connection while it waits
     exclusive = False
+    #: what the request uses of the broker, while quotas ask for it
+    usage: Metered | None = None
     #: how many errors of single records the answer has
     reported_errors = 0
     #: how many missing topics were made for the request
     made_topics = 0
+    #: what the client may do; everything where there is no authorizer
+    access = UNRESTRICTED
 
     def __init__(self, header: RequestHeader, connection: Connection) -> None:
         self.api_version = header.api_version

@@ -29,7 +29,8 @@ class LongWork:
 
     def __init__(self, environment: Environment) -> None:
         self._thread = environment.blocking.pool("long work", 1)
-        self._now = environment.clock.monotonic
+        #: seconds since some moment
+        self.now = environment.clock.monotonic
         self._turn = asyncio.Lock()
         self._is_stopped = False
 
@@ -48,13 +49,13 @@ class LongWork:
 
         However much long work there is, a turn of the loop has one slice of it.
         """
-        end = self._now() + SLICE
+        end = self.now() + SLICE
         for item in items:
             yield item
-            if self._now() >= end:
+            if self.now() >= end:
                 async with self._turn:
                     await asyncio.sleep(0)
-                end = self._now() + SLICE
+                end = self.now() + SLICE
 
     def listed(
         self,

@@ -86,6 +86,8 @@ class Pieces:
         """Add the answer to a piece to the answer to those before it."""
         if getattr(part, "error_code", 0) and not whole.error_code:
             whole.error_code = part.error_code
+        if getattr(part, "throttle_time_ms", 0):
+            whole.throttle_time_ms = max(whole.throttle_time_ms, part.throttle_time_ms)
         _join(whole, part, self._response, continued)
 
 

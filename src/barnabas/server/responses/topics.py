@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 
 from barnabas.errors import ErrorCode
 from barnabas.metadata.image import BrokerImage, ClusterImage, PartitionState, TopicImage
 from barnabas.protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
-from barnabas.server.responses.operations import NOT_ASKED, TOPIC_OPERATIONS
+from barnabas.security.acls import UNRESTRICTED, Access, ResourceType
+from barnabas.server.responses.operations import NOT_ASKED
 from barnabas.types import INTERNAL_TOPICS, BrokerId
 
 #: the first version of Metadata that knows LISTENER_NOT_FOUND
@@ -25,6 +27,9 @@ def leader_error(image: ClusterImage, state: PartitionState, listener: str) -> E
     return ErrorCode.NONE
 
 
+_TOPIC_OPERATIONS = UNRESTRICTED.operations(ResourceType.TOPIC, "")
+
+
 class TopicAnswers:
     """A topic as Metadata tells it, made once and kept while the images of topic and brokers stand: a console
     that asks for every topic again and again costs little. Answers must not be changed."""
@@ -34,7 +39,14 @@ class TopicAnswers:
         self._made: dict[tuple[str, str, bool, bool], tuple[TopicImage, MetadataResponseTopic]] = {}
 
     def get(
-        self, image: ClusterImage, topic: TopicImage, listener: str, version: int, *, operations: bool
+        self,
+        image: ClusterImage,
+        topic: TopicImage,
+        listener: str,
+        version: int,
+        *,
+        operations: bool,
+        access: Access = UNRESTRICTED,
     ) -> MetadataResponseTopic:
         """The answer to who came by `listener` and asked in `version`, for what it may do (or not)."""
         if image.brokers is not self._brokers or len(self._made) > 100 + 4 * len(image.topics):
@@ -45,7 +57,11 @@ class TopicAnswers:
         made = self._made.get(key)
         if made is None or made[0] is not topic:
             made = self._made[key] = topic, _make(image, topic, listener, modern, operations, made)
-        return made[1]
+        if not operations or access.is_unrestricted:
+            return made[1]
+        answer = copy(made[1])
+        answer.topic_authorized_operations = access.operations(ResourceType.TOPIC, topic.name)
+        return answer
 
 
 def _make(
@@ -59,13 +75,17 @@ def _make(
     """A new answer, which shares with the `last` one the partitions that are as they were."""
     states, answers = ((), ()) if last is None else (last[0].partitions, last[1].partitions)
     partitions = []
+    errors: dict[BrokerId, ErrorCode] = {}
     for number, state in enumerate(topic.partitions):
         if number < len(states) and state is states[number]:
             partitions.append(answers[number])
             continue
-        error = leader_error(image, state, listener)
-        if error is ErrorCode.LISTENER_NOT_FOUND and not modern:
-            error = ErrorCode.LEADER_NOT_AVAILABLE
+        error = errors.get(state.leader)
+        if error is None:
+            error = leader_error(image, state, listener)
+            if error is ErrorCode.LISTENER_NOT_FOUND and not modern:
+                error = ErrorCode.LEADER_NOT_AVAILABLE
+            errors[state.leader] = error
         partitions.append(
             MetadataResponsePartition(
                 error_code=error,
@@ -82,5 +102,5 @@ def _make(
         topic_id=topic.id,
         is_internal=topic.name in INTERNAL_TOPICS,
         partitions=partitions,
-        topic_authorized_operations=TOPIC_OPERATIONS if operations else NOT_ASKED,
+        topic_authorized_operations=_TOPIC_OPERATIONS if operations else NOT_ASKED,
     )

@@ -8,13 +8,14 @@ coordinator: whether the partition was added, or, for a producer of transactions
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import NamedTuple, Protocol, TypeAlias
 
 from barnabas.answers import Answer, is_pending, settled
 from barnabas.config import BrokerConfig
 from barnabas.errors import ErrorCode, KafkaError
-from barnabas.types import ProducerIdentity, TopicPartition
+from barnabas.replication.partition import Partition
+from barnabas.types import Offset, ProducerIdentity, TopicPartition
 
 Verdicts: TypeAlias = dict[TopicPartition, ErrorCode]
 
@@ -29,6 +30,36 @@ class TransactionalWrite(NamedTuple):
     producer: ProducerIdentity
     partitions: Collection[TopicPartition]
     adds: bool
+
+
+class LastMarker(NamedTuple):
+    """Where a producer's last marker was in a partition when its coordinator was asked."""
+
+    partition: Partition
+    producer: ProducerIdentity
+    offset: Offset
+
+    @classmethod
+    def of(cls, partition: Partition, producer: ProducerIdentity) -> LastMarker:
+        return cls(partition, producer, partition.log.producers.last_marker(producer.producer_id))
+
+    @property
+    def is_last(self) -> bool:
+        """Whether no marker has followed it."""
+        return self.partition.log.producers.last_marker(self.producer.producer_id) == self.offset
+
+
+def still_valid(verdicts: Verdicts, markers: Mapping[TopicPartition, LastMarker]) -> Verdicts:
+    """The verdicts, but for partitions in which the transaction has ended since the coordinator gave them.
+
+    That concerns producers that do not raise their epoch with each transaction (before v2).
+    """
+    return {
+        partition: code
+        if code is not ErrorCode.NONE or partition not in markers or markers[partition].is_last
+        else ErrorCode.INVALID_TXN_STATE
+        for partition, code in verdicts.items()
+    }
 
 
 class Coordinators(Protocol):

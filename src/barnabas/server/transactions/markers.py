@@ -104,7 +104,7 @@ class MarkerAppender:
         info = replica.append(batch, ACKS_ALL, Origin.COORDINATOR)
         if replica.is_acknowledged(info.last_offset, ACKS_ALL):
             return None
-        appended = Appended(replica, info.last_offset, _refuse)
+        appended = Appended(replica, info.last_offset, replica.leader_epoch, _refuse)
         return Acknowledgement([appended], ACKS_ALL, True).wait(self._config().request_timeout_ms).future
 
 

@@ -9,7 +9,13 @@ from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.produce import ProduceRequest
 from barnabas.records.batch import TRANSACTIONAL_FLAG, low_attributes, parse_header
 from barnabas.replication.manager import ReplicaManager
-from barnabas.server.transactions.guard import TransactionalWrite, TransactionGuard, Verdicts
+from barnabas.server.transactions.guard import (
+    LastMarker,
+    TransactionalWrite,
+    TransactionGuard,
+    Verdicts,
+    still_valid,
+)
 from barnabas.types import ProducerIdentity, TopicPartition
 
 #: by topic (its name or its id, as the request has it) and partition: why a batch is not taken
@@ -33,6 +39,7 @@ def refusals(
     """Which batches of a request with a transactional id must not be appended, and why."""
     assert request.transactional_id is not None
     names: dict[TopicPartition, tuple[str | bytes, int]] = {}
+    markers: dict[TopicPartition, LastMarker] = {}
     # one that cannot be found may be by the time of the append, but nobody has admitted the batch
     missing: Refusals = {}
     producer: ProducerIdentity | None = None
@@ -50,11 +57,18 @@ def refusals(
             producer = ProducerIdentity(header.producer_id, header.producer_epoch)
             if not partition.log.producers.is_in_transaction(producer):
                 names[partition.topic_partition] = key, data.index
+                markers[partition.topic_partition] = LastMarker.of(partition, producer)
     if producer is None or (not names and not guard.is_asking(request.transactional_id)):
         return missing
     adds = version >= _IMPLICIT_FROM
     verdicts = guard.admit(TransactionalWrite(request.transactional_id, producer, list(names), adds))
-    return then(verdicts, lambda verdicts: missing | _refusals(verdicts, names, version))
+
+    def refused(verdicts: Verdicts) -> Refusals:
+        if not adds:
+            verdicts = still_valid(verdicts, markers)
+        return missing | _refusals(verdicts, names, version)
+
+    return then(verdicts, refused)
 
 
 def _refusals(

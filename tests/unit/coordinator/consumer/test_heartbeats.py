@@ -235,6 +235,21 @@ def test_regular_expression_has_to_match_the_whole_name(coordinate, told):
     coordinate(scenario)
 
 
+def test_an_expression_is_forgotten_with_its_last_subscriber(coordinate):
+    async def scenario(groups):
+        groups.topics(**{"log-a": 1, "other": 1})
+        await groups.enter("a", regex="log-.*")
+        await groups.enter("b", regex="log-.*")
+        await asyncio.sleep(1)
+        members = groups.consumer_group().members
+        await groups.beat("a", members["a"].epoch, subscribed_topic_regex="oth.*")
+        assert set(groups.consumer_group().regexes) == {"log-.*"}
+        await groups.beat("b", members["b"].epoch, subscribed_topic_regex="oth.*")
+        assert "log-.*" not in groups.consumer_group().regexes
+
+    coordinate(scenario)
+
+
 def test_commit_needs_the_members_epoch(coordinate):
     async def scenario(groups):
         groups.topics(t=1)

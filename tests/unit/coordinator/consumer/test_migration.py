@@ -211,6 +211,18 @@ def test_classic_member_that_falls_silent_is_out_after_its_own_session(coordinat
     coordinate(scenario)
 
 
+@pytest.mark.parametrize(("rebalance", "expected"), [(-1, 10_000), (45_000, 45_000)])
+def test_without_a_rebalance_timeout_a_classic_member_has_its_sessions(coordinate, rebalance, expected):
+    async def scenario(groups):
+        groups.topics(t=2)
+        await groups.enter("new", "t")
+        joined = await groups.join(version=0, session=10_000, rebalance=rebalance, protocols=offers("t"))
+        member = groups.consumer_group().members[joined.member_id]
+        assert member.rebalance_timeout_ms == expected
+
+    coordinate(scenario)
+
+
 def test_empty_groups_change_their_kind_and_keep_their_offsets(coordinate, told):
     async def scenario(groups):
         groups.topics(t=1)

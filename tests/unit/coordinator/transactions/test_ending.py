@@ -422,3 +422,44 @@ def test_housekeeping_outlives_its_own_failure(transact, monkeypatch):
         assert transactions.state == "CompleteAbort"
 
     transact(scenario)
+
+
+def test_next_transaction_begins_as_soon_as_the_last_one_has_its_markers(transact):
+    """A producer that is told to ask again does so much later."""
+
+    async def scenario(transactions):
+        producer = await begun(transactions)
+        transactions.markers.hold = True
+        await transactions.commit(producer)
+        adding = asyncio.ensure_future(transactions.add(producer, B))
+        await asyncio.sleep(0.05)
+        assert not adding.done()
+        transactions.markers.release()
+        assert await adding is None
+        assert transactions.state == "Ongoing"
+        assert asyncio.get_running_loop().time() < 0.06
+
+    transact(scenario)
+
+
+def test_next_transaction_is_told_to_wait_when_the_markers_take_long(transact):
+    async def scenario(transactions):
+        producer = await begun(transactions)
+        transactions.markers.hold = True
+        await transactions.commit(producer)
+        assert await transactions.add(producer, B) == ErrorCode.CONCURRENT_TRANSACTIONS
+
+    transact(scenario)
+
+
+def test_whoever_waits_for_markers_goes_to_the_next_coordinator(transact):
+    async def scenario(transactions):
+        producer = await begun(transactions)
+        transactions.markers.hold = True
+        await transactions.commit(producer)
+        adding = asyncio.ensure_future(transactions.add(producer, B))
+        await asyncio.sleep(0.05)
+        transactions.coordinator.resign(0)
+        assert await adding == ErrorCode.NOT_COORDINATOR
+
+    transact(scenario)

@@ -317,6 +317,12 @@ def test_nodes_of_a_client_with_permissions_are_read_by_all_and_written_by_it_al
             assert (await stranger.get("/a")).data == b"y"
             with pytest.raises(StoreError, match=r"/a: NoAuthError"):
                 await stranger.set("/a", b"z")
+            for path in ("/config", "/config/users", "/config/users/alice"):
+                await keeper.create(path, b"hashed")
+            assert (await stranger.get("/config/users")).data == b"hashed"
+            with pytest.raises(StoreError, match=r"/config/users/alice: NoAuthError"):
+                await stranger.get("/config/users/alice")
+            assert (await keeper.get("/config/users/alice")).data == b"hashed"
         await keeper.close()
 
     asyncio.run(scenario())

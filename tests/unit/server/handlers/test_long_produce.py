@@ -1,12 +1,41 @@
-"""What happens to a batch while it is validated in a thread."""
+"""What becomes of a batch that the coordinator of its transaction refuses."""
 
 import asyncio
+from functools import partial
 from types import SimpleNamespace
+
+import pytest
 
 from barnabas.environment.clock import SystemClock
 from barnabas.errors import ErrorCode, KafkaError
-from barnabas.protocol.messages.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse
+from barnabas.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from barnabas.server.handlers import produce
+
+
+@pytest.mark.parametrize(
+    ("code", "comes_again"),
+    [
+        (ErrorCode.NOT_ENOUGH_REPLICAS, True),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, True),
+        (ErrorCode.TRANSACTION_ABORTABLE, False),
+    ],
+)
+def test_no_later_batch_takes_the_place_of_one_that_comes_again(code, comes_again):
+    noted = []
+    partition = SimpleNamespace(note_refused=lambda records, code: noted.append((records, code)))
+    ports = produce.Ports(SimpleNamespace(find=lambda name, index: partition), None, None, SystemClock())
+    topic = TopicProduceData(name="t")
+    append = partial(produce._append, ports, SimpleNamespace(reported_errors=0), ProduceRequest(acks=-1))
+    data = PartitionProduceData(index=0, records=b"batch")
+    answer = append(topic, data, {("t", 0): KafkaError(code)}, [])
+    assert answer.error_code == code
+    assert noted == ([(b"batch", code)] if comes_again else [])
 
 
 def test_batch_whose_transaction_ended_during_its_validation_is_refused(monkeypatch):

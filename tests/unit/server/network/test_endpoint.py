@@ -2,7 +2,14 @@ import pytest
 
 from barnabas.config import BrokerConfig
 from barnabas.errors import ConfigError
-from barnabas.server.network.endpoint import Endpoint, advertised_endpoints, bound_endpoints
+from barnabas.server.network.endpoint import (
+    Endpoint,
+    advertised_endpoints,
+    bound_endpoints,
+    broker_login,
+    check_protection,
+    inter_broker_listener,
+)
 
 
 def machine_name():
@@ -46,31 +53,59 @@ SECURE = ("SSL", "SASL_SSL", "SASL_PLAINTEXT", "ssl", "Sasl_Ssl")
 
 
 @pytest.mark.parametrize("name", SECURE)
-def test_a_listener_named_for_tls_or_sasl_is_refused_with_the_cure(name):
-    config = BrokerConfig(listeners=("PLAINTEXT://127.0.0.1:0", f"{name}://broker-1:9093"))
-    with pytest.raises(
-        ConfigError, match=rf"listeners={name.upper()}://broker-1:9093 .*use PLAINTEXT://broker-1:9093"
-    ):
-        bound_endpoints(config)
-
-
-@pytest.mark.parametrize("name", SECURE)
-def test_an_advertised_listener_named_for_tls_or_sasl_is_refused(name):
-    config = BrokerConfig(advertised_listeners=(f"{name}://broker-1:9093",))
-    with pytest.raises(
-        ConfigError, match=rf"advertised\.listeners={name.upper()}://.* TLS and SASL are not there"
-    ):
-        advertised_endpoints(config, bound_endpoints(config), machine_name)
+def test_a_name_of_a_protocol_means_that_protocol(name):
+    config = BrokerConfig(
+        listeners=("PLAINTEXT://127.0.0.1:0", f"{name}://127.0.0.1:9093"),
+        advertised_listeners=(f"{name}://broker-1:9094",),
+    )
+    bound = bound_endpoints(config)
+    assert [endpoint.protocol for endpoint in bound] == ["PLAINTEXT", name.upper()]
+    assert advertised_endpoints(config, bound, machine_name)[1] == Endpoint(
+        name.upper(), "broker-1", 9094, name.upper()
+    )
 
 
 @pytest.mark.parametrize("protocol", SECURE)
 @pytest.mark.parametrize("name", ["PLAINTEXT", "A", "a"])
-def test_any_name_that_is_mapped_to_tls_or_sasl_is_refused(name, protocol):
+def test_any_name_can_be_mapped_to_a_protocol(name, protocol):
     config = BrokerConfig(
         listeners=(f"{name}://127.0.0.1:0",), listener_security_protocol_map=f"{name} : {protocol}"
     )
-    with pytest.raises(ConfigError, match=f"would have to speak {protocol.upper()}"):
-        bound_endpoints(config)
+    (endpoint,) = bound_endpoints(config)
+    assert endpoint.protocol == protocol.upper()
+    assert endpoint.has_sasl == protocol.upper().startswith("SASL")
+    assert endpoint.has_tls == protocol.upper().endswith("SSL")
+
+
+@pytest.mark.parametrize("protocol", ["SASL_SSL", "SASL_PLAINTEXT"])
+def test_brokers_of_a_cluster_need_a_user_for_a_listener_with_sasl(protocol):
+    config = BrokerConfig(listeners=(f"{protocol}://127.0.0.1:0",), zookeeper_connect="zk:2181")
+    with pytest.raises(ConfigError, match=r"sasl\.jaas\.config is not set"):
+        inter_broker_listener(config, bound_endpoints(config))
+    for given in (
+        "x",
+        'a.ScramLoginModule required username="b";',
+        'a.Other required username="b" password="c";',
+    ):
+        with pytest.raises(ConfigError, match=r"sasl\.jaas\.config cannot be"):
+            broker_login(config.replace(sasl_jaas_config=given))
+    jaas = 'a.ScramLoginModule required username="broker" password="secret";'
+    named = config.replace(sasl_jaas_config=jaas)
+    assert inter_broker_listener(named, bound_endpoints(named)).protocol == protocol
+    assert broker_login(named) == ("broker", "secret")
+    with pytest.raises(ConfigError, match=r"sasl\.enabled\.mechanisms has SCRAM-SHA-256"):
+        broker_login(named.replace(sasl_mechanism_inter_broker_protocol="PLAIN"))
+    alone = BrokerConfig(listeners=(f"{protocol}://127.0.0.1:0",))
+    assert inter_broker_listener(alone, bound_endpoints(alone)).name == protocol
+
+
+def test_brokers_reach_each_other_by_a_protocol():
+    listeners = ("PLAINTEXT://127.0.0.1:0", "SSL://127.0.0.1:0")
+    config = BrokerConfig(listeners=listeners, security_inter_broker_protocol="SSL")
+    assert inter_broker_listener(config, bound_endpoints(config)).name == "SSL"
+    for values in ({"inter_broker_listener_name": "SSL"}, {"security_inter_broker_protocol": "SASL_SSL"}):
+        with pytest.raises(ConfigError, match=r"security\.inter\.broker\.protocol"):
+            inter_broker_listener(config.replace(**values), bound_endpoints(config))
 
 
 def test_a_name_that_says_nothing_of_its_protocol_needs_the_map():
@@ -122,3 +157,40 @@ def test_an_advertised_name_that_is_not_bound_is_refused():
     )
     with pytest.raises(ConfigError, match="B, which listeners does not"):
         advertised_endpoints(config, bound_endpoints(config), machine_name)
+
+
+@pytest.mark.parametrize(
+    ("named", "listeners", "expected"),
+    [
+        (None, ("A://127.0.0.1:1", "PLAINTEXT://127.0.0.1:2"), "PLAINTEXT"),
+        (None, ("B://127.0.0.1:1", "A://127.0.0.1:2"), "B"),
+        ("b", ("A://127.0.0.1:1", "B://127.0.0.1:2"), "B"),
+    ],
+)
+def test_brokers_reach_each_other_by_the_listener_that_is_named(named, listeners, expected):
+    settings = {} if named is None else {"inter_broker_listener_name": named}
+    config = BrokerConfig(
+        listeners=listeners, listener_security_protocol_map=f"{A_AND_B},PLAINTEXT:PLAINTEXT", **settings
+    )
+    assert inter_broker_listener(config, bound_endpoints(config)).name == expected
+
+
+def test_brokers_cannot_reach_each_other_by_a_listener_that_is_not_there():
+    config = BrokerConfig(inter_broker_listener_name="INTERNAL")
+    with pytest.raises(ConfigError, match=r"inter\.broker\.listener\.name=INTERNAL .*PLAINTEXT"):
+        inter_broker_listener(config, bound_endpoints(config))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("listener.name.other.ssl.client.auth", "listeners has no such name: it has PLAINTEXT, SSL"),
+        ("listener.name.plaintext.ssl.client.auth", "speaks PLAINTEXT"),
+        ("listener.name.ssl.sasl.enabled.mechanisms", "speaks SSL"),
+    ],
+)
+def test_what_is_set_for_a_listener_that_cannot_honour_it_is_refused(name, words):
+    listeners = {"listeners": "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0"}
+    config = BrokerConfig.from_text({**listeners, name: "PLAIN" if "sasl" in name else "required"})
+    with pytest.raises(ConfigError, match=words):
+        check_protection(config, bound_endpoints(config))

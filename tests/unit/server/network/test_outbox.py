@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import ssl
 
 import pytest
 
@@ -32,28 +33,43 @@ class Sender(asyncio.Protocol):
 
     def connection_made(self, transport):
         self.outbox = Outbox(transport)
+        self.lost = asyncio.get_running_loop().create_future()
 
     def resume_writing(self):
         self.outbox.resume()
 
     def connection_lost(self, exc):
         self.outbox.clear()
+        self.lost.set_result(None)
+
+
+@pytest.fixture(params=[None, "TLSv1_2", "TLSv1_3"], ids=["plaintext", "TLS 1.2", "TLS 1.3"])
+def tls(request, certificates):
+    """The TLS of the sender and of the client, None for none."""
+    if request.param is None:
+        return None, None
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(certificates.server)
+    server.maximum_version = ssl.TLSVersion[request.param]
+    return server, ssl.create_default_context(cafile=certificates.authority)
 
 
 @pytest.fixture(params=[asyncio.new_event_loop, event_loop.new_event_loop], ids=["asyncio", "broker's"])
-def connected(request):
+def connected(request, tls):
     """Runs a scenario with both ends of a connection: the sender and the client's reader and writer."""
 
     def run(scenario):
         async def main():
             loop = asyncio.get_running_loop()
             sender = Sender()
-            server = await loop.create_server(lambda: sender, "127.0.0.1", 0)
-            reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+            server = await loop.create_server(lambda: sender, "127.0.0.1", 0, ssl=tls[0])
+            reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname(), ssl=tls[1])
             while not hasattr(sender, "outbox"):
                 await asyncio.sleep(0)
             await scenario(sender.outbox, reader, writer)
-            writer.close()
+            sender.outbox._transport.abort()
+            writer.transport.abort()
+            await sender.lost
             server.close()
 
         with asyncio.Runner(loop_factory=request.param) as runner:
@@ -101,7 +117,7 @@ def test_bytes_wait_in_their_file_until_the_client_takes_them(connected, file):
     async def scenario(outbox, reader, writer):
         outbox.send([FileSlice(file, 0, len(CONTENT)) for _ in range(8)])
         assert outbox.waiting
-        assert outbox._transport.get_write_buffer_size() <= PIECE_BYTES
+        assert outbox._transport.get_write_buffer_size() <= 2 * PIECE_BYTES
         assert await reader.readexactly(8 * len(CONTENT)) == 8 * CONTENT
 
     connected(scenario)
@@ -129,15 +145,6 @@ def test_what_a_client_that_left_will_not_read_is_let_go(connected, file):
     connected(scenario)
 
 
-def test_bytes_that_their_file_has_lost_are_an_error(connected, file):
-    async def scenario(outbox, reader, writer):
-        file.truncate(100)
-        with pytest.raises(OSError, match="no longer in their file"):
-            outbox.send([b"header", FileSlice(file, 0, len(CONTENT))])
-
-    connected(scenario)
-
-
 class Channel:
     """A transport that the kernel cannot send to, such as an encrypted one; it holds back what it gets."""
 
@@ -148,7 +155,7 @@ class Channel:
     def get_extra_info(self, name):
         return object() if name == "sslcontext" else None
 
-    def set_write_buffer_limits(self, high=None):
+    def set_write_buffer_limits(self, high=None, low=None):
         pass
 
     def get_write_buffer_size(self):
@@ -172,3 +179,16 @@ def test_where_the_kernel_cannot_send_bytes_are_read_piece_by_piece(file):
         channel.held = 0
         outbox.resume()
     assert channel.written == expected
+
+
+class Emptied(Channel):
+    """One that is rid of it at once."""
+
+    def get_write_buffer_size(self):
+        return 0
+
+
+def test_bytes_that_their_file_has_lost_are_an_error(file):
+    file.truncate(100)
+    with pytest.raises(OSError, match="no longer in their file"):
+        Outbox(Emptied()).send([b"header", FileSlice(file, 0, len(CONTENT))])

@@ -65,3 +65,14 @@ def test_work_of_a_request_that_outlives_the_broker_is_cancelled(work):
 
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(answer())
+
+
+def test_work_runs_until_the_broker_has_stopped():
+    async def scenario():
+        work = LongWork(Environment.of_system())
+        assert await work.run(sum, [1, 2]) == 3
+        work.stop()
+        with pytest.raises(asyncio.CancelledError):
+            await work.run(sum, [1, 2])
+
+    asyncio.run(scenario())

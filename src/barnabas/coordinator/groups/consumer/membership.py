@@ -95,7 +95,7 @@ class ConsumerMembership:
             draft, member.member_id, owned, subscription_changed=changed_names or regex.is_changed
         )
         response = self._response(request, before, after)
-        self._regexes.refresh(draft.group)
+        self._regexes.refresh(draft.group, caller.may_see)
 
         def then(error: KafkaError | None) -> ConsumerGroupHeartbeatResponse:
             if error is not None:

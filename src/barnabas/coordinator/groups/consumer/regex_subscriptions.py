@@ -83,15 +83,15 @@ class RegexSubscriptions:
             regexes.check(new)
         return RegexChange.RESOLVED if new in group.regexes else RegexChange.PENDING
 
-    def refresh(self, group: ConsumerGroup) -> None:
-        """Look the group's expressions up, if it is time to."""
+    def refresh(self, group: ConsumerGroup, may_see: Callable[[str], bool]) -> None:
+        """Look the group's expressions up, if it is time to, among the topics that who asks `may_see`."""
         if group.group_id in self._under_way:
             return
         wanted = {member.regex for member in group.members.values() if member.regex}
         if not wanted or not self._is_due(group, wanted):
             return
         task = asyncio.get_running_loop().create_task(
-            self._look_up(group.group_id, wanted, self._topics.names)
+            self._look_up(group.group_id, wanted, self._topics.names, may_see)
         )
         self._under_way[group.group_id] = task
         task.add_done_callback(partial(self._done, group.group_id))
@@ -147,8 +147,14 @@ class RegexSubscriptions:
         self._looked_through[group.group_id] = names  # other changes of topics: no need to compare again
         return False
 
-    async def _look_up(self, group_id: str, wanted: Collection[str], names: Collection[str]) -> None:
-        found = await regexes.resolve(wanted, names)
+    async def _look_up(
+        self,
+        group_id: str,
+        wanted: Collection[str],
+        names: Collection[str],
+        may_see: Callable[[str], bool],
+    ) -> None:
+        found = await regexes.resolve(wanted, names, may_see)
         self._looked_through[group_id] = names
         self._resolved(group_id, found)
 

@@ -6,7 +6,7 @@ RE2 takes time linear in the text, whatever the expression. An expression has to
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from barnabas.coordinator.patterns import compiled
 from barnabas.errors import ErrorCode, KafkaError
@@ -27,15 +27,17 @@ def check(regex: str) -> None:
         ) from None
 
 
-async def resolve(regexes: Collection[str], names: Collection[str]) -> dict[str, frozenset[str]]:
-    """The topics of `names` that each expression matches."""
+async def resolve(
+    regexes: Collection[str], names: Collection[str], may_see: Callable[[str], bool]
+) -> dict[str, frozenset[str]]:
+    """The topics of `names` that each expression matches, of those that `may_see` lets be seen."""
     found = {}
     names = list(names)
     for regex in regexes:
         pattern = compiled(regex)
         matching: list[str] = []
         for start in range(0, len(names), _NAMES_A_TURN):
-            matching += filter(pattern.fullmatch, names[start : start + _NAMES_A_TURN])
+            matching += filter(may_see, filter(pattern.fullmatch, names[start : start + _NAMES_A_TURN]))
             await asyncio.sleep(0)
         found[regex] = frozenset(matching)
     return found

@@ -14,22 +14,30 @@ from barnabas.config import BrokerConfig
 from barnabas.controller import Controller
 from barnabas.environment.environment import Environment
 from barnabas.environment.randomness import system_random
-from barnabas.metadata import ClusterImage, MetadataLoader, znodes
+from barnabas.metadata import ClusterImage, ImageDelta, MetadataLoader, znodes
 from barnabas.metadata.configs import ConfigResolver
 from barnabas.metadata.image import BrokerEndpoint, BrokerImage
 from barnabas.metadata.memory import MemoryServer, MemoryStore
 from barnabas.metadata.opening import prepare
 from barnabas.protocol.codec import decode, encode
 from barnabas.protocol.framing import RequestHeader
+from barnabas.replication.throttles import ReplicationThrottles
+from barnabas.security import ANONYMOUS
+from barnabas.security.acls import Authorizer
+from barnabas.security.quotas import ClientQuotas
+from barnabas.server.auditing.trail import AuditTrail
+from barnabas.server.forwarding import Forwarding
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.long_work import LongWork
 from barnabas.server.serving import served_apis
+from barnabas.server.to_controller import ToController
 from barnabas.simulation.clocks import ManualClock
 
 
 class FakeConnection:
     connection_id = 1
     client_host = "127.0.0.1"
+    principal = ANONYMOUS
     listener = "PLAINTEXT"
     client_software_name = client_software_version = ""
 
@@ -40,7 +48,7 @@ class FakeConnection:
 class AdminBroker:
     """As much of a broker as the admin handlers use."""
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, authorizer: Authorizer | None = None) -> None:
         self.node_id = config.node_id
         self.server = MemoryServer()
         self.store = MemoryStore(self.server)
@@ -50,28 +58,46 @@ class AdminBroker:
         self.configs = ConfigResolver(config, config.node_id)
         endpoint = BrokerEndpoint("PLAINTEXT", "127.0.0.1", 9092)
         broker = BrokerImage(config.node_id, (endpoint,))
-        self.controller = Controller(
-            self.store, self.loader, self.configs, broker, ManualClock(), Random(config.node_id)
-        )
-
         absent: Any = None
+        self.controller = Controller(
+            self.store, self.loader, self.configs, broker, ManualClock(), Random(config.node_id), absent
+        )
+        self.quotas = ClientQuotas(lambda: self.now)
+        #: the time by which use is measured, in seconds
+        self.now = 0.0
+        self.loader.subscribe(self._take_quotas)
+        connection = FakeConnection()
+        to_controller = ToController(config.node_id, lambda: self.image, absent, request_timeout=30.0)
         self.served = served_apis(
             node_id=config.node_id,
             config=lambda: self.config,
             image=lambda: self.image,
             clock=absent,
             long_work=LongWork(Environment.of_system()),
+            cold_reads=absent,
             configs=self.configs,
             controller=self.controller,
             logs=absent,
             replicas=absent,
+            moves=absent,
+            throttles=ReplicationThrottles(config.node_id, self.configs, ManualClock()),
+            quotas=self.quotas,
             groups=absent,
             transactions=absent,
             guard=absent,
             markers=absent,
             producer_ids=absent,
             fetch_sessions=absent,
+            forwarding=Forwarding(
+                config.node_id, to_controller, self.loader, connection, lambda: self.config.request_timeout_ms
+            ),
+            authorizer=authorizer,
+            trail=AuditTrail(config, Environment.of_system()),
         )
+
+    def _take_quotas(self, delta: ImageDelta) -> None:
+        for entity in delta.client_quotas:
+            self.quotas.set(entity, delta.after.client_quotas.get(entity, {}))
 
     @property
     def image(self) -> ClusterImage:

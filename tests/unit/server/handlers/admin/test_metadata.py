@@ -171,16 +171,17 @@ def test_topic_named_in_no_valid_way_is_an_invalid_request(
 def test_leader_without_the_clients_listener_and_absent_replicas_are_told(play: Play) -> None:
     async def scenario(broker: AdminBroker) -> None:
         assignments = [(0, [2, 1]), (1, [1, 2])]
-        await broker.controller.topics.create([NewTopic("t", assignments=assignments)])
+        alone = NewTopic("alone", assignments=[(0, [2])])
+        await broker.controller.topics.create([NewTopic("t", assignments=assignments), alone])
         for version, expected in ((6, ErrorCode.LISTENER_NOT_FOUND), (5, ErrorCode.LEADER_NOT_AVAILABLE)):
             response = await broker.ask(request("t"), version)
             assert [p.error_code for p in response.topics[0].partitions] == [expected, ErrorCode.NONE]
             assert [b.node_id for b in response.brokers] == [1]
         await broker.others[0].close()
         await broker.loader.settled()
-        response = await broker.ask(request("t"))
-        assert response.topics[0].partitions[0].error_code == ErrorCode.LEADER_NOT_AVAILABLE
+        response = await broker.ask(request("t", "alone"))
         assert [p.offline_replicas for p in response.topics[0].partitions] == [[2], [2]]
+        assert response.topics[1].partitions[0].error_code == ErrorCode.LEADER_NOT_AVAILABLE
 
     play(scenario, others=1)
 

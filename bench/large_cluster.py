@@ -1,0 +1,347 @@
+"""What a cluster of 100 brokers and 200,000 partitions costs its controller, each broker and ZooKeeper.
+
+    python -m bench.large_cluster [--brokers 100] [--partitions 200000]
+
+One process plays it. Two brokers are real as far as metadata goes: the controller, and one that only follows
+it; the others are registrations. The store is in memory, and counts. Nobody holds records. What ZooKeeper
+would take is reckoned from what was measured of a real one (``_READS``, ``_WRITES``, ``_EVENTS``), with every
+broker reading what the one does that follows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import resource
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from barnabas.config import BrokerConfig
+from barnabas.controller import Controller, NewTopic
+from barnabas.controller.elections import ElectionType
+from barnabas.controller.partitions import IsrProposal
+from barnabas.controller.placement import place_replicas
+from barnabas.environment.clock import SystemClock
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.metadata import ClusterImage, MetadataLoader, znodes
+from barnabas.metadata.batches import batches
+from barnabas.metadata.configs import ConfigResolver
+from barnabas.metadata.image import BrokerEndpoint, BrokerImage, BrokerState, PartitionState, TopicImage
+from barnabas.metadata.memory import MemoryServer, MemoryStore
+from barnabas.metadata.opening import prepare
+from barnabas.metadata.store import Cancel, Create, Event, Node, Operation, Set, Watcher
+from barnabas.protocol.schema import Request
+from barnabas.types import NO_BROKER, BrokerId, TopicPartition
+
+#: of one ZooKeeper 3.9 on two busy cores, a second: nodes by multiRead, sets in transactions of 200, and
+#: watch events sent to clients
+_READS, _WRITES, _EVENTS = 50_000, 22_000, 8_000
+#: servers of the ensemble, which share its clients
+_SERVERS = 3
+_TOPIC = 100
+_REPLICAS = 3
+
+
+@dataclass
+class Count:
+    """Operations and their bytes, paths included."""
+
+    reads: int = 0
+    read_bytes: int = 0
+    writes: int = 0
+    written_bytes: int = 0
+    transactions: int = 0
+    events: int = 0
+
+    def __sub__(self, other: Count) -> Count:
+        return Count(*(a - b for a, b in zip(vars(self).values(), vars(other).values(), strict=True)))
+
+    def copy(self) -> Count:
+        return Count(*vars(self).values())
+
+
+class CountingStore(MemoryStore):
+    """A session that notes what passes."""
+
+    def __init__(self, server: MemoryServer) -> None:
+        super().__init__(server)
+        self.count = Count()
+
+    async def get(self, path: str) -> Node:
+        node = await super().get(path)
+        self._note([path], [node])
+        return node
+
+    async def exists(self, path: str) -> Node | None:
+        node = await super().exists(path)
+        self._note([path], [node])
+        return node
+
+    async def read(self, paths: Sequence[str]) -> list[Node | None]:
+        nodes = await super().read(paths)
+        self._note(paths, nodes)
+        await asyncio.sleep(0)
+        return nodes
+
+    async def children(self, path: str) -> list[str]:
+        names = await super().children(path)
+        self.count.reads += 1
+        self.count.read_bytes += len(path) + sum(map(len, names))
+        return names
+
+    async def multi(self, operations: Sequence[Operation]) -> list[int]:
+        count = self.count
+        count.transactions += 1
+        for operation in operations:
+            data = operation.data if isinstance(operation, Create | Set) else b""
+            count.writes += isinstance(operation, Create | Set)
+            count.written_bytes += len(operation.path) + len(data)
+        await asyncio.sleep(0)
+        return await super().multi(operations)
+
+    async def watch(self, path: str, watcher: Watcher) -> Cancel:
+        def noted(event: Event, changed: str) -> None:
+            self.count.events += 1
+            watcher(event, changed)
+
+        return await super().watch(path, noted)
+
+    def _note(self, paths: Sequence[str], nodes: Sequence[Node | None]) -> None:
+        self.count.reads += len(paths)
+        self.count.read_bytes += sum(
+            len(p) + (len(n.data) if n else 0) for p, n in zip(paths, nodes, strict=True)
+        )
+
+
+async def _nobody(broker: BrokerId, request: Request) -> object:
+    raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE)
+
+
+class Member:
+    """A broker, as far as metadata goes."""
+
+    def __init__(self, server: MemoryServer, number: BrokerId) -> None:
+        self.store = CountingStore(server)
+        self.loader = MetadataLoader(self.store)
+        config = BrokerConfig(node_id=number, min_insync_replicas=2)
+        configs = ConfigResolver(config, number)
+        self.controller = Controller(
+            self.store, self.loader, configs, _broker(number), SystemClock(), Random(number), _nobody
+        )
+
+    async def start(self) -> None:
+        await self.loader.start()
+        await self.controller.start()
+
+    @property
+    def image(self) -> ClusterImage:
+        return self.loader.image
+
+    async def stop(self) -> None:
+        await self.controller.stop()
+        await self.loader.stop()
+
+
+def _broker(number: BrokerId) -> BrokerImage:
+    endpoint = BrokerEndpoint("PLAINTEXT", f"broker-{number}.example", 9092)
+    return BrokerImage(number, (endpoint,), f"rack-{number % 3}")
+
+
+class Cluster:
+    """All of it, and the table that is printed."""
+
+    def __init__(self, brokers: int, partitions: int) -> None:
+        self.brokers, self.partitions = brokers, partitions
+        self.server = MemoryServer()
+        self.controller: Member
+        self.follower: Member
+        self.others: dict[BrokerId, MemoryStore] = {}
+
+    async def run(self) -> None:
+        await prepare(MemoryStore(self.server), Random(1))
+        self.controller, self.follower = Member(self.server, 1), Member(self.server, 2)
+        await self.controller.start()
+        await self.follower.start()
+        for number in range(3, self.brokers + 1):
+            await self._register(number, _broker(number))
+        await self._until(lambda: len(self.controller.image.admitted) == self.brokers)
+        began = time.perf_counter()
+        await self._populate()
+        print(f"(made in {time.perf_counter() - began:.0f} s)", file=sys.stderr, flush=True)
+        await self._measure("all brokers start: each reads everything", self._read_all)
+        await self._measure("a broker dies", self._die)
+        await self._measure("... and is back", self._come_back)
+        await self._measure("... and is in sync again", self._catch_up)
+        await self._measure("a clean stop", self._stop_cleanly)
+        await self._measure("... and is back", self._come_back)
+        await self._measure("... and is in sync again", self._catch_up)
+        await self._measure("preferred leaders lead again", self._rebalance)
+        await self._measure("a topic of 10,000 partitions", self._create)
+        await self._measure("the controller dies", self._take_over, of_next=True)
+        await self.follower.stop()
+
+    async def _register(self, number: BrokerId, broker: BrokerImage) -> None:
+        store = self.others[number] = MemoryStore(self.server)
+        await store.create(znodes.broker(number), znodes.encode_broker(broker, 0), ephemeral=True)
+
+    async def _until(self, condition: Callable[[], object]) -> None:
+        while not condition():
+            await asyncio.sleep(0.001)
+
+    async def _settle(self) -> None:
+        """Wait until the controller has dealt with everything, and the follower has heard of it."""
+        await asyncio.sleep(0)
+        await self.controller.loader.settled()
+        await self.controller.controller.partitions.settled()
+        await self.controller.loader.settled()
+        await self.follower.loader.settled()
+
+    async def _measure(
+        self, what: str, step: Callable[[], Awaitable[None]], *, of_next: bool = False
+    ) -> None:
+        acting = self.follower if of_next else self.controller
+        before, followed = acting.store.count.copy(), self.follower.store.count.copy()
+        cpu, wall = time.process_time(), time.perf_counter()
+        await step()
+        cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+        acted, heard = acting.store.count - before, self.follower.store.count - followed
+        # Every broker hears of each change and reads it; an ensemble's servers share the brokers.
+        share = self.brokers / _SERVERS
+        seconds = acted.writes / _WRITES + share * (heard.events / _EVENTS + heard.reads / _READS)
+        print(
+            f"| {what} | {acted.writes:,} | {acted.written_bytes / 1e6:.1f} | {heard.reads:,} "
+            f"| {heard.read_bytes / 1e6:.1f} | {heard.events:,} | {cpu:.1f} | {wall:.1f} "
+            f"| {self.brokers * heard.reads:,} | {self.brokers * heard.read_bytes / 1e6:,.0f} "
+            f"| {seconds:.1f} |",
+            flush=True,
+        )
+
+    async def _populate(self) -> None:
+        """All partitions, written behind the controller's back: it would take them by topic."""
+        random = Random(2)
+        brokers = [_broker(number) for number in range(1, self.brokers + 1)]
+        writer = MemoryStore(self.server)
+        for first in range(0, self.partitions, _TOPIC):
+            count = min(_TOPIC, self.partitions - first)
+            replicas = place_replicas(brokers, count, _REPLICAS, random)
+            name = f"topic-{first // _TOPIC}"
+            states = tuple(PartitionState(each, each, each[0]) for each in replicas)
+            topic = TopicImage(name, random.randbytes(16), states)
+            operations: list[Operation] = [
+                Create(znodes.topic(name), znodes.encode_topic(znodes.assignment_of(topic))),
+                Create(znodes.partitions(name)),
+            ]
+            for number, state in enumerate(states):
+                operations.append(Create(znodes.partition(name, number)))
+                data = znodes.encode_partition_state(state, 1)
+                operations.append(Create(znodes.partition_state(name, number), data))
+            for batch in batches(operations):
+                await writer.multi(batch)
+            await self.follower.loader.settled()
+            await self.controller.loader.settled()
+        await writer.close()
+        await self._settle()
+
+    async def _read_all(self) -> None:
+        """As the metadata of a broker that starts; what it reads counts as the follower's."""
+        store = CountingStore(self.server)
+        loader = MetadataLoader(store)
+        await loader.start()
+        self.follower.store.count.reads += store.count.reads
+        self.follower.store.count.read_bytes += store.count.read_bytes
+        await loader.stop()
+        await store.close()
+
+    @property
+    def _victim(self) -> BrokerId:
+        return self.brokers // 2 + 1
+
+    def _leads(self, broker: BrokerId) -> bool:
+        image = self.controller.image
+        return any(state.leader == broker for topic in image.topics.values() for state in topic.partitions)
+
+    def _is_in_sync(self, broker: BrokerId) -> bool:
+        image = self.controller.image
+        return any(broker in state.isr for topic in image.topics.values() for state in topic.partitions)
+
+    async def _die(self) -> None:
+        await self.others.pop(self._victim).close()
+        await self._settle()
+        assert not self._leads(self._victim)
+        assert not self._is_in_sync(self._victim)
+
+    async def _come_back(self) -> None:
+        if (store := self.others.pop(self._victim, None)) is not None:
+            await store.close()
+        await self._register(self._victim, _broker(self._victim))
+        await self._settle()
+
+    async def _catch_up(self) -> None:
+        """Each leader asks for the replica that has come back, in one request."""
+        image, back = self.controller.image, self._victim
+        by_leader: dict[BrokerId, list[IsrProposal]] = {}
+        for topic in image.topics.values():
+            for number, state in enumerate(topic.partitions):
+                if back in state.replicas and back not in state.isr and state.leader != NO_BROKER:
+                    epochs = [(each, image.brokers[each].epoch) for each in (*state.isr, back)]
+                    by_leader.setdefault(state.leader, []).append(
+                        IsrProposal(topic.id, number, state.leader_epoch, state.partition_epoch, epochs)
+                    )
+        for leader, proposals in sorted(by_leader.items()):
+            epoch = image.brokers[leader].epoch
+            for answer in await self.controller.controller.partitions.alter(leader, epoch, proposals):
+                assert not isinstance(answer, KafkaError), answer
+        await self._settle()
+
+    async def _stop_cleanly(self) -> None:
+        store = self.others[self._victim]
+        leaving = _broker(self._victim)._replace(state=BrokerState.SHUTTING_DOWN)
+        await store.set(znodes.broker(self._victim), znodes.encode_broker(leaving, 0))
+        await self._settle()
+        assert not self._leads(self._victim)
+
+    async def _rebalance(self) -> None:
+        wanted = [
+            TopicPartition(topic.name, number)
+            for topic in self.controller.image.topics.values()
+            for number, state in enumerate(topic.partitions)
+            if state.leader != state.replicas[0]
+        ]
+        await self.controller.controller.elections.elect(ElectionType.PREFERRED, wanted)
+        await self._settle()
+
+    async def _create(self) -> None:
+        made = await self.controller.controller.topics.create([NewTopic("large", 10_000, _REPLICAS)])
+        assert not isinstance(made["large"], KafkaError)
+        await self._settle()
+
+    async def _take_over(self) -> None:
+        await self.controller.stop()
+        await self.controller.store.close()
+        await self._until(lambda: self.follower.controller.active)
+        self.controller = self.follower
+        while self._is_in_sync(1):
+            await self._settle()
+        assert not self._leads(1)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.large_cluster", description=__doc__)
+    parser.add_argument("--brokers", type=int, default=100)
+    parser.add_argument("--partitions", type=int, default=200_000)
+    options = parser.parse_args()
+    print(f"{options.brokers} brokers, {options.partitions:,} partitions of {_REPLICAS} replicas\n")
+    print(
+        "| what | writes | MB | each broker reads | MB | events | CPU s, two brokers | s here "
+        "| all brokers read | MB | ZooKeeper s |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
+    asyncio.run(Cluster(options.brokers, options.partitions).run())
+    print(f"\n{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB of memory for all of it")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,205 @@
+"""Faults of brokers, and of the machines they run on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any, TypeAlias
+
+from soak.simulated.broker import SimulatedBroker
+from soak.simulated.cluster import SimulatedCluster
+from soak.simulated.plan import FOLDERS, SESSION_TIMEOUT
+from soak.simulated.stage import Stage
+
+Fault: TypeAlias = Callable[[Random], Coroutine[Any, Any, None]]
+
+
+class BrokerFaults:
+    """Each fault finds a broker that has no other, and leaves it running.
+
+    The power may go where what is acknowledged has been fsynced. Elsewhere it may go from one broker, when
+    every other has what it may lose: `SimulatedCluster.may_lose_power`.
+    """
+
+    def __init__(self, stage: Stage, cluster: SimulatedCluster) -> None:
+        self._stage = stage
+        self._cluster = cluster
+        self._in_trouble: dict[int, None] = {}
+
+    @property
+    def kinds(self) -> list[Fault]:
+        """Of one broker."""
+        found: list[Fault] = [
+            self._kill,
+            self._kill,
+            self._kill_in_change,
+            self._clean_restart,
+            self._full,
+            self._broken_folder,
+            self._slow_sync,
+        ]
+        if len(self._cluster) > 1:
+            found += [self._pause_broker, self._pause_broker, self._hang_disk, self._kill_controller]
+        return found
+
+    @property
+    def of_several(self) -> list[Fault]:
+        """Of many brokers at a time."""
+        return [self._kill_several, self._kill_all, self._rolling_restart]
+
+    async def mend(self) -> None:
+        """End all faults, and have all brokers run."""
+        self._in_trouble.clear()
+        for broker in self._cluster.brokers.values():
+            had_bad_folder = broker.bad_folder is not None
+            broker.mend()
+            if had_bad_folder or broker.needs_power_cut:
+                broker.kill(power=self._cluster.durable)
+            elif broker.needs_restart or broker.has_offline_log:
+                broker.kill(power=False)
+        await asyncio.sleep(0.1)
+        await self._cluster.up()
+
+    # --- of one ---
+
+    async def _kill(self, random: Random) -> None:
+        await self._with_one(random, self._kill_one)
+
+    async def _kill_in_change(self, random: Random) -> None:
+        await self._with_one(random, self._kill_one_in_change)
+
+    async def _clean_restart(self, random: Random) -> None:
+        await self._with_one(random, self._restart_one)
+
+    async def _full(self, random: Random) -> None:
+        await self._with_one(random, self._fill_one)
+
+    async def _broken_folder(self, random: Random) -> None:
+        await self._with_one(random, self._break_folder_of_one)
+
+    async def _slow_sync(self, random: Random) -> None:
+        await self._with_one(random, self._slow_one)
+
+    async def _pause_broker(self, random: Random) -> None:
+        await self._with_one(random, self._pause_one)
+
+    async def _hang_disk(self, random: Random) -> None:
+        await self._with_one(random, self._hang_one)
+
+    async def _kill_controller(self, random: Random) -> None:
+        await self._with_one(random, self._kill_one, only_controller=True)
+
+    async def _with_one(
+        self,
+        random: Random,
+        fault: Callable[[SimulatedBroker, Random], Coroutine[Any, Any, None]],
+        *,
+        only_controller: bool = False,
+    ) -> None:
+        free = [broker for number, broker in self._cluster.brokers.items() if number not in self._in_trouble]
+        if only_controller:
+            free = [b for b in free if b.broker is not None and b.broker.controller.active]
+        if not free:
+            return
+        broker = random.choice(free)
+        self._in_trouble[broker.id] = None
+        self._stage.trace.note(f"of {broker.name}")
+        await fault(broker, random)
+        self._in_trouble.pop(broker.id, None)
+
+    async def _kill_one(self, broker: SimulatedBroker, random: Random) -> None:
+        broker.kill(power=self._loses_power(broker, random))
+        await self._come_back(broker, random)
+
+    async def _kill_one_in_change(self, broker: SimulatedBroker, random: Random) -> None:
+        broker.light_fuse(random.randrange(60), power=self._loses_power(broker, random))
+        await asyncio.sleep(random.uniform(0.5, 3.0))
+        if random.random() < 0.3:  # and once more while it recovers
+            broker.light_fuse(random.randrange(10), power=self._loses_power(broker, random))
+        await self._come_back(broker, random)
+
+    async def _restart_one(self, broker: SimulatedBroker, random: Random) -> None:
+        await broker.stop()
+        await self._come_back(broker, random)
+
+    async def _fill_one(self, broker: SimulatedBroker, random: Random) -> None:
+        broker.disk.space = random.choice([0, random.randrange(20_000)])
+        await asyncio.sleep(random.uniform(0.5, 4.0))
+        if random.random() < 0.3:
+            broker.kill(power=self._loses_power(broker, random))
+            await broker.start()
+            await asyncio.sleep(random.uniform(0.1, 1.0))
+        broker.disk.space = None
+        if broker.needs_restart:
+            broker.kill(power=False)
+        await self._come_back(broker, random)
+
+    async def _break_folder_of_one(self, broker: SimulatedBroker, random: Random) -> None:
+        broker.bad_folder = random.choice(FOLDERS)
+        await asyncio.sleep(random.uniform(0.5, 4.0))
+        broker.bad_folder = None
+        if random.random() < 0.3 and not broker.needs_power_cut:
+            await broker.stop()
+        broker.kill(power=self._cluster.durable and self._loses_power(broker, random))
+        await asyncio.sleep(0.1)
+        await self._cluster.up([broker])
+
+    async def _slow_one(self, broker: SimulatedBroker, random: Random) -> None:
+        """Sometimes with a crash while much waits for fsyncs."""
+        broker.slow_down(random.choice([0.05, 0.2]))
+        await asyncio.sleep(random.uniform(1.0, 5.0))
+        if random.random() < 0.5:
+            broker.kill(power=self._loses_power(broker, random))
+        broker.slow_down(broker.usual_delay)
+        await self._come_back(broker, random)
+
+    async def _pause_one(self, broker: SimulatedBroker, random: Random) -> None:
+        """For less than the session timeout, or for longer: then it goes on as a zombie."""
+        broker.pause()
+        await asyncio.sleep(
+            random.choice([random.uniform(0.1, 2.0), random.uniform(1.0, 2.5) * SESSION_TIMEOUT])
+        )
+        broker.resume()
+        await self._cluster.up([broker])
+
+    async def _hang_one(self, broker: SimulatedBroker, random: Random) -> None:
+        """No call to its disk that may block comes back, while the loop goes on."""
+        broker.hang_disk()
+        await asyncio.sleep(random.uniform(0.5, 2.5 * SESSION_TIMEOUT))
+        if random.random() < 0.3:
+            broker.kill(power=self._loses_power(broker, random))
+        broker.unhang_disk()
+        await self._come_back(broker, random)
+
+    # --- of several ---
+
+    async def _kill_several(self, random: Random) -> None:
+        brokers = list(self._cluster.brokers.values())
+        chosen = random.sample(brokers, random.randint(2, max(2, len(brokers) - 1)))
+        await self._kill_these(chosen, random)
+
+    async def _kill_all(self, random: Random) -> None:
+        await self._kill_these(list(self._cluster.brokers.values()), random)
+
+    async def _kill_these(self, brokers: list[SimulatedBroker], random: Random) -> None:
+        is_at_once = random.random() < 0.5
+        for broker in brokers:
+            broker.kill(power=self._loses_power(broker, random))
+            if not is_at_once:
+                await asyncio.sleep(random.uniform(0.0, 1.5))
+        await asyncio.gather(*(self._come_back(broker, random) for broker in brokers))
+
+    async def _rolling_restart(self, random: Random) -> None:
+        for broker in list(self._cluster.brokers.values()):
+            await broker.stop()
+            await self._cluster.up([broker])
+            await asyncio.sleep(random.uniform(0.0, 2.0))
+
+    def _loses_power(self, broker: SimulatedBroker, random: Random) -> bool:
+        wants = random.random() < 0.6 or broker.needs_power_cut
+        return wants and self._cluster.may_lose_power(broker)
+
+    async def _come_back(self, broker: SimulatedBroker, random: Random) -> None:
+        await asyncio.sleep(random.uniform(0.05, 2.0))
+        await self._cluster.up([broker])

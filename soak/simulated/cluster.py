@@ -1,0 +1,122 @@
+"""The brokers of a run, and the ensemble that holds their metadata when there are several."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+
+from barnabas.metadata import znodes
+from barnabas.replication.partition import Partition
+from barnabas.server.broker import Broker
+from barnabas.simulation.ensemble import EnsembleConditions, SimulatedEnsemble
+from barnabas.types import TopicPartition
+from soak.simulated.broker import SimulatedBroker
+from soak.simulated.decisions import Decisions
+from soak.simulated.plan import SESSION_TIMEOUT, settings
+from soak.simulated.stage import REPLICAS, Stage
+
+_STARTS = 50
+
+
+def held_by(broker: Broker) -> dict[TopicPartition, Partition]:
+    """The partitions that a broker has opened."""
+    return {partition.topic_partition: partition for partition in broker.replicas}
+
+
+class SimulatedCluster:
+    """One broker with a store of its own, or several on a `SimulatedEnsemble`.
+
+    Args:
+        durable: whether what is acknowledged has been fsynced, so that the power of all may go.
+    """
+
+    def __init__(self, stage: Stage, *, durable: bool) -> None:
+        self._stage = stage
+        self.durable = durable
+        #: what a cluster of several has decided
+        self.decisions = Decisions(stage)
+        #: brokers whose machines have lost what they had not fsynced
+        self._damaged: dict[int, None] = {}
+        self.ensemble: SimulatedEnsemble | None = None
+        count = len(stage.broker_ids)
+        if count > 1:
+            self.ensemble = SimulatedEnsemble(
+                stage.random("ensemble"),
+                EnsembleConditions(session_timeout=SESSION_TIMEOUT),
+                observe=lambda name, what: stage.trace.note(f"ensemble {name} {what}"),
+                on_commit=self.decisions.committed,
+            )
+        self.brokers = {
+            broker_id: SimulatedBroker(
+                stage, broker_id, settings(broker_id, count, fsync=durable), self.ensemble
+            )
+            for broker_id in stage.broker_ids
+        }
+        for broker_id, broker in self.brokers.items():
+            broker.on_power_cut = partial(self._power_cut, broker_id)
+
+    def __len__(self) -> int:
+        return len(self.brokers)
+
+    @property
+    def running(self) -> dict[int, Broker]:
+        """The brokers that serve now."""
+        return {number: each.broker for number, each in self.brokers.items() if each.broker is not None}
+
+    def may_lose_power(self, broker: SimulatedBroker) -> bool:
+        """Whether nothing acknowledged is lost with what this machine has not fsynced.
+
+        Without fsyncs that holds while fewer than min ISR machines have lost anything that they have not
+        fetched again (KIP-966).
+        """
+        if self.durable:
+            return True
+        if self.ensemble is None or self._stage.replicas < REPLICAS:
+            return False
+        self._damaged = {number: None for number in self._damaged if not self._is_whole(number)}
+        return not any(number != broker.id for number in self._damaged)
+
+    def _power_cut(self, broker_id: int) -> None:
+        if not self.durable:
+            self._damaged[broker_id] = None
+            self.decisions.suspect(broker_id)
+
+    def _is_whole(self, broker_id: int) -> bool:
+        """Whether a broker has again all that was committed."""
+        running = self.running
+        if broker_id not in running:
+            return False
+        held = {number: held_by(broker) for number, broker in running.items()}
+        for name, state in self.decisions.states.items():
+            if broker_id in state.replicas:
+                led = held.get(state.leader, {}).get(name)
+                own = held[broker_id].get(name)
+                if led is None or own is None or broker_id not in state.isr:
+                    return False
+                if own.log.log_end_offset < led.log.high_watermark:
+                    return False
+        return True
+
+    def registered_epoch(self, broker_id: int) -> int | None:
+        """The epoch of a broker's registration, if it has one."""
+        node = None if self.ensemble is None else self.ensemble.tree.find(znodes.broker(broker_id))
+        return None if node is None else node.created
+
+    async def up(self, brokers: Sequence[SimulatedBroker] | None = None) -> bool:
+        """Start these, or all, until they serve."""
+        started = await asyncio.gather(*map(self._up, brokers or self.brokers.values()))
+        return all(started)
+
+    async def _up(self, broker: SimulatedBroker) -> bool:
+        for _ in range(_STARTS):
+            if await broker.start():
+                return True
+            await asyncio.sleep(0.5)
+        self._stage.complain("start-failed", f"{broker.name} does not start")
+        return False
+
+    async def stop(self) -> None:
+        """Stop all, one after the other."""
+        for broker in self.brokers.values():
+            await broker.stop()

@@ -1,0 +1,237 @@
+"""Bugs to plant in a cluster: each switches off one rule that keeps its replicas from losing anything.
+
+`python -m soak.simulated --brokers 3 --bugs` counts how many seeds catch each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+from barnabas.controller import partition_changes, partitions
+from barnabas.controller.controller_election import ControllerElection
+from barnabas.metadata.image import BrokerState, ClusterImage
+from barnabas.metadata.store import Operation
+from barnabas.replication.following.fetcher import Fetcher
+from barnabas.replication.following.session import Followed
+from barnabas.replication.partition import Partition
+from barnabas.replication.partition.follower import Follower
+from barnabas.replication.partition.in_sync import InSyncReplicas
+from barnabas.replication.partition.leader import Leader
+from barnabas.replication.partition.progress import FollowerProgress
+from barnabas.server.fetching.fetch import Fetch
+from barnabas.types import BrokerId
+from soak.simulated.bugs import Bugs, adding, replaced
+
+#: by name: what it does, and how it is planted
+CLUSTER_BUGS: Bugs = {}
+_bug = adding(CLUSTER_BUGS)
+
+# --- the leader ---
+
+
+@_bug("watermark-of-leader", "the high watermark is the leader's own log end")
+def _watermark_of_leader() -> Iterator[None]:
+    with replaced((InSyncReplicas, "committed_end", lambda self, own_end: own_end)):
+        yield
+
+
+@_bug(
+    "watermark-over-committed-isr",
+    "the high watermark does not wait for who is proposed for the ISR (KIP-497)",
+)
+def _watermark_over_committed_isr() -> Iterator[None]:
+    def count(self: InSyncReplicas) -> None:
+        self.counted = tuple(f for broker, f in self._followers.items() if broker in self._state.isr)
+
+    with replaced((InSyncReplicas, "_count", count)):
+        yield
+
+
+@_bug("dead-not-counted", "the high watermark does not wait for members of the ISR that are dead")
+def _dead_not_counted() -> Iterator[None]:
+    def committed_end(self: InSyncReplicas, own_end: int) -> int:
+        return min([own_end, *(f.end for f in self.counted if self._is_present(f))])
+
+    with replaced((InSyncReplicas, "committed_end", committed_end)):
+        yield
+
+
+@_bug("min-isr-ignored", "the high watermark moves with fewer than min.insync.replicas in sync (KIP-966)")
+def _min_isr_ignored() -> Iterator[None]:
+    advance = Leader.advance_high_watermark
+
+    def advancing(self: Leader) -> None:
+        with replaced((Leader, "is_under_min_isr", property(lambda self: False))):
+            advance(self)
+
+    with replaced((Leader, "advance_high_watermark", advancing)):
+        yield
+
+
+@_bug("isr-before-epoch-start", "a replica joins the ISR before it has the leader epoch's start (Kip320.tla)")
+def _isr_before_epoch_start() -> Iterator[None]:
+    may_join = InSyncReplicas._may_join
+
+    def joining(self: InSyncReplicas, follower: FollowerProgress) -> bool:
+        start, self._epoch_start = self._epoch_start, 0
+        try:
+            return may_join(self, follower)
+        finally:
+            self._epoch_start = start
+
+    with replaced((InSyncReplicas, "_may_join", joining)):
+        yield
+
+
+@_bug("isr-without-fetch", "what a follower had in an earlier leader epoch counts in this one")
+def _isr_without_fetch() -> Iterator[None]:
+    begin, fetched = InSyncReplicas.__init__, InSyncReplicas.fetched
+    known: dict[tuple[object, BrokerId], tuple[int, int]] = {}
+
+    def begun(self: InSyncReplicas, *arguments: Any) -> None:
+        begin(self, *arguments)
+        for broker, follower in self._followers.items():
+            if (self._log, broker) in known:
+                follower.end, follower.broker_epoch = known[self._log, broker]
+                follower.caught_up_at = self._context.now()
+
+    def noting(
+        self: InSyncReplicas, replica: BrokerId, broker_epoch: int, offset: int, log_start: int
+    ) -> bool:
+        known[self._log, replica] = offset, broker_epoch
+        return fetched(self, replica, broker_epoch, offset, log_start)
+
+    with replaced((InSyncReplicas, "__init__", begun), (InSyncReplicas, "fetched", noting)):
+        yield
+
+
+@_bug("earlier-life-counts", "what a broker had before its last start counts (KIP-903)")
+def _earlier_life_counts() -> Iterator[None]:
+    def is_present(self: InSyncReplicas, follower: FollowerProgress) -> bool:
+        return follower.broker_id in self._context.brokers()
+
+    with replaced(
+        (InSyncReplicas, "_is_present", is_present),
+        (InSyncReplicas, "_epoch_of", lambda self, broker: -1),
+    ):
+        yield
+
+
+@_bug("divergence-not-told", "a leader sends what follows, whatever a follower's log ends with (KIP-101)")
+def _divergence_not_told() -> Iterator[None]:
+    with replaced((Fetch, "_diverges", staticmethod(lambda partition, target, data: False))):
+        yield
+
+
+# --- the follower ---
+
+
+@_bug(
+    "truncated-to-watermark", "a follower of a new leader epoch cuts its log at its high watermark (KIP-101)"
+)
+def _truncated_to_watermark() -> Iterator[None]:
+    follow = Fetcher.follow
+
+    def following(self: Fetcher, partition: Partition) -> None:
+        key = (partition.log.topic_id, partition.topic_partition.partition)
+        known = self._followed.get(key)
+        if known is None or known.leader_epoch != partition.leader_epoch:
+            role = partition.follower(partition.leader_epoch)
+            if role is not None:
+                role.truncate_to(partition.log.high_watermark)
+        follow(self, partition)
+
+    with replaced((Fetcher, "follow", following)):
+        yield
+
+
+@_bug("epoch-of-same-leader-missed", "a fetcher begins anew only when the leader changes (KAFKA-7164)")
+def _epoch_of_same_leader_missed() -> Iterator[None]:
+    follow = Fetcher.follow
+
+    def following(self: Fetcher, partition: Partition) -> None:
+        known = self._followed.get((partition.log.topic_id, partition.topic_partition.partition))
+        if known is not None and known.partition is partition:
+            known.leader_epoch = partition.leader_epoch
+        else:
+            follow(self, partition)
+
+    with replaced((Fetcher, "follow", following)):
+        yield
+
+
+@_bug("late-replies", "a follower takes replies of earlier epochs and offsets (KAFKA-18991)")
+def _late_replies() -> Iterator[None]:
+    take, begin = Fetcher._take, Followed.__init__
+
+    def begun(self: Followed, partition: Partition) -> None:
+        begin(self, partition)
+        self.told_in = 0
+
+    def taking(self: Fetcher, followed: Followed, data: Any, written: list[Followed]) -> None:
+        followed.leader_epoch = followed.partition.leader_epoch
+        followed.told_offset = followed.partition.log.log_end_offset
+        take(self, followed, data, written)
+
+    with replaced(
+        (Followed, "__init__", begun),
+        (Followed, "forget_told", lambda self: None),
+        (Fetcher, "_take", taking),
+    ):
+        yield
+
+
+@_bug(
+    "watermark-before-truncation", "a reply that tells of a divergence moves the high watermark (KAFKA-14704)"
+)
+def _watermark_before_truncation() -> Iterator[None]:
+    truncate = Fetcher._truncate
+
+    def truncating(self: Fetcher, followed: Followed, follower: Follower, data: Any) -> None:
+        follower.follow_watermark(data.high_watermark)
+        truncate(self, followed, follower, data)
+
+    with replaced((Fetcher, "_truncate", truncating)):
+        yield
+
+
+@_bug("fetch-before-fsync", "with barnabas.acks.fsync a follower says that it has what is not fsynced")
+def _fetch_before_fsync() -> Iterator[None]:
+    with replaced((Follower, "is_durable", property(lambda self: True))):
+        yield
+
+
+# --- the controller ---
+
+
+@_bug("unclean-election", "any replica that runs may lead")
+def _unclean_election() -> Iterator[None]:
+    def first_of(order: Collection[int], members: Collection[int], electable: frozenset[int]) -> int:
+        return next((replica for replica in order if replica in electable), -1)
+
+    with replaced((partition_changes, "_first_of", first_of)):
+        yield
+
+
+@_bug("unclean-restart-stays", "a broker that stopped uncleanly stays in ISR and ELR (KIP-966)")
+def _unclean_restart_stays() -> Iterator[None]:
+    def standing_of(image: ClusterImage) -> partition_changes.Standing:
+        running = frozenset(b.id for b in image.brokers.values() if b.state is BrokerState.RUNNING)
+        leaving = frozenset(b.id for b in image.brokers.values() if b.state is BrokerState.SHUTTING_DOWN)
+        return partition_changes.Standing(running, running, leaving)
+
+    with replaced((partitions, "standing_of", standing_of)):
+        yield
+
+
+@_bug("controller-not-fenced", "a controller that was replaced goes on writing (KAFKA-6082)")
+def _controller_not_fenced() -> Iterator[None]:
+    async def write(self: ControllerElection, operations: Sequence[Operation]) -> list[int]:
+        return await self._store.multi(operations)
+
+    with replaced(
+        (ControllerElection, "write", write),
+        (ControllerElection, "resign", lambda self: None),
+    ):
+        yield

@@ -1,0 +1,65 @@
+"""Faults of what brokers see of the ensemble that holds their metadata."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any
+
+from barnabas.simulation.ensemble import SimulatedEnsemble
+from soak.simulated.plan import SESSION_TIMEOUT
+from soak.simulated.stage import Stage, host_of
+
+
+class EnsembleFaults:
+    """Of one broker's session, and of the whole ensemble."""
+
+    def __init__(self, stage: Stage, ensemble: SimulatedEnsemble) -> None:
+        self._ensemble = ensemble
+        self._names = [host_of(number) for number in stage.broker_ids]
+
+    @property
+    def kinds(self) -> list[Callable[[Random], Coroutine[Any, Any, None]]]:
+        return [
+            self._cut_from_ensemble,
+            self._ensemble_away,
+            self._suspend,
+            self._expire,
+            self._lag,
+            self._lose_answer_of_ensemble,
+        ]
+
+    async def _cut_from_ensemble(self, random: Random) -> None:
+        """For less than the session timeout, or for longer."""
+        name = random.choice(self._names)
+        self._ensemble.cut(name)
+        await asyncio.sleep(random.uniform(0.1, 2.5 * SESSION_TIMEOUT))
+        self._ensemble.heal(name)
+
+    async def _ensemble_away(self, random: Random) -> None:
+        for name in self._names:
+            self._ensemble.cut(name)
+        await asyncio.sleep(random.uniform(0.1, 1.5 * SESSION_TIMEOUT))
+        for name in random.sample(self._names, len(self._names)):
+            self._ensemble.heal(name)
+            await asyncio.sleep(random.choice([0.0, random.uniform(0.0, 0.5)]))
+
+    async def _suspend(self, random: Random) -> None:
+        for name in random.sample(self._names, random.randint(1, len(self._names))):
+            self._ensemble.reset(name)
+
+    async def _expire(self, random: Random) -> None:
+        for name in random.sample(self._names, random.choice([1, 1, 2])):
+            self._ensemble.expire(name)
+
+    async def _lag(self, random: Random) -> None:
+        """One broker knows late what the others know."""
+        name = random.choice(self._names)
+        self._ensemble.lag(name, random.choice([0.05, 0.3, 1.0]))
+        await asyncio.sleep(random.uniform(0.5, 5.0))
+        self._ensemble.lag(name, 0.0)
+
+    async def _lose_answer_of_ensemble(self, random: Random) -> None:
+        for name in random.sample(self._names, random.randint(1, len(self._names))):
+            self._ensemble.lose_answer(name)

@@ -1,0 +1,142 @@
+"""Who enters an ISR, and what a follower takes: each by a fetch of its own, in that leader epoch and life."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from barnabas.metadata.image import PartitionState
+from barnabas.protocol.messages.fetch import FetchPartition, PartitionData
+from barnabas.replication.following.fetcher import Fetcher
+from barnabas.replication.following.session import Followed, Key
+from barnabas.replication.partition import Partition
+from barnabas.replication.partition.follower import Follower
+from barnabas.replication.partition.leader import Leader
+from barnabas.simulation.virtual_time import VirtualProcess
+from barnabas.storage.upkeep import LogUpkeep
+from barnabas.types import BrokerId, Buffer, LeaderEpoch, Offset, TopicPartition
+from soak.simulated.bugs import replaced
+from soak.simulated.cluster import SimulatedCluster
+from soak.simulated.stage import Stage
+
+
+class Joining:
+    """Follows what each follower asks for, in each of its lives."""
+
+    def __init__(self, stage: Stage, cluster: SimulatedCluster) -> None:
+        self._stage = stage
+        self._cluster = cluster
+        cluster.decisions.on_joined = self._joined
+        #: by process and partition: the last leader epoch in which it was fetched
+        self._fetched: dict[tuple[str, Key], LeaderEpoch] = {}
+
+    @contextmanager
+    def observing(self) -> Iterator[None]:
+        """Hear of each partition that a fetch names, of replies and what is appended, and of truncations."""
+        tell, append, now_ends_at = Followed.tell, Follower.append, LogUpkeep._now_ends_at
+        take, advance = Fetcher._take, LogUpkeep.advance_high_watermark
+
+        def advancing(log: LogUpkeep, offset: Offset) -> bool:
+            has_moved = advance(log, offset)
+            if has_moved and isinstance(log.listener, Partition) and log.listener.is_leader:
+                self._check_counted(log.listener)
+            return has_moved
+
+        def telling(followed: Followed, number: int, max_bytes: int) -> FetchPartition:
+            self._fetched[_process(), followed.key] = followed.leader_epoch
+            return tell(followed, number, max_bytes)
+
+        def taking(
+            fetcher: Fetcher, followed: Followed, data: PartitionData, written: list[Followed]
+        ) -> None:
+            self._check_reply(followed)
+            take(fetcher, followed, data, written)
+
+        def appending(follower: Follower, records: Buffer, leader_epoch: LeaderEpoch) -> None:
+            self._check_asked(follower._log, leader_epoch, "records")
+            append(follower, records, leader_epoch)
+
+        def ending(log: LogUpkeep, end: Offset) -> None:
+            self._check_truncation(log, end)
+            now_ends_at(log, end)
+
+        with replaced(
+            (Followed, "tell", telling),
+            (Fetcher, "_take", taking),
+            (Follower, "append", appending),
+            (LogUpkeep, "_now_ends_at", ending),
+            (LogUpkeep, "advance_high_watermark", advancing),
+        ):
+            yield
+
+    def _check_reply(self, followed: Followed) -> None:
+        """A follower heeds a reply, which may be an error: it has asked in its present leader epoch."""
+        log = followed.partition.log
+        is_heeded = followed.partition.follower(followed.leader_epoch) is not None
+        if is_heeded and log.log_end_offset == followed.told_offset:
+            self._check_asked(log, followed.leader_epoch, "a reply")
+
+    def _check_asked(self, log: LogUpkeep, leader_epoch: LeaderEpoch, what: str) -> None:
+        asked_in = self._fetched.get((_process(), (log.topic_id, log.topic_partition.partition)))
+        if asked_in != leader_epoch:
+            self._stage.complain(
+                "epoch-not-asked",
+                f"{log.topic_partition} of {_process()} takes {what} in leader epoch {leader_epoch}, "
+                f"and asked last in {asked_in}",
+            )
+
+    def _check_truncation(self, log: LogUpkeep, end: Offset) -> None:
+        is_follower = isinstance(log.listener, Partition) and not log.listener.is_leader
+        if is_follower and log.log_start_offset < end < log.high_watermark:
+            self._stage.complain(
+                "cut-below-watermark",
+                f"{log.topic_partition} of {_process()} to {end}, its high watermark is {log.high_watermark}",
+            )
+
+    def _check_counted(self, leader: Partition) -> None:
+        """A leader's high watermark has moved: who counts has fetched in this leader epoch and life."""
+        leading = self._cluster.running.get(leader.state.leader)
+        key = leader.log.topic_id, leader.topic_partition.partition
+        if leading is None:
+            return
+        for broker_id in leader.state.isr:
+            broker, known = self._cluster.running.get(broker_id), leading.image.brokers.get(broker_id)
+            process = self._cluster.brokers[broker_id].process_name
+            if broker_id == leader.state.leader or broker is None or known is None or process is None:
+                continue
+            if known.epoch != broker.controller.registration.epoch:
+                continue  # the leader has not heard yet that it is another life
+            asked_in = self._fetched.get((process, key), -1)
+            if asked_in < leader.leader_epoch:
+                self._stage.complain(
+                    "counted-without-fetch",
+                    f"{leader.topic_partition} to {leader.log.high_watermark} in leader epoch "
+                    f"{leader.leader_epoch}, broker {broker_id} fetched last in {asked_in}: {leader.state}",
+                )
+
+    def _joined(self, name: TopicPartition, broker_id: BrokerId, state: PartitionState) -> None:
+        """A replica was admitted to the ISR by its leader, in one leader epoch."""
+        broker, leading = self._cluster.running.get(broker_id), self._cluster.running.get(state.leader)
+        process = self._cluster.brokers[broker_id].process_name
+        key = self._cluster.decisions.topic_ids[name.topic], name.partition
+        if broker is None or process is None:
+            return  # it has died since
+        where = f"broker {broker_id} joins the ISR of {name}: {state}"
+        if self._fetched.get((process, key), -1) < state.leader_epoch:
+            self._stage.complain("joined-without-fetch", where)
+        replica = broker.replicas._topics.get(key[0], {}).get(key[1])
+        leader = None if leading is None else leading.replicas._topics.get(key[0], {}).get(key[1])
+        if replica is None or leader is None or leader.leader_epoch != state.leader_epoch:
+            return
+        role = leader._role
+        if isinstance(role, Leader) and replica.leader_epoch == state.leader_epoch:
+            needed = max(role.epoch_start, leader.log.high_watermark)
+            if replica.log.log_end_offset < needed:
+                self._stage.complain(
+                    "joined-early", f"{where}: it ends at {replica.log.log_end_offset}, needed is {needed}"
+                )
+
+
+def _process() -> str:
+    process = VirtualProcess.current()
+    return "" if process is None else process.name

@@ -1,0 +1,320 @@
+"""What must hold of all replicas of a partition at every moment, beside what was committed so far."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from barnabas.errors import KafkaError
+from barnabas.logs.manager import LogManager
+from barnabas.records.batch import BatchHeader, batches
+from barnabas.replication.partition import Partition
+from barnabas.server.broker import Broker
+from barnabas.simulation.virtual_time import VirtualProcess
+from barnabas.storage.log import PartitionLog
+from barnabas.storage.upkeep import LogUpkeep
+from barnabas.types import BrokerId, Offset, TopicId, TopicPartition
+from soak.simulated.bugs import replaced
+from soak.simulated.cluster import SimulatedCluster
+from soak.simulated.plan import LEAST_IN_SYNC
+from soak.simulated.stage import Stage, host_of
+
+#: seconds between two looks at all replicas
+_EVERY = 0.03
+_READ_BYTES = 1 << 20
+
+#: a topic's id and the partition's number
+Key: TypeAlias = tuple[TopicId, int]
+#: what tells a batch from every other: base offset, leader epoch, CRC
+Batch: TypeAlias = tuple[int, int, int]
+
+
+@dataclass
+class _Oracle:
+    """What was committed of a partition.
+
+    Attributes:
+        watermark: the highest that any leader has had.
+        batches: all below it, by their last offsets; those that were deleted are not taken out.
+    """
+
+    watermark: Offset = 0
+    known_to: Offset = 0
+    batches: dict[Offset, Batch] = field(default_factory=dict)
+    #: producer id, epoch and first sequence of each, which compaction keeps
+    origins: dict[Offset, tuple[int, int, int]] = field(default_factory=dict)
+
+    def learn(self, header: BatchHeader) -> None:
+        self.batches[header.last_offset] = header.base_offset, header.leader_epoch, header.crc
+        self.origins[header.last_offset] = _origin(header)
+
+
+@dataclass
+class _Seen:
+    """What the last look at a replica has found.
+
+    Attributes:
+        verified_to: below this the replica has what was committed.
+    """
+
+    log: PartitionLog
+    verified_to: Offset = 0
+
+
+class Replicas:
+    """Looks at all replicas thirty times a second, and hears of each step that cannot be taken back."""
+
+    def __init__(self, stage: Stage, cluster: SimulatedCluster) -> None:
+        self._stage = stage
+        self._cluster = cluster
+        self._decisions = cluster.decisions
+        self._oracles: dict[Key, _Oracle] = {}
+        self._seen: dict[tuple[BrokerId, Key], _Seen] = {}
+        self._leaders: dict[tuple[Key, int], BrokerId] = {}
+        #: complaints made, each once
+        self._said: dict[object, None] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._watch())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+            if not self._task.cancelled():
+                self._task.result()
+
+    @contextmanager
+    def observing(self) -> Iterator[None]:
+        """Hear of each move of a high watermark, and of each truncation and deletion of a log."""
+        now_ends_at, delete = LogUpkeep._now_ends_at, LogManager.delete
+        advance = LogUpkeep.advance_high_watermark
+
+        def advancing(log: LogUpkeep, offset: Offset) -> bool:
+            has_moved = advance(log, offset)
+            if has_moved and isinstance(log.listener, Partition) and log.listener.is_leader:
+                assert isinstance(log, PartitionLog)
+                self._advanced(log)
+                self._check_quorum(log.listener)
+            return has_moved
+
+        def ending(log: LogUpkeep, end: Offset) -> None:
+            now_ends_at(log, end)
+            self._truncated(log, end)
+
+        def deleting(logs: LogManager, name: TopicPartition) -> None:
+            self._deleted(logs, name)
+            delete(logs, name)
+
+        with replaced(
+            (LogUpkeep, "_now_ends_at", ending),
+            (LogUpkeep, "advance_high_watermark", advancing),
+            (LogManager, "delete", deleting),
+        ):
+            yield
+
+    async def _watch(self) -> None:
+        while True:
+            self.check()
+            await asyncio.sleep(_EVERY)
+
+    def check(self) -> None:
+        """Complain of what does not hold now."""
+        running = self._cluster.running
+        held = [
+            (number, broker, partition) for number, broker in running.items() for partition in broker.replicas
+        ]
+        for number, _, partition in held:
+            if partition.is_leader:
+                self._check_leadership(number, partition)
+        for number, broker, partition in held:
+            self._check_replica(number, broker, partition)
+
+    # --- leaders ---
+
+    def _key(self, partition: Partition) -> Key:
+        return _topic_id(partition.log), partition.topic_partition.partition
+
+    def _check_leadership(self, number: BrokerId, partition: Partition) -> None:
+        key = self._key(partition)
+        log = partition.log
+        other = self._leaders.setdefault((key, partition.leader_epoch), number)
+        if other != number:
+            self._complain(
+                "two-leaders",
+                f"{partition.topic_partition}: {other} and {number} in epoch {partition.leader_epoch}",
+            )
+        self._advanced(log)
+
+    def _check_quorum(self, leader: Partition) -> None:
+        """A high watermark has moved: enough are in sync, and all who count have what lies below it."""
+        log, name, key = leader.log, leader.topic_partition, self._key(leader)
+        state = leader.state
+        if len(state.isr) < min(LEAST_IN_SYNC, len(state.replicas)) and self._cluster.ensemble is not None:
+            self._complain(
+                "watermark-rose", f"{name} to {log.high_watermark}, though in sync are {state.isr}"
+            )
+        for number, broker in self._cluster.running.items():
+            replica = broker.replicas._topics.get(key[0], {}).get(key[1])
+            if replica is None or replica is leader or replica.is_leader:
+                continue
+            end = min(replica.log.log_end_offset, replica._flushes.safe_end())
+            if end < log.high_watermark and self._must_be_whole(number, broker, replica) is not None:
+                self._complain(
+                    "no-quorum",
+                    f"{name} to {log.high_watermark}, broker {number} has {end}: {self._state(name)}",
+                )
+
+    def _advanced(self, log: PartitionLog) -> None:
+        """Note what a leader has committed."""
+        oracle = self._oracles.setdefault((_topic_id(log), log.topic_partition.partition), _Oracle())
+        if log.high_watermark <= oracle.watermark and oracle.known_to >= oracle.watermark:
+            return
+        oracle.watermark = max(oracle.watermark, log.high_watermark)
+        for header in _headers(log, max(oracle.known_to, log.log_start_offset), oracle.watermark):
+            oracle.learn(header)
+            oracle.known_to = header.next_offset
+
+    # --- each replica ---
+
+    def _see(self, number: BrokerId, key: Key, log: PartitionLog) -> _Seen:
+        seen = self._seen.get((number, key))
+        if seen is None or seen.log is not log:
+            seen = self._seen[number, key] = _Seen(log, log.log_start_offset)
+        return seen
+
+    def _check_replica(self, number: BrokerId, broker: Broker, partition: Partition) -> None:
+        key, log = self._key(partition), partition.log
+        oracle = self._oracles.get(key)
+        if oracle is None:
+            return
+        name = partition.topic_partition
+        where = f"{name} of broker {number}"
+        if not partition.is_leader and log.high_watermark > oracle.watermark:
+            self._complain(
+                "watermark-ahead", f"{where}: {log.high_watermark}, committed is {oracle.watermark}"
+            )
+        must_be_whole = self._must_be_whole(number, broker, partition)
+        if must_be_whole is not None and log.log_end_offset < oracle.watermark:
+            self._complain(
+                must_be_whole,
+                f"{where} ends at {log.log_end_offset}, committed is {oracle.watermark}: {self._state(name)}",
+            )
+        seen = self._see(number, key, log)
+        limit = min(
+            log.log_end_offset,
+            oracle.known_to if must_be_whole is not None else min(log.high_watermark, oracle.known_to),
+        )
+        if seen.verified_to < limit:
+            self._verify(where, log, seen, oracle, limit)
+
+    def _must_be_whole(self, number: BrokerId, broker: Broker, partition: Partition) -> str | None:
+        """The kind of a complaint when this replica lacks something; None when it may."""
+        name = partition.topic_partition
+        state = self._decisions.states.get(name)
+        if state is None or self._decisions.topic_ids.get(name.topic) != _topic_id(partition.log):
+            return None
+        if partition.is_leader and partition.leader_epoch == state.leader_epoch:
+            return "incomplete-leader"
+        registered = self._cluster.registered_epoch(number)
+        if registered != broker.controller.registration.epoch:
+            return None
+        return "incomplete-replica" if self._decisions.is_complete(number, name) else None
+
+    def _state(self, name: TopicPartition) -> object:
+        return self._decisions.states.get(name)
+
+    def _verify(self, where: str, log: PartitionLog, seen: _Seen, oracle: _Oracle, limit: Offset) -> None:
+        """Compare what was not compared yet with what was committed."""
+        compacted = log.config.is_compacted
+        expected = seen.verified_to
+        for header in _headers(log, max(seen.verified_to, log.log_start_offset), limit):
+            last = header.last_offset
+            if last < seen.verified_to or header.base_offset < log.log_start_offset:
+                expected = header.next_offset
+                continue
+            known = oracle.batches.get(last)
+            if compacted:
+                wrong = (
+                    known is None
+                    or oracle.origins[last] != _origin(header)
+                    or known[1] != header.leader_epoch
+                )
+            else:
+                wrong = known != (header.base_offset, header.leader_epoch, header.crc)
+                if header.base_offset > max(expected, log.log_start_offset):
+                    wrong = True
+            if wrong and last < oracle.known_to:
+                self._complain(
+                    "logs-differ",
+                    f"{where} has batch {header.base_offset} to {last} of epoch {header.leader_epoch} "
+                    f"behind {expected}, committed is {known}",
+                )
+            expected = header.next_offset
+        seen.verified_to = limit
+
+    # --- truncations and deletions ---
+
+    def _truncated(self, log: LogUpkeep, end: Offset) -> None:
+        partition = log.listener
+        for (number, key), seen in self._seen.items():
+            if seen.log is log:
+                seen.verified_to = min(seen.verified_to, end)
+                oracle = self._oracles.get(key)
+                name = log.topic_partition
+                broker = self._cluster.running.get(number)
+                if oracle is None or broker is None or not isinstance(partition, Partition):
+                    continue
+                is_counted_on = self._must_be_whole(number, broker, partition) is not None
+                if end < oracle.watermark and is_counted_on and log.log_start_offset < end:
+                    self._complain(
+                        "truncated-committed",
+                        f"{name} of broker {number} to {end}, committed is {oracle.watermark}: "
+                        f"{self._state(name)}",
+                    )
+
+    def _deleted(self, logs: LogManager, name: TopicPartition) -> None:
+        log = logs.get(name)
+        process = VirtualProcess.current()
+        if self._cluster.ensemble is None or log is None or process is None:
+            return
+        if _topic_id(log) in self._decisions.deleted:
+            return
+        broker_id = next(n for n in self._stage.broker_ids if process.name.startswith(f"{host_of(n)} "))
+        state = self._decisions.states.get(name)
+        if state is None or broker_id in state.replicas or broker_id in state.removing:
+            self._complain("deleted-without-word", f"{name} of broker {broker_id}: {state}")
+
+    def _complain(self, kind: str, text: str) -> None:
+        if (kind, text) not in self._said:
+            self._said[kind, text] = None
+            self._stage.complain(kind, text)
+
+
+def _headers(log: PartitionLog, start: Offset, end: Offset) -> Iterator[BatchHeader]:
+    """The batches that lie in a log from one offset to another, as far as they can be read now."""
+    while start < end:
+        try:  # not `read`: it takes a log offline whose disk fails
+            found = log._read(start, _READ_BYTES, end, True)
+        except (OSError, KafkaError):
+            return
+        data = b"".join(bytes(chunk) for chunk in found.chunks)
+        if not data:
+            return
+        for _, header in batches(data):
+            if header.next_offset > end:
+                return
+            yield header
+            start = header.next_offset
+
+
+def _topic_id(log: PartitionLog) -> TopicId:
+    return log.files._topic_id
+
+
+def _origin(header: BatchHeader) -> tuple[int, int, int]:
+    return header.producer_id, header.producer_epoch, header.base_sequence

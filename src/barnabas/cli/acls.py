@@ -1,0 +1,285 @@
+"""`barnabas acls`: who may do what, where the brokers have an authorizer."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from barnabas.cli.options import NAME, bootstrap_option, connect, example, json_option
+from barnabas.cli.output import print_json, print_table
+from barnabas.cli.streams import report
+from barnabas.security.acls import (
+    ANY_HOST,
+    CLUSTER_NAME,
+    SUPPORTED_OPERATIONS,
+    AclBinding,
+    AclEntry,
+    AclFilter,
+    Acls,
+    Operation,
+    PatternType,
+    Permission,
+    ResourcePattern,
+    ResourceType,
+    SubjectRules,
+    decide,
+)
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_TIMEOUT = 15.0
+#: by option: the type of resource that it names
+_RESOURCES = {
+    "topic": ResourceType.TOPIC,
+    "group": ResourceType.GROUP,
+    "transactional_id": ResourceType.TRANSACTIONAL_ID,
+}
+
+
+@click.group()
+def acls() -> None:
+    """Who may do what."""
+
+
+def _resource_options(command: F) -> F:
+    """What a rule is about."""
+    command = click.option("--cluster", is_flag=True, help="The cluster itself.")(command)
+    for field in reversed(_RESOURCES):
+        option = f"--{field.replace('_', '-')}"
+        command = click.option(option, type=NAME, metavar="NAME", help=_help(field))(command)
+    return command
+
+
+def _help(field: str) -> str:
+    words = field.replace("_", " ")
+    return f"This {words}; * for every {words}."
+
+
+_prefixed_option = click.option(
+    "--prefixed", is_flag=True, help="Everything whose name begins with NAME, not just NAME."
+)
+_host_option = click.option(
+    "--host", type=NAME, default=ANY_HOST, metavar="ADDRESS", help="Only from this IP address."
+)
+
+
+@acls.command(
+    epilog=example(
+        """
+        barnabas acls grant alice read,write --topic orders
+        barnabas acls grant alice read --group billing- --prefixed
+        barnabas acls grant '*' describe --topic '*'
+        barnabas acls grant bob delete --topic orders --deny
+        """,
+        "Operations are those of Kafka's ACLs: read, write, create, delete, alter, describe, cluster_action, "
+        "describe_configs, alter_configs, idempotent_write, and all. Brokers obey within a second.",
+    )
+)
+@click.argument("principal", type=NAME, metavar="USER")
+@click.argument("operations", type=NAME)
+@_resource_options
+@_prefixed_option
+@_host_option
+@click.option("--deny", is_flag=True, help="Deny it, which wins over every grant.")
+@bootstrap_option
+def grant(
+    principal: str,
+    operations: str,
+    prefixed: bool,
+    host: str,
+    deny: bool,
+    bootstrap_server: str,
+    **named: str | bool | None,
+) -> None:
+    """Allow a user something (or deny it)."""
+    from barnabas.client.acls import create_acls
+    from barnabas.client.reach import require_broker
+
+    permission = Permission.DENY if deny else Permission.ALLOW
+    rules = [
+        AclBinding(resource, AclEntry(_named(principal), permission, operation, host))
+        for resource in _resources(named, prefixed)
+        for operation in _operations(operations, resource.type)
+    ]
+    require_broker(bootstrap_server)
+    create_acls(bootstrap_server, _TIMEOUT, rules)
+    for rule in rules:
+        report(str(rule))
+
+
+@acls.command(
+    epilog=example(
+        """
+        barnabas acls revoke alice write --topic orders
+        barnabas acls revoke alice
+        """,
+        "Without operations or a resource all rules of the user are taken away, those that deny too.",
+    )
+)
+@click.argument("principal", type=NAME, metavar="USER")
+@click.argument("operations", type=NAME, required=False)
+@_resource_options
+@_prefixed_option
+@bootstrap_option
+def revoke(
+    principal: str,
+    operations: str | None,
+    prefixed: bool,
+    bootstrap_server: str,
+    **named: str | bool | None,
+) -> None:
+    """Take rules of a user away."""
+    from barnabas.client.acls import delete_acls
+    from barnabas.client.reach import require_broker
+
+    resources = _resources(named, prefixed) if any(named.values()) else []
+    about = [AclFilter(each.type, each.name, each.pattern, _named(principal)) for each in resources]
+    filters = about or [AclFilter(principal=_named(principal))]
+    if operations is not None:
+        filters = [
+            each._replace(operation=operation)
+            for each in filters
+            for operation in _operations(operations, each.type)
+        ]
+    require_broker(bootstrap_server)
+    gone = delete_acls(bootstrap_server, _TIMEOUT, filters)
+    for rule in gone:
+        report(f"gone: {rule}")
+    if not gone:
+        report("no such rule")
+
+
+@acls.command("list", epilog=example("barnabas acls list --of-user alice --json"))
+@click.option("--of-user", type=NAME, metavar="NAME", help="Only the rules that name this user.")
+@_resource_options
+@json_option
+@bootstrap_option
+def list_acls(of_user: str | None, as_json: bool, bootstrap_server: str, **named: str | bool | None) -> None:
+    """List rules, with --topic and the like those that are about one resource."""
+    from barnabas.client.acls import describe_acls
+    from barnabas.client.reach import require_broker
+
+    resources = _resources(named, prefixed=False) if any(named.values()) else []
+    chosen = [AclFilter(each.type, each.name, PatternType.MATCH) for each in resources] or [AclFilter()]
+    principal = None if of_user is None else _named(of_user)
+    require_broker(bootstrap_server)
+    found = [
+        rule
+        for each in chosen
+        for rule in describe_acls(bootstrap_server, _TIMEOUT, each._replace(principal=principal))
+    ]
+    if as_json:
+        print_json([_as_json(rule) for rule in found])
+    elif not found:
+        click.echo("no rules", err=True)
+    else:
+        print_table(
+            ["PRINCIPAL", "PERMISSION", "OPERATION", "RESOURCE", "PATTERN", "NAME", "HOST"],
+            [
+                (
+                    entry.principal,
+                    entry.permission.name,
+                    entry.operation.name,
+                    resource.type.name,
+                    resource.pattern.name,
+                    resource.name,
+                    entry.host,
+                )
+                for resource, entry in found
+            ],
+        )
+
+
+@acls.command(
+    epilog=example(
+        "barnabas acls check alice read --topic orders",
+        "Exits with 1 when it is denied. Without --host it is checked from no address in particular.",
+    )
+)
+@click.argument("principal", type=NAME, metavar="USER")
+@click.argument("operation", type=NAME)
+@_resource_options
+@_host_option
+@bootstrap_option
+def check(
+    principal: str, operation: str, host: str, bootstrap_server: str, **named: str | bool | None
+) -> None:
+    """Say whether a user may do something, and which rule decides."""
+    from barnabas.client.acls import describe_acls
+    from barnabas.client.reach import require_broker
+
+    require_broker(bootstrap_server)
+    subjects = _subjects(bootstrap_server)
+    is_denied = False
+    for resource in _resources(named, prefixed=False):
+        about = AclFilter(resource.type, resource.name, PatternType.MATCH)
+        rules = Acls.of(describe_acls(bootstrap_server, _TIMEOUT, about))
+        for each in _operations(operation, resource.type):
+            decision = decide(rules, subjects, _named(principal), host, each, resource.type, resource.name)
+            verdict = "allowed" if decision.is_allowed else "denied"
+            why = decision.reason.value if decision.rule is None else str(decision.rule)
+            click.echo(f"{each.name} on {resource.type.name} '{resource.name}' is {verdict}: {why}")
+            is_denied |= not decision.is_allowed
+    if is_denied:
+        sys.exit(1)
+
+
+def _subjects(bootstrap_server: str) -> SubjectRules:
+    """What holds beside the rules, as a broker tells it."""
+    admin = connect(bootstrap_server)
+    broker = min(node.id for node in admin.cluster().nodes)
+    values = {setting.name: setting.value for setting in admin.configs("broker", str(broker))}
+    names = (values.get("super.users") or "").split(";")
+    return SubjectRules(
+        frozenset(name.strip() for name in names if name.strip()),
+        values.get("allow.everyone.if.no.acl.found") == "true",
+    )
+
+
+def _named(user: str) -> str:
+    return user if ":" in user else f"User:{user}"
+
+
+def _resources(named: dict[str, str | bool | None], prefixed: bool) -> list[ResourcePattern]:
+    pattern = PatternType.PREFIXED if prefixed else PatternType.LITERAL
+    found = [
+        ResourcePattern(kind, str(name), pattern)
+        for field, kind in _RESOURCES.items()
+        if (name := named[field]) is not None
+    ]
+    if named["cluster"]:
+        if prefixed:
+            raise click.UsageError("--prefixed does not go with --cluster: there is one cluster")
+        found.append(ResourcePattern(ResourceType.CLUSTER, CLUSTER_NAME))
+    if not found:
+        raise click.UsageError("name a resource: --topic, --group, --transactional-id or --cluster")
+    return found
+
+
+def _operations(text: str, kind: ResourceType) -> Sequence[Operation]:
+    operations = []
+    known = (*SUPPORTED_OPERATIONS.get(kind, tuple(Operation)[1:]), Operation.ALL)
+    for word in dict.fromkeys(text.split(",")):
+        name = word.strip().upper().replace("-", "_")
+        operation = next((each for each in known if each.name == name), None)
+        if operation is None:
+            choices = ", ".join(each.name.lower() for each in known)
+            raise click.UsageError(f"{word} is nothing that can be done to a {kind.name.lower()}: {choices}")
+        operations.append(operation)
+    return operations
+
+
+def _as_json(rule: AclBinding) -> dict[str, str]:
+    resource, entry = rule
+    return {
+        "principal": entry.principal,
+        "permission": entry.permission.name,
+        "operation": entry.operation.name,
+        "resource_type": resource.type.name,
+        "pattern_type": resource.pattern.name,
+        "resource_name": resource.name,
+        "host": entry.host,
+    }

@@ -1,0 +1,103 @@
+"""How the commands get into a cluster: a file of client settings, a profile, a user."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from barnabas.cli.streams import InputError, is_terminal
+from barnabas.client.addresses import parse_servers
+from barnabas.client.errors import SettingError
+from barnabas.client.properties import translate
+from barnabas.client.servers import Servers
+from barnabas.config.files import read_unchecked
+
+_PASSWORD = "BARNABAS_PASSWORD"
+_LOGIN = "SCRAM-SHA-512"
+
+
+def read_servers(
+    given: str | None,
+    default: str,
+    config: Path | None,
+    profile: str | None,
+    user: str | None,
+    *,
+    may_ask: bool,
+) -> Servers:
+    """The cluster that the options mean: `given` addresses win over the file's, which win over the profile's.
+
+    Args:
+        default: the addresses where none of them has any.
+        may_ask: whether a password may be asked for at the terminal.
+
+    Raises:
+        SettingError: a setting is unknown or cannot be honoured.
+        ConfigError: a file cannot be read, or has no such profile.
+        InputError: there is no password for `user`.
+    """
+    settings = {} if profile is None else _profile(profile)
+    source = f"profile {profile}"
+    if config is not None:
+        settings |= read_unchecked(config)
+        source = str(config)
+    if user is not None:
+        settings |= _login(user, settings, may_ask)
+        settings.pop("sasl.jaas.config", None)
+    try:
+        translated = translate(settings)
+    except SettingError as error:
+        raise SettingError(f"{source}: {error}" if config or profile else str(error)) from None
+    if translated.ignored and not translated.settings:
+        raise SettingError(f"{source} is no file of a client: it says nothing of connections")
+    if translated.ignored:
+        names = ", ".join(sorted(translated.ignored))
+        click.echo(f"{source}: ignored, since they say nothing of connections: {names}", err=True)
+    addresses = translated.settings.pop("bootstrap.servers", None)
+    servers = Servers(given or addresses or default, translated.settings)
+    parse_servers(servers)
+    _ = servers.security  # what cannot be used is told now, not by librdkafka
+    return servers
+
+
+def profiles_file() -> Path:
+    """Where profiles lie: a table each, with the settings of a client's file."""
+    folder = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+    return Path(folder).expanduser() / "barnabas" / "profiles.toml"
+
+
+def _profile(name: str) -> dict[str, str]:
+    path = profiles_file()
+    found = read_unchecked(path) if path.exists() else {}
+    prefix = f"{name}."
+    settings = {key.removeprefix(prefix): value for key, value in found.items() if key.startswith(prefix)}
+    if not settings:
+        known = ", ".join(sorted({key.partition(".")[0] for key in found})) or "none"
+        raise SettingError(f"there is no profile {name} in {path}: it has {known}; write a table [{name}]")
+    return settings
+
+
+def _login(user: str, settings: Mapping[str, str], may_ask: bool) -> dict[str, str]:
+    """Settings that log in as `user`, where the rest is as `settings` say."""
+    protocol = settings.get("security.protocol", "SASL_SSL").upper()
+    secured = {"PLAINTEXT": "SASL_PLAINTEXT", "SSL": "SASL_SSL"}.get(protocol, protocol)
+    mechanism = settings.get("sasl.mechanism", _LOGIN)
+    return {
+        "security.protocol": secured,
+        "sasl.mechanism": _LOGIN if mechanism.upper() in ("OAUTHBEARER", "GSSAPI") else mechanism,
+        "sasl.username": user,
+        "sasl.password": _password(user, may_ask),
+    }
+
+
+def _password(user: str, may_ask: bool) -> str:
+    if not may_ask or _PASSWORD in os.environ:
+        return os.environ.get(_PASSWORD, "")
+    if not is_terminal(sys.stdin):
+        raise InputError(f"there is no terminal to ask for the password of {user}: set {_PASSWORD}")
+    password: str = click.prompt(f"password of {user}", hide_input=True, err=True)
+    return password

@@ -1,0 +1,129 @@
+"""The control connection of a cluster that runs: one line of JSON each way, over the loopback interface.
+
+Only who can read the secret in the cluster's folder is obeyed.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+import queue
+import secrets
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from barnabas.cli.cluster_folder import ClusterFolder, Control
+from barnabas.errors import BarnabasError
+
+_LONGEST_LINE = 65_536
+#: seconds that a client has to say what it wants
+_PATIENCE = 5.0
+
+
+class ClusterControlError(BarnabasError):
+    """The cluster does not run, or refuses what it was asked for; the text says why."""
+
+
+@dataclass(slots=True)
+class Command:
+    """Something that the cluster is asked to do; it is answered once."""
+
+    word: str
+    broker: int | None
+    answers: queue.SimpleQueue[dict[str, Any]] = field(default_factory=queue.SimpleQueue)
+
+    def answer(self, **values: Any) -> None:
+        self.answers.put(values)
+
+    def refuse(self, reason: str) -> None:
+        self.answers.put({"error": reason})
+
+
+class ControlServer:
+    """Takes commands in threads of its own, and gives each to `take`, which any thread may call.
+
+    Args:
+        folder: where clients find the port and the secret.
+        take: has to see that each command is answered.
+    """
+
+    def __init__(self, folder: ClusterFolder, take: Callable[[Command], object]) -> None:
+        self._folder = folder
+        self._take = take
+        self._secret = secrets.token_hex(16)
+        self._socket = socket.create_server(("127.0.0.1", 0))
+
+    def start(self) -> None:
+        port = self._socket.getsockname()[1]
+        self._folder.store_control(Control(port, self._secret, os.getpid()))
+        threading.Thread(target=self._accept, name="cluster-control", daemon=True).start()
+
+    def stop(self) -> None:
+        self._folder.remove_control()
+        self._socket.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return  # stopped
+            threading.Thread(target=self._serve, args=[connection], daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection:
+            connection.settimeout(_PATIENCE)
+            try:
+                asked = json.loads(_line(connection))
+                is_ours = hmac.compare_digest(str(asked["secret"]), self._secret)
+                command = Command(str(asked["word"]), asked["broker"])
+            except (OSError, ValueError, KeyError, TypeError):
+                return
+            if is_ours:
+                self._take(command)
+                answer = command.answers.get()
+                connection.settimeout(None)
+                with suppress(OSError):  # who asked has not waited
+                    connection.sendall(json.dumps(answer).encode() + b"\n")
+
+
+def ask(folder: ClusterFolder, word: str, broker: int | None = None, *, timeout: float) -> dict[str, Any]:
+    """The answer of the cluster that runs in `folder`.
+
+    Raises:
+        ClusterControlError: none runs there, it refuses, or it does not answer within `timeout` seconds.
+    """
+    control = folder.control()
+    missing = ClusterControlError(
+        f"no cluster runs in {folder.path}: name its folder by --data, or start it with "
+        f"`barnabas cluster start --data {folder.path}`"
+    )
+    if control is None:
+        raise missing
+    line = json.dumps({"secret": control.secret, "word": word, "broker": broker})
+    try:
+        with socket.create_connection(("127.0.0.1", control.port), timeout) as connection:
+            connection.sendall(line.encode() + b"\n")
+            answer = json.loads(_line(connection))
+    except TimeoutError:
+        raise ClusterControlError(f"the cluster did not answer within {timeout:g} s") from None
+    except (OSError, ValueError):
+        raise missing from None
+    if "error" in answer:
+        raise ClusterControlError(answer["error"])
+    return dict(answer)
+
+
+def _line(connection: socket.socket) -> bytes:
+    line = bytearray()
+    while not line.endswith(b"\n") and len(line) < _LONGEST_LINE:
+        part = connection.recv(_LONGEST_LINE)
+        if not part:
+            break
+        line += part
+    return bytes(line)

@@ -1,0 +1,136 @@
+"""The folder of a cluster that `barnabas cluster start` runs: where its parts are, and how to reach it.
+
+cluster.json     what stays from one start to the next: addresses, racks, the ZooKeeper
+control.json     while it runs: the port and the secret of its control connection; for the user alone
+broker-1/        data of broker 1;  broker-1.log   what it logs
+secure/          what --secure has made: certificates, passwords
+zookeeper/       data and log of the ZooKeeper, where the cluster runs its own
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from barnabas.errors import BarnabasError
+
+
+class ClusterFolderError(BarnabasError):
+    """The folder does not fit what is to be done with it; the text has the cure."""
+
+
+@dataclass(slots=True)
+class Layout:
+    """What stays from one start to the next.
+
+    Attributes:
+        addresses: ``host:port`` of each broker, by its id; port 0 before its first start.
+        racks: ``broker.rack`` by id, for those that have one.
+        zookeeper: ``host:port,.../chroot``; of our own ZooKeeper once it has a port.
+        is_own_zookeeper: whether the cluster runs it.
+    """
+
+    addresses: dict[int, str] = field(default_factory=dict)
+    racks: dict[int, str] = field(default_factory=dict)
+    zookeeper: str | None = None
+    is_own_zookeeper: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """How to reach the process that runs the cluster."""
+
+    port: int
+    secret: str
+    pid: int
+
+
+class ClusterFolder:
+    """Reads and writes the folder's files."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def data_of(self, broker: int) -> Path:
+        return self.path / f"broker-{broker}"
+
+    def log_of(self, broker: int) -> Path:
+        return self.path / f"broker-{broker}.log"
+
+    @property
+    def secure(self) -> Path:
+        """What --secure has made."""
+        return self.path / "secure"
+
+    @property
+    def is_secured(self) -> bool:
+        """Whether a start with --secure has made this cluster."""
+        return (self.secure / "server.properties").exists()
+
+    @property
+    def zookeeper(self) -> Path:
+        return self.path / "zookeeper"
+
+    def layout(self) -> Layout | None:
+        """What the last start wrote; None before the first."""
+        found = self._read("cluster.json")
+        if found is None:
+            return None
+        try:
+            return Layout(
+                {int(broker): str(address) for broker, address in found["addresses"].items()},
+                {int(broker): str(rack) for broker, rack in found["racks"].items()},
+                found["zookeeper"],
+                bool(found["is_own_zookeeper"]),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise ClusterFolderError(
+                f"{self.path / 'cluster.json'} is not of `barnabas cluster start`: choose another folder by "
+                "--data"
+            ) from None
+
+    def store_layout(self, layout: Layout) -> None:
+        self._write("cluster.json", asdict(layout))
+
+    def control(self) -> Control | None:
+        """None where no cluster runs."""
+        found = self._read("control.json")
+        return None if found is None else Control(**found)
+
+    def store_control(self, control: Control) -> None:
+        self._write("control.json", asdict(control))
+
+    def remove_control(self) -> None:
+        (self.path / "control.json").unlink(missing_ok=True)
+
+    def last_words_of(self, broker: int) -> str:
+        """The last line that a broker has logged."""
+        path = self.log_of(broker)
+        lines = path.read_text(errors="replace").split("\n") if path.exists() else []
+        said = [line.strip() for line in lines if line.strip()]
+        return f"{said[-1][:500]} (its log is {path})" if said else f"its log {path} is empty"
+
+    def _read(self, name: str) -> dict[str, Any] | None:
+        try:
+            text = (self.path / name).read_text()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        try:
+            found = json.loads(text)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise ClusterFolderError(f"{self.path / name} is damaged: remove it, or choose another folder")
+        return found
+
+    def _write(self, name: str, value: object) -> None:
+        """Atomically, for the user alone."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        path = self.path / name
+        temporary = path.with_suffix(".tmp")
+        temporary.unlink(missing_ok=True)
+        temporary.touch(0o600)
+        temporary.write_text(json.dumps(value, indent=2) + "\n")
+        temporary.replace(path)

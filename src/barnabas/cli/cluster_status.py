@@ -1,0 +1,88 @@
+"""What the brokers of a cluster say of its partitions."""
+
+from __future__ import annotations
+
+import socket
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from barnabas.client.certificate_folder import CertificateFolder
+from barnabas.client.connection import Connection, Security
+from barnabas.client.errors import ClientError
+from barnabas.client.properties import translate
+from barnabas.client.servers import Servers
+from barnabas.config.files import read_unchecked
+from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
+
+#: seconds that a broker, or the ZooKeeper, has to answer
+_ANSWER = 3.0
+
+
+def partitions_of(addresses: Sequence[str], secure: Path | None) -> dict[str, Any]:
+    """The controller, and what is amiss with partitions, as the first of `addresses` that answers tells it.
+
+    Args:
+        secure: the folder with the admin's login, where there must be one.
+
+    ``partitions`` is None, and so is ``controller``, when none answers.
+    """
+    answers = _answers(addresses, None if secure is None else _admin(secure))
+    if answers is None:
+        return {
+            "controller": None,
+            "partitions": None,
+            "leaders": {},
+            "under_replicated": [],
+            "without_leader": [],
+        }
+    controller, answer = answers
+    states = [
+        (f"{topic.name}-{partition.partition_index}", partition)
+        for topic in sorted(answer.topics, key=lambda topic: topic.name or "")
+        for partition in sorted(topic.partitions, key=lambda partition: partition.partition_index)
+    ]
+    return {
+        "controller": controller if controller >= 0 else None,
+        "partitions": len(states),
+        "leaders": Counter(state.leader_id for _, state in states),
+        "under_replicated": [
+            name for name, state in states if len(state.isr_nodes) < len(state.replica_nodes)
+        ],
+        "without_leader": [name for name, state in states if state.leader_id < 0],
+    }
+
+
+def zookeeper_answers(address: str) -> bool:
+    """Whether one of the servers of ``host:port,.../chroot`` takes connections."""
+    for server in address.partition("/")[0].split(","):
+        host, _, port = server.rpartition(":")
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), _ANSWER):
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def _admin(secure: Path) -> Security | None:
+    """How the admin of a cluster logs in. Raises SettingError and ConfigError."""
+    settings = translate(read_unchecked(CertificateFolder(secure).properties("admin"))).settings
+    return Servers("", settings).security
+
+
+def _answers(addresses: Sequence[str], security: Security | None) -> tuple[int, MetadataResponse] | None:
+    """The controller and all topics, as the first broker that answers knows them."""
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        try:
+            with Connection(host.strip("[]"), int(port), _ANSWER, security=security) as connection:
+                controller: int = connection.ask(DescribeClusterRequest()).controller_id
+                return controller, connection.ask(
+                    MetadataRequest(topics=None, allow_auto_topic_creation=False)
+                )
+        except ClientError:
+            continue
+    return None

@@ -1,0 +1,183 @@
+"""`barnabas console`: web pages that show a cluster live, Apache Kafka's, too."""
+
+from __future__ import annotations
+
+import ssl
+import stat
+import sys
+import threading
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+from barnabas.cli.address import parse_address
+from barnabas.cli.log_output import log_to_stderr
+from barnabas.cli.options import bootstrap_option, example, log_format_option, log_level_option
+from barnabas.errors import ConfigError
+from barnabas.system.signals import stop_this_process
+
+
+@click.command(
+    epilog=example(
+        """
+        barnabas console
+        barnabas console --bootstrap-server kafka-1:9092 --registry http://127.0.0.1:8081
+        barnabas console --allow-writes --mask 'orders:$.card.number'
+        barnabas console --listen 0.0.0.0:8443 --auth-file users --tls-cert cert.pem --tls-key key.pem
+        """,
+        "It prints `ready` and a link that lets one browser in. The console is a client of the cluster: it "
+        "joins no group, commits nothing, and changes nothing without --allow-writes. "
+        "`barnabas start --console` runs one beside a broker. It needs `pip install 'barnabas[console]'`.",
+    )
+)
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    default="127.0.0.1:8080",
+    show_default=True,
+    help="Where to listen; port 0 takes a free one.",
+)
+@click.option("--registry", metavar="URL", help="A schema registry, to show schemas and what they describe.")
+@click.option(
+    "--registry-login",
+    is_flag=True,
+    help="Log in to the registry as to the cluster, and trust the same authorities.",
+)
+@click.option(
+    "--allow-writes",
+    is_flag=True,
+    help="Let pages create, change and delete, send records and reset offsets.",
+)
+@click.option("--hide-values", is_flag=True, help="Show no keys, values and headers of records.")
+@click.option(
+    "--mask",
+    "masks",
+    metavar="TOPIC:$.PATH",
+    multiple=True,
+    help="Hide what lies at a path in the JSON of a topic's values (* for every topic); may be repeated.",
+)
+@click.option(
+    "--auth-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Lines of USER:PASSWORD that let in, instead of the link; only its owner may read it.",
+)
+@click.option(
+    "--tls-cert",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="A certificate with its chain (PEM): serve HTTPS.",
+)
+@click.option(
+    "--tls-key",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The certificate's key (PEM).",
+)
+@click.option(
+    "--behind-proxy",
+    is_flag=True,
+    help="A proxy stands before it: any Host is right, any path prefix, and no TLS here.",
+)
+@click.option("--with-parent", is_flag=True, hidden=True, help="End when stdin does.")
+@log_format_option
+@log_level_option
+@bootstrap_option
+def console(
+    listen: str,
+    registry: str | None,
+    registry_login: bool,
+    allow_writes: bool,
+    hide_values: bool,
+    masks: tuple[str, ...],
+    auth_file: Path | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    behind_proxy: bool,
+    with_parent: bool,
+    log_format: str,
+    log_level: str,
+    bootstrap_server: str,
+) -> None:
+    """Show a cluster in the browser: topics live, records, groups, brokers."""
+    parse_address(listen, "--listen", "127.0.0.1:8080", default_host="127.0.0.1")
+    require_console()
+    from barnabas.console.server import ConsoleSettings, is_loopback, run
+    from barnabas.console.view import Privacy
+
+    if (tls_cert is None) != (tls_key is None):
+        raise ConfigError("--tls-cert and --tls-key belong together: give both, or neither")
+    if not is_loopback(listen) and not (auth_file and (tls_cert or behind_proxy)):
+        raise ConfigError(
+            f"--listen {listen} can be reached from other machines: add --auth-file, and --tls-cert with "
+            "--tls-key or --behind-proxy; or listen on 127.0.0.1"
+        )
+    log_to_stderr(log_level, log_format)
+    settings = ConsoleSettings(
+        bootstrap_server,
+        listen,
+        registry,
+        allow_writes,
+        Privacy(hide_values, _masks(masks)),
+        None if auth_file is None else _users(auth_file),
+        None if tls_cert is None or tls_key is None else _tls(tls_cert, tls_key),
+        behind_proxy,
+        registry_login,
+    )
+
+    def announce(url: str) -> None:
+        click.echo(f"ready {url}")
+        sys.stdout.flush()
+        if with_parent:
+            threading.Thread(target=_end_with_stdin, daemon=True).start()
+
+    run(settings, announce)
+
+
+def _end_with_stdin() -> None:
+    sys.stdin.read()
+    stop_this_process()
+
+
+def require_console() -> None:
+    """Raises ConfigError when what the console is made of is not installed."""
+    if find_spec("aiohttp") is None:
+        raise ConfigError("the console needs aiohttp: install it with pip install 'barnabas[console]'")
+
+
+def _masks(texts: tuple[str, ...]) -> dict[str, list[list[str]]]:
+    masks: dict[str, list[list[str]]] = {}
+    for text in texts:
+        topic, colon, path = text.partition(":")
+        steps = path.removeprefix("$").removeprefix(".").split(".")
+        if not topic or not colon or not path.startswith("$.") or not all(steps):
+            raise ConfigError(f"--mask {text}: write TOPIC:$.PATH, for example 'orders:$.card.number'")
+        masks.setdefault(topic, []).append(steps)
+    return masks
+
+
+def _users(path: Path) -> dict[str, str]:
+    if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO) and sys.platform != "win32":
+        raise ConfigError(f"--auth-file {path} can be read by others: chmod 600 {path}")
+    users = {}
+    for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+        user, colon, password = line.partition(":")
+        if not line.strip() or line.startswith("#"):
+            continue
+        if not user or not colon or not password:
+            raise ConfigError(f"--auth-file {path}, line {number}: write USER:PASSWORD")
+        users[user] = password
+    if not users:
+        raise ConfigError(f"--auth-file {path} names nobody: write lines of USER:PASSWORD")
+    return users
+
+
+def _tls(certificate: Path, key: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(certificate, key)
+    except OSError as error:
+        raise ConfigError(f"--tls-cert {certificate} and --tls-key {key} cannot be used: {error}") from None
+    return context

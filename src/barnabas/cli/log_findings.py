@@ -1,0 +1,61 @@
+"""What `log check` and `log repair` know of the files in log directories."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from barnabas.records import BatchHeader
+from barnabas.types import TopicId, TopicPartition
+
+
+@dataclass(slots=True)
+class Finding:
+    """One file or partition, and what is wrong with it."""
+
+    path: str
+    state: str
+    detail: str
+    #: the offsets that are lost, when some are: the first and the last
+    lost: tuple[int, int] | None = None
+
+    @property
+    def is_damage(self) -> bool:
+        return self.state != "whole"
+
+    def text(self) -> str:
+        return f"{self.state:8} {self.path}: {self.detail}"
+
+    def fields(self) -> dict[str, Any]:
+        values = asdict(self)
+        lost = values.pop("lost")
+        return values | {"lost_from": lost[0], "lost_to": lost[1]} if lost else values
+
+
+@dataclass(slots=True)
+class Segment:
+    """One segment's file: its whole batches, and the bytes between them that are none."""
+
+    path: Path
+    base_offset: int
+    size: int
+    batches: list[tuple[int, BatchHeader]] = field(default_factory=list)
+    #: (first byte, byte behind the last, offset expected there)
+    damaged: list[tuple[int, int, int]] = field(default_factory=list)
+    #: the offset behind the last whole batch
+    end: int = 0
+
+
+@dataclass(slots=True)
+class Partition:
+    """One partition's folder."""
+
+    path: Path
+    topic_partition: TopicPartition
+    #: up to where its records are known to have been fsynced
+    safe_end: int
+    segments: list[Segment]
+    findings: list[Finding] = field(default_factory=list)
+    #: what partition.metadata says; None when it is missing or damaged
+    topic_id: TopicId | None = None

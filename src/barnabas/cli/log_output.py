@@ -1,0 +1,91 @@
+"""What is logged, on stderr: as text or as JSON; a line that repeats is counted, not repeated."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+
+#: for how many seconds a line that was written is only counted when it comes again
+WINDOW = 10.0
+#: how many lines are remembered
+_MOST_KNOWN = 1000
+
+_TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+def log_to_stderr(level: str, form: str) -> None:
+    """Have what is logged from `level` on go to stderr, as the options of `barnabas start` say."""
+    handler = CountingHandler()
+    handler.setFormatter(JsonFormatter() if form == "json" else logging.Formatter(_TEXT))
+    logging.basicConfig(level=level.upper(), handlers=[handler])
+
+
+class JsonFormatter(logging.Formatter):
+    """A line is an object: ``time`` (UTC), ``level``, ``logger``, ``message``, and an ``exception``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        told = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            told["exception"] = self.formatException(record.exc_info)
+        return json.dumps(told, ensure_ascii=False)
+
+
+class _Repeated:
+    """A line that was written: the record, and how often it has come again since."""
+
+    __slots__ = ("count", "record")
+
+    def __init__(self, record: logging.LogRecord) -> None:
+        self.record = record
+        self.count = 0
+
+
+class CountingHandler(logging.StreamHandler):  # type: ignore[type-arg]
+    """Writes a line once in `WINDOW`: how often it came again is said with the first line after that.
+
+    What a failing disk or a client in a loop has logged again and again would hide everything else.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(sys.stderr)
+        #: by logger, level and message, in the order in which they were written
+        self._known: dict[tuple[str, int, str], _Repeated] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._tell_due(record.created)
+        key = (record.name, record.levelno, record.getMessage())
+        known = self._known.get(key)
+        if known is not None:
+            known.count += 1
+            return
+        if len(self._known) >= _MOST_KNOWN:
+            self._tell(next(iter(self._known)))
+        self._known[key] = _Repeated(record)
+        super().emit(record)
+
+    def close(self) -> None:
+        """Say what is still to be said."""
+        for key in list(self._known):
+            self._tell(key)
+        super().close()
+
+    def _tell_due(self, now: float) -> None:
+        for key, known in list(self._known.items()):
+            if abs(now - known.record.created) < WINDOW:
+                break
+            self._tell(key)
+
+    def _tell(self, key: tuple[str, int, str]) -> None:
+        known = self._known.pop(key)
+        if known.count:
+            name, level, message = key
+            record = known.record
+            again = f"{message} ({known.count} more like it within {WINDOW:g} s)"
+            super().emit(logging.LogRecord(name, level, record.pathname, record.lineno, again, (), None))

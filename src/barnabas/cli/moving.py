@@ -1,0 +1,181 @@
+"""What the commands that move partitions share: plans as files, and waiting until they are carried out."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from barnabas.cli.streams import report
+from barnabas.errors import KafkaError
+from barnabas.types import BrokerId, TopicPartition
+
+if TYPE_CHECKING:
+    from barnabas.client.log_dirs import Replica
+    from barnabas.client.moves import Holders, Moves
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: a log directory that the broker may choose
+_ANY = "any"
+#: seconds between two looks at what is under way
+_LOOK = 0.5
+_NAMED = 5
+
+
+def throttle_option(command: F) -> F:
+    """--throttle: bytes a second."""
+    return click.option(
+        "--throttle",
+        type=click.IntRange(1, 2**63 - 1),
+        metavar="BYTES",
+        help="Copy at most so many bytes a second, on each broker; `topics reassign verify` or "
+        "`throttle --remove` lifts it.",
+    )(command)
+
+
+def connect_moves(bootstrap_server: str) -> Moves:
+    """The places of partitions, once it is known that somebody answers. Raises ClientError."""
+    from barnabas.client.moves import Moves
+    from barnabas.client.reach import require_broker
+
+    require_broker(bootstrap_server)
+    return Moves(bootstrap_server)
+
+
+def current_replicas(moves: Moves, topics: Sequence[str] = ()) -> dict[TopicPartition, tuple[BrokerId, ...]]:
+    """The replicas of each partition, in the end where it is moving."""
+    under_way = moves.under_way()
+    return {
+        partition: under_way[partition].target if partition in under_way else holders.replicas
+        for partition, holders in moves.holders(topics).items()
+    }
+
+
+def plan_as_json(plan: Mapping[TopicPartition, Sequence[BrokerId]]) -> dict[str, Any]:
+    """The plan as Kafka's kafka-reassign-partitions has it."""
+    return {
+        "version": 1,
+        "partitions": [
+            {"topic": topic, "partition": number, "replicas": list(replicas)}
+            for (topic, number), replicas in sorted(plan.items())
+        ],
+    }
+
+
+def read_plan(text: str, source: str) -> dict[TopicPartition, tuple[BrokerId, ...]]:
+    """What `plan_as_json` has written, or Kafka's tool.
+
+    Raises:
+        click.ClickException: it is none.
+    """
+    try:
+        plan: dict[TopicPartition, tuple[BrokerId, ...]] = {}
+        for item in json.loads(text)["partitions"]:
+            partition = TopicPartition(str(item["topic"]), _number(item["partition"]))
+            if partition in plan:
+                raise click.ClickException(f"{source}: {partition} is there twice")
+            plan[partition] = tuple(_number(replica) for replica in item["replicas"])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise click.ClickException(
+            f"{source} is no plan of a reassignment ({type(error).__name__}: {error}): make one with "
+            "`barnabas topics reassign plan`"
+        ) from None
+    if not plan:
+        raise click.ClickException(f"{source} has no partitions")
+    return plan
+
+
+def read_log_dirs(text: str, source: str) -> dict[Replica, str]:
+    """The log directories that a plan names, by broker and partition; "any" is as good as none.
+
+    Raises:
+        click.ClickException: there are not as many as replicas, or one is no absolute path.
+    """
+    found: dict[Replica, str] = {}
+    for item in json.loads(text)["partitions"]:
+        paths = item.get("log_dirs")
+        if paths is None:
+            continue
+        partition = TopicPartition(item["topic"], item["partition"])
+        if not isinstance(paths, list) or len(paths) != len(item["replicas"]):
+            raise click.ClickException(
+                f"{source}: {partition} needs a log directory for each replica, or none"
+            )
+        for broker, path in zip(item["replicas"], paths, strict=True):
+            if path == _ANY:
+                continue
+            if not isinstance(path, str) or not path.startswith("/"):
+                raise click.ClickException(
+                    f'{source}: {path!r:.80} of {partition} is no absolute path: write that, or "any"'
+                )
+            found[broker, partition] = path
+    return found
+
+
+def _number(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 2**31:
+        raise ValueError(f"{value!r:.80} is no number of a partition or a broker")
+    return value
+
+
+def begin_moves(
+    moves: Moves,
+    bootstrap_server: str,
+    plan: Mapping[TopicPartition, Sequence[BrokerId]],
+    throttle: int | None,
+) -> None:
+    """Begin to carry a plan out. Raises click.ClickException when some of it is refused."""
+    if throttle is not None:
+        throttle_plan(moves, bootstrap_server, plan, throttle)
+    raise_refused(moves.reassign(plan), "moved")
+    report(f"began to move {_partitions(len(plan))}")
+
+
+def throttle_plan(
+    moves: Moves, bootstrap_server: str, plan: Mapping[TopicPartition, Sequence[BrokerId]], rate: int
+) -> None:
+    """Throttle what a plan is going to copy, and what is being copied already."""
+    from barnabas.client.move_throttle import throttle
+    from barnabas.client.moves import Move
+
+    copies = {partition: move for partition, move in moves.under_way().items() if partition not in plan}
+    for partition, holders in moves.holders(sorted({partition.topic for partition in plan})).items():
+        if partition in plan:
+            adding = tuple(broker for broker in plan[partition] if broker not in holders.replicas)
+            copies[partition] = Move((*holders.replicas, *adding), adding, ())
+    brokers = [node.id for node in moves.cluster().nodes]
+    throttle(bootstrap_server, 15.0, copies, brokers, rate)
+
+
+def raise_refused(errors: Mapping[TopicPartition, KafkaError], what: str) -> None:
+    """Raises click.ClickException, in one line, when there are errors."""
+    if errors:
+        named = "; ".join(f"{partition}: {error.message}" for partition, error in [*errors.items()][:_NAMED])
+        more = "; ..." if len(errors) > _NAMED else ""
+        raise click.ClickException(f"{_partitions(len(errors))} could not be {what}: {named}{more}")
+
+
+def wait_for_moves(moves: Moves, partitions: Collection[TopicPartition]) -> None:
+    """Return when none of the partitions is moving any more; what is done is said meanwhile."""
+    left = len(partitions)
+    while True:
+        moving = len(moves.under_way().keys() & set(partitions))
+        if moving < left:
+            report(f"{len(partitions) - moving} of {_partitions(len(partitions))} moved")
+        if not moving:
+            return
+        left = moving
+        time.sleep(_LOOK)
+
+
+def is_where_planned(holders: Holders | None, replicas: Sequence[BrokerId]) -> bool:
+    """Whether a partition that is not moving has the replicas of a plan."""
+    return holders is not None and holders.replicas == tuple(replicas)
+
+
+def _partitions(count: int) -> str:
+    return f"{count} partition{'s' if count != 1 else ''}"

@@ -1,0 +1,70 @@
+"""What is amiss with a partition, as `topics describe` marks it and filters by it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from barnabas.client.admin_types import ConfigValue, PartitionDescription, TopicDescription
+from barnabas.client.errors import ClientError
+from barnabas.client.moves import Holders, Move, Moves
+from barnabas.errors import KafkaError
+from barnabas.types import TopicPartition
+
+UNDER_REPLICATED = "under-replicated"
+UNAVAILABLE = "unavailable"
+UNDER_MIN_ISR = "under-min-isr"
+MOVING = "moving"
+
+_MIN_ISR = "min.insync.replicas"
+
+
+class Health:
+    """The marks of the partitions of some topics.
+
+    A broker that has no eligible leader replicas and no reassignments (Kafka before 3.7) tells less.
+    """
+
+    def __init__(
+        self,
+        bootstrap_server: str,
+        topics: Sequence[TopicDescription],
+        configs: Mapping[str, Iterable[ConfigValue]],
+    ) -> None:
+        moves = Moves(bootstrap_server)
+        self._holders: Mapping[TopicPartition, Holders] = {}
+        self._under_way: Mapping[TopicPartition, Move] = {}
+        if topics:
+            try:
+                self._holders = moves.holders([topic.name for topic in topics])
+                self._under_way = moves.under_way()
+            except (ClientError, KafkaError):
+                pass  # not served, or a topic is gone by now
+        self._min_isr = {
+            topic: next((int(each.value or 1) for each in values if each.name == _MIN_ISR), 1)
+            for topic, values in configs.items()
+        }
+
+    def holders(self, topic: str, partition: PartitionDescription) -> Holders:
+        """Who holds a partition, with its eligible leader replicas where they are known."""
+        found = self._holders.get(TopicPartition(topic, partition.partition))
+        return found or Holders(partition.leader, partition.replicas, partition.isr)
+
+    def marks(self, topic: str, partition: PartitionDescription) -> tuple[str, ...]:
+        """What is amiss, the worst first; nothing for a healthy partition.
+
+        A replica that a reassignment is adding is not missed, as by Kafka's kafka-topics.
+        """
+        holders = self.holders(topic, partition)
+        move = self._under_way.get(TopicPartition(topic, partition.partition))
+        expected = len(partition.replicas) - (len(move.adding) if move is not None else 0)
+        found = {
+            UNAVAILABLE: partition.leader is None or partition.leader in holders.offline,
+            UNDER_MIN_ISR: len(partition.isr) < self._min_isr[topic],
+            UNDER_REPLICATED: len(partition.isr) < expected,
+            MOVING: move is not None,
+        }
+        return tuple(mark for mark, holds in found.items() if holds)
+
+    def is_at_min_isr(self, topic: str, partition: PartitionDescription) -> bool:
+        """Whether the loss of one more replica would keep producers with acks=all from writing."""
+        return len(partition.isr) == self._min_isr[topic]

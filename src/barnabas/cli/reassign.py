@@ -1,0 +1,338 @@
+"""`barnabas topics reassign`: move partitions to other brokers (KIP-455)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from barnabas.cli.complete import topic_names
+from barnabas.cli.moving import (
+    begin_moves,
+    connect_moves,
+    current_replicas,
+    is_where_planned,
+    plan_as_json,
+    raise_refused,
+    read_log_dirs,
+    read_plan,
+    throttle_option,
+    throttle_plan,
+    wait_for_moves,
+)
+from barnabas.cli.options import INT16, NAME, bootstrap_option, example, json_option, unique_names
+from barnabas.cli.output import numbers, print_json, print_table
+from barnabas.cli.streams import report, stdin_bytes
+from barnabas.types import BrokerId, TopicPartition
+
+if TYPE_CHECKING:
+    from barnabas.client.admin_types import Node
+    from barnabas.client.log_dirs import Replica
+    from barnabas.client.moves import Moves
+
+_TIMEOUT = 15.0
+#: seconds between two looks at what is under way
+_LOOK = 0.5
+PLAN = click.Path(exists=True, dir_okay=False, allow_dash=True)
+
+
+@click.group()
+def reassign() -> None:
+    """Move partitions to other brokers: plan, execute, verify, cancel, throttle."""
+
+
+def _brokers(ctx: click.Context, param: click.Parameter, text: str | None) -> list[BrokerId] | None:
+    """Callback of an option that takes broker ids by commas."""
+    if text is None:
+        return None
+    try:
+        brokers = [int(item) for item in text.split(",")]
+    except ValueError:
+        brokers = []
+    if not brokers or not all(0 <= broker < 2**31 for broker in brokers) or len({*brokers}) < len(brokers):
+        raise click.UsageError(f"--brokers {text}: write broker ids as 1,2,3, each once")
+    return brokers
+
+
+@reassign.command(
+    epilog=example(
+        """
+        barnabas topics reassign plan > plan.json
+        barnabas topics reassign plan orders payments --brokers 1,2,3 > plan.json
+        barnabas topics reassign plan orders --replication-factor 3 > plan.json
+        """,
+        "Without names, all topics are planned together. The plan moves as little as it can: it spreads "
+        "replicas and leaders evenly, over as many racks as it can, and is what `kafka-reassign-partitions` "
+        "reads, too. Nothing is changed; look at the plan, then `barnabas topics reassign execute "
+        "plan.json`.",
+    )
+)
+@click.argument(
+    "names",
+    metavar="[NAME]...",
+    nargs=-1,
+    type=NAME,
+    callback=unique_names,
+    shell_complete=topic_names,
+)
+@click.option(
+    "--brokers",
+    metavar="1,2,3",
+    callback=_brokers,
+    help="The brokers that are to hold the replicas.  [default: all that are alive]",
+)
+@click.option(
+    "--replication-factor",
+    type=INT16,
+    metavar="N",
+    help="How many replicas each partition is to have.  [default: as many as now]",
+)
+@bootstrap_option
+def plan(
+    names: tuple[str, ...],
+    brokers: list[BrokerId] | None,
+    replication_factor: int | None,
+    bootstrap_server: str,
+) -> None:
+    """Print a plan that spreads topics evenly over brokers."""
+    from barnabas.client.reassignment_plan import plan_spread
+
+    moves = connect_moves(bootstrap_server)
+    racks = {node.id: node.rack for node in moves.cluster().nodes}
+    absent = [broker for broker in brokers or () if broker not in racks]
+    if absent:
+        raise click.ClickException(
+            f"broker {absent[0]} is not in the cluster; its brokers are {numbers(racks)}"
+        )
+    current = current_replicas(moves, names)
+    targets = {broker: racks[broker] for broker in brokers or racks}
+    planned = plan_spread(current, targets, replication_factor=replication_factor)
+    copied = sum(len({*replicas} - {*current[partition]}) for partition, replicas in planned.items())
+    click.echo(
+        f"{len(planned)} of {len(current)} partitions change, {copied} replicas are to be copied", err=True
+    )
+    print_json(plan_as_json(planned))
+
+
+@reassign.command(
+    epilog=example(
+        """
+        barnabas topics reassign execute plan.json
+        barnabas topics reassign execute plan.json --throttle 50000000 --wait
+        """,
+        "The partitions are led and written throughout. Each move copies its new replicas, waits until they "
+        "are in sync, and only then gives the old ones up; the controller goes on with it whatever restarts. "
+        'The "log_dirs" of a partition name a log directory for each replica, or "any": replicas that are '
+        "elsewhere move there within their broker.",
+    )
+)
+@click.argument("plan", metavar="PLAN", type=PLAN)
+@throttle_option
+@click.option("--wait", is_flag=True, help="Return when everything has moved.")
+@bootstrap_option
+def execute(plan: str, throttle: int | None, wait: bool, bootstrap_server: str) -> None:
+    """Begin to move partitions as the file PLAN says; - is stdin."""
+    targets, log_dirs = _read(plan)
+    moves = connect_moves(bootstrap_server)
+    if log_dirs:  # first: what is not there yet is made there
+        _begin_in_brokers(bootstrap_server, moves, log_dirs)
+    begin_moves(moves, bootstrap_server, targets, throttle)
+    if wait:
+        wait_for_moves(moves, targets)
+        while log_dirs and (astray := _astray(bootstrap_server, moves, log_dirs)):
+            given_up = [partition for partition, is_moving in astray.items() if not is_moving]
+            if given_up:
+                raise click.ClickException(
+                    f"{given_up[0]} does not move to its log directory any more: the broker's log says why"
+                )
+            time.sleep(_LOOK)
+        if throttle is not None:
+            _lift(bootstrap_server, targets, moves.cluster().nodes)
+
+
+@reassign.command(
+    "list", epilog=example("barnabas topics reassign list\nbarnabas topics reassign list --json")
+)
+@json_option
+@bootstrap_option
+def list_moves(as_json: bool, bootstrap_server: str) -> None:
+    """List the partitions that are moving."""
+    under_way = sorted(connect_moves(bootstrap_server).under_way().items())
+    if as_json:
+        print_json(
+            [
+                {
+                    "topic": partition.topic,
+                    "partition": partition.partition,
+                    "replicas": list(move.replicas),
+                    "adding": list(move.adding),
+                    "removing": list(move.removing),
+                }
+                for partition, move in under_way
+            ]
+        )
+    elif not under_way:
+        click.echo("no partition is moving", err=True)
+    else:
+        print_table(
+            ["TOPIC", "PARTITION", "REPLICAS", "ADDING", "REMOVING"],
+            [
+                (
+                    *partition,
+                    numbers(move.replicas),
+                    numbers(move.adding) or None,
+                    numbers(move.removing) or None,
+                )
+                for partition, move in under_way
+            ],
+        )
+
+
+@reassign.command(
+    epilog=example(
+        """
+        barnabas topics reassign verify plan.json
+        until barnabas topics reassign verify plan.json; do sleep 10; done
+        """,
+        "Exit code 0 when every partition is where the plan says; its throttles are lifted then.",
+    )
+)
+@click.argument("plan", metavar="PLAN", type=PLAN)
+@click.option("--keep-throttle", is_flag=True, help="Leave throttles in place when everything has moved.")
+@json_option
+@bootstrap_option
+def verify(plan: str, keep_throttle: bool, as_json: bool, bootstrap_server: str) -> None:
+    """Tell which partitions of the file PLAN have moved; - is stdin."""
+    targets, log_dirs = _read(plan)
+    moves = connect_moves(bootstrap_server)
+    under_way = moves.under_way()
+    astray = _astray(bootstrap_server, moves, log_dirs) if log_dirs else {}
+    there = moves.holders(sorted({partition.topic for partition in targets}))
+    states = {
+        partition: "moving"
+        if partition in under_way or astray.get(partition)
+        else "moved"
+        if is_where_planned(there.get(partition), replicas) and partition not in astray
+        else "elsewhere"
+        for partition, replicas in sorted(targets.items())
+    }
+    if as_json:
+        print_json(
+            [
+                {"topic": partition.topic, "partition": partition.partition, "state": state}
+                for partition, state in states.items()
+            ]
+        )
+    else:
+        print_table(
+            ["TOPIC", "PARTITION", "REPLICAS", "STATE"],
+            [
+                (*partition, numbers(there[partition].replicas) if partition in there else None, state)
+                for partition, state in states.items()
+            ],
+        )
+    if {*states.values()} != {"moved"}:
+        raise SystemExit(1)
+    if not keep_throttle:
+        _lift(bootstrap_server, targets, moves.cluster().nodes)
+
+
+@reassign.command(
+    epilog=example(
+        """
+        barnabas topics reassign cancel plan.json
+        barnabas topics reassign cancel --all
+        """,
+        "The partitions go back to the brokers where they were when the move began.",
+    )
+)
+@click.argument("plan", metavar="[PLAN]", type=PLAN, required=False)
+@click.option("--all", "all_moves", is_flag=True, help="Cancel every move that is under way.")
+@bootstrap_option
+def cancel(plan: str | None, all_moves: bool, bootstrap_server: str) -> None:
+    """Cancel the moves of the file PLAN that are under way; - is stdin."""
+    if (plan is None) != all_moves:
+        raise click.UsageError("name a plan, or give --all")
+    asked = None if plan is None else _read(plan)[0]
+    moves = connect_moves(bootstrap_server)
+    under_way = moves.under_way()
+    chosen = [partition for partition in under_way if asked is None or partition in asked]
+    if not chosen:
+        report("no partition is moving")
+        return
+    raise_refused(moves.reassign(dict.fromkeys(chosen)), "cancelled")
+    _lift(bootstrap_server, chosen, moves.cluster().nodes)
+    report(f"cancelled the moves of {len(chosen)} partitions")
+
+
+@reassign.command(
+    epilog=example(
+        """
+        barnabas topics reassign throttle 50000000
+        barnabas topics reassign throttle --remove
+        """,
+        "Replicas that are in sync are never throttled: what is produced meanwhile is not held up.",
+    )
+)
+@click.argument("rate", metavar="[BYTES]", type=click.IntRange(1, 2**63 - 1), required=False)
+@click.option("--remove", is_flag=True, help="Lift the throttles of all topics and brokers.")
+@bootstrap_option
+def throttle(rate: int | None, remove: bool, bootstrap_server: str) -> None:
+    """Copy the partitions that are moving at BYTES a second at most, on each broker."""
+    if (rate is None) != remove:
+        raise click.UsageError("say how many bytes a second, or give --remove")
+    moves = connect_moves(bootstrap_server)
+    if rate is not None:
+        under_way = moves.under_way()
+        throttle_plan(moves, bootstrap_server, {}, rate)
+        report(f"throttled {len(under_way)} partitions that are moving to {rate} bytes a second")
+    else:
+        _lift(bootstrap_server, moves.holders(), moves.cluster().nodes)
+        report("lifted all throttles")
+
+
+def _begin_in_brokers(bootstrap_server: str, moves: Moves, log_dirs: Mapping[Replica, str]) -> None:
+    from barnabas.client.log_dirs import move
+
+    errors = move(bootstrap_server, moves.cluster().nodes, log_dirs, _TIMEOUT)
+    if errors:
+        (broker, partition), error = next(iter(errors.items()))
+        raise click.ClickException(
+            f"{partition} on broker {broker} cannot move to {log_dirs[broker, partition]}: {error.message}"
+        )
+
+
+def _astray(
+    bootstrap_server: str, moves: Moves, log_dirs: Mapping[Replica, str]
+) -> dict[TopicPartition, bool]:
+    """The partitions with replicas in other log directories than planned, and whether they are on the way."""
+    from barnabas.client.log_dirs import Place, places
+
+    found = places(bootstrap_server, moves.cluster().nodes, log_dirs, _TIMEOUT)
+    astray: dict[TopicPartition, bool] = {}
+    for replica, path in log_dirs.items():
+        place = found.get(replica, Place(None, None))
+        if place != (path, None):
+            astray[replica[1]] = astray.get(replica[1], True) and place.moving_to == path
+    return astray
+
+
+def _read(plan: str) -> tuple[dict[TopicPartition, tuple[BrokerId, ...]], dict[Replica, str]]:
+    """The plan in a file, or on stdin for ``-``, and the log directories that it names."""
+    data = stdin_bytes().read() if plan == "-" else Path(plan).read_bytes()
+    source = "stdin" if plan == "-" else plan
+    try:
+        text = data.decode()
+        return read_plan(text, source), read_log_dirs(text, source)
+    except UnicodeDecodeError as error:
+        raise click.ClickException(f"{source} is not valid UTF-8") from error
+
+
+def _lift(bootstrap_server: str, partitions: Iterable[TopicPartition], nodes: Iterable[Node]) -> None:
+    from barnabas.client.move_throttle import lift
+
+    topics = {partition.topic for partition in partitions}
+    lift(bootstrap_server, _TIMEOUT, topics, [node.id for node in nodes])

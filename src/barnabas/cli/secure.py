@@ -1,0 +1,167 @@
+"""What `--secure` makes, once: an authority, the broker's certificate, an admin with a random password."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import shlex
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from barnabas.client.certificate_folder import SCRAM, CertificateFolder, escaped
+from barnabas.client.properties import translate
+from barnabas.client.servers import Servers
+from barnabas.config import BrokerConfig
+from barnabas.config.files import read_settings, read_unchecked
+from barnabas.environment.environment import Environment
+from barnabas.errors import ConfigError
+from barnabas.metadata import open_store
+from barnabas.metadata.first_users import Users, add_missing_users, credentials
+from barnabas.server.network.endpoint import advertised_endpoints, bound_endpoints
+
+#: the user who may do everything
+ADMIN = "admin"
+_SERVER = "server"
+#: as whom the brokers of a cluster log in to each other
+_BROKER = "broker"
+#: clients on this machine reach the broker by these, whatever it advertises
+_HERE = ("localhost", "127.0.0.1", "::1")
+_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+
+
+class Secured:
+    """The folder of what was made, and the admin's password."""
+
+    def __init__(self, folder: CertificateFolder) -> None:
+        self.folder = folder
+        self.password = _password_in(folder.properties(ADMIN)) or secrets.token_urlsafe(18)
+
+    @property
+    def users(self) -> Users:
+        """Whom the cluster must know. Takes tens of milliseconds."""
+        return {ADMIN: credentials(self.password, secrets.token_bytes(24))}
+
+    def announce(self, servers: str) -> str:
+        """Store how the admin logs in, where the broker is now known; a command that does."""
+        file = self.folder.write_login(ADMIN, self.password, servers)
+        command = f"barnabas topics list --config {shlex.quote(str(file))}"
+        rule = f"TLS, a login, and nobody but {ADMIN} may do anything until an ACL says so"
+        return f"  secured     {rule}\n  try         {command}"
+
+    def login_options(self, servers: str) -> Sequence[str]:
+        """The options of our commands that log the admin in at an address."""
+        return ["--config", str(self.folder.write_login(ADMIN, self.password, servers))]
+
+    def servers(self, address: str) -> Servers:
+        """The broker at `address`, as the admin gets in."""
+        return Servers(address, translate(read_unchecked(self.folder.properties(ADMIN))).settings)
+
+
+def secure(values: dict[str, str]) -> Secured:
+    """Set what a secured broker needs in `values`, and make what they name where it is missing.
+
+    Raises:
+        ConfigError: the settings contradict it, or the folder cannot be used.
+    """
+    for name in ("ssl.keystore.location", "authorizer.class.name"):
+        if name in values:
+            raise ConfigError(f"--secure sets {name} itself: remove it, or --secure")
+    values["authorizer.class.name"] = _AUTHORIZER
+    values["super.users"] = ";".join(filter(None, (values.get("super.users"), f"User:{ADMIN}")))
+    config = BrokerConfig.from_text(values)
+    bound = bound_endpoints(config)
+    told = advertised_endpoints(config, bound, Environment.of_system().network.machine_name)
+    hosts = (*(each.host for each in (*told, *bound) if not each.is_every_interface), *_HERE)
+    folder = CertificateFolder(Path(config.log_dirs[0]) / "secure")
+    make_certificate(folder, tuple(dict.fromkeys(hosts)))
+    values["ssl.keystore.location"] = str(folder.pem(_SERVER))
+    values.setdefault("barnabas.audit.file", str(folder.path / "audit.log"))
+    return Secured(folder)
+
+
+class SecuredCluster(Secured):
+    """The same of a cluster, whose brokers log in to each other and to ZooKeeper."""
+
+    def __init__(self, folder: CertificateFolder, data: Path) -> None:
+        super().__init__(folder)
+        self._data = data
+
+    @property
+    def settings_file(self) -> Path:
+        """Settings of every broker, with secrets."""
+        return self.folder.properties(_SERVER)
+
+    def write_settings(self) -> None:
+        """Write the settings of the brokers; the secrets in them stay what they were."""
+        before = read_unchecked(self.settings_file) if self.settings_file.exists() else {}
+        jaas = before.get("sasl.jaas.config") or (
+            f'{SCRAM} required username="{_BROKER}" password="{secrets.token_urlsafe(18)}";'
+        )
+        digest = before.get("zookeeper.digest") or f"{_BROKER}:{secrets.token_urlsafe(18)}"
+        settings = {
+            "authorizer.class.name": _AUTHORIZER,
+            "super.users": f"User:{ADMIN};User:{_BROKER}",
+            "inter.broker.listener.name": "SASL_SSL",
+            "sasl.jaas.config": jaas,
+            "ssl.keystore.location": escaped(self.folder.pem(_SERVER)),
+            "ssl.truststore.location": escaped(self.folder.authority),
+            "zookeeper.digest": digest,
+            "zookeeper.set.acl": "true",
+        }
+        self.folder.write_properties(_SERVER, [f"{name}={value}" for name, value in settings.items()])
+
+    def add_admin(self, zookeeper: str) -> None:
+        """Make the admin known to the cluster before its brokers start. Raises StoreError."""
+        values = {"zookeeper.connect": zookeeper, "log.dirs": str(self._data)}
+        given = read_settings(self.settings_file)
+        names = ("zookeeper.digest", "zookeeper.set.acl")
+        config = BrokerConfig.from_text(values | {name: given[name] for name in names})
+
+        async def add() -> None:
+            store = await open_store(config, Environment.of_system())
+            try:
+                await add_missing_users(store, self.users)
+            finally:
+                await store.close()
+
+        asyncio.run(add())
+
+
+def secure_cluster(folder: Path, addresses: Iterable[str], data: Path) -> SecuredCluster:
+    """Make what the brokers at some addresses (``host:port``) need, where it is missing.
+
+    Args:
+        folder: where it goes.
+        data: the first broker's, whose metadata must not lie there.
+
+    Raises:
+        ConfigError: the folder cannot be used.
+    """
+    certificates = CertificateFolder(folder)
+    hosts = (address.rpartition(":")[0].strip("[]") for address in addresses)
+    make_certificate(certificates, tuple(dict.fromkeys((*hosts, *_HERE))))
+    secured = SecuredCluster(certificates, data)
+    secured.write_settings()
+    return secured
+
+
+def make_certificate(folder: CertificateFolder, hosts: tuple[str, ...]) -> None:
+    """Make the authority, once, and a certificate for `hosts`: anew when they change, or it ends soon.
+
+    Raises:
+        ConfigError: the folder cannot be used.
+    """
+    try:
+        if not folder.has_authority:
+            folder.create_authority("Barnabas")
+        if not folder.is_good(_SERVER, hosts):
+            folder.issue(_SERVER, hosts)
+    except OSError as error:
+        raise ConfigError(f"{folder.path} cannot be used: {error.strerror}") from error
+
+
+def _password_in(file: Path) -> str:
+    """The password that a file of client settings has; empty where there is none."""
+    if not file.exists():
+        return ""
+    return translate(read_unchecked(file)).settings.get("sasl.password", "")

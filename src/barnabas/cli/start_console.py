@@ -1,0 +1,82 @@
+"""`barnabas start --console`: the console as a process of its own, which ends with the broker.
+
+It decodes records, which would keep the interpreter from the broker's event loop.
+"""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from barnabas.cli.console import require_console
+from barnabas.cli.streams import report
+from barnabas.server.broker import Broker
+from barnabas.server.run import Companion
+
+logger = logging.getLogger(__name__)
+
+_PATIENCE_S = 5.0
+
+
+def beside_broker(listen: str, login: Callable[[str], Sequence[str]], registry: str | None) -> Companion:
+    """What runs the console.
+
+    Args:
+        login: the options of `barnabas console` that get it into the broker at an address.
+        registry: the address of the schema registry that runs beside the broker, too.
+
+    Raises:
+        ConfigError: the console is not installed.
+    """
+    require_console()
+
+    @contextmanager
+    def run(broker: Broker) -> Iterator[None]:
+        with running_console(listen, broker.address, login(broker.address), registry):
+            yield
+
+    return run
+
+
+@contextmanager
+def running_console(
+    listen: str, servers: str, login: Sequence[str] = (), registry: str | None = None
+) -> Iterator[None]:
+    """A console as a child process; its link is a line on stdout."""
+    command = [sys.executable, "-m", "barnabas.cli", "console", "--with-parent", "--allow-writes"]
+    command += ["--listen", listen, "--bootstrap-server", servers, *login]
+    if registry is not None:
+        secured = ["--registry-login"] if login else []
+        command += ["--registry", f"{'https' if login else 'http'}://{registry}", *secured]
+    # Its stdin ends when this process does, however that comes about.
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    threading.Thread(target=_tell, args=(child,), name="console", daemon=True).start()
+    try:
+        yield
+    finally:
+        child.terminate()
+        try:
+            child.wait(_PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+        for stream in (child.stdin, child.stdout):
+            assert stream is not None
+            with suppress(OSError):
+                stream.close()
+
+
+def _tell(child: subprocess.Popen[str]) -> None:
+    assert child.stdout is not None
+    with suppress(OSError, ValueError):  # closed at the end, or nobody reads ours
+        for line in child.stdout:
+            if line.startswith("ready "):
+                report(f"console {line.removeprefix('ready ').strip()}")
+        if child.wait() > 0:  # a signal gives a number below 0
+            logger.error(
+                "the console has ended (exit code %d); the broker goes on without it", child.returncode
+            )

@@ -1,0 +1,120 @@
+"""`barnabas tls`: an authority of one's own, and certificates that it signs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from barnabas.cli.options import NAME, example, json_option, unique_names
+from barnabas.cli.output import print_json, print_table
+from barnabas.cli.streams import report
+from barnabas.client.certificate_folder import TRUSTSTORE_PASSWORD, CertificateFolder
+from barnabas.security.certificates import CERTIFICATE_DAYS, Description
+
+_folder = click.option(
+    "--folder",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("barnabas-tls"),
+    show_default=True,
+    help="The folder of the authority.",
+)
+
+
+@click.group()
+def tls() -> None:
+    """Make certificates for brokers and clients, as PEM and as PKCS#12 for Java."""
+
+
+@tls.command(
+    epilog=example(
+        """
+        barnabas tls init
+        barnabas tls issue broker-1 --host broker-1.example.org --host 10.0.0.7
+        barnabas tls issue alice
+        """,
+        "Keep ca.key.pem where nobody else gets it: it signs whatever brokers and clients will trust. Give "
+        f"clients ca.pem, or truststore.p12 (password {TRUSTSTORE_PASSWORD}) for Java.",
+    )
+)
+@click.option(
+    "--name", type=NAME, default="Barnabas", show_default=True, help="What the authority is called."
+)
+@_folder
+def init(name: str, folder: Path) -> None:
+    """Make an authority."""
+    made = CertificateFolder(folder)
+    made.create_authority(name)
+    report(f"{made.authority} is to be trusted; {made.truststore} is the same for Java")
+
+
+@tls.command(
+    epilog=example(
+        """
+        barnabas tls issue broker-1 --host broker-1.example.org --host 10.0.0.7
+        barnabas tls issue alice
+        """,
+        "NAME.pem has the key and the certificates, as ssl.keystore.location takes it; NAME.p12 is the same "
+        "for Java, with the password in NAME.password. Without --host it is a client's, and NAME.properties "
+        "has the settings to connect with.",
+    )
+)
+@click.argument("name", type=NAME)
+@click.option(
+    "--host",
+    "hosts",
+    type=NAME,
+    metavar="HOST",
+    multiple=True,
+    callback=unique_names,
+    help="A name or an address by which clients reach the broker; may be repeated.",
+)
+@click.option(
+    "--days",
+    type=click.IntRange(1, 3650),
+    default=CERTIFICATE_DAYS,
+    show_default=True,
+    help="How long the certificate is valid.",
+)
+@_folder
+def issue(name: str, hosts: tuple[str, ...], days: int, folder: Path) -> None:
+    """Make a key and a certificate for a broker or a client; one of that name is replaced."""
+    opened = CertificateFolder(folder)
+    _tell(opened, name, opened.issue(name, hosts, days))
+
+
+@tls.command(epilog=example("barnabas tls renew broker-1 alice"))
+@click.argument("names", type=NAME, nargs=-1, required=True, metavar="NAME...", callback=unique_names)
+@_folder
+def renew(names: tuple[str, ...], folder: Path) -> None:
+    """Make new keys and certificates for the same names and hosts."""
+    opened = CertificateFolder(folder)
+    for name in names:
+        _tell(opened, name, opened.renew(name))
+
+
+@tls.command("list", epilog=example("barnabas tls list --json"))
+@json_option
+@_folder
+def list_certificates(as_json: bool, folder: Path) -> None:
+    """List the certificates and when they end."""
+    opened = CertificateFolder(folder)
+    found = {name: opened.describe(name) for name in opened.names()}
+    if as_json:
+        print_json(
+            [
+                {"name": name, "hosts": list(each.hosts), "ends": each.ends.isoformat()}
+                for name, each in found.items()
+            ]
+        )
+    elif not found:
+        click.echo("no certificates", err=True)
+    else:
+        rows = [(name, f"{each.ends:%Y-%m-%d}", ",".join(each.hosts)) for name, each in found.items()]
+        print_table(["NAME", "ENDS", "HOSTS"], rows)
+
+
+def _tell(folder: CertificateFolder, name: str, made: Description) -> None:
+    kind = f"for {', '.join(made.hosts)}" if made.hosts else "a client's"
+    report(f"{folder.pem(name)} is valid until {made.ends:%Y-%m-%d}, {kind}")

@@ -1,0 +1,101 @@
+"""`barnabas users`: who may log in where a listener speaks SASL."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from barnabas.cli.options import NAME, bootstrap_option, connect, example, json_option, unique_names
+from barnabas.cli.output import print_json, print_table
+from barnabas.cli.streams import InputError, is_terminal, report, stdin_bytes
+
+#: bytes of the longest password
+_LONGEST = 1000
+
+
+@click.group()
+def users() -> None:
+    """Users and their passwords (SCRAM and PLAIN)."""
+
+
+@users.command(
+    epilog=example(
+        """
+        barnabas users add alice
+        barnabas users add alice --password-file alice.txt
+        pwgen 24 1 | barnabas users add alice --password-file -
+        """,
+        "Without --password-file the password is asked for. A user who exists gets a new password; "
+        "connections that are open stay. Use a listener on 127.0.0.1 or one with TLS: who reads along can "
+        "learn enough to log in.",
+    )
+)
+@click.argument("name", type=NAME)
+@click.option(
+    "--password-file",
+    type=click.Path(allow_dash=True, dir_okay=False),
+    metavar="FILE",
+    help="Read the password from the first line of a file, - for stdin.",
+)
+@click.option(
+    "--iterations",
+    type=click.IntRange(4096, 16384),
+    default=4096,
+    show_default=True,
+    help="How much work it is to try a password.",
+)
+@bootstrap_option
+def add(name: str, password_file: str | None, iterations: int, bootstrap_server: str) -> None:
+    """Let a user log in by a password."""
+    password = _ask(name) if password_file is None else _read(password_file)
+    connect(bootstrap_server).set_password(name, password, iterations=iterations)
+    report(f"{name} can log in")
+
+
+@users.command("list", epilog=example("barnabas users list --json"))
+@json_option
+@bootstrap_option
+def list_users(as_json: bool, bootstrap_server: str) -> None:
+    """List the users who have a password."""
+    found = connect(bootstrap_server).users()
+    if as_json:
+        print_json([{"user": user, "mechanisms": mechanisms} for user, mechanisms in found.items()])
+    elif not found:
+        click.echo("no users", err=True)
+    else:
+        print_table(["USER", "MECHANISMS"], [(user, ",".join(names)) for user, names in found.items()])
+
+
+@users.command(epilog=example("barnabas users delete alice"))
+@click.argument("names", type=NAME, nargs=-1, required=True, metavar="NAME...", callback=unique_names)
+@bootstrap_option
+def delete(names: tuple[str, ...], bootstrap_server: str) -> None:
+    """Take away the passwords of users, and close their connections."""
+    admin = connect(bootstrap_server)
+    for name in names:
+        admin.delete_user(name)
+        report(f"{name} cannot log in any more")
+
+
+def _read(path: str) -> str:
+    if path == "-":
+        line = stdin_bytes().readline(_LONGEST + 2)
+    else:
+        with Path(path).open("rb") as file:
+            line = file.readline(_LONGEST + 2)
+    password = line.rstrip(b"\r\n")
+    if not password or len(password) > _LONGEST:
+        raise InputError(f"the first line of {path} is no password: it must have 1 to {_LONGEST} bytes")
+    try:
+        return password.decode()
+    except UnicodeDecodeError:
+        raise InputError(f"the password in {path} is not UTF-8") from None
+
+
+def _ask(name: str) -> str:
+    if not is_terminal(sys.stdin):
+        raise InputError("there is no terminal to ask for the password: name a file with --password-file")
+    password: str = click.prompt(f"password of {name}", hide_input=True, confirmation_prompt=True, err=True)
+    return password

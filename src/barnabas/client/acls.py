@@ -1,0 +1,119 @@
+"""ACLs, asked in the protocol itself: librdkafka knows neither every resource nor every operation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from barnabas.client.broker_calls import ask_any
+from barnabas.client.errors import error_code
+from barnabas.errors import KafkaError
+from barnabas.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from barnabas.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from barnabas.protocol.messages.describe_acls import DescribeAclsRequest
+from barnabas.security.acls import (
+    AclBinding,
+    AclEntry,
+    AclFilter,
+    Operation,
+    PatternType,
+    Permission,
+    ResourcePattern,
+    ResourceType,
+)
+
+
+def describe_acls(servers: str, timeout: float, chosen: AclFilter) -> list[AclBinding]:
+    """The rules that a filter selects, sorted.
+
+    Raises:
+        KafkaError: the broker refused. ClientError: none answers.
+    """
+    request = DescribeAclsRequest(
+        resource_type_filter=chosen.type,
+        resource_name_filter=chosen.name,
+        pattern_type_filter=chosen.pattern,
+        principal_filter=chosen.principal,
+        host_filter=chosen.host,
+        operation=chosen.operation,
+        permission_type=chosen.permission,
+    )
+    answer = ask_any(servers, timeout, request)
+    _check(answer.error_code, answer.error_message)
+    return sorted(
+        _rule(
+            (resource.resource_type, resource.resource_name, resource.pattern_type),
+            (acl.principal, acl.permission_type, acl.operation, acl.host),
+        )
+        for resource in answer.resources
+        for acl in resource.acls
+    )
+
+
+def create_acls(servers: str, timeout: float, rules: Sequence[AclBinding]) -> None:
+    """Add rules; those that are there already stay.
+
+    Raises:
+        KafkaError: the broker refused one. ClientError: none answers.
+    """
+    creations = [
+        AclCreation(
+            resource_type=resource.type,
+            resource_name=resource.name,
+            resource_pattern_type=resource.pattern,
+            principal=entry.principal,
+            host=entry.host,
+            operation=entry.operation,
+            permission_type=entry.permission,
+        )
+        for resource, entry in rules
+    ]
+    for result in ask_any(servers, timeout, CreateAclsRequest(creations=creations)).results:
+        _check(result.error_code, result.error_message)
+
+
+def delete_acls(servers: str, timeout: float, filters: Sequence[AclFilter]) -> list[AclBinding]:
+    """Take away the rules that filters select; those that are gone now, sorted.
+
+    Raises:
+        KafkaError: the broker refused. ClientError: none answers.
+    """
+    request = DeleteAclsRequest(
+        filters=[
+            DeleteAclsFilter(
+                resource_type_filter=each.type,
+                resource_name_filter=each.name,
+                pattern_type_filter=each.pattern,
+                principal_filter=each.principal,
+                host_filter=each.host,
+                operation=each.operation,
+                permission_type=each.permission,
+            )
+            for each in filters
+        ]
+    )
+    gone: set[AclBinding] = set()
+    for result in ask_any(servers, timeout, request).filter_results:
+        _check(result.error_code, result.error_message)
+        for acl in result.matching_acls:
+            _check(acl.error_code, acl.error_message)
+            gone.add(
+                _rule(
+                    (acl.resource_type, acl.resource_name, acl.pattern_type),
+                    (acl.principal, acl.permission_type, acl.operation, acl.host),
+                )
+            )
+    return sorted(gone)
+
+
+def _rule(resource: tuple[int, str, int], entry: tuple[str, int, int, str]) -> AclBinding:
+    kind, name, pattern = resource
+    principal, permission, operation, host = entry
+    return AclBinding(
+        ResourcePattern(ResourceType(kind), name, PatternType(pattern)),
+        AclEntry(principal, Permission(permission), Operation(operation), host),
+    )
+
+
+def _check(code: int, message: str | None) -> None:
+    if code:
+        raise KafkaError(error_code(code), message)

@@ -1,0 +1,174 @@
+"""A folder with an authority of one's own, what it has signed, and settings to connect by.
+
+ca.pem, ca.key.pem    the authority's certificate and its key
+truststore.p12        the certificate for Java; its password is no secret
+NAME.pem, NAME.p12    a key with its certificate and the authority's
+NAME.password         the password of NAME.p12
+NAME.properties       settings of a client (client.properties)
+
+The folder is its owner's (0700), and all that is secret in it (0600).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from barnabas.client.errors import ClientError
+from barnabas.environment.clock import SystemClock
+from barnabas.security import certificates
+from barnabas.security.certificates import Authority, Description
+
+#: of truststore.p12: Java asks for one, though certificates are no secret
+TRUSTSTORE_PASSWORD = "changeit"
+#: a certificate that ends within this time is made anew
+RENEWAL = timedelta(days=30)
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+_RESERVED = ("ca", "ca.key", "truststore")
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
+
+class CertificateFolder:
+    """Makes and reads the files. Files that are there are replaced atomically."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+
+    @property
+    def authority(self) -> Path:
+        """The certificate that all are to trust."""
+        return self.path / "ca.pem"
+
+    @property
+    def truststore(self) -> Path:
+        """The same for Java."""
+        return self.path / "truststore.p12"
+
+    def pem(self, name: str) -> Path:
+        """A key with its certificate."""
+        return self.path / f"{name}.pem"
+
+    def properties(self, name: str) -> Path:
+        """Settings of a client."""
+        return self.path / f"{name}.properties"
+
+    @property
+    def has_authority(self) -> bool:
+        return self.authority.exists() and self._authority_key.exists()
+
+    def names(self) -> list[str]:
+        """Whose certificates there are."""
+        return sorted(path.stem for path in self.path.glob("*.pem") if path.stem not in _RESERVED)
+
+    def create_authority(self, name: str) -> None:
+        """Make the authority.
+
+        Raises:
+            ClientError: there is one: what it has signed would not be trusted any more.
+        """
+        if self.authority.exists() or self._authority_key.exists():
+            raise ClientError(
+                f"{self.path} has an authority already: issue certificates, or take another folder"
+            )
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        made = Authority.create(name, _now())
+        write_private(self._authority_key, made.key)
+        write_private(self.truststore, certificates.java_truststore([made.certificate], TRUSTSTORE_PASSWORD))
+        write_private(self.authority, made.certificate)
+
+    def issue(
+        self, name: str, hosts: Iterable[str] = (), days: int = certificates.CERTIFICATE_DAYS
+    ) -> Description:
+        """Sign a new key: a server's when it names hosts, else a client's, with settings for it.
+
+        Raises:
+            ClientError: the folder has no authority, or `name` cannot be a file's.
+            ConfigError: a certificate cannot name one of `hosts`.
+        """
+        if not _NAME.fullmatch(name) or name in _RESERVED:
+            raise ClientError(
+                f"{name!r} cannot be the name of a certificate: write letters, digits, '.', '_', '-'"
+            )
+        hosts = tuple(hosts)
+        issued = self._authority().issue(name, hosts, _now(), days)
+        password = secrets.token_urlsafe(18)
+        write_private(self.path / f"{name}.p12", issued.pkcs12(name, password))
+        write_private(self.path / f"{name}.password", f"{password}\n".encode())
+        if not hosts:
+            self.write_properties(name, ["security.protocol=SSL", *self._trust(), *self._key(name)])
+        write_private(self.pem(name), issued.pem)
+        return self.describe(name)
+
+    def renew(self, name: str) -> Description:
+        """Sign a new key for the same name and hosts. Raises as `issue`."""
+        return self.issue(name, self.describe(name).hosts)
+
+    def describe(self, name: str) -> Description:
+        """What a certificate says. Raises ClientError where there is none."""
+        try:
+            return certificates.describe(self.pem(name).read_bytes())
+        except FileNotFoundError:
+            known = ", ".join(self.names()) or "none"
+            raise ClientError(f"{self.path} has no certificate of {name}: there are {known}") from None
+
+    def is_good(self, name: str, hosts: Iterable[str]) -> bool:
+        """Whether a server's certificate names all of `hosts`, and will for a while."""
+        if not self.pem(name).exists():
+            return False
+        found = self.describe(name)
+        return {*hosts} <= {*found.hosts} and found.ends - _now() > RENEWAL
+
+    def write_login(self, user: str, password: str, servers: str) -> Path:
+        """Settings of a client that logs in as `user`, for our commands, Java's tools and most others."""
+        lines = [
+            f"bootstrap.servers={servers}",
+            "security.protocol=SASL_SSL",
+            "sasl.mechanism=SCRAM-SHA-512",
+            f'sasl.jaas.config={SCRAM} required username="{user}" password="{password}";',
+            *self._trust(),
+        ]
+        self.write_properties(user, lines)
+        return self.properties(user)
+
+    def write_properties(self, name: str, lines: Sequence[str]) -> None:
+        write_private(self.properties(name), "".join(f"{line}\n" for line in lines).encode())
+
+    @property
+    def _authority_key(self) -> Path:
+        return self.path / "ca.key.pem"
+
+    def _authority(self) -> Authority:
+        if not self.has_authority:
+            raise ClientError(f"{self.path} has no authority: make one with `barnabas tls init {self.path}`")
+        return Authority(self.authority.read_bytes(), self._authority_key.read_bytes())
+
+    def _trust(self) -> list[str]:
+        return ["ssl.truststore.type=PEM", f"ssl.truststore.location={escaped(self.authority)}"]
+
+    def _key(self, name: str) -> list[str]:
+        return ["ssl.keystore.type=PEM", f"ssl.keystore.location={escaped(self.pem(name))}"]
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Replace a file atomically; only its owner may read it, from its first moment on."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary.unlink(missing_ok=True)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def escaped(path: Path) -> str:
+    """A path as a properties file has it."""
+    return str(path).replace("\\", "\\\\")
+
+
+def _now() -> datetime:
+    return datetime.fromtimestamp(SystemClock().now_ms() / 1000, UTC)

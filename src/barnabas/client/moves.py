@@ -1,0 +1,179 @@
+"""Where partitions are and move to, asked in the protocol itself: librdkafka has no calls for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from barnabas.client.admin_types import ClusterDescription, Node
+from barnabas.client.broker_calls import ask_any
+from barnabas.client.errors import error_code
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
+from barnabas.protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
+)
+from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from barnabas.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from barnabas.types import NO_BROKER, BrokerId, TopicPartition
+
+_PREFERRED, _UNCLEAN = 0, 1
+
+
+class Holders(NamedTuple):
+    """Who holds a partition; `leader` is None while it has none."""
+
+    leader: BrokerId | None
+    replicas: tuple[BrokerId, ...]
+    isr: tuple[BrokerId, ...]
+    #: None where the cluster does not track them (KIP-966)
+    elr: tuple[BrokerId, ...] | None = None
+    last_known_elr: tuple[BrokerId, ...] | None = None
+    #: those of the replicas whose broker is away
+    offline: tuple[BrokerId, ...] = ()
+
+
+class Move(NamedTuple):
+    """A reassignment under way: all replicas, and those that are added and removed."""
+
+    replicas: tuple[BrokerId, ...]
+    adding: tuple[BrokerId, ...]
+    removing: tuple[BrokerId, ...]
+
+    @property
+    def target(self) -> tuple[BrokerId, ...]:
+        """The replicas in the end."""
+        return tuple(replica for replica in self.replicas if replica not in self.removing)
+
+
+class Moves:
+    """The places of one cluster's partitions. Any broker is asked; the controller decides.
+
+    Raises (every method):
+        KafkaError: a broker refused, with its code.
+        ClientError: no broker answers within `timeout` seconds.
+    """
+
+    def __init__(self, bootstrap_servers: str, *, timeout: float = 15.0) -> None:
+        self._servers = bootstrap_servers
+        self._timeout = timeout
+
+    def cluster(self) -> ClusterDescription:
+        """The brokers with their racks, and the controller."""
+        response = self._ask(DescribeClusterRequest())
+        _check(response)
+        nodes = sorted(Node(b.broker_id, b.host, b.port, b.rack) for b in response.brokers)
+        controller = None if response.controller_id == NO_BROKER else response.controller_id
+        return ClusterDescription(response.cluster_id, controller, tuple(nodes))
+
+    def holders(self, topics: Sequence[str] = ()) -> dict[TopicPartition, Holders]:
+        """Who holds the partitions of these topics, or of all."""
+        request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name) for name in sorted(topics)])
+        found: dict[TopicPartition, Holders] = {}
+        while True:
+            response = self._ask(request)
+            for topic in response.topics:
+                if topic.error_code:
+                    raise KafkaError(error_code(topic.error_code), f"there is no topic {topic.name}")
+                for each in topic.partitions:
+                    found[TopicPartition(topic.name, each.partition_index)] = _holders(each)
+            if response.next_cursor is None:
+                return found
+            request.cursor = Cursor(
+                topic_name=response.next_cursor.topic_name,
+                partition_index=response.next_cursor.partition_index,
+            )
+
+    def under_way(self) -> dict[TopicPartition, Move]:
+        """Every reassignment that is not complete."""
+        response = self._ask(ListPartitionReassignmentsRequest(topics=None))
+        _check(response)
+        return {
+            TopicPartition(topic.name, each.partition_index): Move(
+                tuple(each.replicas), tuple(each.adding_replicas), tuple(each.removing_replicas)
+            )
+            for topic in response.topics
+            for each in topic.partitions
+        }
+
+    def reassign(
+        self, targets: Mapping[TopicPartition, Sequence[BrokerId] | None]
+    ) -> dict[TopicPartition, KafkaError]:
+        """Begin to move partitions, or cancel where the target is None; those refused, and why."""
+        topics: dict[str, ReassignableTopic] = {}
+        for partition, target in sorted(targets.items()):
+            topic = topics.setdefault(partition.topic, ReassignableTopic(name=partition.topic))
+            replicas = None if target is None else list(target)
+            topic.partitions.append(
+                ReassignablePartition(partition_index=partition.partition, replicas=replicas)
+            )
+        request = AlterPartitionReassignmentsRequest(
+            timeout_ms=round(1000 * self._timeout), topics=list(topics.values())
+        )
+        response = self._ask(request)
+        _check(response)
+        return {
+            TopicPartition(topic.name, each.partition_index): KafkaError(
+                error_code(each.error_code), each.error_message
+            )
+            for topic in response.responses
+            for each in topic.partitions
+            if each.error_code
+        }
+
+    def elect(
+        self, partitions: Iterable[TopicPartition] | None, *, is_unclean: bool = False
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Elect leaders, in all partitions if None; what came of it where something was to be done.
+
+        Args:
+            partitions: where to elect.
+            is_unclean: a replica that may lack records, where there is no leader; else the preferred leader.
+        """
+        asked: dict[str, TopicPartitions] = {}
+        for partition in sorted(partitions or ()):
+            topic = asked.setdefault(partition.topic, TopicPartitions(topic=partition.topic))
+            topic.partitions.append(partition.partition)
+        request = ElectLeadersRequest(
+            election_type=_UNCLEAN if is_unclean else _PREFERRED,
+            topic_partitions=None if partitions is None else list(asked.values()),
+            timeout_ms=round(1000 * self._timeout),
+        )
+        response = self._ask(request)
+        if response.error_code:
+            raise KafkaError(error_code(response.error_code))
+        results: dict[TopicPartition, KafkaError | None] = {}
+        for topic in response.replica_election_results:
+            for each in topic.partition_result:
+                error = KafkaError(error_code(each.error_code), each.error_message)
+                if error.code is not ErrorCode.ELECTION_NOT_NEEDED:
+                    results[TopicPartition(topic.topic, each.partition_id)] = (
+                        error if each.error_code else None
+                    )
+        return results
+
+    def _ask(self, request: Any) -> Any:
+        return ask_any(self._servers, self._timeout, request)
+
+
+def _holders(each: Any) -> Holders:
+    return Holders(
+        None if each.leader_id == NO_BROKER else each.leader_id,
+        tuple(each.replica_nodes),
+        tuple(each.isr_nodes),
+        None if each.eligible_leader_replicas is None else tuple(each.eligible_leader_replicas),
+        None if each.last_known_elr is None else tuple(each.last_known_elr),
+        tuple(each.offline_replicas),
+    )
+
+
+def _check(response: Any) -> None:
+    if response.error_code:
+        raise KafkaError(error_code(response.error_code), response.error_message)

@@ -1,0 +1,95 @@
+"""What a cluster does at a moment: its brokers, topics and groups, and rates between two moments."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from barnabas.client.admin import Admin
+from barnabas.client.admin_types import ClusterDescription, TopicDescription
+from barnabas.errors import KafkaError
+from barnabas.types import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group: its state, and by topic where it has come to, and what it has still to read."""
+
+    state: str
+    committed: Counter[str]
+    lag: Counter[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """A cluster at one moment."""
+
+    #: when it was looked at, in seconds of a clock that only goes on
+    time: float
+    cluster: ClusterDescription
+    topics: Sequence[TopicDescription]
+    #: by topic: the sum of its partitions' ends, and bytes at their leaders
+    ends: Counter[str]
+    sizes: Counter[str]
+    groups: dict[str, Group]
+    #: how many groups were left out
+    more_groups: int
+
+    @property
+    def without_leader(self) -> int:
+        return sum(each.leader is None for topic in self.topics for each in topic.partitions)
+
+    @property
+    def out_of_sync(self) -> int:
+        return sum(len(each.isr) < len(each.replicas) for topic in self.topics for each in topic.partitions)
+
+
+def look(admin: Admin, now: float, *, most_groups: int) -> Overview:
+    """The cluster as it is now.
+
+    Args:
+        now: the time, in seconds.
+        most_groups: how many groups are asked for their offsets, one request each; those with members first.
+
+    Raises:
+        KafkaError, ClientError: as `Admin`.
+    """
+    cluster = admin.cluster()
+    topics = admin.describe_topics(admin.topics(internal=False))
+    places = [
+        TopicPartition(topic.name, each.partition)
+        for topic in topics
+        for each in topic.partitions
+        if each.leader is not None
+    ]
+    latest = admin.offsets(places, "latest", skip_failed=True)
+    ends: Counter[str] = Counter()
+    for place, offset in latest.items():
+        ends[place.topic] += offset
+    sizes: Counter[str] = Counter()
+    for place, size in admin.sizes(topics).items():
+        sizes[place.topic] += size
+    listed = sorted(admin.groups(), key=lambda group: (group.state in ("EMPTY", "Empty", "DEAD"), group))
+    groups = {}
+    for group in listed[:most_groups]:
+        try:
+            committed = admin.group_offsets(group.group)
+        except KafkaError:
+            continue  # it has gone meanwhile, or its coordinator has
+        groups[group.group] = _group(group.state, committed, latest)
+    return Overview(now, cluster, topics, ends, sizes, groups, max(0, len(listed) - most_groups))
+
+
+def _group(state: str, committed: dict[TopicPartition, int], latest: dict[TopicPartition, int]) -> Group:
+    positions: Counter[str] = Counter()
+    lag: Counter[str] = Counter()
+    for place, offset in committed.items():
+        positions[place.topic] += offset
+        lag[place.topic] += max(0, latest.get(place, offset) - offset)
+    return Group(state, positions, lag)
+
+
+def rate(now: int, before: int | None, seconds: float) -> float | None:
+    """What was added a second; None when it is not known, or less than there was."""
+    return None if before is None or now < before or seconds <= 0 else (now - before) / seconds

@@ -1,0 +1,56 @@
+"""Quotas of users, client ids and addresses, asked in the protocol itself: librdkafka has no calls for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from barnabas.client.broker_calls import ask_any
+from barnabas.client.errors import error_code
+from barnabas.errors import KafkaError
+from barnabas.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    EntityData,
+    EntryData,
+    OpData,
+)
+from barnabas.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
+
+#: whose quotas, by "user", "client-id" or "ip"; None is everyone who has none of their own
+Entity: TypeAlias = Mapping[str, str | None]
+
+
+def describe_quotas(servers: str, timeout: float) -> list[tuple[Entity, dict[str, float]]]:
+    """All quotas: whose they are, and their values by name.
+
+    Raises:
+        KafkaError: the broker refused. ClientError: none answers.
+    """
+    answer = ask_any(servers, timeout, DescribeClientQuotasRequest())
+    if answer.error_code:
+        raise KafkaError(error_code(answer.error_code), answer.error_message)
+    return [
+        (
+            {part.entity_type: part.entity_name for part in entry.entity},
+            {value.key: value.value for value in entry.values},
+        )
+        for entry in answer.entries or ()
+    ]
+
+
+def alter_quotas(servers: str, timeout: float, entity: Entity, changes: Mapping[str, float | None]) -> None:
+    """Set quotas by name, and remove those whose value is None.
+
+    Raises:
+        KafkaError: the broker refused. ClientError: none answers.
+    """
+    entry = EntryData(
+        entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()],
+        ops=[
+            OpData(key=key, value=0.0 if value is None else value, remove=value is None)
+            for key, value in changes.items()
+        ],
+    )
+    (result,) = ask_any(servers, timeout, AlterClientQuotasRequest(entries=[entry])).entries
+    if result.error_code:
+        raise KafkaError(error_code(result.error_code), result.error_message)

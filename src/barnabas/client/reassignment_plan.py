@@ -1,0 +1,236 @@
+"""Which partitions to move where: plans of reassignments, worked out from who holds what.
+
+A plan moves as little as it can. Replicas on brokers that are to hold none go to others; then replicas move
+from the fullest broker to the emptiest until all hold as many, give or take one; last, preferred leaders are
+evened out, which moves no data. A partition is never left on fewer racks than it was on, and a replica that
+has to move goes to a rack that has none of its partition, if there is one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+
+from barnabas.client.errors import ClientError
+from barnabas.types import BrokerId, TopicPartition
+
+Placement = dict[TopicPartition, tuple[BrokerId, ...]]
+
+
+def plan_spread(
+    current: Mapping[TopicPartition, Sequence[BrokerId]],
+    racks: Mapping[BrokerId, str | None],
+    *,
+    replication_factor: int | None = None,
+) -> Placement:
+    """The partitions that have to move so that the brokers share the load evenly, with their new replicas.
+
+    Args:
+        current: the replicas of each partition, the preferred leader first.
+        racks: the brokers that are to hold replicas, with their racks.
+        replication_factor: how many replicas each partition is to have, if that is to change.
+
+    Raises:
+        ClientError: there are too few brokers.
+    """
+    plan = _Plan(current, racks)
+    plan.fill(replication_factor)
+    plan.even_out_replicas()
+    plan.even_out_leaders()
+    return plan.changes(current)
+
+
+def plan_drain(
+    current: Mapping[TopicPartition, Sequence[BrokerId]],
+    racks: Mapping[BrokerId, str | None],
+    broker: BrokerId,
+) -> Placement:
+    """The partitions that have to move so that `broker` holds none, with their new replicas.
+
+    Args:
+        current: the replicas of each partition, the preferred leader first.
+        racks: all brokers that are alive, with their racks.
+        broker: which is to hold no replica.
+
+    Raises:
+        ClientError: there are too few other brokers.
+    """
+    others = {other: rack for other, rack in racks.items() if other != broker}
+    held = Counter(replica for replicas in current.values() for replica in replicas)
+    led = Counter(replicas[0] for replicas in current.values() if replicas)
+    plan = _Plan({tp: replicas for tp, replicas in current.items() if broker in replicas}, others)
+    for other in others:  # what stays counts, too
+        plan.held[other], plan.led[other] = held[other], led[other]
+    plan.keep = {replica for replicas in current.values() for replica in replicas} - {broker}
+    plan.fill(None)
+    return plan.changes(current)
+
+
+class _Plan:
+    """A placement while it is being worked out."""
+
+    def __init__(
+        self, current: Mapping[TopicPartition, Sequence[BrokerId]], racks: Mapping[BrokerId, str | None]
+    ) -> None:
+        self._racks = racks
+        self.replicas = {partition: list(replicas) for partition, replicas in sorted(current.items())}
+        #: brokers that are no target, and whose replicas stay all the same
+        self.keep: set[BrokerId] = set()
+        self.held = Counter(dict.fromkeys(racks, 0))
+        self.led = Counter(dict.fromkeys(racks, 0))
+        for each in self.replicas.values():
+            self.held.update(replica for replica in each if replica in racks)
+            self.led.update(replica for replica in each[:1] if replica in racks)
+
+    def changes(self, current: Mapping[TopicPartition, Sequence[BrokerId]]) -> Placement:
+        return {
+            partition: tuple(replicas)
+            for partition, replicas in self.replicas.items()
+            if replicas != list(current[partition])
+        }
+
+    def fill(self, factor: int | None) -> None:
+        """Give each partition as many replicas as it is to have, none on a broker that is to hold none."""
+        for partition, replicas in self.replicas.items():
+            wanted = len(replicas) if factor is None else factor
+            for place, replica in enumerate(replicas):
+                if replica not in self._racks and replica not in self.keep and place < wanted:
+                    replicas[place] = self._add(partition, replicas, is_leader=place == 0)
+            while len(replicas) < wanted:
+                replicas.append(self._add(partition, replicas, is_leader=not replicas))
+            while len(replicas) > wanted:
+                self._drop(replicas)
+
+    def _add(self, partition: TopicPartition, replicas: Sequence[BrokerId], *, is_leader: bool) -> BrokerId:
+        free = [broker for broker in self._racks if broker not in replicas]
+        if not free:
+            raise ClientError(
+                f"{partition} has {len(replicas)} replicas, and there are {len(self._racks)} brokers for "
+                "them: name more brokers, or fewer replicas"
+            )
+        used = self._racks_of(replicas)
+        load = self.led if is_leader else self.held
+        broker = min(free, key=lambda b: (self._racks[b] in used, self.held[b], load[b], b))
+        self.held[broker] += 1
+        self.led[broker] += is_leader
+        return broker
+
+    def _drop(self, replicas: list[BrokerId]) -> None:
+        """Take one follower away: one that shares its rack, else one of the fullest broker."""
+        used = Counter(self._racks.get(replica) for replica in replicas)
+        outside = len(self._racks)
+
+        def cost(place: int) -> tuple[bool, int, int]:
+            replica = replicas[place]
+            return used[self._racks.get(replica)] > 1, self.held.get(replica, outside), place
+
+        place = max(range(1, len(replicas)), key=cost)
+        replica = replicas.pop(place)
+        if replica in self._racks:
+            self.held[replica] -= 1
+
+    def _racks_of(self, replicas: Iterable[BrokerId]) -> set[str | None]:
+        return {self._racks[replica] for replica in replicas if replica in self._racks}
+
+    def even_out_replicas(self) -> None:
+        """Have each broker hold as many replicas as any, as far as the racks allow.
+
+        Followers move before leaders do; the place of a replica in the order stays.
+        """
+        on: dict[BrokerId, dict[TopicPartition, None]] = {broker: {} for broker in self._racks}
+        for partition, replicas in self.replicas.items():
+            for replica in replicas:
+                if replica in on:
+                    on[replica][partition] = None
+
+        def move(donor: BrokerId, receiver: BrokerId, *, dry: bool) -> bool:
+            partition = self._movable(on[donor], donor, receiver)
+            if partition is None or dry:
+                return partition is not None
+            replicas = self.replicas[partition]
+            place = replicas.index(donor)
+            replicas[place] = receiver
+            if place == 0:
+                self.led[donor] -= 1
+                self.led[receiver] += 1
+            del on[donor][partition]
+            on[receiver][partition] = None
+            return True
+
+        _even_out(self.held, move)
+
+    def _movable(
+        self, partitions: Iterable[TopicPartition], donor: BrokerId, receiver: BrokerId
+    ) -> TopicPartition | None:
+        led = None
+        for partition in partitions:
+            replicas = self.replicas[partition]
+            if receiver in replicas:
+                continue
+            used = self._racks_of(replica for replica in replicas if replica != donor)
+            if self._racks[receiver] in used and self._racks[donor] not in used:
+                continue  # one rack fewer
+            if replicas[0] != donor:
+                return partition
+            led = led or partition
+        return led
+
+    def even_out_leaders(self) -> None:
+        """Have each broker stand first as often as any, as far as who holds what allows."""
+        led: dict[BrokerId, list[list[BrokerId]]] = {broker: [] for broker in self._racks}
+        for replicas in self.replicas.values():
+            if replicas and replicas[0] in led:
+                led[replicas[0]].append(replicas)
+
+        def hand_over(donor: BrokerId, receiver: BrokerId, *, dry: bool) -> bool:
+            found = next((replicas for replicas in led[donor] if receiver in replicas), None)
+            if found is None or dry:
+                return found is not None
+            place = found.index(receiver)
+            found[0], found[place] = receiver, donor
+            led[donor] = [replicas for replicas in led[donor] if replicas is not found]
+            led[receiver].append(found)
+            return True
+
+        _even_out(self.led, hand_over)
+
+
+def _even_out(load: Counter[BrokerId], step: Callable[..., bool]) -> None:
+    """Carry units of load from the fullest broker to the emptiest, through others where it has to be.
+
+    Args:
+        load: of each broker; kept up to date.
+        step: ``step(donor, receiver, dry=...)`` carries one unit, or (dry) says whether it could.
+    """
+    while load:
+        path = _path(load, step)
+        if path is None:
+            return
+        for donor, receiver in pairwise(path):
+            step(donor, receiver, dry=False)
+            load[donor] -= 1
+            load[receiver] += 1
+
+
+def _path(load: Mapping[BrokerId, int], step: Callable[..., bool]) -> list[BrokerId] | None:
+    """The shortest way from a full broker to one that has at least two less."""
+    least = min(load.values())
+    for donor in sorted(load, key=lambda broker: (-load[broker], broker)):
+        if load[donor] - least < 2:
+            return None
+        came_from: dict[BrokerId, BrokerId] = {donor: donor}
+        queue = deque([donor])
+        while queue:
+            here = queue.popleft()
+            for there in sorted(load, key=lambda broker: (load[broker], broker)):
+                if there in came_from or not step(here, there, dry=True):
+                    continue
+                came_from[there] = here
+                if load[donor] - load[there] >= 2:
+                    path = [there]
+                    while path[-1] != donor:
+                        path.append(came_from[path[-1]])
+                    return path[::-1]
+                queue.append(there)
+    return None

@@ -1,0 +1,61 @@
+"""A cluster to connect to: its addresses, and what it takes to get in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Self
+
+from barnabas.client.errors import SettingError
+from barnabas.errors import ConfigError
+
+if TYPE_CHECKING:
+    from barnabas.client.security import ConnectionSecurity
+
+
+class Servers(str):
+    """``host:port,...``: the text that it is wherever it is shown, which never has a secret.
+
+    Whatever connects to it (`Admin`, `Producer`, `Consumer`, connections of our own) uses its settings.
+
+    Attributes:
+        settings: librdkafka's, of TLS, SASL and connections.
+    """
+
+    settings: Mapping[str, str]
+
+    def __new__(cls, text: str, settings: Mapping[str, str] | None = None) -> Self:
+        made = super().__new__(cls, text)
+        made.settings = dict(settings or {})
+        return made
+
+    @cached_property
+    def security(self) -> ConnectionSecurity | None:
+        """TLS and SASL for a connection of our own. None without either.
+
+        Raises:
+            SettingError: the settings ask for what cannot be done, or a file does not hold what it should.
+        """
+        if self.settings.get("security.protocol", "plaintext").lower() == "plaintext":
+            return None
+        from barnabas.client.security_settings import security_of  # most clusters need none of it
+
+        try:
+            return security_of(self.settings)
+        except ConfigError as error:
+            raise SettingError(str(error)) from None
+
+    def __reduce__(self) -> tuple[type[Self], tuple[str, dict[str, str]]]:
+        return type(self), (str(self), dict(self.settings))
+
+
+def servers_of(text: str, settings: Mapping[str, object]) -> Servers:
+    """The cluster at `text` with further settings, which override those that it has."""
+    own = text.settings if isinstance(text, Servers) else {}
+    given = {name: str(value) for name, value in settings.items() if isinstance(value, str | int)}
+    return Servers(text, {**own, **given})
+
+
+def security_for(text: str) -> ConnectionSecurity | None:
+    """TLS and SASL for a connection to a broker of the cluster at `text`. Raises SettingError."""
+    return text.security if isinstance(text, Servers) else None

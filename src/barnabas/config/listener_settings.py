@@ -1,0 +1,62 @@
+"""Settings of single listeners: ``listener.name.NAME.[MECHANISM.]SETTING`` (KIP-103)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+_MECHANISMS = ("plain", "scram-sha-256", "scram-sha-512", "oauthbearer")
+_BY_MECHANISM = ("connections.max.reauth.ms",)
+_BY_LISTENER = (
+    *_BY_MECHANISM,
+    "sasl.enabled.mechanisms",
+    "ssl.cipher.suites",
+    "ssl.client.auth",
+    "ssl.enabled.protocols",
+    "ssl.key.password",
+    "ssl.keystore.location",
+    "ssl.keystore.password",
+    "ssl.keystore.type",
+    "ssl.principal.mapping.rules",
+    "ssl.truststore.location",
+    "ssl.truststore.password",
+    "ssl.truststore.type",
+)
+_NAME = re.compile(rf"listener\.name\.([A-Za-z0-9_-]+)\.(?:({'|'.join(_MECHANISMS)})\.)?(.+)", re.IGNORECASE)
+
+
+class ListenerSetting(NamedTuple):
+    """A setting that overrides another for one listener, or for one mechanism there; names in lower case."""
+
+    listener: str
+    mechanism: str
+    #: what it overrides
+    overridden: str
+
+    @property
+    def name(self) -> str:
+        """As a file has it."""
+        mechanism = f"{self.mechanism}." if self.mechanism else ""
+        return f"listener.name.{self.listener}.{mechanism}{self.overridden}"
+
+    @classmethod
+    def parse(cls, name: str) -> ListenerSetting | None:
+        """What `name` overrides; None where it overrides nothing that listeners may have for themselves."""
+        found = _NAME.fullmatch(name)
+        if found is None:
+            return None
+        listener, mechanism, overridden = found[1].lower(), (found[2] or "").lower(), found[3]
+        allowed = _BY_MECHANISM if mechanism else _BY_LISTENER
+        return cls(listener, mechanism, overridden) if overridden in allowed else None
+
+
+def overrides(given: Mapping[str, str], listener: str, mechanism: str) -> dict[str, str]:
+    """What is set for a listener, and for a mechanism there, by the names of what it overrides."""
+    found: dict[str, str] = {}
+    for wanted in ("", mechanism.lower()) if mechanism else ("",):
+        for name, text in given.items():
+            setting = ListenerSetting.parse(name)
+            if setting is not None and (setting.listener, setting.mechanism) == (listener.lower(), wanted):
+                found[setting.overridden] = text
+    return found

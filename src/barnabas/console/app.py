@@ -1,0 +1,229 @@
+"""The console over HTTP: pages, their JSON, a stream of events a tab, and changes where they are allowed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from importlib.resources import files
+from typing import Any, TypeVar
+
+from aiohttp import web
+
+from barnabas.client.errors import AuthenticationError, ClientError
+from barnabas.console.changes import change
+from barnabas.console.filters import FilterError
+from barnabas.console.guard import HEADERS, Guard
+from barnabas.console.live import Live
+from barnabas.console.pages.access import access
+from barnabas.console.pages.brokers import broker, brokers
+from barnabas.console.pages.groups import group, groups
+from barnabas.console.pages.overview import overview
+from barnabas.console.pages.pipelines import Pipelines
+from barnabas.console.pages.query import Query, QueryError
+from barnabas.console.pages.records import records
+from barnabas.console.pages.schemas import schemas
+from barnabas.console.pages.topic import topic
+from barnabas.console.pages.topics import topics
+from barnabas.console.pages.transactions import transactions
+from barnabas.console.schemas import RegistryError, Schemas
+from barnabas.console.view import ClusterView
+from barnabas.errors import BarnabasError, KafkaError
+from barnabas.text import logger_of, shown
+
+log = logger_of(__name__)
+T = TypeVar("T")
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+#: what the browser may ask at once of a cluster that is slow
+_THREADS = 8
+_LARGEST_CHANGE = 2 << 20
+#: between two signs of life in a stream without events, in seconds
+_SIGN_OF_LIFE_S = 15.0
+_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+
+
+class Console:
+    """The pages of one cluster.
+
+    Args:
+        registry: the schema registry, where there is one.
+        allow_writes: whether pages may change the cluster.
+    """
+
+    def __init__(
+        self, view: ClusterView, guard: Guard, registry: Schemas | None = None, *, allow_writes: bool = False
+    ) -> None:
+        self._view = view
+        self._guard = guard
+        self._registry = registry
+        self._allow_writes = allow_writes
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="console")
+        self._live = Live(view, self._run)
+        self._pages: dict[str, Callable[[Query], Any]] = {
+            "overview": partial(overview, view),
+            "topics": partial(topics, view),
+            "topic": self._named(topic, "name"),
+            "records": self._named(records, "topic"),
+            "groups": partial(groups, view),
+            "group": self._named(group, "name"),
+            "brokers": partial(brokers, view),
+            "broker": self._named(broker, "id"),
+            "transactions": partial(transactions, view),
+            "schemas": partial(schemas, registry),
+            "pipelines": Pipelines(view).page,
+            "access": partial(access, view),
+        }
+
+    def app(self) -> web.Application:
+        """What answers."""
+        app = web.Application(middlewares=[self._guarded], client_max_size=_LARGEST_CHANGE)
+        app.router.add_get("/", partial(self._static, "index.html"))
+        app.router.add_get("/login", self._login)
+        app.router.add_get("/static/{name}", self._asset)
+        app.router.add_get("/api/live", self._stream)
+        app.router.add_get("/api/console", self._about)
+        app.router.add_get("/api/{page}", self._page)
+        app.router.add_post("/api/change", self._change)
+        app.on_shutdown.append(self._end_streams)
+        app.on_cleanup.append(self._close)
+        return app
+
+    async def _run(self, function: Callable[..., T], *args: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, function, *args)
+
+    def _named(
+        self, page: Callable[[ClusterView, str, Query], Any], parameter: str
+    ) -> Callable[[Query], Any]:
+        def answer(query: Query) -> Any:
+            if not query.get(parameter):
+                raise QueryError(f"{parameter} is missing")
+            return page(self._view, query[parameter], query)
+
+        return answer
+
+    @web.middleware
+    async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        refusal = self._guard.check(request)
+        if refusal is not None:
+            response: web.StreamResponse = refusal
+        else:
+            try:
+                response = await handler(request)
+            except web.HTTPException as error:
+                response = web.json_response({"error": error.reason}, status=error.status)
+            except BarnabasError as error:
+                response = web.json_response({"error": str(error)}, status=_status(error))
+        if not response.prepared:
+            response.headers.update(HEADERS)
+        return response
+
+    async def _login(self, request: web.Request) -> web.StreamResponse:
+        if not self._guard.open(request.query.get("token", "")):
+            return web.json_response(
+                {"error": "this link has been used, or is not the console's: start it again for a new one"},
+                status=403,
+            )
+        # A redirect from another site's page would not carry a strict cookie: the page goes on by itself.
+        response = web.Response(
+            text='<!doctype html><meta http-equiv="refresh" content="0; url=./">', content_type="text/html"
+        )
+        self._guard.let_in(response, request.path.removesuffix("login"))
+        return response
+
+    async def _about(self, request: web.Request) -> web.StreamResponse:
+        return web.json_response(
+            {
+                "servers": str(self._view.kafka.servers),
+                "allow_writes": self._allow_writes,
+                "registry": self._registry is not None,
+                "hide_values": self._view.privacy.hide_values,
+            }
+        )
+
+    async def _page(self, request: web.Request) -> web.StreamResponse:
+        page = self._pages.get(request.match_info["page"])
+        if page is None:
+            raise web.HTTPNotFound
+        return web.json_response(await self._run(page, dict(request.query)))
+
+    async def _stream(self, request: web.Request) -> web.StreamResponse:
+        name = request.query.get("topic", "")
+        if not name:
+            raise QueryError("topic is missing")
+        response = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/event-stream"})
+        events = aiter(self._live.watch(name))
+        await response.prepare(request)
+        try:
+            while True:
+                coming = asyncio.ensure_future(anext(events))
+                try:
+                    while not (await asyncio.wait([coming], timeout=_SIGN_OF_LIFE_S))[0]:
+                        await response.write(b": \n\n")
+                finally:
+                    if not coming.done():
+                        coming.cancel()
+                        await asyncio.wait([coming])  # else the generator still runs when it is closed
+                await response.write(f"data: {coming.result()}\n\n".encode())
+        except ConnectionError:  # whoever watched has gone
+            return response
+        finally:
+            await events.aclose()  # type: ignore[attr-defined]
+
+    async def _change(self, request: web.Request) -> web.StreamResponse:
+        try:
+            wanted = await request.json()
+        except (ValueError, RecursionError):
+            raise QueryError("the body is not JSON") from None
+        if not isinstance(wanted, dict):
+            raise QueryError("the body is not an object")
+        made = await self._run(change, self._view, wanted)
+        told = {"command": made.command, "preview": made.preview, "done": False}
+        if wanted.get("execute") is not True:
+            return web.json_response(told)
+        if not self._allow_writes:
+            return web.json_response(
+                {**told, "error": "this console only reads: start it with --allow-writes"}, status=403
+            )
+        log.info("a change by the console: %s", shown(made.command))
+        result = await self._run(made.carry_out)
+        return web.json_response({**told, "done": True, "result": result})
+
+    async def _asset(self, request: web.Request) -> web.StreamResponse:
+        return await self._static(request.match_info["name"], request)
+
+    async def _static(self, name: str, request: web.Request) -> web.StreamResponse:
+        content = _assets().get(name)
+        if content is None:
+            raise web.HTTPNotFound
+        return web.Response(body=content, content_type=_TYPES["." + name.rpartition(".")[2]], charset="utf-8")
+
+    async def _end_streams(self, app: web.Application) -> None:
+        await self._live.stop()
+
+    async def _close(self, app: web.Application) -> None:
+        self._pool.shutdown(cancel_futures=True)
+        self._view.close()
+
+
+def _status(error: BarnabasError) -> int:
+    if isinstance(error, QueryError | FilterError):
+        return 400
+    if isinstance(error, AuthenticationError):
+        return 502
+    if isinstance(error, KafkaError):
+        return 409
+    return 502 if isinstance(error, ClientError | RegistryError) else 500
+
+
+_ASSETS: dict[str, bytes] = {}
+
+
+def _assets() -> dict[str, bytes]:
+    """All files of the pages, by name."""
+    if not _ASSETS:
+        for each in files("barnabas.console").joinpath("static").iterdir():
+            if "." + each.name.rpartition(".")[2] in _TYPES:
+                _ASSETS[each.name] = each.read_bytes()
+    return _ASSETS

@@ -1,0 +1,241 @@
+"""What the console may change, where it may: each change first tells the command that does the same."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from barnabas.client import Producer
+from barnabas.console.dead_letters import origin, without_errors
+from barnabas.console.offsets import EARLIEST, LATEST, committed_offsets, leaders, offsets_at
+from barnabas.console.pages.query import QueryError
+from barnabas.console.pages.topic import described
+from barnabas.console.reading import fetch, records_in
+from barnabas.console.view import ClusterView
+from barnabas.records import Record
+from barnabas.types import TopicPartition
+
+#: what a page sends: the fields of one change
+Wanted = Mapping[str, Any]
+_PRODUCE_S = 10.0
+
+
+class Change:
+    """One change that was asked for: its command, what it would do, and doing it."""
+
+    def __init__(
+        self, command: list[str], carry_out: Callable[[], Any], preview: Any = None, *then: list[str]
+    ) -> None:
+        #: the `barnabas` commands, as they are typed in a shell, where each reads what the one before writes
+        self.commands = [shlex.join(["barnabas", *each]) for each in (command, *then)]
+        self.command = ""
+        self.preview = preview
+        self.carry_out = carry_out
+
+
+def change(view: ClusterView, wanted: Wanted) -> Change:
+    """The change that a page asks for.
+
+    Raises:
+        QueryError: a field is missing or wrong.
+        KafkaError, ClientError: the cluster does not tell what the change needs to know.
+    """
+    do = _text(wanted, "do")
+    make = _CHANGES.get(do)
+    if make is None:
+        raise QueryError(f"do={do[:40]}: write one of {', '.join(_CHANGES)}")
+    made = make(view, wanted)
+    servers = view.kafka.servers
+    made.command = " | ".join(f"{each} --bootstrap-server {shlex.quote(servers)}" for each in made.commands)
+    return made
+
+
+def _create_topic(view: ClusterView, wanted: Wanted) -> Change:
+    name = _text(wanted, "topic")
+    partitions = _number(wanted, "partitions", 1, 100_000)
+    replicas = _number(wanted, "replicas", 1, 2**15 - 1)
+    configs = wanted.get("configs") or {}
+    if not isinstance(configs, dict) or not all(isinstance(v, str) for v in configs.values()):
+        raise QueryError("configs: write an object of texts")
+    command = ["topics", "create", name]
+    if partitions is not None:
+        command += ["--partitions", str(partitions)]
+    if replicas is not None:
+        command += ["--replication-factor", str(replicas)]
+    for key, value in configs.items():
+        command += ["--config", f"{key}={value}"]
+    return Change(
+        command,
+        lambda: view.admin.create_topic(name, partitions, replication_factor=replicas, configs=configs),
+    )
+
+
+def _delete_topic(view: ClusterView, wanted: Wanted) -> Change:
+    name = _text(wanted, "topic")
+    if wanted.get("confirm") != name:
+        raise QueryError("confirm: type the topic's name; its records are deleted with it")
+    return Change(["topics", "delete", name], lambda: view.admin.delete_topic(name))
+
+
+def _add_partitions(view: ClusterView, wanted: Wanted) -> Change:
+    name, total = _text(wanted, "topic"), _number(wanted, "partitions", 1, 100_000)
+    if total is None:
+        raise QueryError("partitions: how many the topic is to have")
+    return Change(
+        ["topics", "alter", name, "--partitions", str(total)],
+        lambda: view.admin.add_partitions(name, total),
+    )
+
+
+def _set_config(view: ClusterView, wanted: Wanted) -> Change:
+    name, setting, value = _text(wanted, "topic"), _text(wanted, "setting"), wanted.get("value")
+    if value is None:
+        return Change(
+            ["topics", "alter", name, "--delete-config", setting],
+            lambda: view.admin.alter_configs("topic", name, delete=[setting]),
+        )
+    return Change(
+        ["topics", "alter", name, "--config", f"{setting}={value}"],
+        lambda: view.admin.alter_configs("topic", name, set={setting: str(value)}),
+    )
+
+
+def _produce(view: ClusterView, wanted: Wanted) -> Change:
+    name = _text(wanted, "topic")
+    value, key = wanted.get("value"), wanted.get("key")
+    if not isinstance(value, str | None) or not isinstance(key, str | None):
+        raise QueryError("key and value: write text, or null")
+    partition = _number(wanted, "partition", 0, 2**31 - 1)
+    headers = wanted.get("headers") or []
+    if not isinstance(headers, list) or not all(
+        isinstance(h, list) and len(h) == 2 and all(isinstance(part, str) for part in h) for h in headers
+    ):
+        raise QueryError("headers: write a list of [name, text]")
+
+    pairs = [(header, text.encode()) for header, text in headers]
+    return Change(
+        ["produce", name, "--json"],
+        lambda: _send(view, name, value, key=key, partition=partition, headers=pairs),
+    )
+
+
+def _send(view: ClusterView, topic: str, value: str | bytes | None, **more: Any) -> dict[str, Any]:
+    sent: list[Any] = []
+    with Producer(view.kafka.servers, delivery_timeout_ms=int(_PRODUCE_S * 1000)) as producer:
+        producer.send(topic, value, on_delivery=sent.append, **more)
+    return {"topic": topic, "partition": sent[0].partition, "offset": sent[0].offset} if sent else {}
+
+
+def _redrive(view: ClusterView, wanted: Wanted) -> Change:
+    """Send a dead letter to the topic it came from: key, value and its own headers, byte by byte."""
+    name = _text(wanted, "topic")
+    partition = _number(wanted, "partition", 0, 2**31 - 1)
+    offset = _number(wanted, "offset", 0, 2**63 - 1)
+    if partition is None or offset is None:
+        raise QueryError("partition and offset: name the record")
+    record = _record(view, name, partition, offset)
+    to = origin(record.headers)
+    if to is None:
+        raise QueryError(f"{name[:40]}-{partition} at {offset} is no dead letter: no header says its topic")
+    described(view, to)  # sending would create it
+    place = ["--partition", str(partition), "--offset", str(offset)]
+    return Change(
+        ["consume", name, *place, "--max-messages", "1", "--json"],
+        lambda: _send(view, to, record.value, key=record.key, headers=without_errors(record.headers)),
+        None,
+        ["produce", to, "--json"],
+    )
+
+
+def _record(view: ClusterView, name: str, partition: int, offset: int) -> Record:
+    topic = described(view, name)
+    leader = leaders(view.kafka.metadata([name])).get(TopicPartition(name, partition))
+    if leader is None:
+        raise QueryError(f"partition={partition}: {name[:40]} has no such partition with a leader")
+    chunk = fetch(view.kafka, leader, topic, {partition: offset}, 1).get(partition)
+    for found in records_in(chunk, offset) if chunk is not None else ():
+        if found.record.offset == offset and not (found.marker or found.aborted):
+            return found.record
+        break
+    raise QueryError(f"offset={offset}: {name[:40]}-{partition} has no such record")
+
+
+def _reset_offsets(view: ClusterView, wanted: Wanted) -> Change:
+    group, topic = _text(wanted, "group"), _text(wanted, "topic")
+    to = _text(wanted, "to")
+    numbers = wanted.get("partitions")
+    metadata = view.kafka.metadata([topic])
+    led = {p: leader for p, leader in leaders(metadata).items() if numbers is None or p.partition in numbers}
+    if not led:
+        raise QueryError(f"topic={topic[:40]}: it has no such partitions")
+    before = committed_offsets(view.kafka, [group])[group]
+    starts, ends = offsets_at(view.kafka, led, EARLIEST), offsets_at(view.kafka, led, LATEST)
+    after, option = _targets(view, wanted, to, led, before, starts, ends)
+    after = {p: min(max(offset, starts[p]), ends[p]) for p, offset in after.items() if p in ends}
+    where = topic if numbers is None else f"{topic}:{','.join(map(str, sorted(numbers)))}"
+    return Change(
+        ["groups", "reset-offsets", group, "--topic", where, *option, "--execute"],
+        lambda: view.admin.set_group_offsets(group, after),
+        [
+            {"topic": p.topic, "partition": p.partition, "from": before.get(p), "to": offset}
+            for p, offset in sorted(after.items())
+        ],
+    )
+
+
+def _targets(
+    view: ClusterView,
+    wanted: Wanted,
+    to: str,
+    led: dict[TopicPartition, int],
+    before: dict[TopicPartition, int],
+    starts: dict[TopicPartition, int],
+    ends: dict[TopicPartition, int],
+) -> tuple[dict[TopicPartition, int], list[str]]:
+    if to == "earliest":
+        return starts, ["--to-earliest"]
+    if to == "latest":
+        return ends, ["--to-latest"]
+    at = wanted.get("at")
+    if not isinstance(at, int) or isinstance(at, bool):
+        raise QueryError("at: write a whole number")
+    if to == "offset":
+        return dict.fromkeys(led, at), ["--to-offset", str(at)]
+    if to == "shift":
+        return {p: offset + at for p, offset in before.items() if p in led}, ["--shift-by", str(at)]
+    if to == "time":
+        found = offsets_at(view.kafka, led, at)
+        seconds = at / 1000
+        from datetime import UTC, datetime
+
+        text = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+        return {p: o if o >= 0 else ends[p] for p, o in found.items()}, ["--to-datetime", text]
+    raise QueryError(f"to={to[:40]}: write earliest, latest, offset, shift or time")
+
+
+def _text(wanted: Wanted, name: str) -> str:
+    value = wanted.get(name)
+    if not isinstance(value, str) or not value.strip():
+        raise QueryError(f"{name} is missing")
+    return value
+
+
+def _number(wanted: Wanted, name: str, least: int, most: int) -> int | None:
+    value = wanted.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise QueryError(f"{name}: write a whole number from {least} to {most}")
+    return value
+
+
+_CHANGES: dict[str, Callable[[ClusterView, Wanted], Change]] = {
+    "create-topic": _create_topic,
+    "delete-topic": _delete_topic,
+    "add-partitions": _add_partitions,
+    "set-config": _set_config,
+    "produce": _produce,
+    "redrive": _redrive,
+    "reset-offsets": _reset_offsets,
+}

@@ -1,0 +1,297 @@
+"""The picture of a topic, as it changes: one reader a topic for all who watch, and none when nobody does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+import zlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from barnabas.client.errors import ClientError
+from barnabas.console.offsets import EARLIEST, LATEST, committed_offsets, offsets_at
+from barnabas.console.pages.topic import described
+from barnabas.console.reading import Chunk, fetch, records_in
+from barnabas.console.view import ClusterView
+from barnabas.errors import BarnabasError, KafkaError
+from barnabas.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from barnabas.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from barnabas.text import logger_of
+from barnabas.types import TopicPartition
+
+log = logger_of(__name__)
+
+#: between two looks, in seconds; what changes more slowly is asked every so many looks
+_EVERY_S, _SLOWLY = 0.5, 4
+#: how many records of a partition are shown one by one in a look: 30 a second
+_ONE_BY_ONE = 15
+#: how many of the records that are there already are shown at the beginning
+_BEGIN_WITH = 40
+_MOST_PARTITIONS, _MOST_BYTES = 50, 128 << 10
+#: how many looks somebody who reads slowly may be behind
+_BEHIND = 8
+
+
+class TopicReader:
+    """Looks at one topic; each look tells what is new since the last. Not for several threads at once."""
+
+    def __init__(self, view: ClusterView, topic: str) -> None:
+        self._view = view
+        self._topic = topic
+        self._positions: dict[int, int] = {}
+        self._starts: dict[int, int] = {}
+        self._groups: list[str] = []
+        self._offsets: dict[str, dict[TopicPartition, int]] = {}
+        self._producers: list[dict[str, Any]] = []
+        self._behind: dict[int, dict[int, int]] = {}
+        self._ensemble: list[str] = []
+        self._looks = 0
+
+    def look(self) -> dict[str, Any]:
+        """What a page draws from.
+
+        Raises:
+            BarnabasError: the cluster does not answer, or has no such topic.
+        """
+        kafka = self._view.kafka
+        topic = described(self._view, self._topic)
+        metadata = kafka.metadata()
+        partitions = sorted(topic.partitions, key=lambda p: int(p.partition_index))[:_MOST_PARTITIONS]
+        led = {
+            TopicPartition(self._topic, p.partition_index): p.leader_id
+            for p in partitions
+            if p.leader_id >= 0
+        }
+        if self._looks % _SLOWLY == 0:
+            self._look_around(topic, led)
+        self._looks += 1
+        chunks = self._read(topic, led)
+        if self._groups:
+            self._offsets = committed_offsets(kafka, self._groups, self._offsets)
+        return {
+            "at": self._view.clock.now_ms(),
+            "topic": self._topic,
+            "partition_count": len(topic.partitions),
+            "controller": self._view.controller(),
+            "ensemble": self._ensemble,
+            "brokers": _brokers(metadata, partitions),
+            "lanes": [self._lane(p, chunks.get(p.partition_index)) for p in partitions],
+            "groups": {
+                group: {p.partition: offset for p, offset in own.items() if p.topic == self._topic}
+                for group, own in self._offsets.items()
+                if group in self._groups
+            },
+            "producers": self._producers,
+        }
+
+    def _look_around(self, topic: Any, led: dict[TopicPartition, int]) -> None:
+        """What changes slowly: where logs begin, who writes and reads, how far followers are behind."""
+        kafka = self._view.kafka
+        self._starts = {p.partition: offset for p, offset in offsets_at(kafka, led, EARLIEST).items()}
+        self._groups = [
+            group for group, own in self._view.committed().items() if any(p.topic == self._topic for p in own)
+        ][:20]
+        if not self._positions:
+            ends = offsets_at(kafka, led, LATEST)
+            for partition, end in ends.items():
+                start = self._starts.get(partition.partition, 0)
+                self._positions[partition.partition] = max(start, end - _BEGIN_WITH)
+        self._producers = self._describe_producers(led)
+        self._behind = self._describe_replicas(led)
+        self._ensemble = self._view.ensemble()
+
+    def _describe_producers(self, led: dict[TopicPartition, int]) -> list[dict[str, Any]]:
+        found = []
+        for leader in sorted(set(led.values())):
+            numbers = [p.partition for p, broker in led.items() if broker == leader]
+            request = DescribeProducersRequest(
+                topics=[TopicRequest(name=self._topic, partition_indexes=numbers)]
+            )
+            try:
+                response = self._view.kafka.ask(leader, request)
+            except (ClientError, KafkaError):
+                continue
+            found += [
+                {
+                    "id": producer.producer_id,
+                    "partition": result.partition_index,
+                    "last": producer.last_timestamp,
+                    "began": producer.current_txn_start_offset
+                    if producer.current_txn_start_offset >= 0
+                    else None,
+                }
+                for answered in response.topics
+                for result in answered.partitions
+                for producer in result.active_producers
+            ]
+        return found[:200]
+
+    def _describe_replicas(self, led: dict[TopicPartition, int]) -> dict[int, dict[int, int]]:
+        """By broker and partition, by how much a replica's end is below the high watermark."""
+        request = DescribeLogDirsRequest(
+            topics=[DescribableLogDirTopic(topic=self._topic, partitions=[p.partition for p in sorted(led)])]
+        )
+        found: dict[int, dict[int, int]] = {}
+        for broker in self._view.kafka.metadata().brokers:
+            try:
+                response = self._view.kafka.ask(broker.node_id, request)
+            except (ClientError, KafkaError):
+                continue
+            found[broker.node_id] = {
+                p.partition_index: p.offset_lag
+                for directory in response.results
+                for topic in directory.topics
+                for p in topic.partitions
+                if not p.is_future_key
+            }
+        return found
+
+    def _read(self, topic: Any, led: dict[TopicPartition, int]) -> dict[int, Chunk]:
+        by_leader: dict[int, dict[int, int]] = {}
+        for partition, leader in led.items():
+            if partition.partition in self._positions:
+                wanted = self._positions[partition.partition]
+                by_leader.setdefault(leader, {})[partition.partition] = wanted
+        chunks: dict[int, Chunk] = {}
+        for leader, positions in by_leader.items():
+            try:
+                chunks |= fetch(self._view.kafka, leader, topic, positions, _MOST_BYTES)
+            except (ClientError, KafkaError):
+                continue  # the next look asks whoever leads then
+        return chunks
+
+    def _lane(self, partition: Any, chunk: Chunk | None) -> dict[str, Any]:
+        number = partition.partition_index
+        lane: dict[str, Any] = {
+            "partition": number,
+            "leader": partition.leader_id if partition.leader_id >= 0 else None,
+            "replicas": partition.replica_nodes,
+            "in_sync": partition.isr_nodes,
+            "behind": {b: lag[number] for b, lag in self._behind.items() if lag.get(number)},
+        }
+        if chunk is None:
+            return lane
+        first = self._positions[number]
+        if first > chunk.end:  # the log was truncated, or the topic made anew
+            first = self._positions[number] = chunk.end
+        start = chunk.start if chunk.start >= 0 else self._starts.get(number, 0)
+        cells, next_one = self._cells(chunk, first)
+        lane |= {"start": start, "stable": chunk.stable, "end": chunk.end, "cells": cells}
+        if next_one < chunk.end:  # more than can be followed one by one: their number is told
+            lane["block"] = [next_one, chunk.end]
+            next_one = chunk.end
+        self._positions[number] = next_one
+        return lane
+
+    def _cells(self, chunk: Chunk, first: int) -> tuple[list[list[Any]], int]:
+        """Records as [offset, hue of the key, timestamp, what it is], and where the next look begins."""
+        cells: list[list[Any]] = []
+        next_one = first
+        most = _BEGIN_WITH if self._looks <= 1 else _ONE_BY_ONE
+        try:
+            for found in records_in(chunk, first):
+                if len(cells) == most:
+                    return cells, next_one
+                record = found.record
+                hue = -1 if record.key is None else zlib.crc32(record.key) % 360
+                what = found.marker or ("aborted" if found.aborted else "open" if found.open else "")
+                cells.append([record.offset, hue, record.timestamp, what])
+                next_one = record.offset + 1
+        except KafkaError:
+            return (
+                cells,
+                next_one,
+            )  # damaged, or compressed in a way that we do not know: their number is told
+        if not cells and chunk.data:
+            return cells, chunk.end
+        return cells, max(next_one, chunk.end if not chunk.data else next_one)
+
+
+def _brokers(metadata: Any, partitions: list[Any]) -> list[dict[str, Any]]:
+    """Those that live, and those that hold replicas and are gone."""
+    alive = {b.node_id: b.rack for b in metadata.brokers}
+    known = {*alive, *(replica for p in partitions for replica in p.replica_nodes)}
+    return [{"id": b, "rack": alive.get(b), "gone": b not in alive} for b in sorted(known)]
+
+
+Run = Callable[..., Any]
+
+
+class Live:
+    """Who watches what. On the event loop; `run` runs functions in threads.
+
+    Args:
+        run: ``await run(function)``.
+    """
+
+    def __init__(self, view: ClusterView, run: Run) -> None:
+        self._view = view
+        self._run = run
+        self._watched: dict[str, _Watched] = {}
+
+    async def watch(self, topic: str) -> AsyncIterator[str]:
+        """Events of a topic as JSON, until whoever watches goes. One who reads too slowly misses looks, and
+        is told how many."""
+        watched = self._watched.get(topic)
+        if watched is None:
+            watched = self._watched[topic] = _Watched(TopicReader(self._view, topic), self._run)
+        queue = watched.join()
+        try:
+            while True:
+                yield await queue.get()
+        finally:
+            if watched.leave(queue):
+                del self._watched[topic]
+
+    async def stop(self) -> None:
+        """End all readers."""
+        for watched in self._watched.values():
+            watched.end()
+
+
+class _Watched:
+    def __init__(self, reader: TopicReader, run: Run) -> None:
+        self._reader = reader
+        self._run = run
+        self._queues: dict[asyncio.Queue[str], int] = {}
+        #: what the picture needs that somebody comes to later
+        self._recent: list[str] = []
+        self._task = asyncio.create_task(self._go_on(), name="live topic")
+
+    def join(self) -> asyncio.Queue[str]:
+        queue: asyncio.Queue[str] = asyncio.Queue(_BEHIND + len(self._recent))
+        for event in self._recent:
+            queue.put_nowait(event)
+        self._queues[queue] = 0
+        return queue
+
+    def leave(self, queue: asyncio.Queue[str]) -> bool:
+        """Whether nobody watches any more; then the reading ends."""
+        del self._queues[queue]
+        if self._queues:
+            return False
+        self.end()
+        return True
+
+    def end(self) -> None:
+        self._task.cancel()
+
+    async def _go_on(self) -> None:
+        while True:
+            began = time.monotonic()
+            try:
+                event = json.dumps(await self._run(self._reader.look))
+            except BarnabasError as error:
+                event = json.dumps({"problem": str(error)})
+            except Exception as error:  # a bug: whoever watches is told, and the next look is tried
+                log.exception("a look at a topic met an error")
+                event = json.dumps({"problem": f"the console met an error: {type(error).__name__}"})
+            self._recent = [*self._recent[-_BEHIND:], event]
+            for queue, missed in self._queues.items():
+                if queue.full():
+                    self._queues[queue] = missed + 1
+                    continue
+                self._queues[queue] = 0
+                queue.put_nowait(json.dumps({"missed": missed, **json.loads(event)}) if missed else event)
+            await asyncio.sleep(max(0.05, _EVERY_S - (time.monotonic() - began)))

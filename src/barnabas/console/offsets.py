@@ -1,0 +1,121 @@
+"""Where partitions begin and end, and how far groups have come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from barnabas.client.errors import ClientError
+from barnabas.console.kafka import Kafka
+from barnabas.errors import KafkaError
+from barnabas.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from barnabas.types import TopicPartition
+
+EARLIEST, LATEST = -2, -1
+_READ_COMMITTED = 1
+_CONSUMER = -1
+_GROUPS_AT_ONCE = 100
+
+
+def leaders(metadata: Any) -> dict[TopicPartition, int]:
+    """By partition the broker that leads it; those without a leader are left out."""
+    return {
+        TopicPartition(topic.name, partition.partition_index): partition.leader_id
+        for topic in metadata.topics
+        for partition in topic.partitions
+        if partition.leader_id >= 0
+    }
+
+
+def offsets_at(
+    kafka: Kafka,
+    led: Mapping[TopicPartition, int],
+    time: int | Callable[[TopicPartition], int],
+    *,
+    committed: bool = False,
+) -> dict[TopicPartition, int]:
+    """The offset of the first record from a time on, in each partition that answers.
+
+    Args:
+        led: the partitions, with their leaders.
+        time: milliseconds since 1970, `EARLIEST` or `LATEST`; for all, or a function of the partition.
+        committed: `LATEST` is where open transactions begin.
+
+    No record from then on gives -1.
+    """
+    at = time if callable(time) else lambda _: time
+    requests: dict[int, dict[str, list[ListOffsetsPartition]]] = {}
+    for partition, leader in led.items():
+        wanted = ListOffsetsPartition(partition_index=partition.partition, timestamp=at(partition))
+        requests.setdefault(leader, {}).setdefault(partition.topic, []).append(wanted)
+    found: dict[TopicPartition, int] = {}
+    for leader, topics in requests.items():
+        request = ListOffsetsRequest(
+            replica_id=_CONSUMER,
+            isolation_level=_READ_COMMITTED if committed else 0,
+            topics=[ListOffsetsTopic(name=name, partitions=each) for name, each in topics.items()],
+        )
+        try:
+            response = kafka.ask(leader, request)
+        except (ClientError, KafkaError):
+            continue  # it may have gone a moment ago
+        for topic in response.topics:
+            for result in topic.partitions:
+                if not result.error_code:
+                    found[TopicPartition(topic.name, result.partition_index)] = result.offset
+    return found
+
+
+def committed_offsets(
+    kafka: Kafka,
+    groups: Collection[str],
+    before: Mapping[str, dict[TopicPartition, int]] = MappingProxyType({}),
+) -> dict[str, dict[TopicPartition, int]]:
+    """The offsets that groups have committed; a group whose coordinator does not answer has its `before`."""
+    by_coordinator: dict[int, list[str]] = {}
+    for group, coordinator in kafka.coordinators(groups).items():
+        by_coordinator.setdefault(coordinator, []).append(group)
+    found = {group: before.get(group, {}) for group in groups}
+    for coordinator, coordinated in by_coordinator.items():
+        for first in range(0, len(coordinated), _GROUPS_AT_ONCE):
+            some = coordinated[first : first + _GROUPS_AT_ONCE]
+            try:
+                for group, topics in _fetched(kafka, coordinator, some):
+                    found[group] = _offsets(kafka, topics)
+            except (ClientError, KafkaError):
+                continue
+    return found
+
+
+def _fetched(kafka: Kafka, coordinator: int, groups: Sequence[str]) -> Iterable[tuple[str, Any]]:
+    wanted = [OffsetFetchRequestGroup(group_id=group, topics=None) for group in groups]
+    response = kafka.ask(coordinator, OffsetFetchRequest(group_id=groups[0], topics=None, groups=wanted))
+    if response.groups:
+        return [(each.group_id, each.topics) for each in response.groups if not each.error_code]
+    # Before version 8 a request is of one group.
+    rest = [item for group in groups[1:] for item in _fetched(kafka, coordinator, [group])]
+    return [(groups[0], [] if response.error_code else response.topics), *rest]
+
+
+def _offsets(kafka: Kafka, topics: Any) -> dict[TopicPartition, int]:
+    names = {t.topic_id: t.name for t in kafka.metadata().topics} if any(not t.name for t in topics) else {}
+    return {
+        TopicPartition(name, partition.partition_index): partition.committed_offset
+        for topic in topics
+        if (name := topic.name or names.get(topic.topic_id))
+        for partition in topic.partitions
+        if not partition.error_code and partition.committed_offset >= 0
+    }
+
+
+def lags(
+    ends: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """How many offsets each partition that a group has committed is ahead of it."""
+    return {p: max(0, ends[p] - offset) for p, offset in committed.items() if p in ends}

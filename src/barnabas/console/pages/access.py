@@ -1,0 +1,67 @@
+"""Who may log in, who may do what, and how much: users, ACLs and quotas, where the cluster has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from barnabas.client.acls import describe_acls
+from barnabas.client.errors import ClientError
+from barnabas.client.quotas import describe_quotas
+from barnabas.console.pages.query import Query
+from barnabas.console.view import ClusterView
+from barnabas.errors import KafkaError
+from barnabas.security.acls import AclFilter, PatternType, ResourceType
+
+#: rows of each table
+_MOST = 500
+_TIMEOUT_S = 10.0
+
+
+def access(view: ClusterView, query: Query) -> dict[str, Any]:
+    """The access page. Query: ``topic`` for the rules that are about one topic, and these only."""
+    topic = query.get("topic", "")
+    if topic:
+        return {"rules": _part(lambda: _rules(view, topic))}
+    return {
+        "users": _part(lambda: _users(view)),
+        "rules": _part(lambda: _rules(view)),
+        "quotas": _part(lambda: _quotas(view)),
+    }
+
+
+def _part(read: Callable[[], list[dict[str, Any]]]) -> dict[str, Any]:
+    """A table, or why the cluster does not tell it: the other tables are shown in spite of it."""
+    try:
+        rows = read()
+    except (ClientError, KafkaError) as error:
+        return {"rows": [], "count": 0, "problem": str(error)}
+    return {"rows": rows[:_MOST], "count": len(rows), "problem": None}
+
+
+def _users(view: ClusterView) -> list[dict[str, Any]]:
+    return [{"name": user, "mechanisms": list(known)} for user, known in view.admin.users().items()]
+
+
+def _rules(view: ClusterView, topic: str = "") -> list[dict[str, Any]]:
+    chosen = AclFilter(ResourceType.TOPIC, topic, PatternType.MATCH) if topic else AclFilter()
+    return [
+        {
+            "principal": entry.principal,
+            "permission": entry.permission.name,
+            "operation": entry.operation.name,
+            "resource": resource.type.name,
+            "pattern": resource.pattern.name,
+            "name": resource.name,
+            "host": entry.host,
+        }
+        for resource, entry in describe_acls(view.kafka.servers, _TIMEOUT_S, chosen)
+    ]
+
+
+def _quotas(view: ClusterView) -> list[dict[str, Any]]:
+    return [
+        {"of": dict(entity), "name": name, "value": value}
+        for entity, values in describe_quotas(view.kafka.servers, _TIMEOUT_S)
+        for name, value in sorted(values.items())
+    ]

@@ -1,0 +1,129 @@
+"""All groups with their lag; one group with its members, and its offset in each partition."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from barnabas.client.errors import ClientError
+from barnabas.console.lag import seconds_behind
+from barnabas.console.offsets import EARLIEST, LATEST, committed_offsets, lags, leaders, offsets_at
+from barnabas.console.pages.query import Query, choice, whole
+from barnabas.console.view import ClusterView
+from barnabas.errors import KafkaError
+from barnabas.types import TopicPartition
+
+_ON_A_PAGE = 50
+#: of how many partitions the lag is told in seconds, which takes a read each
+_READ = 50
+
+
+def groups(view: ClusterView, query: Query) -> dict[str, Any]:
+    """The groups page. Query: search, sort (name, lag, state), order (up, down), page."""
+    search = query.get("search", "").lower()[:300]
+    sort, order = choice(query, "sort", ("name", "lag", "state")), choice(query, "order", ("up", "down"))
+    listed, problem = view.groups()
+    committed = view.committed()
+    ends = view.ends()
+    rows = [
+        {
+            "name": group.group_id,
+            "state": group.group_state,
+            "type": group.group_type or "classic",
+            "protocol": group.protocol_type,
+            **_read_by(ends, committed.get(group.group_id)),
+        }
+        for group in listed
+        if search in group.group_id.lower()
+    ]
+    rows.sort(key=lambda row: row["name"])
+    rows.sort(key=lambda row: row[sort] if row[sort] is not None else -1, reverse=order == "down")
+    page = whole(query, "page", 1, 1, 10**6)
+    shown = rows[(page - 1) * _ON_A_PAGE : page * _ON_A_PAGE]
+    # Of more groups than are all asked for, those that are shown are.
+    late = [row["name"] for row in shown if row["name"] not in committed]
+    for name, offsets in (committed_offsets(view.kafka, late) if late else {}).items():
+        next(row for row in shown if row["name"] == name).update(_read_by(ends, offsets))
+    return {
+        "groups": shown,
+        "looked_at": len(committed),
+        "count": len(rows),
+        "page": page,
+        "pages": -(-len(rows) // _ON_A_PAGE) or 1,
+        "problem": problem,
+    }
+
+
+def _read_by(
+    ends: Mapping[TopicPartition, int], offsets: Mapping[TopicPartition, int] | None
+) -> dict[str, Any]:
+    """What a group reads, and its lag; None where its offsets are not known."""
+    if offsets is None:
+        return {"topics": [], "lag": None}
+    return {"topics": sorted({p.topic for p in offsets}), "lag": sum(lags(ends, offsets).values())}
+
+
+def group(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
+    """A group's page: members, and each partition with its lag in records and in seconds."""
+    committed = committed_offsets(view.kafka, [name])[name]
+    problem, described = None, None
+    try:
+        described = view.admin.describe_group(name)
+    except (ClientError, KafkaError) as error:
+        if not committed:
+            raise
+        problem = str(error)
+    owners: dict[TopicPartition, str] = {}
+    for member in described.members if described is not None else ():
+        owners |= dict.fromkeys(member.assignment, member.member_id)
+    wanted = {p.topic for p in {*committed, *owners}}
+    metadata = view.kafka.metadata(sorted(wanted)) if wanted else None
+    led = (
+        {p: leader for p, leader in leaders(metadata).items() if p in committed or p in owners}
+        if metadata
+        else {}
+    )
+    ends = offsets_at(view.kafka, led, LATEST)
+    starts = offsets_at(view.kafka, led, EARLIEST)
+    behind = lags(ends, committed)
+    worst = sorted((p for p in behind if behind[p]), key=lambda p: -behind[p])[:_READ]
+    seconds = seconds_behind(
+        view.kafka, metadata, {p: committed[p] for p in worst}, view.clock.now_ms() / 1000
+    )
+    return {
+        "name": name,
+        "state": described.state if described is not None else None,
+        "type": described.type if described is not None else None,
+        "assignor": described.assignor if described is not None else None,
+        "coordinator": described.coordinator if described is not None else None,
+        "epoch": described.epoch if described is not None else None,
+        "problem": problem,
+        "lag": sum(behind.values()),
+        "members": [
+            {
+                "id": member.member_id,
+                "instance": member.instance_id,
+                "client": member.client_id,
+                "host": member.host,
+                "epoch": member.epoch,
+                "partitions": [f"{topic}-{number}" for topic, number in member.assignment],
+            }
+            for member in (described.members if described is not None else ())
+        ],
+        "partitions": [
+            {
+                "topic": p.topic,
+                "partition": p.partition,
+                "committed": committed.get(p),
+                "start": starts.get(p),
+                "end": ends.get(p),
+                "lag": behind.get(p),
+                "seconds": 0.0 if behind.get(p) == 0 else seconds.get(p),
+                "member": owners.get(p),
+                "out_of_range": p in committed
+                and p in ends
+                and not starts.get(p, 0) <= committed[p] <= ends[p],
+            }
+            for p in sorted({*committed, *owners})
+        ],
+    }

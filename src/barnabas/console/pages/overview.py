@@ -1,0 +1,62 @@
+"""The cluster at a glance: brokers, what is offline or under-replicated, rates, and the worst lags."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from barnabas.console.offsets import lags
+from barnabas.console.pages.query import Query
+from barnabas.console.view import ClusterView
+
+#: how many partitions and groups are named
+_NAMED, _GROUPS = 50, 10
+
+
+def overview(view: ClusterView, query: Query) -> dict[str, Any]:
+    """The overview page."""
+    metadata = view.kafka.metadata()
+    ends = view.ends()
+    groups, problem = view.groups()
+    committed = view.committed()
+    lag = {group: sum(lags(ends, offsets).values()) for group, offsets in committed.items() if offsets}
+    leads: Counter[int] = Counter()
+    replicas: Counter[int] = Counter()
+    in_sync: Counter[int] = Counter()
+    offline, under_replicated = [], []
+    for topic in metadata.topics:
+        for p in topic.partitions:
+            leads[p.leader_id] += 1
+            replicas.update(p.replica_nodes)
+            in_sync.update(p.isr_nodes)
+            if p.leader_id < 0:
+                offline.append(f"{topic.name}-{p.partition_index}")
+            if len(p.isr_nodes) < len(p.replica_nodes):
+                under_replicated.append(f"{topic.name}-{p.partition_index}")
+    controller = view.controller()
+    return {
+        "cluster": metadata.cluster_id,
+        "controller": controller,
+        "brokers": [
+            {
+                "id": broker.node_id,
+                "address": f"{broker.host}:{broker.port}",
+                "rack": broker.rack,
+                "controller": broker.node_id == controller,
+                "leads": leads[broker.node_id],
+                "replicas": replicas[broker.node_id],
+                "in_sync": in_sync[broker.node_id],
+            }
+            for broker in sorted(metadata.brokers, key=lambda broker: int(broker.node_id))
+        ],
+        "topics": sum(not topic.is_internal for topic in metadata.topics),
+        "partitions": sum(len(topic.partitions) for topic in metadata.topics),
+        "offline": {"count": len(offline), "names": offline[:_NAMED]},
+        "under_replicated": {"count": len(under_replicated), "names": under_replicated[:_NAMED]},
+        "records_a_second": view.rates.total(),
+        "groups": {"count": len(groups), "looked_at": len(committed), "problem": problem},
+        "lags": [
+            {"group": group, "lag": behind}
+            for group, behind in sorted(lag.items(), key=lambda item: (-item[1], item[0]))[:_GROUPS]
+        ],
+    }

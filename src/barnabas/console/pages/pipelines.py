@@ -1,0 +1,155 @@
+"""Pipelines by what they write of themselves to their status topic: state, rates, lag, the last error.
+
+The topic has one record a pipeline that holds, its newest; a value that is null takes the pipeline away. What
+lies in the topic was written by whoever may write there, so every field is checked.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+from barnabas.console.kafka import Kafka
+from barnabas.console.offsets import EARLIEST, LATEST, leaders, offsets_at
+from barnabas.console.pages.query import Query
+from barnabas.console.pages.topic import described
+from barnabas.console.reading import fetch, next_offset, records_in
+from barnabas.console.shown import MOST_SHOWN, NOT_JSON, parsed, visible
+from barnabas.console.view import ClusterView
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.types import TopicPartition
+
+#: what pipelines write to unless they are told otherwise
+STATUS_TOPIC = "barnabas-pipelines"
+#: a pipeline that runs and has not written for so many of its own intervals is silent
+_SILENT_AFTER = 3.0
+_EVERY_S = 5.0
+#: what one request reads; the next goes on where it ended
+_MOST_SECONDS, _AT_ONCE = 2.0, 1 << 20
+_MOST_PIPELINES, _MOST_QUERIES, _LONGEST = 1000, 50, 4000
+_RUNNING = ("running", "stopping")
+
+
+class Pipelines:
+    """Follows the status topic, from any thread; nothing is read while nobody looks."""
+
+    def __init__(self, view: ClusterView) -> None:
+        self._view = view
+        self._lock = threading.Lock()
+        self._topic_id: bytes = b""
+        self._positions: dict[TopicPartition, int] = {}
+        self._known: dict[str, dict[str, Any]] = {}
+
+    def page(self, query: Query) -> dict[str, Any]:
+        """The pipelines page."""
+        with self._lock:
+            try:
+                left = self._read()
+            except KafkaError as error:
+                if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise
+                words = f"no pipeline writes its status here: there is no topic {STATUS_TOPIC}"
+                return {"pipelines": [], "problem": words, "left": 0}
+            now = self._view.clock.now_ms() / 1000
+            rows = [self._row(name, status, now) for name, status in sorted(self._known.items())]
+        return {"pipelines": rows, "problem": None, "left": left}
+
+    def _read(self) -> int:
+        """Read on; how many records are left."""
+        kafka = self._view.kafka
+        topic = described(self._view, STATUS_TOPIC)
+        if bytes(topic.topic_id) != self._topic_id:  # a topic that was made anew begins anew
+            self._topic_id = bytes(topic.topic_id)
+            self._positions.clear()
+            self._known.clear()
+        led = {
+            p: leader
+            for p, leader in leaders(kafka.metadata([STATUS_TOPIC])).items()
+            if p.topic == STATUS_TOPIC
+        }
+        ends, starts = offsets_at(kafka, led, LATEST), offsets_at(kafka, led, EARLIEST)
+        give_up = time.monotonic() + _MOST_SECONDS
+        left = 0
+        for partition, end in ends.items():
+            position = max(self._positions.get(partition, 0), starts.get(partition, 0))
+            while position < end and time.monotonic() < give_up:
+                following = self._take(kafka, led[partition], topic, partition.partition, position)
+                if following == position:
+                    break
+                position = following
+            self._positions[partition] = position
+            left += max(0, end - position)
+        return left
+
+    def _take(self, kafka: Kafka, leader: int, topic: Any, partition: int, first: int) -> int:
+        chunk = fetch(kafka, leader, topic, {partition: first}, _AT_ONCE).get(partition)
+        if chunk is None:
+            return first
+        for found in records_in(chunk, first):
+            key = found.record.key
+            if found.marker or found.aborted or key is None:
+                continue
+            name = _text(key.decode(errors="replace"))
+            value = found.record.value
+            status = parsed(value.decode(errors="replace")) if value is not None else NOT_JSON
+            self._known.pop(name, None)
+            if isinstance(status, dict) and len(self._known) < _MOST_PIPELINES:
+                self._known[name] = status
+        return next_offset(chunk, first)
+
+    def _row(self, name: str, status: dict[str, Any], now: float) -> dict[str, Any]:
+        state = _text(status.get("state"))
+        every = _number(status.get("every_s")) or _EVERY_S
+        updated = _seconds(status.get("updated"))
+        is_silent = state in _RUNNING and (updated is None or now - updated > _SILENT_AFTER * every)
+        queries = status.get("queries")
+        alerts = status.get("alerts")
+        return {
+            "name": name,
+            "state": "silent" if is_silent else state,
+            "host": _text(status.get("host")),
+            "file": _text(status.get("file")),
+            "started": _text(status.get("started")),
+            "updated": _text(status.get("updated")),
+            "alerts": [_text(each) for each in alerts[:_MOST_QUERIES]] if isinstance(alerts, list) else [],
+            "queries": [self._query(each) for each in queries[:_MOST_QUERIES] if isinstance(each, dict)]
+            if isinstance(queries, list)
+            else [],
+        }
+
+    def _query(self, query: dict[str, Any]) -> dict[str, Any]:
+        error = _text(query.get("last_error"))
+        return {
+            "name": _text(query.get("query")),
+            "state": _text(query.get("state")),
+            "rows_a_second": _number(query.get("processed_rows_per_second")),
+            "rows_read": _number(query.get("rows_read")),
+            "rows_written": _number(query.get("rows_written")),
+            "batch_ms": _number(query.get("batch_ms")),
+            "lag": _number(query.get("lag")),
+            "restarts": _number(query.get("restarts")),
+            # an error may name the record that it met
+            "error": "hidden" if error and self._view.privacy.hide_values else error,
+            "error_at": _text(query.get("last_error_at")),
+            "recovered_at": _text(query.get("recovered_at")),
+        }
+
+
+def _text(value: Any) -> str:
+    return visible(value[: min(_LONGEST, MOST_SHOWN)]) if isinstance(value, str) else ""
+
+
+def _number(value: Any) -> float | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if is_number and abs(value) < 2**53 else None
+
+
+def _seconds(value: Any) -> float | None:
+    """Of a time as ISO 8601 writes it; without a zone it is UTC's."""
+    try:
+        at = datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        return None
+    return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp()

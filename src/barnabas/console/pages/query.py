@@ -1,0 +1,49 @@
+"""What comes behind the ? of an address."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from barnabas.errors import BarnabasError
+
+Query = Mapping[str, str]
+
+
+class QueryError(BarnabasError):
+    """An address asks for what cannot be; the text names the parameter, the value and what is allowed."""
+
+
+def whole(query: Query, name: str, default: int, least: int = 0, most: int = 2**63 - 1) -> int:
+    """A whole number."""
+    text = query.get(name, "")
+    if not text:
+        return default
+    try:
+        number = int(text)
+    except ValueError:
+        number = least - 1
+    if not least <= number <= most:
+        raise QueryError(f"{name}={text[:40]}: write a whole number from {least} to {most}")
+    return number
+
+
+def choice(query: Query, name: str, allowed: Collection[str]) -> str:
+    """One of some words, the first unless it is given."""
+    text = query.get(name, "") or next(iter(allowed))
+    if text not in allowed:
+        raise QueryError(f"{name}={text[:40]}: write one of {', '.join(allowed)}")
+    return text
+
+
+def numbers(query: Query, name: str) -> list[int] | None:
+    """Whole numbers and ranges by commas, as in ``0-3,7``; None for all."""
+    text = query.get(name, "")
+    if not text:
+        return None
+    found: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()) or len(part) > 20:
+            raise QueryError(f"{name}={text[:40]}: write numbers and ranges, as in 0-3,7")
+        found += range(int(first), min(int(last or first), int(first) + 10_000) + 1)
+    return found[:10_000]

@@ -1,0 +1,225 @@
+"""The records of a topic: from the start, the end, an offset or a time on, those that pass a filter."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from barnabas.console.dead_letters import origin
+from barnabas.console.filters import Candidate, Filter, parse
+from barnabas.console.offsets import EARLIEST, LATEST, leaders, offsets_at
+from barnabas.console.pages.query import Query, QueryError, choice, numbers, whole
+from barnabas.console.pages.topic import described
+from barnabas.console.reading import Found, fetch, next_offset, records_in
+from barnabas.console.shown import FORMATS, HIDDEN, compared, shown, visible
+from barnabas.console.view import ClusterView
+from barnabas.records import Record
+from barnabas.types import TopicPartition
+
+#: what one request looks at; the next goes on where it ended
+_MOST_BYTES, _MOST_SECONDS = 16 << 20, 2.0
+_AT_ONCE = 256 << 10
+_MOST_PARTITIONS, _MOST_ROWS = 200, 20_000
+_BEGINNINGS = ("end", "start", "offset", "time")
+
+
+def records(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
+    """A topic's records, ordered by time where they come from several partitions.
+
+    Query: ``partitions`` (0-3,7), ``from`` (end, start, offset, time), ``at`` (the offset, or a time as
+    2026-03-01T12:00:00Z or in milliseconds), ``until`` (a time), ``limit`` (1 to 500), ``filter``,
+    ``format`` (auto, text, json, hex), ``markers`` (no, yes), and ``next`` of the last answer to go on.
+    """
+    topic = described(view, name)
+    limit = whole(query, "limit", 50, 1, 500)
+    passes = parse(query["filter"]) if query.get("filter", "").strip() else None
+    if passes is not None and view.privacy.hide_values:
+        raise QueryError("filter: values are hidden here (--hide-values), and a filter would tell of them")
+    led = {
+        p: leader
+        for p, leader in leaders(view.kafka.metadata([name])).items()
+        if (wanted := numbers(query, "partitions")) is None or p.partition in wanted
+    }
+    led = dict(sorted(led.items())[:_MOST_PARTITIONS])
+    ends = offsets_at(view.kafka, led, LATEST)
+    starts = offsets_at(view.kafka, led, EARLIEST)
+    positions = _positions(view, query, led, starts, ends, limit)
+    # The last ones of all partitions together are known when each partition's last ones are read.
+    takes_last = passes is None and not query.get("next") and choice(query, "from", _BEGINNINGS) == "end"
+    search = _Search(view, topic, query, passes, _MOST_ROWS if takes_last else limit)
+    search.run(led, positions, ends)
+    rows = sorted(search.rows, key=lambda row: (row["timestamp"], row["partition"], row["offset"]))
+    if takes_last:
+        rows = rows[-limit:]
+    left = {p.partition: offset for p, offset in positions.items() if offset < ends.get(p, 0)}
+    return {
+        "topic": name,
+        "records": rows,
+        "scanned": search.scanned,
+        "scanned_bytes": search.bytes,
+        "complete": not left,
+        "next": ",".join(f"{p.partition}:{offset}" for p, offset in sorted(positions.items())),
+        "problem": search.problem,
+    }
+
+
+def _positions(
+    view: ClusterView,
+    query: Query,
+    led: dict[TopicPartition, int],
+    starts: dict[TopicPartition, int],
+    ends: dict[TopicPartition, int],
+    limit: int,
+) -> dict[TopicPartition, int]:
+    """Where each partition is read from."""
+    begin = choice(query, "from", _BEGINNINGS)
+    if query.get("next"):
+        found = _parsed_next(query["next"])
+        return {p: found.get(p.partition, ends.get(p, 0)) for p in led if p in ends}
+    if begin == "start":
+        return {p: starts[p] for p in led if p in starts}
+    if begin == "offset":
+        at = whole(query, "at", 0)
+        return {p: min(max(at, starts[p]), ends[p]) for p in led if p in starts and p in ends}
+    if begin == "time":
+        first = offsets_at(view.kafka, led, time_of(query, "at"))
+        return {p: offset if offset >= 0 else ends[p] for p, offset in first.items() if p in ends}
+    return {p: max(starts.get(p, 0), ends[p] - limit) for p in led if p in ends}
+
+
+def _parsed_next(text: str) -> dict[int, int]:
+    try:
+        pairs = [part.split(":") for part in text.split(",")]
+        return {int(number): int(offset) for number, offset in pairs}
+    except ValueError:
+        raise QueryError(f"next={text[:40]}: take it from the last answer") from None
+
+
+def time_of(query: Query, name: str) -> int:
+    """Milliseconds since 1970. Raises QueryError."""
+    text = query.get(name, "")
+    if text.isdecimal() and len(text) < 16:
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise QueryError(
+            f"{name}={text[:40]}: write a time as 2026-03-01T12:00:00Z, or milliseconds since 1970"
+        ) from None
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+class _Search:
+    """Reads on until there are enough records, or this request has looked at enough."""
+
+    def __init__(
+        self, view: ClusterView, topic: Any, query: Query, passes: Filter | None, limit: int
+    ) -> None:
+        self._view = view
+        self._topic = topic
+        self._passes = passes
+        self._limit = limit
+        self._format = choice(query, "format", FORMATS)
+        self._markers = choice(query, "markers", ("no", "yes")) == "yes"
+        self._until = time_of(query, "until") if query.get("until") else None
+        self._masks = view.privacy.paths(topic.name)
+        self.rows: list[dict[str, Any]] = []
+        self.scanned = self.bytes = 0
+        self.problem: str | None = None
+
+    def run(
+        self,
+        led: dict[TopicPartition, int],
+        positions: dict[TopicPartition, int],
+        ends: dict[TopicPartition, int],
+    ) -> None:
+        """Move `positions` to where the next request goes on."""
+        give_up = time.monotonic() + _MOST_SECONDS
+        left = [p for p in positions if positions[p] < ends.get(p, 0)]
+        while left and not self._is_enough and self.bytes < _MOST_BYTES and time.monotonic() < give_up:
+            for leader in {led[p] for p in left}:
+                some = [p for p in left if led[p] == leader]
+                self._read(leader, some, positions, ends)
+                if self._is_enough:
+                    break
+            left = [p for p in left if positions[p] < ends[p]]
+
+    @property
+    def _is_enough(self) -> bool:
+        return len(self.rows) >= self._limit
+
+    def _read(
+        self,
+        leader: int,
+        some: Sequence[TopicPartition],
+        positions: dict[TopicPartition, int],
+        ends: dict[TopicPartition, int],
+    ) -> None:
+        wanted = {p.partition: positions[p] for p in some}
+        chunks = fetch(self._view.kafka, leader, self._topic, wanted, _AT_ONCE)
+        for partition in some:
+            chunk = chunks.get(partition.partition)
+            first = positions[partition]
+            following = first if chunk is None else next_offset(chunk, first)
+            if chunk is None or following == first:
+                positions[partition] = ends[partition]
+                if chunk is None:
+                    self.problem = f"{partition} could not be read"
+                continue
+            self.bytes += len(chunk.data)
+            for found in records_in(chunk, first):
+                self.scanned += 1
+                if self._take(partition.partition, found) and self._is_enough:
+                    following = found.record.offset + 1
+                    break
+            positions[partition] = following
+
+    def _take(self, partition: int, found: Found) -> bool:
+        record = found.record
+        if self._until is not None and record.timestamp > self._until:
+            return False
+        if found.marker:
+            if self._markers and self._passes is None:
+                self.rows.append(_place(partition, found))
+                return True
+            return False
+        if self._passes is not None and not self._passes(self._candidate(partition, record)):
+            return False
+        self.rows.append({**_place(partition, found), **self._content(record)})
+        return True
+
+    def _content(self, record: Record) -> dict[str, Any]:
+        if self._view.privacy.hide_values:
+            return {"key": HIDDEN, "value": HIDDEN, "headers": [], "origin": None}
+        how, decode = self._format, self._view.decode
+        return {
+            "key": shown(record.key, how, decode),
+            "value": shown(record.value, how, decode, self._masks),
+            "headers": [[visible(name), shown(content, how)] for name, content in record.headers],
+            "origin": visible(origin(record.headers) or "") or None,
+        }
+
+    def _candidate(self, partition: int, record: Record) -> Candidate:
+        decode = self._view.decode
+        return Candidate(
+            partition,
+            record.offset,
+            record.timestamp,
+            compared(record.key, decode),
+            compared(record.value, decode, self._masks),
+            {name: compared(value) for name, value in record.headers},
+        )
+
+
+def _place(partition: int, found: Found) -> dict[str, Any]:
+    record = found.record
+    return {
+        "partition": partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "marker": found.marker or None,
+        "aborted": found.aborted,
+        "open": found.open,
+    }

@@ -1,0 +1,86 @@
+"""One topic: its partitions, settings, and the groups that read it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from barnabas.client.errors import ClientError
+from barnabas.console.offsets import EARLIEST, LATEST, lags, leaders, offsets_at
+from barnabas.console.pages.query import Query
+from barnabas.console.view import ClusterView
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.types import TopicPartition
+
+#: how many partitions are listed
+_MOST = 1000
+
+
+def described(view: ClusterView, name: str) -> Any:
+    """The topic in a MetadataResponse. Raises KafkaError."""
+    for topic in view.kafka.metadata().topics:
+        if topic.name == name:
+            return topic
+    for topic in view.kafka.metadata([name]).topics:
+        if not topic.error_code:
+            return topic
+    raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+
+
+def topic(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
+    """A topic's page."""
+    found = described(view, name)
+    led = {p: leader for p, leader in leaders(view.kafka.metadata([name])).items() if p.partition < _MOST}
+    starts, ends = offsets_at(view.kafka, led, EARLIEST), offsets_at(view.kafka, led, LATEST)
+    stable = offsets_at(view.kafka, led, LATEST, committed=True)
+    view.rates.note(ends)
+    sizes = view.topic_sizes([name])
+    groups = []
+    for group, offsets in view.committed().items():
+        own = {p: offset for p, offset in offsets.items() if p.topic == name}
+        if own:
+            groups.append({"group": group, "lag": sum(lags(ends, own).values())})
+    partitions = sorted(found.partitions, key=lambda p: int(p.partition_index))
+    return {
+        "name": name,
+        "id": found.topic_id.hex() if any(found.topic_id) else None,
+        "internal": found.is_internal,
+        "partition_count": len(partitions),
+        "rate": view.rates.of(name),
+        "partitions": [
+            {
+                "partition": place.partition,
+                "leader": p.leader_id if p.leader_id >= 0 else None,
+                "leader_epoch": p.leader_epoch,
+                "replicas": p.replica_nodes,
+                "in_sync": p.isr_nodes,
+                "start": starts.get(place),
+                "end": ends.get(place),
+                "stable": stable.get(place),
+                "bytes": sizes.get(place, 0),
+            }
+            for p in partitions[:_MOST]
+            for place in [TopicPartition(name, p.partition_index)]
+        ],
+        "groups": sorted(groups, key=lambda each: (-each["lag"], each["group"])),
+        **_settings(view, name),
+    }
+
+
+def _settings(view: ClusterView, name: str) -> dict[str, Any]:
+    """The settings with where they come from; a cluster that does not tell them says why."""
+    try:
+        values = view.admin.configs("topic", name)
+    except (ClientError, KafkaError) as error:
+        return {"settings": [], "settings_problem": str(error)}
+    return {
+        "settings": [
+            {
+                "name": v.name,
+                "value": v.value,
+                "source": v.source,
+                "is_default": v.is_default,
+            }
+            for v in values
+        ],
+        "settings_problem": None,
+    }

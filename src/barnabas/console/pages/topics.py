@@ -1,0 +1,121 @@
+"""All topics: searched, sorted and divided into pages here, so that ten thousand are no more than fifty."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from barnabas.console.offsets import EARLIEST, LATEST, offsets_at
+from barnabas.console.pages.query import Query, choice, whole
+from barnabas.console.view import ClusterView
+from barnabas.types import TopicPartition
+
+_ON_A_PAGE = 50
+_SORTED_BY = ("name", "partitions", "records", "bytes", "rate")
+
+
+def topics(view: ClusterView, query: Query) -> dict[str, Any]:
+    """The topics page. Query: search, sort, order (up, down), page (from 1), internal (no, yes)."""
+    search = query.get("search", "").lower()[:300]
+    sort, order = choice(query, "sort", _SORTED_BY), choice(query, "order", ("up", "down"))
+    with_internal = choice(query, "internal", ("no", "yes")) == "yes"
+    metadata = view.kafka.metadata()
+    found = [
+        topic
+        for topic in metadata.topics
+        if search in topic.name.lower() and (with_internal or not topic.is_internal)
+    ]
+    page = whole(query, "page", 1, 1, 10**6)
+    on_page = slice((page - 1) * _ON_A_PAGE, page * _ON_A_PAGE)
+    found.sort(key=lambda topic: str(topic.name))
+    if sort in ("name", "partitions"):
+        if sort == "name":
+            found.sort(key=lambda topic: str(topic.name), reverse=order == "down")
+        else:
+            found.sort(key=lambda topic: len(topic.partitions), reverse=order == "down")
+        rows = {topic.name: _row(topic) for topic in found[on_page]}
+        _count(view, metadata, rows)
+        shown = [*rows.values()]
+    else:
+        rows = {topic.name: _row(topic) for topic in found}
+        _count_all(view, rows)
+        ordered = sorted(
+            rows.values(),
+            key=lambda row: row[sort] if row[sort] is not None else -1,
+            reverse=order == "down",
+        )
+        shown = ordered[on_page]
+    _name_groups(view, {row["name"]: row for row in shown})
+    return {"topics": shown, "count": len(found), "page": page, "pages": -(-len(found) // _ON_A_PAGE) or 1}
+
+
+def _row(topic: Any) -> dict[str, Any]:
+    partitions = topic.partitions
+    return {
+        "name": topic.name,
+        "internal": topic.is_internal,
+        "partitions": len(partitions),
+        "replicas": max((len(p.replica_nodes) for p in partitions), default=0),
+        "offline": sum(p.leader_id < 0 for p in partitions),
+        "under_replicated": sum(len(p.isr_nodes) < len(p.replica_nodes) for p in partitions),
+        "records": 0,
+        "bytes": 0,
+        "rate": None,
+        "groups": [],
+    }
+
+
+def _leaders_of(metadata: Any, rows: Collection[str]) -> dict[TopicPartition, int]:
+    return {
+        TopicPartition(topic.name, p.partition_index): p.leader_id
+        for topic in metadata.topics
+        if topic.name in rows
+        for p in topic.partitions
+        if p.leader_id >= 0
+    }
+
+
+def _count(view: ClusterView, metadata: Any, rows: dict[str, dict[str, Any]]) -> None:
+    """Offsets, bytes and rates of the topics in `rows`, asked for these only."""
+    led = _leaders_of(metadata, rows)
+    starts, ends = offsets_at(view.kafka, led, EARLIEST), offsets_at(view.kafka, led, LATEST)
+    view.rates.note(ends)
+    _sum_up(view, rows, starts, ends, view.topic_sizes(rows))
+
+
+def _count_all(view: ClusterView, rows: dict[str, dict[str, Any]]) -> None:
+    """The same of all topics, from what all who look share."""
+    _sum_up(view, rows, view.starts(), view.ends(), view.topic_sizes())
+
+
+def _sum_up(
+    view: ClusterView,
+    rows: dict[str, dict[str, Any]],
+    starts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    sizes: Mapping[TopicPartition, int],
+) -> None:
+    """What compaction has removed counts as records."""
+    for partition, end in ends.items():
+        if partition.topic in rows:
+            rows[partition.topic]["records"] += max(0, end - starts.get(partition, end))
+    for partition, size in sizes.items():
+        if partition.topic in rows:
+            rows[partition.topic]["bytes"] += size
+    for topic, rate in view.rates.by_topic().items():
+        if topic in rows:
+            rows[topic]["rate"] = rate
+
+
+def _name_groups(view: ClusterView, rows: dict[str, dict[str, Any]]) -> None:
+    ends = offsets_at(view.kafka, _leaders_of(view.kafka.metadata(), rows), LATEST)
+    for group, offsets in view.committed().items():
+        behind: dict[str, int] = {}
+        for partition, offset in offsets.items():
+            if partition in ends:
+                lag = max(0, ends[partition] - offset)
+                behind[partition.topic] = behind.get(partition.topic, 0) + lag
+        for topic, lag in behind.items():
+            rows[topic]["groups"].append({"group": group, "lag": lag})
+    for row in rows.values():
+        row["groups"] = sorted(row["groups"], key=lambda each: -each["lag"])[:5]

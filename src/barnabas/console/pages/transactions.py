@@ -1,0 +1,61 @@
+"""Transactions, and those that hang: open in a partition, and no coordinator will end them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from barnabas.client.errors import ClientError
+from barnabas.client.transactions import Transactions
+from barnabas.console.pages.query import Query, whole
+from barnabas.console.view import ClusterView
+from barnabas.errors import KafkaError
+from barnabas.types import TopicPartition
+
+_MOST = 500
+#: in partitions of how many topics hanging transactions are looked for
+_PARTITIONS = 2000
+
+
+def transactions(view: ClusterView, query: Query) -> dict[str, Any]:
+    """The transactions page. Query: ``older`` minutes count as hanging, 15 unless given."""
+    minutes = whole(query, "older", 15, 0, 10**6)
+    with Transactions(view.kafka.servers) as known:
+        listed = known.listings()
+        partitions = sorted(
+            TopicPartition(topic.name, p.partition_index)
+            for topic in view.kafka.metadata().topics
+            for p in topic.partitions
+            if p.leader_id >= 0
+        )
+        problem, hanging = None, []
+        try:
+            hanging = known.hanging(
+                partitions[:_PARTITIONS], longer_than_ms=minutes * 60_000, now_ms=view.clock.now_ms()
+            )
+        except (ClientError, KafkaError) as error:
+            problem = str(error)
+    return {
+        "transactions": [
+            {
+                "id": each.transactional_id,
+                "coordinator": each.coordinator,
+                "producer": each.producer_id,
+                "state": each.state,
+            }
+            for each in listed[:_MOST]
+        ],
+        "count": len(listed),
+        "hanging": [
+            {
+                "partition": str(each.partition),
+                "producer": each.producer_id,
+                "epoch": each.producer_epoch,
+                "began_at": each.transaction_start,
+                "last": each.last_timestamp_ms,
+            }
+            for each in hanging
+        ],
+        "looked_at": len(partitions[:_PARTITIONS]),
+        "partitions": len(partitions),
+        "problem": problem,
+    }

@@ -1,0 +1,133 @@
+"""Registered Protobuf: from a registry's serialized schemas to messages, and from a record to JSON.
+
+The registry compiles; here its FileDescriptorProtos are only linked, so that no protoc is needed. Behind the
+schema's id a record says which message it is: indexes, of the first level and then within, as zigzag varints
+with their number before them, where a single 0 is the first message.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from typing import Any
+
+#: what a schema may import at most, and how deep, so that no registry holds the console up
+_MOST_FILES, _DEEPEST, _VARINT_BYTES = 200, 32, 10
+_MAIN = "schema.proto"
+#: files that nobody registers; they come with the libraries
+_KNOWN = re.compile(r"google/(protobuf|type)/[a-z_]+\.proto")
+#: only options use it, and no record holds them
+_OPTIONS_ONLY = "confluent/meta.proto"
+
+#: JSON of one of the registry's addresses
+Get = Callable[[str], Any]
+
+
+class ProtobufSchema:
+    """One schema with all that it imports."""
+
+    def __init__(
+        self, answer: Mapping[str, Any], get: Get, address: Callable[[Mapping[str, Any]], str]
+    ) -> None:
+        """
+        Args:
+            answer: the registry's, with the schema in the format ``serialized``.
+            address: of a reference, in that format.
+
+        Raises:
+            ValueError, TypeError, KeyError: it is no such schema, or does not fit what it imports.
+        """
+        from google.protobuf.descriptor_pool import DescriptorPool
+
+        self._pool: Any = DescriptorPool()
+        files = dict(_files(answer, _MAIN, get, address, 0))
+        added: set[str] = set()
+        self._add(_MAIN, files, added, 0)
+        self._main: Any = self._pool.FindFileByName(_MAIN)
+
+    def _add(self, name: str, files: Mapping[str, Any], added: set[str], depth: int) -> None:
+        if name in added:
+            return
+        if depth > _DEEPEST or len(added) > _MOST_FILES:
+            raise ValueError("it imports too much")
+        added.add(name)
+        file = files.get(name) or _known(name)
+        for each in file.dependency:
+            self._add(each, files, added, depth + 1)
+        self._pool.AddSerializedFile(file.SerializeToString())
+
+    def read(self, data: bytes) -> Any:
+        """What a record holds behind the schema's id, as JSON has it.
+
+        Raises:
+            ValueError, DecodeError: it is no message of this schema.
+        """
+        from google.protobuf.json_format import MessageToDict
+        from google.protobuf.message_factory import GetMessageClass
+
+        indexes, start = _indexes(data)
+        first, *deeper = indexes
+        found = list(self._main.message_types_by_name.values())[first]
+        for index in deeper:
+            found = found.nested_types[index]
+        message = GetMessageClass(found).FromString(data[start:])
+        return MessageToDict(message, preserving_proto_field_name=True, descriptor_pool=self._pool)
+
+
+def _files(
+    answer: Mapping[str, Any], name: str, get: Get, address: Callable[[Mapping[str, Any]], str], depth: int
+) -> Iterator[tuple[str, Any]]:
+    """By the name it is imported by, the schema and all it refers to."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+    if depth > _DEEPEST:
+        raise ValueError("its references are too deep")
+    file = FileDescriptorProto.FromString(base64.b64decode(answer["schema"], validate=True))
+    file.name = name
+    kept = [each for each in file.dependency if each != _OPTIONS_ONLY]
+    # the positions of public and weak imports would be others then; they matter to those who compile only
+    if len(kept) != len(file.dependency):
+        del file.dependency[:], file.public_dependency[:], file.weak_dependency[:]
+        file.dependency.extend(kept)
+    yield name, file
+    for number, reference in enumerate(answer.get("references") or ()):
+        if number > _MOST_FILES:
+            raise ValueError("it has too many references")
+        yield from _files(get(address(reference)), reference["name"], get, address, depth + 1)
+
+
+def _known(name: str) -> Any:
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+    if _KNOWN.fullmatch(name) is None:
+        raise ValueError(f"it imports {name[:100]}, which it does not refer to")
+    file = FileDescriptorProto()
+    import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2").DESCRIPTOR.CopyToProto(file)
+    return file
+
+
+def _indexes(data: bytes) -> tuple[list[int], int]:
+    """The indexes of the message, and where it begins."""
+    count, start = _varint(data, 0)
+    if count == 0:
+        return [0], start
+    if not 0 < count <= _DEEPEST:
+        raise ValueError("no message lies so deep")
+    indexes = []
+    for _ in range(count):
+        index, start = _varint(data, start)
+        if index < 0:
+            raise ValueError("an index is below zero")
+        indexes.append(index)
+    return indexes, start
+
+
+def _varint(data: bytes, start: int) -> tuple[int, int]:
+    value = 0
+    for number, byte in enumerate(data[start : start + _VARINT_BYTES]):
+        value |= (byte & 0x7F) << 7 * number
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), start + number + 1
+    raise ValueError("it ends before its message begins")

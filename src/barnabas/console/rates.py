@@ -1,0 +1,53 @@
+"""How fast partitions grow, from the ends that pages have seen."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+
+from barnabas.types import TopicPartition
+
+#: a rate is over at least so many seconds, and at most about twice as many as the second number
+_LEAST_S, _MOST_S = 0.5, 30.0
+
+
+class Rates:
+    """Offsets a second of each partition, between two looks at where it ends. From any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._seen: dict[TopicPartition, tuple[float, int]] = {}
+        self._rates: dict[TopicPartition, float] = {}
+
+    def note(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Where partitions end now."""
+        now = time.monotonic()
+        with self._lock:
+            for partition, end in ends.items():
+                before = self._seen.get(partition)
+                if before is None or now - before[0] > _MOST_S or end < before[1]:
+                    self._seen[partition] = now, end
+                    self._rates.pop(partition, None)
+                elif now - before[0] >= _LEAST_S:
+                    self._rates[partition] = (end - before[1]) / (now - before[0])
+                    self._seen[partition] = now, end
+
+    def of(self, topic: str) -> float | None:
+        """Of a topic; None before there were two looks."""
+        with self._lock:
+            found = [rate for partition, rate in self._rates.items() if partition.topic == topic]
+        return round(sum(found), 1) if found else None
+
+    def total(self) -> float | None:
+        """Of all topics."""
+        with self._lock:
+            return round(sum(self._rates.values()), 1) if self._rates else None
+
+    def by_topic(self) -> dict[str, float]:
+        """Of each topic that has one."""
+        found: dict[str, float] = {}
+        with self._lock:
+            for partition, rate in self._rates.items():
+                found[partition.topic] = found.get(partition.topic, 0.0) + rate
+        return {topic: round(rate, 1) for topic, rate in found.items()}

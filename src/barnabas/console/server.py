@@ -1,0 +1,106 @@
+"""Runs a console until it is cancelled or a signal comes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import socket
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from barnabas.client.servers import servers_of
+from barnabas.console.view import ClusterView, Privacy
+from barnabas.system.signals import handle_stop_signals
+from barnabas.system.sockets import claim_address
+
+DEFAULT_LISTEN = "127.0.0.1:8080"
+_SHUTDOWN_S = 2.0
+_COLLECTED_AFTER = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleSettings:
+    """How a console runs.
+
+    Attributes:
+        users: passwords by user, instead of the link with a token.
+        tls: for HTTPS.
+        behind_proxy: a proxy checks who asks by which name, and speaks HTTPS.
+        registry_login: the registry is logged in to as the cluster is.
+    """
+
+    servers: str
+    listen: str = DEFAULT_LISTEN
+    registry: str | None = None
+    allow_writes: bool = False
+    privacy: Privacy = field(default_factory=Privacy)
+    users: Mapping[str, str] | None = field(default=None, repr=False)
+    tls: ssl.SSLContext | None = None
+    behind_proxy: bool = False
+    registry_login: bool = False
+
+
+def claim(listen: str) -> socket.socket:
+    """Take the address HOST:PORT, on which nothing is answered yet. Raises ConfigError."""
+    return claim_address(listen, "the console", DEFAULT_LISTEN)
+
+
+def is_loopback(listen: str) -> bool:
+    """Whether only this machine reaches the address."""
+    host = listen.rpartition(":")[0].strip("[]")
+    return host in ("", "localhost", "::1") or host.startswith("127.")
+
+
+async def serve(settings: ConsoleSettings, claimed: socket.socket, on_ready: Callable[[str], None]) -> None:
+    """Answer until cancelled; `on_ready` is told the link.
+
+    Raises:
+        BarnabasError: the settings for the cluster cannot be used.
+    """
+    from aiohttp import web
+
+    from barnabas.console.app import Console
+    from barnabas.console.guard import Guard
+    from barnabas.console.schemas import Schemas
+
+    host, port = claimed.getsockname()[:2]
+    host = f"[{host}]" if ":" in host else host
+    own = [f"{name}:{port}" for name in (host, "localhost", "127.0.0.1", "[::1]")]
+    any_name = settings.behind_proxy or not is_loopback(settings.listen)
+    guard = Guard(None if any_name else own, settings.users)
+    login = servers_of(settings.servers, {}) if settings.registry_login else None
+    registry = Schemas(settings.registry, login) if settings.registry else None
+    view = ClusterView(
+        settings.servers, decode=registry.decode if registry else None, privacy=settings.privacy
+    )
+    console = Console(view, guard, registry, allow_writes=settings.allow_writes)
+    runner = web.AppRunner(console.app(), access_log=None, shutdown_timeout=_SHUTDOWN_S)
+    try:
+        await runner.setup()
+        await web.SockSite(runner, claimed, ssl_context=settings.tls).start()
+        on_ready(f"{'https' if settings.tls else 'http'}://{host}:{port}/{guard.link}")
+        await asyncio.get_running_loop().create_future()
+    finally:
+        await runner.cleanup()
+
+
+def run(settings: ConsoleSettings, on_ready: Callable[[str], None]) -> None:
+    """`serve` on a new event loop, until SIGTERM or SIGINT.
+
+    Raises:
+        BarnabasError: as `serve`, or the address is in use.
+    """
+
+    async def until_signal() -> None:
+        serving = asyncio.ensure_future(serve(settings, claimed, on_ready))
+        handle_stop_signals(asyncio.get_running_loop(), lambda number: serving.cancel())
+        with contextlib.suppress(asyncio.CancelledError):
+            await serving
+
+    # Answers of a large cluster are a million objects that live for a while: to look through them after each
+    # 700 takes longer than to decode them.
+    gc.set_threshold(_COLLECTED_AFTER, 20, 100)
+    with claim(settings.listen) as claimed:
+        asyncio.run(until_signal())

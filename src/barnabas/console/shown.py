@@ -1,0 +1,154 @@
+"""Bytes of records as people read them: text, JSON, hex, or what a registered schema says.
+
+What looks like one thing and is another is made visible: control characters, and those that change the
+direction of the text (CVE-2021-42574).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+#: how much of a key, a value or a header is sent to the browser, in bytes
+MOST_SHOWN = 64 * 1024
+#: what is longer is not looked at as JSON, in characters
+_LARGEST_JSON = 1 << 20
+#: JSON up to so many characters stays on one line
+_ONE_LINE = 90
+
+FORMATS = ("auto", "text", "json", "hex")
+#: `Decode` finds what a registered schema makes of bytes: the format, the schema's id and the value
+Decode = Callable[[bytes], tuple[str, int, Any] | None]
+Masks = Sequence[Sequence[str]]
+
+_KEPT = "\n\t"
+
+
+def visible(text: str) -> str:
+    """The text with \\u escapes where a character cannot be seen, or moves others."""
+    if text.isprintable():  # nearly always; formatting characters are not printable
+        return text
+    return "".join(
+        c
+        if c in _KEPT or unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
+        else _escaped(c)
+        for c in text
+    )
+
+
+def _escaped(character: str) -> str:
+    number = ord(character)
+    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
+
+
+def shown(
+    data: bytes | None, how: str = "auto", decode: Decode | None = None, masks: Masks = ()
+) -> dict[str, Any]:
+    """What the pages show of bytes.
+
+    Args:
+        how: one of `FORMATS`.
+        masks: paths in JSON that nobody sees. What is not JSON is hidden whole then: where in it the secret
+            lies, nobody can tell.
+
+    Returns:
+        ``{"is": "null"}``, or ``{"is": format, "text": ..., "bytes": size}``; with ``"cut": true`` when not
+        all of it is in the text, and ``"schema": id`` for what a schema made of it.
+    """
+    if data is None:
+        return {"is": "null"}
+    size: dict[str, Any] = {"bytes": len(data)}
+    decoded = decode(data) if decode is not None and (how == "auto" or masks) else None
+    if decoded is not None:
+        kind, schema, value = decoded
+        return {"is": kind, "schema": schema, **size, **_cut(_dumped(masked(value, masks)))}
+    if masks or how in ("auto", "json"):
+        value = parsed(data.decode(errors="replace"))
+        if value is not NOT_JSON:
+            return {"is": "json", **size, **_cut(_dumped(masked(value, masks)))}
+        if masks:
+            return HIDDEN
+    if how == "hex" or (how == "auto" and not _is_text(data)):
+        return {"is": "hex", **size, **_cut(data[: MOST_SHOWN // 3].hex(" "), len(data) > MOST_SHOWN // 3)}
+    return {"is": "text", **size, **_cut(data[: MOST_SHOWN * 4].decode(errors="backslashreplace"))}
+
+
+def compared(data: bytes | None, decode: Decode | None = None, masks: Masks = ()) -> Any:
+    """What filters compare: what a schema makes of the bytes, else their JSON, else their text."""
+    if data is None:
+        return None
+    decoded = decode(data) if decode is not None else None
+    if decoded is not None:
+        return masked(decoded[2], masks)
+    text = data.decode(errors="replace")
+    value = parsed(text)
+    if value is NOT_JSON:
+        return None if masks else text
+    return masked(value, masks)
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+HIDDEN: dict[str, Any] = {"is": "hidden"}
+NOT_JSON = object()
+
+
+def parsed(text: str) -> Any:
+    """The JSON object, array or number in the text; `NOT_JSON` where there is none."""
+    if len(text) > _LARGEST_JSON or not text or text[0] not in '{["-0123456789tfn':
+        return NOT_JSON
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return NOT_JSON
+
+
+def _dumped(value: Any) -> str:
+    try:
+        line = json.dumps(value, ensure_ascii=False, default=_plain)
+        return (
+            line
+            if len(line) <= _ONE_LINE
+            else json.dumps(value, ensure_ascii=False, indent=2, default=_plain)
+        )
+    except RecursionError:
+        return "(nested too deeply to be shown)"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return {"base64": base64.b64encode(value).decode()}
+    return str(value)
+
+
+def _cut(text: str, is_cut: bool = False) -> dict[str, Any]:
+    if len(text) > MOST_SHOWN:
+        text, is_cut = text[:MOST_SHOWN], True
+    text = visible(text)
+    return {"text": text, "cut": True} if is_cut else {"text": text}
+
+
+def masked(value: Any, paths: Masks) -> Any:
+    """The JSON value, where what lies at each path is replaced by ``***``."""
+    for path in paths:
+        value = _masked(value, path)
+    return value
+
+
+def _masked(value: Any, path: Sequence[str]) -> Any:
+    if not path:
+        return "***"
+    if isinstance(value, Mapping) and path[0] in value:
+        return {**value, path[0]: _masked(value[path[0]], path[1:])}
+    if isinstance(value, list):
+        return [_masked(each, path) for each in value]
+    return value

@@ -1,0 +1,74 @@
+// Which page is shown: the address behind the # says it, so that the console works below any path.
+import { get, h, problem } from "./dom.js";
+import * as pages from "./pages.js";
+import { topic } from "./topic.js";
+
+const routes = {
+  "": pages.overview, topics: pages.topics, topic, groups: pages.groups, group: pages.group,
+  brokers: pages.brokers, broker: pages.broker, transactions: pages.transactions, schemas: pages.schemas,
+  pipelines: pages.pipelines, access: pages.access,
+};
+const main = /** @type {HTMLElement} */ (document.getElementById("main"));
+/** What ends the page that is shown: timers and streams. */
+let leave = () => {};
+let shown = 0;
+
+/** Who uses the keyboard goes on from what was pressed, or at the beginning of the new page. */
+function refocus(label) {
+  if (document.activeElement && document.activeElement !== document.body) return;
+  const same = label && [...main.querySelectorAll("[aria-label]")].find((element) => element.getAttribute("aria-label") === label);
+  (same || main).focus({ preventScroll: !same });
+}
+
+async function show(moved = true) {
+  leave();
+  const mine = (shown += 1);
+  const [path, queryText] = location.hash.replace(/^#\/?/, "").split("?");
+  const [page, ...rest] = path.split("/").map(decodeURIComponent);
+  const query = Object.fromEntries(new URLSearchParams(queryText ?? ""));
+  for (const item of document.querySelectorAll("nav a")) {
+    const name = item.getAttribute("href").replace(/^#\/?/, "");
+    const isHere = name === page || (name && name.replace(/s$/, "") === page);
+    if (isHere) item.setAttribute("aria-current", "page");
+    else item.removeAttribute("aria-current");
+  }
+  const ends = [];
+  leave = () => ends.splice(0).forEach((end) => end());
+  const onLeave = (end) => (mine === shown ? ends.push(end) : end());
+  const route = routes[page];
+  document.title = `${rest[0] ?? (page || "overview")} · Barnabas`;
+  const focused = document.activeElement?.getAttribute("aria-label");
+  if (!route) return main.replaceChildren(h("h1", {}, "There is no such page"));
+  main.replaceChildren(h("p.quiet", {}, "…"));
+  try {
+    await route({
+      main, query, name: rest[0] ?? "", rest: rest.slice(1), about: await about,
+      onLeave,
+      isShown: () => mine === shown,
+      /** Draw now and every few seconds, while the page is looked at. */
+      async every(ms, draw) {
+        const again = async () => {
+          try {
+            if (!document.hidden && mine === shown) await draw();
+          } catch (error) {
+            if (mine === shown) problem(error.message);
+          }
+        };
+        await draw();
+        const timer = setInterval(again, ms);
+        onLeave(() => clearInterval(timer));
+      },
+    });
+    if (mine === shown && moved) refocus(focused);
+  } catch (error) {
+    if (mine === shown) main.replaceChildren(h("h1", {}, "That cannot be shown"), h("p.bad", {}, error.message));
+  }
+}
+
+const about = get("console").then((told) => {
+  document.getElementById("where").textContent = told.servers + (told.allow_writes ? "" : " · read only");
+  return told;
+});
+addEventListener("hashchange", () => show());
+document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
+show(false);

@@ -1,0 +1,284 @@
+// All pages but a topic's.
+import { ask, bytes, count, enter, get, h, link, problem, seconds, table, update, when } from "./dom.js";
+
+const card = (title, value, tone = "") => h("div.card", {}, h("span.quiet", {}, title), h(tone ? `b.${tone}` : "b", {}, value));
+const partitions = (names) => names.map((name) => h("span.tag", {}, name));
+
+export async function overview({ main, every, isShown }) {
+  await every(3000, async function () {
+    const o = await get("overview");
+    if (!isShown()) return;
+    update(main,
+      h("h1", {}, "Overview"),
+      h("div.cards", {},
+        card("brokers", o.brokers.length), card("controller", o.controller),
+        card("topics", count(o.topics)), card("partitions", count(o.partitions)),
+        card("offline", count(o.offline.count), o.offline.count ? "bad" : "good"),
+        card("under-replicated", count(o.under_replicated.count), o.under_replicated.count ? "warn" : "good"),
+        card("records/s", count(o.records_a_second)), card("groups", count(o.groups.count))),
+      o.offline.count ? [h("h2.bad", {}, "Without a leader"), partitions(o.offline.names)] : "",
+      o.under_replicated.count ? [h("h2.warn", {}, "Under-replicated"), partitions(o.under_replicated.names)] : "",
+      h("h2", {}, "Brokers"),
+      table("Brokers", [
+        ["id", (b) => [h("a", { href: `#/broker/${b.id}` }, b.id), b.controller ? h("span", { title: "controller" }, " ♛") : ""]],
+        ["address", (b) => b.address], ["rack", (b) => b.rack ?? "–"], ["leads", (b) => count(b.leads), true],
+        ["replicas", (b) => count(b.replicas), true], ["in sync", (b) => count(b.in_sync), true],
+      ], o.brokers),
+      h("h2", {}, "The groups that are furthest behind"),
+      o.groups.problem ? h("p.warn", {}, o.groups.problem) : "",
+      table("Lags", [["group", (g) => link("group", g.group)], ["records behind", (g) => count(g.lag), true]], o.lags));
+  });
+}
+
+/** A header that sorts: ordered by the server, so that it is right for all pages. */
+function sorter(query, page) {
+  return (name, title) => h("button", {
+    "aria-label": `sort by ${title}`,
+    onclick: () => {
+      const order = query.sort === name && query.order !== "down" ? "down" : "up";
+      location.hash = `#/${page}?${new URLSearchParams({ ...query, sort: name, order })}`;
+    },
+  }, title, query.sort === name ? (query.order === "down" ? " ↓" : " ↑") : "");
+}
+
+function pager(query, page, told) {
+  const to = (n, text) => h("a.button", { href: `#/${page}?${new URLSearchParams({ ...query, page: n })}` }, text);
+  return h("div.tools.below", {},
+    told.page > 1 ? to(told.page - 1, "← before") : "", h("span.quiet", {}, `page ${told.page} of ${told.pages}, ${count(told.count)} in all`),
+    told.page < told.pages ? to(told.page + 1, "more →") : "");
+}
+
+function searchForm(query, page, more = []) {
+  const input = h("input.wide", { name: "search", value: query.search ?? "", type: "search" });
+  const submit = (event) => {
+    event.preventDefault();
+    const form = new FormData(event.target);
+    location.hash = `#/${page}?${new URLSearchParams([...form].filter(([, value]) => value))}`;
+  };
+  return h("form", { onsubmit: submit, role: "search" }, h("label", {}, "name contains", input), more, h("button", {}, "Find"));
+}
+
+export async function topics({ main, query, every, isShown, about }) {
+  const create = async () => {
+    const texts = await enter("Create a topic", [["topic", "name"], ["partitions", "partitions", "1"], ["replicas", "replicas", "", "as the cluster does"]]);
+    if (!texts) return;
+    const name = texts.topic.trim();
+    if (await ask(`Create ${name}`, { do: "create-topic", topic: name, partitions: Number(texts.partitions) || null, replicas: Number(texts.replicas) || null })) location.hash = `#/topic/${encodeURIComponent(name)}`;
+  };
+  const tools = h("div.tools", {},
+    searchForm(query, "topics", h("label", {}, "internal", h("select", { name: "internal" },
+      ["no", "yes"].map((v) => h("option", { value: v, selected: (query.internal ?? "no") === v }, v))))),
+    about.allow_writes ? h("button", { onclick: create }, "Create a topic") : "");
+  const below = h("div", {});
+  main.replaceChildren(h("h1", {}, "Topics"), tools, below);
+  const by = sorter(query, "topics");
+  await every(5000, async function () {
+    const told = await get("topics", query);
+    if (!isShown()) return;
+    update(below, table("Topics", [
+      [by("name", "name"), (t) => link("topic", t.name)],
+      [by("partitions", "partitions"), (t) => count(t.partitions), true],
+      ["replicas", (t) => t.replicas, true],
+      ["state", (t) => t.offline ? h("span.bad", {}, `${t.offline} offline`) : t.under_replicated ? h("span.warn", {}, `${t.under_replicated} under-replicated`) : h("span.good", {}, "whole")],
+      [by("records", "records"), (t) => count(t.records), true],
+      [by("rate", "a second"), (t) => count(t.rate), true],
+      [by("bytes", "size"), (t) => bytes(t.bytes), true],
+      ["groups, records behind", (t) => t.groups.map((g) => h("span.tag", {}, link("group", g.group), ` ${count(g.lag)}`))],
+    ], told.topics, "no topic matches"), pager(query, "topics", told));
+  });
+}
+
+export async function groups({ main, query, every, isShown }) {
+  const below = h("div", {});
+  main.replaceChildren(h("h1", {}, "Groups"), searchForm(query, "groups"), below);
+  const by = sorter(query, "groups");
+  await every(5000, async function () {
+    const told = await get("groups", query);
+    if (!isShown()) return;
+    update(below, told.problem ? h("p.warn", {}, told.problem) : "", table("Groups", [
+      [by("name", "name"), (g) => link("group", g.name)], [by("state", "state"), (g) => g.state], ["protocol", (g) => g.type],
+      ["topics", (g) => g.topics.map((t) => h("span.tag", {}, link("topic", t)))],
+      [by("lag", "records behind"), (g) => count(g.lag), true],
+    ], told.groups, "no group matches"), pager(query, "groups", told));
+  });
+}
+
+/** Lags that this tab has seen, to say whether they grow. @type {Map<string, [number, number][]>} */
+const seen = new Map();
+
+function trend(name, lag) {
+  const past = seen.get(name) ?? [];
+  past.push([Date.now(), lag]);
+  seen.set(name, past.filter(([at]) => at > Date.now() - 300_000));
+  const [first] = past;
+  if (past.length < 3) return "–";
+  const grows = (lag - first[1]) / Math.max(1, (Date.now() - first[0]) / 1000);
+  return Math.abs(grows) < 0.05 ? "steady" : `${grows > 0 ? "+" : ""}${grows.toFixed(1)} a second`;
+}
+
+export async function group({ main, name, every, isShown, about }) {
+  const reset = async (topic, numbers) => {
+    const texts = await enter(`Reset the offsets of ${topic}`, [["to", "earliest, latest, offset N, shift N, or time 2026-03-01T12:00:00Z", "earliest"]]);
+    if (!texts?.to) return;
+    const [kind, text] = texts.to.trim().split(/\s+/);
+    const at = kind === "time" ? Date.parse(text) : text === undefined ? undefined : Number(text);
+    if (at !== undefined && !Number.isFinite(at)) return problem(`${text} is no ${kind === "time" ? "time" : "number"}`);
+    await ask(`Reset ${name}`, { do: "reset-offsets", group: name, topic, to: kind, at, partitions: numbers });
+  };
+  await every(3000, async function () {
+    const g = await get("group", { name });
+    if (!isShown()) return;
+    const ofTopics = [...new Set(g.partitions.map((p) => p.topic))];
+    update(main,
+      h("h1", {}, "Group ", name),
+      g.problem ? h("p.warn", {}, g.problem) : "",
+      h("div.cards", {}, card("state", g.state ?? "–"), card("protocol", g.type ?? "–"), card("assignor", g.assignor ?? "–"),
+        card("members", g.members.length), card("records behind", count(g.lag)), card("trend", trend(name, g.lag))),
+      h("h2", {}, "Partitions"),
+      about.allow_writes ? h("div.tools", {}, ofTopics.map((t) => h("button", { onclick: () => reset(t, null) }, `Reset the offsets of ${t}`))) : "",
+      table("Partitions", [
+        ["topic", (p) => link("topic", p.topic)], ["partition", (p) => p.partition, true],
+        ["committed", (p) => p.out_of_range ? h("span.bad", { title: "the log does not have this offset" }, `${count(p.committed)} out of range`) : count(p.committed), true],
+        ["end", (p) => count(p.end), true], ["records behind", (p) => count(p.lag), true],
+        ["behind in time", (p) => seconds(p.seconds), true], ["member", (p) => h("code", {}, p.member ?? "–")],
+        ...(about.allow_writes ? [["change", (p) => h("button", { "aria-label": `Reset ${p.topic}-${p.partition}`, onclick: () => reset(p.topic, [p.partition]) }, "Reset")]] : []),
+      ], g.partitions),
+      h("h2", {}, "Members"),
+      table("Members", [
+        ["member", (m) => h("code", {}, m.id)], ["instance", (m) => m.instance ?? "–"], ["client", (m) => m.client], ["host", (m) => m.host],
+        ["epoch", (m) => m.epoch ?? "–", true], ["partitions", (m) => partitions(m.partitions)],
+      ], g.members));
+  });
+}
+
+export async function brokers({ main, every, isShown }) {
+  await every(4000, async function () {
+    const told = await get("brokers");
+    if (!isShown()) return;
+    const ids = told.brokers.map((b) => b.id);
+    update(main,
+      h("h1", {}, "Brokers"),
+      table("Brokers", [
+        ["id", (b) => [h("a", { href: `#/broker/${b.id}` }, b.id), b.controller ? " ♛" : ""]], ["address", (b) => b.address], ["rack", (b) => b.rack ?? "–"],
+        ["log directories", (b) => b.log_dirs.problem ? h("span.warn", {}, b.log_dirs.problem) : b.log_dirs.directories.map((d) => h("div", {}, h("code", {}, d.path),
+          d.error ? h("span.bad", {}, ` offline (${d.error})`) : ` ${count(d.replicas)} replicas, ${bytes(d.bytes)}, ${bytes(d.free_bytes)} free`))],
+      ], told.brokers),
+      h("h2", {}, "Moves under way"),
+      told.moves_problem ? h("p.quiet", {}, told.moves_problem) : table("Moves", [
+        ["partition", (m) => m.partition], ["replicas", (m) => m.replicas.join(", ")], ["adding", (m) => m.adding.join(", ") || "–"], ["removing", (m) => m.removing.join(", ") || "–"],
+      ], told.moves),
+      h("h2", {}, "Who leads, who follows"),
+      h("p.explain", {}, "Solid: leads. Outlined: follows in sync. Red: not in sync.",
+        told.matrix_of > told.matrix.length ? ` The first ${count(told.matrix.length)} of ${count(told.matrix_of)} partitions.` : ""),
+      table("Leaders and replicas", [
+        ["partition", (p) => p.partition],
+        ...ids.map((id) => [String(id), (p) => replica(p, id)]),
+      ], told.matrix));
+  });
+}
+
+/** One replica of a partition on one broker. */
+export function replica(p, id, behind = 0, isGone = false) {
+  if (isGone) return p.replicas.includes(id) ? h("span.replica.away", {}, p.leader === id ? "led" : "gone") : "";
+  if (p.leader === id) return h("span.replica.leads", {}, "leads");
+  if (!p.replicas.includes(id)) return "";
+  const inSync = p.in_sync.includes(id);
+  return h(inSync ? "span.replica" : "span.replica.out", {}, inSync ? (behind ? `−${count(behind)}` : "follows") : `out${behind ? ` −${count(behind)}` : ""}`);
+}
+
+export async function broker({ main, name }) {
+  const told = await get("broker", { id: name });
+  main.replaceChildren(h("h1", {}, `Settings of broker ${told.id}`), settings(told.settings));
+}
+
+/** Settings; what differs from the default comes first. */
+export function settings(all, more = []) {
+  const own = all.filter((s) => !s.is_default);
+  return h("div", {}, ...[[own, "Set"], [all.filter((s) => s.is_default), "Defaults"]].map(([some, title]) =>
+    h("details", { open: title === "Set" }, h("summary", {}, `${title} (${some.length})`), table(title, [
+      ["name", (s) => h("code", {}, s.name)], ["value", (s) => h("code", {}, s.sensitive ? "hidden" : s.value ?? "–")], ["from", (s) => s.source], ...more,
+    ], some))));
+}
+
+export async function transactions({ main, every, isShown, query }) {
+  await every(10_000, async function () {
+    const told = await get("transactions", query);
+    if (!isShown()) return;
+    update(main,
+      h("h1", {}, "Transactions"),
+      h("h2", {}, "Hanging"),
+      h("p.explain", {}, `Open in a partition, silent for 15 minutes, and no coordinator will end them: readers of committed records wait behind them. Looked at ${count(told.looked_at)} of ${count(told.partitions)} partitions.`),
+      told.problem ? h("p.warn", {}, told.problem) : table("Hanging", [
+        ["partition", (t) => t.partition], ["producer", (t) => `${t.producer} epoch ${t.epoch}`], ["since offset", (t) => count(t.began_at), true], ["last write", (t) => when(t.last)],
+        ["to end it", (t) => h("code", {}, `barnabas transactions abort --topic ${t.partition.replace(/-\d+$/, "")} --partition ${t.partition.replace(/.*-/, "")} --start-offset ${t.began_at}`)],
+      ], told.hanging),
+      h("h2", {}, `Transactional ids (${count(told.count)})`),
+      table("Transactional ids", [["id", (t) => t.id], ["state", (t) => t.state], ["producer", (t) => t.producer, true], ["coordinator", (t) => t.coordinator, true]], told.transactions));
+  });
+}
+
+export async function schemas({ main, query, name }) {
+  if (name) query = { ...query, subject: name };
+  const told = await get("schemas", query);
+  if (told.problem) return main.replaceChildren(h("h1", {}, "Schemas"), h("p.quiet", {}, told.problem));
+  if (!query.subject) {
+    return main.replaceChildren(h("h1", {}, "Schemas"), searchForm(query, "schemas"), table("Subjects", [["subject", (s) => link("schemas", s)]], told.subjects));
+  }
+  main.replaceChildren(
+    h("h1", {}, "Schema of ", told.subject),
+    h("p", {}, `${told.type}, id ${told.id}, version ${told.version}, compatibility ${told.compatibility ?? "of the registry"}. Versions: `,
+      told.versions.map((v) => [h("a", { href: `#/schemas/${encodeURIComponent(told.subject)}?version=${v}` }, v), " "])),
+    told.changes.length ? [h("h2", {}, "Changed since the version before"), h("pre.box", {}, told.changes.map((line) => h(line.startsWith("+") ? "span.add" : line.startsWith("-") ? "span.gone" : "span", {}, line + "\n")))] : "",
+    h("h2", {}, "Text"), h("pre.box", {}, told.text));
+}
+
+const TONES = { running: "good", done: "good", failed: "bad", silent: "bad", stopping: "warn" };
+const tone = (state) => h(TONES[state] ? `span.${TONES[state]}` : "span", {}, state || "–");
+
+const at = (text) => when(Date.parse(text));
+
+export async function pipelines({ main, every, isShown }) {
+  await every(3000, async function () {
+    const told = await get("pipelines");
+    if (!isShown()) return;
+    update(main,
+      h("h1", {}, "Pipelines"),
+      told.problem ? h("p.quiet", {}, told.problem) : "",
+      told.left ? h("p.warn", {}, `${count(told.left)} records of the status topic have yet to be read`) : "",
+      told.pipelines.map((p) => h("section", { "aria-label": p.name },
+        h("h2", {}, `${p.name} · `, tone(p.state)),
+        h("p.quiet", {}, [p.host && `on ${p.host}`, p.file, p.started && `since ${at(p.started)}`, p.updated && `told at ${at(p.updated)}`].filter(Boolean).join(" · ")),
+        p.alerts.map((alert) => h("p.warn", {}, alert)),
+        table(`Queries of ${p.name}`, [
+          ["query", (q) => q.name], ["state", (q) => tone(q.state)], ["rows a second", (q) => count(q.rows_a_second), true],
+          ["read", (q) => count(q.rows_read), true], ["written", (q) => count(q.rows_written), true], ["records behind", (q) => count(q.lag), true],
+          ["batch", (q) => (q.batch_ms === null ? "–" : `${count(q.batch_ms)} ms`), true], ["restarts", (q) => count(q.restarts), true],
+          ["last error", (q) => q.error ? [h("code", {}, q.error), h("div.quiet", {}, at(q.error_at), q.recovered_at ? `, recovered ${at(q.recovered_at)}` : "")] : "–"],
+        ], p.queries))));
+  });
+}
+
+const RULES = [
+  ["principal", (r) => r.principal], ["permission", (r) => (r.permission === "DENY" ? h("span.bad", {}, "DENY") : r.permission)], ["operation", (r) => r.operation],
+  ["on", (r) => r.resource], ["name", (r) => (r.pattern === "PREFIXED" ? `${r.name}…` : r.name)], ["from", (r) => r.host],
+];
+const part = (title, columns, told) => [
+  h("h2", {}, told.problem ? title : `${title} (${count(told.count)})`),
+  told.problem ? h("p.warn", {}, told.problem) : table(title, columns, told.rows),
+];
+
+/** ACLs, as api/access tells them. */
+export const rules = (told) => part("Rules", RULES, told);
+
+export async function access({ main, every, isShown }) {
+  await every(10_000, async function () {
+    const told = await get("access");
+    if (!isShown()) return;
+    const anybody = (of) => Object.entries(of).map(([kind, name]) => (name === null ? `any ${kind}` : `${kind} ${name}`)).join(", ");
+    update(main, h("h1", {}, "Access"),
+      h("p.explain", {}, "Changed on the command line: ", h("code", {}, "barnabas users"), ", ", h("code", {}, "barnabas acls"), ", ", h("code", {}, "barnabas quotas"), "."),
+      part("Users with a password", [["user", (u) => u.name], ["mechanisms", (u) => u.mechanisms.join(", ")]], told.users),
+      rules(told.rules),
+      part("Quotas", [["of", (q) => anybody(q.of)], ["quota", (q) => q.name], ["value", (q) => count(q.value), true]], told.quotas));
+  });
+}

@@ -1,0 +1,37 @@
+"""What the brokers of an image may be: in sync, elected, or on their way out."""
+
+from __future__ import annotations
+
+from barnabas.controller.partition_changes import Standing
+from barnabas.metadata.image import BrokerState, ClusterImage
+from barnabas.types import BrokerId
+
+
+def standing_of(image: ClusterImage) -> Standing:
+    """What the brokers may be now, as the image shows them."""
+    registered = image.brokers.values()
+    running = frozenset(broker.id for broker in registered if broker.state is BrokerState.RUNNING)
+    known = frozenset(broker.id for broker in registered if image.is_admitted(broker.id))
+    return Standing(
+        in_sync=running & known,
+        electable=running,
+        leaving=frozenset(b.id for b in registered if b.state is BrokerState.SHUTTING_DOWN) & known,
+        unclean=frozenset(
+            broker.id
+            for broker in registered
+            if broker.id not in known
+            and (broker.previous_epoch == -1 or broker.previous_epoch != image.admitted.get(broker.id))
+        ),
+    )
+
+
+def leaders_to_move(image: ClusterImage, broker: BrokerId) -> int:
+    """How many partitions a broker leads that another one could lead now."""
+    standing = standing_of(image)
+    electable = standing.electable - {broker}
+    return sum(
+        not electable.isdisjoint((*state.isr, *state.elr))
+        for topic in image.topics.values()
+        for state in topic.partitions
+        if state.leader == broker
+    )

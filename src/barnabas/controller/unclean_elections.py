@@ -1,0 +1,156 @@
+"""Leaders for partitions of which nobody is sure to have everything (KIP-966)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+
+from barnabas.controller.controller_election import ControllerElection
+from barnabas.controller.partition_changes import candidates, elect_uncleanly
+from barnabas.controller.replica_logs import Ask, Reach, reaches
+from barnabas.controller.standing import standing_of
+from barnabas.errors import KafkaError
+from barnabas.metadata import znodes
+from barnabas.metadata.configs import ConfigResolver
+from barnabas.metadata.image import ClusterImage, PartitionState
+from barnabas.metadata.loader import MetadataLoader
+from barnabas.metadata.store import Set, StoreError
+from barnabas.text import logger_of
+from barnabas.types import NO_BROKER, BrokerId, TopicPartition
+
+log = logger_of(__name__)
+
+#: between two attempts, doubled after each; in seconds
+_FIRST_RETRY, _LAST_RETRY = 0.2, 5.0
+#: how many partitions a log line names
+_NAMED = 20
+
+
+class UncleanElections:
+    """Elects the replica whose log reaches furthest, once all that may have most have said how far theirs do.
+
+    All of a partition's last known ELR are waited for, unless ``unclean.leader.election.enable`` allows to
+    elect whoever is there. The log says what was elected, since records may be lost.
+    """
+
+    def __init__(
+        self, election: ControllerElection, loader: MetadataLoader, configs: ConfigResolver, ask: Ask
+    ) -> None:
+        self._election = election
+        self._loader = loader
+        self._configs = configs
+        self._ask = ask
+        self._is_due = False
+        #: how many partitions have got a leader that may lack records
+        self.elected = 0
+        #: set when something has changed: a pause ends
+        self._news = asyncio.Event()
+        self._electing: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """Elect soon whoever can be elected."""
+        self._is_due = True
+        self._news.set()
+        if self._electing is None or self._electing.done():
+            self._electing = asyncio.create_task(self._elect_while_due(), name="unclean elections")
+
+    async def stop(self) -> None:
+        if self._electing is not None:
+            self._electing.cancel()
+            await asyncio.gather(self._electing, return_exceptions=True)
+
+    async def _elect(self) -> None:
+        image = await self._loader.settled()
+        wanted = self._wanted(image)
+        if not wanted:
+            return
+        found = await reaches(self._ask, image, wanted)
+        async with self._election.deciding():
+            self._election.require_won()
+            now = await self._loader.settled()
+            still = self._wanted(now)
+            elected: dict[TopicPartition, Reach] = {}
+            changes: dict[TopicPartition, tuple[PartitionState, PartitionState]] = {}
+            for partition in still:
+                state = now.partition(partition)
+                told = found.get(partition, {})
+                if state is None or state != image.partition(partition):
+                    continue
+                if not self._is_unclean(now, partition) and not told.keys() >= set(state.last_known_elr):
+                    continue
+                told = {broker: told[broker] for broker in still[partition] if broker in told}
+                if any(now.brokers[broker].epoch != image.brokers[broker].epoch for broker in told):
+                    continue  # it may reach less far than it did
+                if told:
+                    leader = max(told, key=lambda broker: told[broker])
+                    elected[partition] = told[leader]
+                    changes[partition] = state, elect_uncleanly(state, leader)
+            epoch = self._election.epoch
+            await self._election.write_batches(
+                [
+                    Set(
+                        znodes.partition_state(*partition),
+                        znodes.encode_partition_state(after, epoch),
+                        before.partition_epoch,
+                    )
+                    for partition, (before, after) in changes.items()
+                ]
+            )
+            await self._loader.settled()
+        self.elected += len(elected)
+        _report(elected, {partition: after.leader for partition, (_, after) in changes.items()})
+
+    async def _elect_while_due(self) -> None:
+        delay = _FIRST_RETRY
+        while self._is_due and self._election.is_won:
+            self._is_due = False
+            try:
+                await self._elect()
+                if self._wanted(self._loader.image):
+                    self._is_due = True
+            except (KafkaError, StoreError) as error:
+                log.warning("partitions stay without a leader for now: %s", error)
+                self._is_due = True
+            if self._is_due:
+                self._news.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(delay):
+                        await self._news.wait()
+                delay = min(2 * delay, _LAST_RETRY)
+
+    def _wanted(self, image: ClusterImage) -> dict[TopicPartition, tuple[BrokerId, ...]]:
+        """The partitions that can be given a leader, and who is to be asked."""
+        electable = standing_of(image).in_sync
+        leaderless = sorted(
+            (TopicPartition(name, number), state)
+            for name, topic in image.topics.items()
+            for number, state in enumerate(topic.partitions)
+            if state.leader == NO_BROKER
+        )
+        wanted = {}
+        for partition, state in leaderless:
+            allowed = self._is_unclean(image, partition)
+            brokers = candidates(state, electable, is_unclean_allowed=allowed)
+            if brokers:
+                wanted[partition] = brokers
+        return wanted
+
+    def _is_unclean(self, image: ClusterImage, partition: TopicPartition) -> bool:
+        return self._configs.topic_config(image, partition.topic).unclean_leader_election_enable
+
+
+def _report(elected: Mapping[TopicPartition, Reach], leaders: Mapping[TopicPartition, BrokerId]) -> None:
+    if not elected:
+        return
+    named = [
+        f"{partition} by broker {leaders[partition]} up to offset {reach.end}"
+        for partition, reach in list(elected.items())[:_NAMED]
+    ]
+    log.warning(
+        "elected the replica that reaches furthest in %d partitions where none was sure to have everything; "
+        "what was acknowledged beyond is lost: %s%s",
+        len(elected),
+        ", ".join(named),
+        ", ..." if len(elected) > _NAMED else "",
+    )

@@ -1,0 +1,49 @@
+"""Files with keys and certificates, for `ssl`, which takes keys from PEM files alone. The calls block."""
+
+from __future__ import annotations
+
+import ssl
+import tempfile
+from pathlib import Path
+
+from barnabas.security.stores import kind_of, pem_of_pkcs12, trusted_of_pkcs12
+
+
+def load_key(
+    context: ssl.SSLContext, path: str, store_password: str | None, key_password: str | None
+) -> None:
+    """Show the key and the certificates of a PEM or PKCS#12 file, whichever it is.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it holds no such thing, or a password is wrong; also as `ssl.SSLError`, an OSError.
+    """
+    data = _read(path)
+    if kind_of(data) == "PEM":
+        # Without a password OpenSSL would ask the terminal for one.
+        context.load_cert_chain(path, password=lambda: key_password or "")
+        return
+    key, chain = pem_of_pkcs12(data, store_password)
+    with tempfile.NamedTemporaryFile("w") as file:  # readable by its owner only, and gone at once
+        file.write(f"{key}\n{chain}")
+        file.flush()
+        context.load_cert_chain(file.name)
+
+
+def load_trust(context: ssl.SSLContext, path: str, store_password: str | None) -> None:
+    """Trust the certificates of a PEM or PKCS#12 file. Raises as `load_key`."""
+    data = _read(path)
+    if kind_of(data) == "PEM":
+        context.load_verify_locations(path)
+    else:
+        context.load_verify_locations(cadata=trusted_of_pkcs12(data, store_password))
+
+
+def _read(path: str) -> bytes:
+    data = Path(path).read_bytes()
+    if kind_of(data) == "JKS":
+        raise ValueError(
+            "it is a JKS store, which only Java reads: convert it by `keytool -importkeystore -srckeystore "
+            f"{path} -destkeystore {Path(path).stem}.p12 -deststoretype PKCS12`"
+        )
+    return data

@@ -1,0 +1,53 @@
+"""How long things took, as a histogram."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from itertools import accumulate
+
+#: the upper bounds of the buckets, in seconds; one more bucket takes what is longer
+BOUNDS = (
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+)  # fmt: skip
+
+
+class Durations:
+    """A histogram over `BOUNDS`. The hot path adds to `counts` and `seconds` itself, to save a call."""
+
+    __slots__ = ("counts", "seconds")
+
+    def __init__(self) -> None:
+        #: how many fell into each bucket
+        self.counts = [0] * (len(BOUNDS) + 1)
+        #: all together
+        self.seconds = 0.0
+
+    def add(self, seconds: float) -> None:
+        """One more that took so long."""
+        self.counts[bisect_left(BOUNDS, seconds)] += 1
+        self.seconds += seconds
+
+    @property
+    def count(self) -> int:
+        """How many there were."""
+        return sum(self.counts)
+
+    def buckets(self) -> Iterator[tuple[str, int]]:
+        """The buckets as Prometheus has them: the upper bound as text, and how many took no longer."""
+        bounds = (*map(repr, BOUNDS), "+Inf")
+        return zip(bounds, accumulate(self.counts), strict=True)
+
+    def quantile(self, q: float) -> float:
+        """About how long the fraction `q` of them took at most, in seconds; 0 when there were none.
+
+        Within a bucket they are taken to be spread evenly; what is beyond the last bound counts as that.
+        """
+        wanted = q * self.count
+        below, low = 0, 0.0
+        for bound, count in zip(BOUNDS, self.counts, strict=False):
+            if count and below + count >= wanted:
+                return low + (bound - low) * (wanted - below) / count
+            below += count
+            low = bound
+        return BOUNDS[-1] if below < self.count else 0.0

@@ -1,0 +1,38 @@
+"""What goes in and out of a topic at one broker."""
+
+from __future__ import annotations
+
+
+class TopicTraffic:
+    """Counters of one topic at one broker, since the broker's start. They only grow.
+
+    Requests are counted by partition, as Kafka does: a produce to three partitions of a topic is three.
+    """
+
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "failed_fetches",
+        "failed_produces",
+        "fetches",
+        "messages_in",
+        "produces",
+        "replication_bytes_in",
+        "replication_bytes_out",
+    )
+
+    def __init__(self) -> None:
+        self.messages_in = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.produces = 0
+        self.failed_produces = 0
+        self.fetches = 0
+        self.failed_fetches = 0
+        self.replication_bytes_in = 0
+        self.replication_bytes_out = 0
+
+    def add(self, other: TopicTraffic) -> None:
+        """Count what `other` has counted."""
+        for name in self.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))

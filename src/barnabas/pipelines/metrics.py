@@ -1,0 +1,167 @@
+"""A pipeline's status in Prometheus' format, and what serves it (`barnabas pipeline run --metrics`)."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from datetime import datetime
+
+from barnabas.environment.network import SocketNetwork
+from barnabas.errors import ConfigError
+from barnabas.metrics.declaration import Kind, Metric, Sample, written
+from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.status import PipelineStatus, QueryStatus
+from barnabas.server.monitoring.monitor import parse_listener
+from barnabas.server.monitoring.responder import Handler, Responder
+
+STATES = ("starting", "running", "waiting", "done", "stopped", "failed")
+
+_QUERY = ("pipeline", "query")
+_PARTITION = (*_QUERY, "topic", "partition")
+
+
+def _gauge(name: str, help: str, labels: tuple[str, ...] = _QUERY) -> Metric:
+    return Metric(f"barnabas_pipeline_{name}", Kind.GAUGE, labels, help)
+
+
+def _counter(name: str, help: str) -> Metric:
+    return Metric(f"barnabas_pipeline_{name}_total", Kind.COUNTER, _QUERY, help)
+
+
+#: Metrics of a query: what they are called, and how they are read; those that read None have no sample.
+OF_QUERIES: tuple[tuple[Metric, Callable[[QueryStatus], float | None]], ...] = (
+    (_counter("rows_read", "Rows read since the pipeline started."), lambda q: q.rows_read),
+    (
+        _counter("rows_written", "Rows given to the sink since the pipeline started."),
+        lambda q: q.rows_written,
+    ),
+    (_counter("restarts", "How often the query was started again after a failure."), lambda q: q.restarts),
+    (_gauge("batch", "The number of the last finished batch."), lambda q: q.batch),
+    (
+        _gauge("batch_seconds", "How long the last finished batch took."),
+        lambda q: None if q.batch_ms is None else q.batch_ms / 1000,
+    ),
+    (
+        _gauge("input_rows_per_second", "The rate at which rows arrived for the last batch."),
+        lambda q: q.input_rows_per_second,
+    ),
+    (
+        _gauge("processed_rows_per_second", "The rate at which the last batch was processed."),
+        lambda q: q.processed_rows_per_second,
+    ),
+    (_gauge("lag", "How many records the query is behind, in all partitions."), lambda q: q.lag),
+    (
+        _gauge("max_offsets_behind_latest", "The lag of the partition that is furthest behind."),
+        lambda q: max(_lags(q), default=None),
+    ),
+    (
+        _gauge("avg_offsets_behind_latest", "The average lag of a partition."),
+        lambda q: sum(_lags(q)) / len(_lags(q)) if _lags(q) else None,
+    ),
+    (
+        _gauge("min_offsets_behind_latest", "The lag of the partition that is least behind."),
+        lambda q: min(_lags(q), default=None),
+    ),
+    (_gauge("state_rows", "Rows in the query's state."), lambda q: q.state_rows),
+    (_gauge("state_bytes", "Memory that the query's state takes."), lambda q: q.state_bytes),
+    (
+        _gauge("dropped_late_rows", "Rows of the last batch that came after the watermark."),
+        lambda q: q.dropped_late_rows,
+    ),
+    (
+        _gauge("watermark_seconds", "The watermark, in seconds since 1970."),
+        lambda q: datetime.fromisoformat(q.watermark).timestamp() if q.watermark else None,
+    ),
+)
+STATE = _gauge("query_state", "1 for the state that the query is in, 0 for the others.", (*_QUERY, "state"))
+PARTITION_LAG = _gauge("partition_lag", "How many records the query is behind in a partition.", _PARTITION)
+ALERTS = _gauge("alerts", "How many alerts stand (alert_lag).", ("pipeline",))
+UPDATED = _gauge("updated_seconds", "When the status was read last, in seconds since 1970.", ("pipeline",))
+
+METRICS = (*(metric for metric, _ in OF_QUERIES), STATE, PARTITION_LAG, ALERTS, UPDATED)
+
+
+def exposition(status: PipelineStatus) -> Iterator[str]:
+    """The lines of a status in Prometheus' text format."""
+    name = status.pipeline
+    for metric, read in OF_QUERIES:
+        yield from written(metric, _samples(name, status.queries, read))
+    yield from written(
+        STATE,
+        (
+            ((name, query.query, state), float(query.state == state))
+            for query in status.queries
+            for state in STATES
+        ),
+    )
+    yield from written(
+        PARTITION_LAG,
+        (
+            ((name, query.query, each.topic, str(each.partition)), float(each.lag))
+            for query in status.queries
+            for each in query.partitions
+        ),
+    )
+    yield from written(ALERTS, [((name,), float(len(status.alerts)))])
+    yield from written(UPDATED, [((name,), datetime.fromisoformat(status.updated).timestamp())])
+
+
+def _samples(
+    name: str, queries: Iterable[QueryStatus], read: Callable[[QueryStatus], float | None]
+) -> Iterator[Sample]:
+    for query in queries:
+        if (value := read(query)) is not None:
+            yield (name, query.query), float(value)
+
+
+def _lags(query: QueryStatus) -> list[int]:
+    return [each.lag for each in query.partitions]
+
+
+class MetricsServer:
+    """Serves ``/metrics`` and ``/healthz`` from a thread of its own; `show` gives it the newest status."""
+
+    def __init__(self, listener: str) -> None:
+        """Take the address.
+
+        Raises:
+            PipelineError: it is no address, or cannot be had.
+        """
+        try:
+            self._responder = Responder(*parse_listener(listener), SocketNetwork())
+            self._responder.bind()
+        except ConfigError as error:
+            raise PipelineError(str(error).replace("barnabas.metrics.listener", "--metrics")) from None
+        self._text = ""
+        self._healthy = False
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="metrics", daemon=True)
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        return self._responder.url
+
+    def show(self, status: PipelineStatus) -> None:
+        """Serve this status from now on."""
+        self._text = "".join(exposition(status))
+        self._healthy = not any(query.state == "failed" for query in status.queries)
+
+    def close(self) -> None:
+        """Give the address back."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    def _run(self) -> None:
+        handlers: dict[str, Handler] = {"/metrics": self._metrics, "/healthz": self._health}
+        self._loop.run_until_complete(self._responder.start(handlers))
+        self._loop.run_forever()
+        self._loop.run_until_complete(self._responder.stop())
+        self._loop.close()
+
+    async def _metrics(self) -> AsyncIterator[str]:
+        yield self._text
+
+    def _health(self) -> tuple[int, str]:
+        return (200, "ok") if self._healthy else (503, "a query has failed, or none has started yet")

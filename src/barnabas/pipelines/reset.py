@@ -1,0 +1,127 @@
+"""Forgets how far a pipeline's queries have come, so that they begin again: `barnabas pipeline reset`.
+
+Only checkpoints are removed, never what a sink has written.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.folder import Folder
+from barnabas.pipelines.model import Pipeline
+from barnabas.pipelines.options import SinkOptions
+
+#: Spark's log of what a stream has written to a folder of Parquet files
+PARQUET_LOG = "_spark_metadata"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What is kept of a query.
+
+    Attributes:
+        batch: the last finished micro-batch; None before the first.
+        size: in bytes.
+        consequence: what becomes of the sink's rows when the query begins again.
+        obstacle: why the query must not begin again yet; empty when it may.
+    """
+
+    query: str
+    path: Path
+    batch: int | None
+    size: int
+    consequence: str
+    obstacle: str
+
+
+def find_checkpoints(pipeline: Pipeline, folder: Folder, queries: Sequence[str] = ()) -> list[Checkpoint]:
+    """The checkpoints of `queries`, by default of all queries of `pipeline`, as far as there are any.
+
+    Raises:
+        PipelineError: there is no such query, or the checkpoints are where only Spark finds them.
+    """
+    sinks = dict(_queries(pipeline))
+    for name in queries:
+        if name not in sinks:
+            raise PipelineError(f"there is no query {name}: choose from {', '.join(sinks)}")
+    place = local_path(pipeline.options.checkpoints or str(folder.checkpoints))
+    if place is None:
+        listed = ", ".join(f"{pipeline.options.checkpoints}/{name}" for name in queries or sinks)
+        raise PipelineError(
+            f"the checkpoints are not in a local folder: with your store's own tool remove {listed}"
+        )
+    return [
+        _checkpoint(name, place / name, sinks[name]) for name in queries or sinks if (place / name).exists()
+    ]
+
+
+def remove(checkpoints: Sequence[Checkpoint]) -> None:
+    """Remove all of them, or none when one has an obstacle. The pipeline must be stopped.
+
+    Raises:
+        PipelineError: one has an obstacle, or cannot be removed.
+    """
+    for each in checkpoints:
+        if each.obstacle:
+            raise PipelineError(f"{each.query}: {each.obstacle}")
+    for each in checkpoints:
+        try:
+            shutil.rmtree(each.path)
+        except OSError as error:
+            raise PipelineError(f"{each.path}: {error.strerror}; it is removed in part: try again") from None
+
+
+def local_path(place: str) -> Path | None:
+    """The local path that a folder or a URI of Spark's means; None when it is elsewhere."""
+    parts = urlsplit(place)
+    if parts.scheme in ("", "file"):
+        return Path(unquote(parts.path) if parts.scheme else place)
+    return None
+
+
+def _queries(pipeline: Pipeline) -> Iterator[tuple[str, SinkOptions | None]]:
+    """The names of a pipeline's queries, each with the options of its sink; a dead-letter topic has none."""
+    for source in pipeline.sources:
+        if source.options.dead_letter:
+            yield f"{source.name}.dead_letter", None
+    for sink in pipeline.sinks:
+        yield sink.name, sink.options
+
+
+def _checkpoint(name: str, path: Path, sink: SinkOptions | None) -> Checkpoint:
+    commits = path / "commits"
+    numbers = (
+        [int(each.name) for each in commits.iterdir() if each.name.isdecimal()] if commits.is_dir() else []
+    )
+    size = sum(each.stat().st_size for each in path.rglob("*") if each.is_file())
+    obstacle = ""
+    if sink is not None and sink.parquet:
+        output = local_path(sink.parquet)
+        if output is None or (output / PARQUET_LOG).exists():
+            obstacle = remembers(sink.parquet)
+    return Checkpoint(name, path, max(numbers, default=None), size, _consequence(sink), obstacle)
+
+
+def remembers(folder: str) -> str:
+    """Why a query without a checkpoint must not write to this folder of Parquet files."""
+    return (
+        f"{folder} remembers the batches written there, and Spark would silently leave out as many of a "
+        "query that begins again: delete the folder or move it away first"
+    )
+
+
+def _consequence(sink: SinkOptions | None) -> str:
+    if sink is None or sink.topic:
+        return "all records are written again, after those that are there"
+    if sink.console:
+        return "all rows are shown again"
+    if sink.postgres and sink.key:
+        return "all rows are written again, and replace those of the same keys"
+    if sink.parquet:
+        return "all rows are written to a new folder"
+    return "all rows are written again, beside those that are there"

@@ -1,0 +1,219 @@
+"""A pipeline's status in a topic, where any machine can read it: `barnabas pipeline list`, the console.
+
+The topic is compacted. A record's key is the pipeline's name, its value a JSON object: the fields of
+`PipelineStatus` with ``version`` (1) and ``every_s``, how often it is written at least while the pipeline
+runs. A value of NULL means that the pipeline was reset. Of each query the partitions with the most lag are
+listed, at most `MOST_PARTITIONS`, so that a record stays small; ``lag`` counts them all.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer
+from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka.admin import NewTopic
+
+from barnabas.client.topic_check import not_a_name
+from barnabas.errors import BarnabasError
+from barnabas.pipelines.status import PipelineStatus, QueryStatus
+from barnabas.spark.clients import (
+    connection_settings,
+    consumer_settings,
+    new_admin,
+    new_consumer,
+    producer_settings,
+)
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_TOPIC = "barnabas-pipelines"
+VERSION = 1
+#: how often the status is written at least while the pipeline runs, in seconds
+EVERY_S = 5.0
+#: a pipeline that has not written for so long, though it should be running, is silent, in seconds
+SILENT_S = 3 * EVERY_S
+MOST_PARTITIONS = 100
+
+#: how long the brokers may take to make the topic, to take the last record, to answer a reader, in seconds
+_CREATE_S = 30.0
+_FLUSH_S = 5.0
+_READ_S = 30.0
+
+
+def to_value(status: PipelineStatus) -> bytes:
+    """The value of a pipeline's record."""
+    queries = [_shortened(query) for query in status.queries]
+    made = {"version": VERSION, "every_s": EVERY_S, **asdict(replace(status, queries=queries))}
+    return json.dumps(made, separators=(",", ":")).encode()
+
+
+def from_value(value: bytes) -> PipelineStatus:
+    """The status in a record; its state is ``silent`` when it should have been written again by now.
+
+    Raises:
+        ValueError: it is no status.
+    """
+    try:
+        found = json.loads(value)
+        status = PipelineStatus.of(found)
+        age = (datetime.now(UTC) - datetime.fromisoformat(status.updated)).total_seconds()
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"it is no status of a pipeline: {error}") from None
+    if status.state in ("running", "stopping") and age > SILENT_S:
+        status.state = "silent"
+    return status
+
+
+def _shortened(query: QueryStatus) -> QueryStatus:
+    furthest = sorted(query.partitions, key=lambda each: -each.lag)[:MOST_PARTITIONS]
+    return replace(query, partitions=sorted(furthest, key=lambda each: (each.topic, each.partition)))
+
+
+class StatusTopic:
+    """Writes a status to the topic, in a thread of its own: a failure there never holds up the pipeline.
+
+    Args:
+        client: settings of librdkafka, with ``bootstrap.servers``.
+        say: is told in a sentence when writing fails, and when it works again.
+    """
+
+    def __init__(self, topic: str, client: Mapping[str, str], say: Callable[[str], None]) -> None:
+        self._topic = topic
+        self._settings = producer_settings(client)
+        self._say = say
+        self._failed = False
+        self._written_at = float("-inf")
+        self._shape: tuple[object, ...] = ()
+        self._next: tuple[str, bytes | None] | None = None
+        self._ends = False
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="status-topic", daemon=True)
+        self._thread.start()
+
+    def publish(self, status: PipelineStatus) -> None:
+        """Write the status if a state or an alert has changed, or when it is time to."""
+        shape = (status.state, *status.alerts, *((each.state, each.last_error) for each in status.queries))
+        now = time.monotonic()
+        if shape == self._shape and now - self._written_at < EVERY_S:
+            return
+        self._shape, self._written_at = shape, now
+        self._put(status.pipeline, to_value(status))
+
+    def forget(self, pipeline: str) -> None:
+        """Write that there is nothing to be known of `pipeline`."""
+        self._put(pipeline, None)
+
+    def close(self) -> None:
+        """Write what is left, as far as the brokers take it within seconds."""
+        with self._changed:
+            self._ends = True
+            self._changed.notify()
+        self._thread.join(_FLUSH_S)
+
+    def _put(self, pipeline: str, value: bytes | None) -> None:
+        with self._changed:
+            self._next = (pipeline, value)
+            self._changed.notify()
+
+    def _run(self) -> None:
+        producer: Producer | None = None
+        while True:
+            with self._changed:
+                while self._next is None and not self._ends:
+                    self._changed.wait()
+                record, self._next = self._next, None
+            if record is None:
+                return
+            try:
+                if producer is None:
+                    self._create_topic()
+                    producer = Producer({**self._settings, "log_level": 0})
+                producer.produce(self._topic, key=record[0], value=record[1], on_delivery=self._on_delivery)
+                producer.flush(EVERY_S)
+            except KafkaException as error:
+                self._tell(error.args[0].str())
+            except (BarnabasError, BufferError, TimeoutError) as error:
+                self._tell(str(error) or f"no answer within {_CREATE_S:.0f} s")
+
+    def _create_topic(self) -> None:
+        admin = new_admin(connection_settings(self._settings))
+        topic = NewTopic(self._topic, 1, -1, config={"cleanup.policy": "compact"})
+        try:
+            admin.create_topics([topic])[self._topic].result(_CREATE_S)
+        except KafkaException as error:
+            # it may be there, and who may not make topics may still write to this one
+            harmless = (KafkaError.TOPIC_ALREADY_EXISTS, KafkaError.TOPIC_AUTHORIZATION_FAILED,
+                        KafkaError.CLUSTER_AUTHORIZATION_FAILED)  # fmt: skip
+            if error.args[0].code() not in harmless:
+                raise
+
+    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._tell(error.str())
+        elif self._failed:
+            self._failed = False
+            self._say(f"the status is written to the topic {self._topic} again")
+
+    def _tell(self, why: str) -> None:
+        if not self._failed:
+            self._failed = True
+            self._say(f"the status cannot be written to the topic {self._topic}: {why}")
+
+
+def read_statuses(topic: str, client: Mapping[str, str]) -> list[PipelineStatus]:
+    """The newest status of each pipeline in `topic`, by name; what is no status is left out.
+
+    Raises:
+        BarnabasError: the topic is not there, or cannot be read.
+    """
+    consumer = new_consumer({**consumer_settings(client), "log_level": 0})
+    try:
+        newest = _newest(consumer, topic)
+    except KafkaException as error:
+        raise BarnabasError(f"topic {topic}: {error.args[0].str()}") from None
+    finally:
+        consumer.close()
+    found = []
+    for name, value in sorted(newest.items()):
+        try:
+            found.append(from_value(value))
+        except ValueError as error:
+            logger.warning("topic %s, key %s: %s", topic, name, error)
+    return found
+
+
+def _newest(consumer: Consumer, topic: str) -> dict[str, bytes]:
+    try:
+        known = consumer.list_topics(topic, timeout=_READ_S).topics[topic]
+    except RuntimeError:
+        raise not_a_name(topic) from None
+    if known.error is not None:
+        cure = "set status_topic in pipeline(...) and run it, or name another topic with --topic"
+        raise BarnabasError(f"topic {topic}: {known.error.str()}; {cure}")
+    unread = set(known.partitions)
+    consumer.assign([ClientPartition(topic, number, OFFSET_BEGINNING) for number in unread])
+    newest: dict[str, bytes] = {}
+    give_up = time.monotonic() + _READ_S
+    while unread:
+        if time.monotonic() >= give_up:
+            raise BarnabasError(f"topic {topic}: not read to its end within {_READ_S:.0f} s")
+        for message in consumer.consume(1000, timeout=1.0):
+            error = message.error()
+            if error is not None:
+                if error.code() != KafkaError._PARTITION_EOF:
+                    raise KafkaException(error)
+                unread.discard(message.partition())
+                continue
+            name = (message.key() or b"").decode(errors="replace")
+            if (value := message.value()) is None:
+                newest.pop(name, None)
+            else:
+                newest[name] = value
+    return newest

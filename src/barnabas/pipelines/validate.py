@@ -1,0 +1,88 @@
+"""Checks a pipeline without running it: what its file declares, what Spark would refuse, topics that lack."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+
+from barnabas.pipelines.build import Run, build, client_settings
+from barnabas.pipelines.errors import PipelineError, Place
+from barnabas.pipelines.model import Pipeline
+from barnabas.pipelines.read import read_pipeline
+from barnabas.pipelines.session import start_session
+from barnabas.spark.clients import connection_settings, new_admin
+from barnabas.spark.session import check_java
+
+_PATIENCE_S = 10.0
+
+
+def validate(
+    path: Path, parameters: Mapping[str, str], run: Callable[[Pipeline], Run], *, offline: bool
+) -> list[str]:
+    """Read the file, have Spark analyse each query, and look for the topics; no job of Spark is run.
+
+    Gives the names of the queries.
+
+    Args:
+        run: what the pipeline would be run with.
+        offline: ask no brokers.
+
+    Raises:
+        PipelineError: the first thing that is wrong.
+    """
+    check_java()
+    pipeline = read_pipeline(path, parameters)
+    with tempfile.TemporaryDirectory(prefix="barnabas-validate-") as folder:
+        place = Path(folder)
+        spark = start_session(
+            pipeline.name, place, "local[1]", dict(pipeline.options.spark), place / "spark.log"
+        )
+        try:
+            whole = pipeline if pipeline.complete else read_pipeline(path, parameters)
+            queries = build(spark, whole, run(whole))
+            for query in queries:
+                query.check()
+        finally:
+            spark.stop()
+    if not offline:
+        check_topics(whole, run(whole))
+    return [query.name for query in queries]
+
+
+def check_topics(pipeline: Pipeline, run: Run) -> None:
+    """Ask the brokers whether the pipeline's topics are there.
+
+    Raises:
+        PipelineError: one is not, or nobody answers.
+    """
+    named = list(_topics(pipeline))
+    if not named:
+        return
+    admin = new_admin({**connection_settings(client_settings(pipeline, run)), "log_level": 0})
+    try:
+        there = admin.list_topics(timeout=_PATIENCE_S).topics
+    except KafkaException as error:
+        raise PipelineError(
+            f"{run.bootstrap or 'the brokers'}: {error.args[0].str()}; without them, use --offline"
+        ) from None
+    for place, what, topic in named:
+        if topic not in there:
+            raise PipelineError(
+                f"{place}: {what}: there is no topic {topic} that this user may see: "
+                f"barnabas topics create {topic}"
+            )
+
+
+def _topics(pipeline: Pipeline) -> Iterator[tuple[Place, str, str]]:
+    for source in pipeline.sources:
+        # a pattern among the options, or one of several topics by commas
+        for topic in filter(None, map(str.strip, source.options.topic.split(","))):
+            yield source.place, f"source {source.name}", topic
+        if source.options.dead_letter:
+            yield source.place, f"source {source.name}, dead_letter", source.options.dead_letter
+    for sink in pipeline.sinks:
+        for topic in sink.options.topics:
+            yield sink.place, f"sink {sink.name}", topic

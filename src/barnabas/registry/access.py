@@ -1,0 +1,183 @@
+"""Who asks a registry, and what they may: users and rules are those of the cluster.
+
+A client of the registry says who it is by HTTP's basic authentication, with a user and a password of the
+cluster: the registry logs in to a broker with them. The cluster's ACLs on topics decide what is allowed. A
+subject ``orders-value`` or ``orders-key`` belongs to the topic ``orders``; any other subject is ruled as a
+topic of its own name would be. Where the cluster has no authorizer, whoever can log in may do everything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hmac
+import logging
+import secrets
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+from barnabas.client.acls import describe_acls
+from barnabas.client.broker_calls import ask_any
+from barnabas.client.errors import AuthenticationError
+from barnabas.client.servers import Servers, servers_of
+from barnabas.errors import BarnabasError, ConfigError, ErrorCode, KafkaError
+from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
+from barnabas.registry.errors import RegistryError
+from barnabas.security import Principal
+from barnabas.security.acls import (
+    UNRESTRICTED,
+    Access,
+    AclFilter,
+    Acls,
+    Authorizer,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+    SubjectRules,
+)
+
+logger = logging.getLogger(__name__)
+
+#: for how long a login is good without the brokers being asked again, in seconds
+LOGIN_S = 60.0
+#: how often the rules are read, in seconds
+RULES_S = 5.0
+#: the longest user and password, together
+_LONGEST = 1_000
+_MOST_LOGINS = 1_000
+_TIMEOUT_S = 10.0
+#: logins that are tried at the same time; the others wait
+_AT_ONCE = 4
+
+_ALL = AclFilter(ResourceType.ANY, None, PatternType.ANY, None, None, Operation.ANY, Permission.ANY)
+_PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+
+def topic_of(subject: str) -> str:
+    """The topic whose rules a subject has."""
+    for suffix in ("-value", "-key"):
+        if subject.endswith(suffix) and subject != suffix:
+            return subject.removesuffix(suffix)
+    return subject
+
+
+class ClusterAccess:
+    """Logins and rules, from the cluster that a registry is a client of. Owned by one event loop.
+
+    Args:
+        servers: the cluster, as the registry itself gets in; it needs DESCRIBE on the cluster.
+        super_users: names of users who may do everything, beside the registry's own.
+
+    Raises:
+        ConfigError: the registry itself does not log in by a password, so nobody can.
+    """
+
+    def __init__(self, servers: str, super_users: Iterable[str] = ()) -> None:
+        settings = servers.settings if isinstance(servers, Servers) else {}
+        mechanism = settings.get("sasl.mechanism") or settings.get("sasl.mechanisms") or ""
+        protocol = settings.get("security.protocol", "plaintext").lower()
+        if not protocol.startswith("sasl_") or mechanism.upper() not in _PASSWORD_MECHANISMS:
+            raise ConfigError(
+                "the registry can ask its clients for a login only if it logs in to the brokers itself, by "
+                "PLAIN or SCRAM: give it --config FILE with sasl.mechanism, a user and a password"
+            )
+        self._servers = servers
+        own = settings.get("sasl.username", "")
+        self._subjects = SubjectRules(frozenset(f"User:{name}" for name in (own, *super_users) if name))
+        self._key = secrets.token_bytes(32)
+        #: until when a login is good, by a keyed hash of user and password
+        self._logins: dict[bytes, float] = {}
+        self._threads = ThreadPoolExecutor(_AT_ONCE, "registry-logins")
+        self._acls = Acls.of([])
+        #: None where everybody may do everything
+        self._authorizer: Authorizer | None = None
+        self._refreshing: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Read the rules, and go on reading them. Raises BarnabasError."""
+        await self._refresh()
+        self._refreshing = asyncio.ensure_future(self._keep_fresh())
+
+    async def close(self) -> None:
+        """Read them no more."""
+        if self._refreshing is not None:
+            self._refreshing.cancel()
+            await asyncio.wait([self._refreshing])
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def access(self, authorization: str | None, host: str) -> Access:
+        """What a client may do, by its header ``Authorization`` and its address.
+
+        Raises:
+            RegistryError: 401, it has not said who it is, or wrongly; 503, no broker can be asked.
+        """
+        user, password = _credentials(authorization)
+        await self._log_in(user, password)
+        if self._authorizer is None:
+            return UNRESTRICTED
+        return self._authorizer.access(Principal(user), host)
+
+    async def _log_in(self, user: str, password: str) -> None:
+        known = hmac.digest(self._key, f"{user}\0{password}".encode(), "sha256")
+        now = time.monotonic()
+        good_until = self._logins.get(known)
+        if good_until is not None and now < good_until:
+            return
+        servers = servers_of(self._servers, {"sasl.username": user, "sasl.password": password})
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.run_in_executor(self._threads, _try_login, servers)
+        except AuthenticationError as error:
+            self._logins.pop(known, None)
+            logger.warning("a login of %r has failed: %s", user[:100], error)
+            raise RegistryError(401, "Unauthorized") from None
+        except (BarnabasError, OSError) as error:
+            if good_until is None:
+                logger.warning("a login of %r cannot be checked: %s", user[:100], error)
+                raise RegistryError(503, "no broker answers: the login cannot be checked") from None
+            return  # who was good is, as long as nobody can say otherwise
+        if len(self._logins) >= _MOST_LOGINS:
+            self._logins.clear()
+        self._logins[known] = now + LOGIN_S
+
+    async def _keep_fresh(self) -> None:
+        while True:
+            await asyncio.sleep(RULES_S)
+            try:
+                await self._refresh()
+            except BarnabasError as error:
+                logger.warning("the rules cannot be read, the last ones hold: %s", error)
+
+    async def _refresh(self) -> None:
+        try:
+            rules = await asyncio.to_thread(describe_acls, self._servers, _TIMEOUT_S, _ALL)
+        except KafkaError as error:
+            if error.code is not ErrorCode.SECURITY_DISABLED:
+                raise
+            self._authorizer = None
+            return
+        acls = Acls.of(rules)
+        self._acls = acls
+        if self._authorizer is None:
+            self._authorizer = Authorizer(lambda: self._acls, self._subjects)
+
+
+def _try_login(servers: Servers) -> None:
+    """Raises AuthenticationError; ClientError when no broker answers."""
+    ask_any(servers, _TIMEOUT_S, DescribeClusterRequest())
+
+
+def _credentials(header: str | None) -> tuple[str, str]:
+    scheme, _, encoded = (header or "").partition(" ")
+    if scheme.lower() != "basic" or len(encoded) > 2 * _LONGEST:
+        raise RegistryError(401, "Unauthorized")
+    try:
+        user, colon, password = base64.b64decode(encoded.strip(), validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        raise RegistryError(401, "Unauthorized") from None
+    if not (user and colon) or "\0" in user + password:
+        raise RegistryError(401, "Unauthorized")
+    return user, password

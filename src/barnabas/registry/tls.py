@@ -1,0 +1,63 @@
+"""The key of a registry that serves HTTPS, renewed while it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from pathlib import Path
+
+from barnabas.errors import ConfigError
+
+logger = logging.getLogger(__name__)
+
+#: how often the file is looked at, in seconds
+CHECK_S = 5.0
+
+
+class TlsFile:
+    """A PEM file with a private key and its certificates, and a context that shows what it has now.
+
+    Raises:
+        ConfigError: it cannot be used.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.options |= ssl.OP_NO_RENEGOTIATION
+        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        _load(self.context, path)
+        self._seen = Path(path).read_bytes()
+
+    async def keep_fresh(self) -> None:
+        """Take over what is written to the file, until cancelled; what cannot be used changes nothing."""
+        while True:
+            await asyncio.sleep(CHECK_S)
+            await asyncio.to_thread(self.check)
+
+    def check(self) -> None:
+        """Take over what has changed. New connections are shown it; open ones go on."""
+        try:
+            found = Path(self._path).read_bytes()
+            if found == self._seen:
+                return
+            self._seen = found
+            _load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), self._path)  # it may be half written
+            _load(self.context, self._path)
+        except (OSError, ConfigError) as error:
+            logger.error("the registry's key stays as it was: %s", error)
+        else:
+            logger.info("the registry shows a new certificate from now on")
+
+
+def _load(context: ssl.SSLContext, path: str) -> None:
+    try:
+        context.load_cert_chain(path, password=lambda: "")  # or OpenSSL asks the terminal for one
+    except ssl.SSLError as error:
+        raise ConfigError(
+            f"--tls {path} cannot be used ({error.reason or error}): it must be a PEM file with a private "
+            "key that is not encrypted, and its certificate behind it"
+        ) from None
+    except OSError as error:
+        raise ConfigError(f"--tls {path} cannot be read: {error.strerror}") from None

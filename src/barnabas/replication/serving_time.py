@@ -1,0 +1,58 @@
+"""The time in which a broker has been able to serve its followers, and what is due from time to time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+#: how often lateness is measured at least, in seconds
+_LONGEST_TICK = 1.0
+#: so many ticks in the shortest interval of a check
+_TICKS = 8
+#: lateness of a timer that is no stall, in seconds
+_TOLERANCE = 0.1
+
+
+class ServingTime:
+    """Loop time without the stalls of the loop, and a check at intervals of it.
+
+    While a broker stands still (a stopped process, a hung disk, a full machine) its followers cannot catch up
+    with it, and are not to blame. A timer that fires late tells how long that was.
+
+    Args:
+        interval: between two checks, in seconds; asked for after each.
+        check: called each time.
+    """
+
+    def __init__(self, interval: Callable[[], float], check: Callable[[], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._interval = interval
+        self._check = check
+        self._stalled = 0.0
+        self._checked_at = self._loop.time()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def now(self) -> float:
+        """Seconds since some moment, without those of the stalls; it may step back after one."""
+        return self._loop.time() - self._stalled
+
+    def start(self) -> None:
+        self._checked_at = self.now()
+        self._wait()
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _wait(self) -> None:
+        due = self._loop.time() + min(_LONGEST_TICK, self._interval() / _TICKS)
+        self._timer = self._loop.call_at(due, self._tick, due)
+
+    def _tick(self, due: float) -> None:
+        late = self._loop.time() - due
+        if late > _TOLERANCE:
+            self._stalled += late
+        if self.now() - self._checked_at >= self._interval():
+            self._checked_at = self.now()
+            self._check()
+        self._wait()

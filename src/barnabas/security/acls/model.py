@@ -1,0 +1,189 @@
+"""The words of access control lists, by the protocol's numbers (KIP-140, KIP-290)."""
+
+from __future__ import annotations
+
+import ipaddress
+from enum import IntEnum
+from functools import lru_cache
+from typing import NamedTuple
+
+#: the name of the one resource of type CLUSTER
+CLUSTER_NAME = "kafka-cluster"
+#: as a LITERAL pattern: every resource of the type
+ANY_NAME = "*"
+ANY_HOST = "*"
+ANY_PRINCIPAL = "User:*"
+
+
+class ResourceType(IntEnum):
+    """What a rule is about."""
+
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class PatternType(IntEnum):
+    """How a rule's name stands for resources. ANY and MATCH occur in filters only."""
+
+    ANY = 1
+    #: whatever holds for the resource named: literal, by prefix or `*`
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class Operation(IntEnum):
+    """What is done to a resource. ANY occurs in filters only."""
+
+    ANY = 1
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+
+
+class Permission(IntEnum):
+    """What a rule says. ANY occurs in filters only."""
+
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
+
+
+_O = Operation
+#: what can be done to resources of a type; authorised operations are told of these
+SUPPORTED_OPERATIONS: dict[ResourceType, tuple[Operation, ...]] = {
+    ResourceType.TOPIC: (
+        _O.READ,
+        _O.WRITE,
+        _O.CREATE,
+        _O.DELETE,
+        _O.ALTER,
+        _O.DESCRIBE,
+        _O.DESCRIBE_CONFIGS,
+        _O.ALTER_CONFIGS,
+    ),
+    ResourceType.GROUP: (_O.READ, _O.DELETE, _O.DESCRIBE, _O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS),
+    ResourceType.CLUSTER: (
+        _O.CREATE,
+        _O.ALTER,
+        _O.DESCRIBE,
+        _O.CLUSTER_ACTION,
+        _O.DESCRIBE_CONFIGS,
+        _O.ALTER_CONFIGS,
+        _O.IDEMPOTENT_WRITE,
+    ),
+    ResourceType.TRANSACTIONAL_ID: (_O.WRITE, _O.DESCRIBE, _O.TWO_PHASE_COMMIT),
+    ResourceType.DELEGATION_TOKEN: (_O.DESCRIBE,),
+    ResourceType.USER: (_O.CREATE_TOKENS, _O.DESCRIBE_TOKENS),
+}
+
+
+class ResourcePattern(NamedTuple):
+    """Some resources of one type: those of a name, those whose names begin with it, or all (`*`)."""
+
+    type: ResourceType
+    name: str
+    pattern: PatternType = PatternType.LITERAL
+
+    def matches(self, name: str) -> bool:
+        """Whether a resource of the pattern's type is one of these."""
+        if self.pattern is PatternType.PREFIXED:
+            return name.startswith(self.name)
+        return self.name in (name, ANY_NAME)
+
+
+class AclEntry(NamedTuple):
+    """Who may, or may not, do what, from which host."""
+
+    #: as Kafka writes it, ``User:alice``; `ANY_PRINCIPAL` is everybody
+    principal: str
+    permission: Permission
+    operation: Operation
+    #: an IP address, or `ANY_HOST`
+    host: str = ANY_HOST
+
+
+class AclBinding(NamedTuple):
+    """A rule: an entry and the resources that it is about."""
+
+    resource: ResourcePattern
+    entry: AclEntry
+
+    def __str__(self) -> str:
+        kind, name, pattern = self.resource
+        principal, permission, operation, host = self.entry
+        return (
+            f"{permission.name} {principal} {operation.name} on {pattern.name} {kind.name} '{name}' "
+            f"from {'every host' if host == ANY_HOST else host}"
+        )
+
+
+class AclFilter(NamedTuple):
+    """Which rules are asked for; None and ANY stand for all."""
+
+    type: ResourceType = ResourceType.ANY
+    name: str | None = None
+    pattern: PatternType = PatternType.ANY
+    principal: str | None = None
+    host: str | None = None
+    operation: Operation = Operation.ANY
+    permission: Permission = Permission.ANY
+
+    def selects_resource(self, resource: ResourcePattern) -> bool:
+        """Whether rules about these resources may be asked for."""
+        if self.type not in (ResourceType.ANY, resource.type):
+            return False
+        if self.pattern not in (PatternType.ANY, PatternType.MATCH, resource.pattern):
+            return False
+        if self.name is None:
+            return True
+        if self.pattern is PatternType.MATCH:
+            return resource.matches(self.name)
+        return self.name == resource.name
+
+    def selects_entry(self, entry: AclEntry) -> bool:
+        """Whether such an entry is asked for."""
+        return (
+            self.principal in (None, entry.principal)
+            and self.host in (None, entry.host)
+            and self.operation in (Operation.ANY, entry.operation)
+            and self.permission in (Permission.ANY, entry.permission)
+        )
+
+    @property
+    def exact(self) -> ResourcePattern | None:
+        """The only resource pattern that may be selected, if there is just one."""
+        is_one = self.pattern in (PatternType.LITERAL, PatternType.PREFIXED)
+        if is_one and self.name is not None and self.type is not ResourceType.ANY:
+            return ResourcePattern(self.type, self.name, self.pattern)
+        return None
+
+
+@lru_cache(maxsize=1024)
+def canonical_host(host: str) -> str:
+    """An IP address in its usual form, an IPv4 one that is written as IPv6 as IPv4; other text as it is.
+
+    Java writes ``0:0:0:0:0:0:0:1`` where everybody else writes ``::1``.
+    """
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    mapped = getattr(address, "ipv4_mapped", None)
+    return str(mapped or address)

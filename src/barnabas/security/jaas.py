@@ -1,0 +1,49 @@
+"""Entries of JAAS, as ``sasl.jaas.config`` has them."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from barnabas.errors import ConfigError
+
+_JAAS = re.compile(
+    r"\s*(?P<module>[\w.$]+)\s+(?:required|requisite|sufficient|optional)\b(?P<options>.*);\s*", re.DOTALL
+)
+_JAAS_OPTION = re.compile(r"""\s*([\w.$-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s"';]+))""")
+
+
+class Jaas(NamedTuple):
+    """A login module, without its Java package, and its options."""
+
+    module: str
+    options: dict[str, str]
+
+    def __repr__(self) -> str:
+        return f"Jaas({self.module}, ...)"
+
+
+def parse_jaas(text: str) -> Jaas:
+    """Read ``MODULE required name="value" ...;``.
+
+    Raises:
+        ConfigError: it is none; the text repeats nothing of it.
+    """
+    match = _JAAS.fullmatch(text)
+    options = None if match is None else _options(match["options"])
+    if match is None or options is None:
+        raise ConfigError(
+            'sasl.jaas.config cannot be read: write MODULE required username="..." password="..."; '
+            "(mind the semicolon)"
+        )
+    return Jaas(match["module"].rpartition(".")[2], options)
+
+
+def _options(text: str) -> dict[str, str] | None:
+    """The options behind a JAAS module; None for what is none."""
+    found, at = {}, 0
+    while match := _JAAS_OPTION.match(text, at):
+        quoted = match[2] if match[2] is not None else match[3]
+        found[match[1]] = match[4] if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
+        at = match.end()
+    return found if not text[at:].strip() else None

@@ -1,0 +1,33 @@
+"""Who a connection speaks for."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Principal(NamedTuple):
+    """A user as Kafka names one: ``User:alice``."""
+
+    name: str
+    kind: str = "User"
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.name}"
+
+    @classmethod
+    def parse(cls, text: str) -> Principal:
+        """The principal that ``User:alice`` names.
+
+        Raises:
+            ValueError: the text is none.
+        """
+        kind, colon, name = text.partition(":")
+        if not (kind and colon and name):
+            raise ValueError(f"'{text}' is no principal: write User:NAME")
+        return cls(name, kind)
+
+
+#: whoever has not said who they are
+ANONYMOUS = Principal("ANONYMOUS")
+#: the broker, of the requests that it sends to itself; nobody can log in as this
+ITSELF = Principal("", "")

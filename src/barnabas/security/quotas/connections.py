@@ -1,0 +1,69 @@
+"""How many connections may begin a second: from an address, and in all (KIP-612)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from barnabas.security.quotas.clients import Windows
+from barnabas.security.quotas.entities import DEFAULT, Name, QuotaEntity, QuotaKind, limits_of
+from barnabas.security.quotas.windows import Rate
+
+#: how many addresses are metered at once
+_MOST_ADDRESSES = 10_000
+
+
+class ConnectionRates:
+    """Decides of each new connection whether it may begin, and when.
+
+    Args:
+        now: seconds of a clock that is not set back.
+        windows: over how much time connections are counted.
+    """
+
+    def __init__(self, now: Callable[[], float], windows: Windows | None = None) -> None:
+        self._now = now
+        self._windows = windows or Windows()
+        self._limits: dict[Name, float] = {}
+        self._by_address: dict[str, Rate] = {}
+        self._all = Rate(*self._windows)
+
+    def set(self, entity: QuotaEntity, texts: Mapping[str, str]) -> None:
+        """Put what is stored of an address, or of all others, in place of its quota."""
+        if entity.ip is None:
+            return
+        self._limits.pop(entity.ip, None)
+        limit = limits_of(texts).get(QuotaKind.CONNECTION)
+        if limit is not None:
+            self._limits[entity.ip] = limit
+        if not self._limits:
+            self._by_address.clear()
+
+    def admit(self, address: str) -> bool:
+        """Count a connection from an address; False, and nothing counted, when it is one too many."""
+        if not self._limits:
+            return True
+        limit = self._limits.get(address, self._limits.get(DEFAULT))
+        if limit is None:
+            return True
+        now = self._now()
+        rate = self._by_address.get(address)
+        if rate is None:
+            if len(self._by_address) >= _MOST_ADDRESSES:
+                self._make_room(now)
+            rate = self._by_address[address] = Rate(*self._windows)
+        if rate.delay(limit, now, more=1) > 0:
+            return False
+        rate.record(1, now)
+        return True
+
+    def delay(self, limit: float) -> float:
+        """Count a connection from anywhere; for how many seconds it has to wait, a sample at most."""
+        now = self._now()
+        self._all.record(1, now)
+        return min(self._all.delay(limit, now), self._windows.seconds)
+
+    def _make_room(self, now: float) -> None:
+        kept = {address: rate for address, rate in self._by_address.items() if not rate.is_idle(now)}
+        if len(kept) > _MOST_ADDRESSES // 2:
+            kept = dict(list(kept.items())[len(kept) // 2 :])
+        self._by_address = kept

@@ -1,0 +1,61 @@
+"""Whose quota it is, and of what."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from enum import Enum
+from typing import NamedTuple, TypeAlias
+
+
+class Default(Enum):
+    """Stands for everyone who has no quota of their own."""
+
+    DEFAULT = "<default>"
+
+
+DEFAULT = Default.DEFAULT
+
+#: None: the quota is not by this
+Name: TypeAlias = str | Default | None
+
+
+class QuotaEntity(NamedTuple):
+    """Whose quota it is: a user's, a client id's, both's together, or an address's."""
+
+    user: Name = None
+    client_id: Name = None
+    ip: Name = None
+
+
+class QuotaKind(Enum):
+    """What there are quotas of, by the names that Kafka stores."""
+
+    #: bytes a second that producers send, with all of their requests
+    PRODUCE = "producer_byte_rate"
+    #: bytes a second of records that consumers get
+    FETCH = "consumer_byte_rate"
+    #: percents of the event loop's time
+    REQUEST = "request_percentage"
+    #: partitions made and deleted a second
+    MUTATION = "controller_mutation_rate"
+    #: new connections a second
+    CONNECTION = "connection_creation_rate"
+
+
+#: those of addresses; all others are of users and client ids
+OF_ADDRESSES = frozenset({QuotaKind.CONNECTION})
+
+
+def limits_of(texts: Mapping[str, str]) -> dict[QuotaKind, float]:
+    """The quotas among what is stored of an entity; what cannot be read or limits nothing is left out."""
+    limits = {}
+    for kind in QuotaKind:
+        if kind.value in texts:
+            try:
+                limit = float(texts[kind.value])
+            except ValueError:
+                continue
+            if math.isfinite(limit) and limit >= 0:
+                limits[kind] = limit
+    return limits

@@ -1,0 +1,115 @@
+"""How much is used a second, and how long to wait when it is too much."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+
+class Rate:
+    """What was used a second, over the last samples, with Kafka's arithmetic (KIP-13).
+
+    Samples that were not there yet count as empty: a burst at the beginning is no rate. Times are in seconds
+    of one clock that is not set back.
+    """
+
+    __slots__ = ("_samples", "_seconds", "_starts", "_total", "_used")
+
+    def __init__(self, samples: int, seconds: float) -> None:
+        self._samples = samples
+        self._seconds = seconds
+        self._starts: deque[float] = deque()
+        self._used: deque[float] = deque()
+        self._total = 0.0
+
+    def record(self, amount: float, now: float) -> None:
+        """So much is used."""
+        self._forget(now)
+        starts = self._starts
+        if not starts:
+            starts.append(now)
+            self._used.append(0.0)
+        elif now - starts[-1] >= self._seconds:
+            starts.append(now - (now - starts[-1]) % self._seconds)
+            self._used.append(0.0)
+        self._used[-1] += amount
+        self._total += amount
+
+    def measure(self, now: float) -> float:
+        """What was used a second."""
+        self._forget(now)
+        return self._total / self._window(now)
+
+    def delay(self, limit: float, now: float, *, more: float = 0.0) -> float:
+        """For how many seconds nothing may be used until the rate is within `limit` again; 0.0 if it is.
+
+        Args:
+            more: what would be used as well.
+        """
+        self._forget(now)
+        window = self._window(now)
+        excess = (self._total + more) / window - limit
+        if excess <= 0:
+            return 0.0
+        return excess / limit * window if limit > 0 else math.inf
+
+    def is_idle(self, now: float) -> bool:
+        """Whether nothing that was used counts any more."""
+        self._forget(now)
+        return not self._starts
+
+    def _window(self, now: float) -> float:
+        elapsed = now - self._starts[0] if self._starts else 0.0
+        missing = self._samples - 1 - int(elapsed / self._seconds)
+        return elapsed + max(0, missing) * self._seconds
+
+    def _forget(self, now: float) -> None:
+        starts, oldest = self._starts, now - self._samples * self._seconds
+        while starts and starts[0] <= oldest:
+            starts.popleft()
+            self._total -= self._used.popleft()
+        if not starts:
+            self._total = 0.0  # whatever was lost to rounding
+
+
+class TokenBucket:
+    """What may be used at once, refilled by so much a second (KIP-599). It begins full.
+
+    A use is allowed while the bucket is not below zero, and may take it there.
+    """
+
+    __slots__ = ("_burst", "_limit", "_refilled_at", "_seconds", "_tokens")
+
+    def __init__(self, limit: float, seconds: float, now: float) -> None:
+        self._limit = limit
+        #: how long it takes to fill
+        self._seconds = seconds
+        self._tokens = limit * seconds
+        self._refilled_at = now
+
+    def set_limit(self, limit: float, now: float) -> None:
+        """Refill by `limit` a second from now on, to as much as that gives in the same time."""
+        self._refill(now)
+        self._limit = limit
+        self._tokens = min(self._tokens, limit * self._seconds)
+
+    def take(self, amount: float, now: float) -> None:
+        """So much is used."""
+        self._refill(now)
+        self._tokens -= amount
+
+    def delay(self, now: float) -> float:
+        """For how many seconds nothing may be used."""
+        self._refill(now)
+        if self._tokens >= 0:
+            return 0.0
+        return -self._tokens / self._limit if self._limit > 0 else math.inf
+
+    def is_idle(self, now: float) -> bool:
+        """Whether it is full."""
+        self._refill(now)
+        return self._tokens >= self._limit * self._seconds
+
+    def _refill(self, now: float) -> None:
+        passed, self._refilled_at = max(0.0, now - self._refilled_at), now
+        self._tokens = min(self._limit * self._seconds, self._tokens + passed * self._limit)

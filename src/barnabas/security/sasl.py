@@ -1,0 +1,80 @@
+"""The SASL mechanisms of a broker (RFC 4422), over the credentials that the cluster has."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Protocol
+
+from barnabas.security.errors import InvalidCredential, SaslError
+from barnabas.security.oauthbearer import OauthbearerExchange
+from barnabas.security.plain import PlainExchange
+from barnabas.security.scram import MECHANISMS, Mechanism, ScramCredential, ScramExchange
+from barnabas.security.tokens import Tokens
+
+__all__ = ["Exchange", "Sasl", "SaslError"]
+
+#: what is stored of a user: a credential as text by the name of its mechanism, None for an unknown user
+FindUser = Callable[[str], Mapping[str, str] | None]
+
+
+class Exchange(Protocol):
+    """One login, message by message."""
+
+    #: who the client says it is
+    user: str
+    #: whether the client has proven it
+    is_complete: bool
+    #: when what the client has shown ends, in milliseconds since the epoch; None for never
+    expires_ms: int | None
+
+    def respond(self, message: bytes) -> bytes:
+        """The answer to the client's next message; may take tens of milliseconds of CPU time.
+
+        Raises:
+            SaslError: the login has failed.
+        """
+
+
+class Sasl:
+    """Begins logins.
+
+    Args:
+        find_user: what is stored of a user. Called from threads.
+        random: nonces; safe from any thread.
+        tokens: reads those of OAUTHBEARER, where that is enabled.
+    """
+
+    def __init__(self, find_user: FindUser, random: Random, tokens: Tokens | None = None) -> None:
+        self._tokens = tokens
+        self._find_user = find_user
+        self._random = random
+        self._secret = random.randbytes(32)
+
+    def begin(self, mechanism: str) -> Exchange:
+        """A login by a mechanism: PLAIN, OAUTHBEARER, or one of SCRAM's by the name that SASL has for it."""
+        if mechanism == "OAUTHBEARER":
+            assert self._tokens is not None
+            return OauthbearerExchange(self._tokens)
+        if mechanism == "PLAIN":
+            return PlainExchange(self._any_credential, secret=self._secret)
+        scram = MECHANISMS[mechanism]
+        nonce = base64.b64encode(self._random.randbytes(24)).decode()
+        return ScramExchange(
+            scram, lambda user: self._credential(scram, user), nonce=nonce, secret=self._secret
+        )
+
+    def _credential(self, mechanism: Mechanism, user: str) -> ScramCredential | None:
+        text = (self._find_user(user) or {}).get(mechanism.text)
+        try:
+            return None if text is None else ScramCredential.decode(text)
+        except InvalidCredential as error:
+            raise SaslError(str(error)) from error
+
+    def _any_credential(self, user: str) -> tuple[Mechanism, ScramCredential] | None:
+        for mechanism in Mechanism:
+            credential = self._credential(mechanism, user)
+            if credential is not None:
+                return mechanism, credential
+        return None

@@ -1,0 +1,33 @@
+"""The principal inside an Envelope, as Apache Kafka's default builder writes it (KIP-590)."""
+
+from __future__ import annotations
+
+import struct
+
+from barnabas.errors import ProtocolError
+from barnabas.protocol.codec import decode, encode
+from barnabas.protocol.records.principal import DefaultPrincipalData
+from barnabas.security import ANONYMOUS, Principal
+from barnabas.types import Buffer
+
+_VERSION = struct.Struct(">h")
+
+
+def encode_principal(principal: Principal) -> bytes:
+    """The bytes that name a principal."""
+    return _VERSION.pack(0) + encode(DefaultPrincipalData(type=principal.kind, name=principal.name), 0)
+
+
+def decode_principal(data: Buffer | None) -> Principal:
+    """The principal that the bytes name; without any, nobody has authenticated.
+
+    Raises:
+        ProtocolError: they name none.
+    """
+    if data is None:
+        return ANONYMOUS
+    if len(data) < _VERSION.size:
+        raise ProtocolError(f"a principal of {len(data)} bytes")
+    (version,) = _VERSION.unpack_from(data)
+    found = decode(DefaultPrincipalData, version, data, _VERSION.size)
+    return Principal(found.name, found.type)

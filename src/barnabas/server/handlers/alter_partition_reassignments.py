@@ -1,0 +1,68 @@
+"""AlterPartitionReassignments v0-1: partitions move to other brokers, or stay after all (KIP-455, KIP-860).
+
+The answer does not wait for the moves, so the request's timeout is not looked at.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from barnabas.controller.reassignments import ReassignmentControl
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from barnabas.security.acls import Operation
+from barnabas.server.requests.api import handles
+from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.needs import Cluster
+from barnabas.server.requests.pieces import Pieces
+from barnabas.types import TopicPartition
+
+#: the controller reads a topic again for each piece: large ones are better than small ones
+_PIECE = 1000
+
+
+@handles(
+    AlterPartitionReassignmentsRequest,
+    needs=[Cluster(Operation.ALTER)],
+    pieces=[Pieces("topics.partitions", "responses.partitions", size=_PIECE, unique=True)],
+)
+async def alter_partition_reassignments(
+    reassignments: ReassignmentControl,
+    context: RequestContext,
+    request: AlterPartitionReassignmentsRequest,
+) -> AlterPartitionReassignmentsResponse:
+    asked = [
+        (TopicPartition(topic.name, partition.partition_index), partition.replicas)
+        for topic in request.topics
+        for partition in topic.partitions
+    ]
+    named = Counter(partition for partition, _ in asked)
+    errors = await reassignments.alter(
+        {partition: target for partition, target in asked if named[partition] == 1},
+        may_change_factor=request.allow_replication_factor_change,
+    )
+    for partition, times in named.items():
+        if times > 1:
+            twice = f"the request names {partition} {times} times"
+            errors[partition] = KafkaError(ErrorCode.INVALID_REQUEST, twice)
+    topics: dict[str, ReassignableTopicResponse] = {}
+    for partition in named:
+        topic = topics.setdefault(partition.topic, ReassignableTopicResponse(name=partition.topic))
+        topic.partitions.append(_result(partition, errors.get(partition)))
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        responses=list(topics.values()),
+    )
+
+
+def _result(partition: TopicPartition, error: KafkaError | None) -> ReassignablePartitionResponse:
+    if error is None:
+        return ReassignablePartitionResponse(partition_index=partition.partition)
+    return ReassignablePartitionResponse(
+        partition_index=partition.partition, error_code=error.code, error_message=error.message
+    )

@@ -1,0 +1,58 @@
+"""CreateAcls v1-3: add rules (KIP-140, prefixes by KIP-290). A rule that is there already is no error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from barnabas.controller.acls import AclControl
+from barnabas.errors import KafkaError
+from barnabas.protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from barnabas.security.acls import AclBinding, Operation
+from barnabas.server.requests.api import handles
+from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.needs import Cluster
+from barnabas.server.requests.pieces import Pieces
+from barnabas.server.responses.acls import DISABLED, rule_of
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    acls: AclControl
+    #: whether there is an authorizer
+    is_enabled: bool
+
+
+def _failed(request: CreateAclsRequest, error: KafkaError) -> CreateAclsResponse:
+    return CreateAclsResponse(results=[_result(error) for _ in request.creations])
+
+
+@handles(
+    CreateAclsRequest,
+    needs=[Cluster(Operation.ALTER)],
+    on_error=_failed,
+    pieces=[Pieces("creations", "results", size=64)],
+    is_heavy=True,
+)
+async def create_acls(
+    ports: Ports, context: RequestContext, request: CreateAclsRequest
+) -> CreateAclsResponse:
+    if not ports.is_enabled:
+        raise DISABLED
+    rules: list[AclBinding | KafkaError] = []
+    for creation in request.creations:
+        try:
+            rules.append(rule_of(creation))
+        except KafkaError as error:
+            rules.append(error)
+    errors = await ports.acls.create([rule for rule in rules if isinstance(rule, AclBinding)])
+    return CreateAclsResponse(
+        results=[_result(rule if isinstance(rule, KafkaError) else errors.get(rule)) for rule in rules]
+    )
+
+
+def _result(error: KafkaError | None) -> AclCreationResult:
+    if error is None:
+        return AclCreationResult(error_message=None)
+    return AclCreationResult(error_code=error.code, error_message=error.message)

@@ -1,0 +1,70 @@
+"""Envelope v0: a client's request that another broker has forwarded to the controller (KIP-590).
+
+What may be inside is what brokers forward; the answer is the controller's own. It is
+judged by the principal inside, and by the address of its client.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Container
+from dataclasses import dataclass
+
+from barnabas.errors import ErrorCode, KafkaError, ProtocolError
+from barnabas.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from barnabas.security import Principal
+from barnabas.server.forwarded_principal import decode_principal
+from barnabas.server.requests.api import handles
+from barnabas.server.requests.context import Connection, RequestContext
+from barnabas.server.requests.dispatch import Dispatcher
+from barnabas.server.requests.needs import BETWEEN_BROKERS
+
+_SIZE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the handler works on."""
+
+    is_controller: Callable[[], bool]
+    #: the keys of the APIs that may be inside
+    forwarded: Container[int]
+    #: answers them as the controller
+    dispatcher: Dispatcher
+
+
+class _ForwardedConnection:
+    """The connection of a client to another broker."""
+
+    client_software_name = ""
+    client_software_version = ""
+
+    def __init__(self, by: Connection, client_host: str, principal: Principal) -> None:
+        self.connection_id = by.connection_id
+        self.listener = by.listener
+        self.client_host = client_host
+        self.principal = principal
+        self.close = by.close
+
+
+@handles(EnvelopeRequest, needs=[BETWEEN_BROKERS])
+async def envelope(ports: Ports, context: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse:
+    if not ports.is_controller():
+        raise KafkaError(ErrorCode.NOT_CONTROLLER)
+    frame = request.request_data
+    if int.from_bytes(frame[:2], "big") not in ports.forwarded:
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+    try:
+        client = str(ipaddress.ip_address(request.client_host_address))
+    except ValueError:
+        client = context.connection.client_host
+    try:
+        principal = decode_principal(request.request_principal)
+    except ProtocolError as error:
+        raise KafkaError(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE, str(error)) from error
+    connection = _ForwardedConnection(context.connection, client, principal)
+    try:
+        chunks = await ports.dispatcher.answer_frame(frame, connection)
+    except ProtocolError as error:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+    return EnvelopeResponse(response_data=b"".join(map(bytes, chunks))[_SIZE:])

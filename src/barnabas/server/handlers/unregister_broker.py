@@ -1,0 +1,25 @@
+"""UnregisterBroker v0: always refused, since a registration ends with the broker's session by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.metadata.image import ClusterImage
+from barnabas.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from barnabas.security.acls import Operation
+from barnabas.server.requests.api import handles
+from barnabas.server.requests.context import RequestContext
+from barnabas.server.requests.needs import Cluster
+
+
+@handles(UnregisterBrokerRequest, needs=[Cluster(Operation.ALTER)])
+def unregister_broker(
+    image: Callable[[], ClusterImage], context: RequestContext, request: UnregisterBrokerRequest
+) -> UnregisterBrokerResponse:
+    if request.broker_id not in image().brokers:
+        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {request.broker_id} is not registered")
+    raise KafkaError(
+        ErrorCode.UNSUPPORTED_VERSION,
+        f"broker {request.broker_id} is alive: its registration ends when it is stopped",
+    )

@@ -1,0 +1,36 @@
+"""How often and for how long the event loop is held."""
+
+from __future__ import annotations
+
+import asyncio
+
+#: how often it is looked at, in seconds
+TICK = 0.05
+#: lateness of a timer that is a stall, in seconds
+STALL = 0.1
+
+
+class LoopWatch:
+    """Measures by how much its own timer is late: what holds the loop for `STALL` is seen, whatever it is."""
+
+    def __init__(self) -> None:
+        self.stalls = 0
+        #: how long the stalls were together, in seconds
+        self.stalled = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        due = loop.time() + TICK
+        self._timer = loop.call_at(due, self._tick, due)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _tick(self, due: float) -> None:
+        late = asyncio.get_running_loop().time() - due
+        if late >= STALL:
+            self.stalls += 1
+            self.stalled += late
+        self.start()

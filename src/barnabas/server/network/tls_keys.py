@@ -1,0 +1,171 @@
+"""The keys of the listeners with TLS, renewed while the broker runs."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, NamedTuple
+
+from barnabas.config import BrokerConfig
+from barnabas.environment.blocking import Pool
+from barnabas.environment.clock import Clock
+from barnabas.errors import ConfigError
+from barnabas.server.network.tls import renew_key, tls_context, trial_certificate
+from barnabas.text import logger_of
+
+log = logger_of(__name__)
+
+#: how often the files are looked at, in milliseconds: mounted secrets change without a word
+CHECK_MS = 5_000
+_DAY = 86_400.0
+#: how often a file is read that is replaced while it is read
+_MOST_READINGS = 5
+_WARN_BEFORE_DAYS = 30
+
+
+class _Loaded(NamedTuple):
+    """What the files have, tried out."""
+
+    context: ssl.SSLContext
+    #: what a client is shown
+    certificate: bytes
+    trusted: frozenset[bytes]
+
+
+class ListenerKeys:
+    """The keys of all listeners with TLS; those that have no settings of their own share theirs."""
+
+    def __init__(self, config: Callable[[], BrokerConfig], clock: Clock, listeners: Iterable[str]) -> None:
+        shared: TlsKeys | None = None
+        self._by_listener: dict[str, TlsKeys] = {}
+        for name in listeners:
+            if config().for_listener(name) is not config():
+                self._by_listener[name] = TlsKeys(partial(_for_listener, config, name), clock)
+            else:
+                shared = self._by_listener[name] = shared or TlsKeys(config, clock)
+
+    def of(self, listener: str) -> TlsKeys:
+        """What a listener shows."""
+        return self._by_listener[listener]
+
+    def check_now(self, threads: Pool) -> None:
+        """As `check`, some time soon: those who ask meanwhile share one more reading."""
+        for keys in dict.fromkeys(self._by_listener.values()):
+            keys.check_now(threads)
+
+    async def check(self, threads: Pool) -> None:
+        """Take over what has changed."""
+        for keys in dict.fromkeys(self._by_listener.values()):
+            await keys.check(threads)
+
+
+class TlsKeys:
+    """Has the context for new connections. Open connections keep what they began with.
+
+    The files are read again and again; what they have is tried in a handshake before it is used. A key that
+    does not belong to its certificate, say since only one of them has been written, changes nothing.
+
+    Args:
+        config: the broker's settings of the moment.
+        clock: tells what has expired.
+
+    Raises:
+        ConfigError: the files cannot be used.
+    """
+
+    def __init__(self, config: Callable[[], BrokerConfig], clock: Clock) -> None:
+        self._config = config
+        self._clock = clock
+        self._now = _load(config())
+        #: the files are read by one at a time: what was read earlier must not be taken over later
+        self._turn = asyncio.Lock()
+        #: somebody has asked, and the files have not been read since
+        self._is_wanted = False
+        self._asked: asyncio.Future[None] | None = None
+        #: why the last attempt failed
+        self._refused = ""
+        self._warned_at: float | None = None
+        #: contexts of this broker as a client, which show the same key
+        self._as_client: list[ssl.SSLContext] = []
+        self._warn_of_expiry()
+
+    def context(self) -> ssl.SSLContext:
+        """The context for the next connection."""
+        return self._now.context
+
+    def shown_by(self, context: ssl.SSLContext) -> None:
+        """Renew the key of another context, too."""
+        self._as_client.append(context)
+
+    def check_now(self, threads: Pool) -> None:
+        """As `check`, some time soon: those who ask while the files are read share one more reading."""
+        if not self._is_wanted:
+            self._is_wanted = True
+            self._asked = asyncio.ensure_future(self.check(threads))
+
+    async def check(self, threads: Pool) -> None:
+        """Take over what has changed."""
+        async with self._turn:
+            self._is_wanted = False
+            await self._check(threads)
+
+    async def _check(self, threads: Pool) -> None:
+        config = self._config()
+        try:
+            found = await threads.run(_load, config)
+        except ConfigError as error:
+            if str(error) != self._refused:
+                self._refused = str(error)
+                log.error("the key of the listeners stays as it was: %s", error)
+            return
+        self._refused = ""
+        if found[1:] != self._now[1:]:
+            for context in self._as_client:
+                await threads.run(renew_key, context, config)
+            self._now = found
+            self._warned_at = None
+            log.info(
+                "listeners show a new certificate, or trust others, from now on; it is valid until %s",
+                _expiry(found.certificate).date(),
+            )
+        self._warn_of_expiry()
+
+    def _warn_of_expiry(self) -> None:
+        now = self._clock.monotonic()
+        if self._warned_at is not None and now - self._warned_at < _DAY:
+            return
+        self._warned_at = now
+        expiry = _expiry(self._now.certificate)
+        days_left = (expiry.timestamp() - self._clock.now_ms() / 1000) / _DAY
+        if days_left < 0:
+            log.error("the certificate of the listeners has expired on %s: clients refuse it", expiry.date())
+        elif days_left < _WARN_BEFORE_DAYS:
+            log.warning(
+                "the certificate of the listeners expires in %d days, on %s: put a new one in its place",
+                days_left,
+                expiry.date(),
+            )
+
+
+def _for_listener(config: Callable[[], BrokerConfig], name: str) -> BrokerConfig:
+    return config().for_listener(name)
+
+
+def _load(config: BrokerConfig) -> _Loaded:
+    """What the files have. Raises ConfigError, also when they change again and again meanwhile."""
+    certificate = trial_certificate(config)
+    for _ in range(_MOST_READINGS):
+        context = tls_context(config)
+        before, certificate = certificate, trial_certificate(config)
+        if before == certificate:  # else the context may have the key from before
+            return _Loaded(context, certificate, frozenset(context.get_ca_certs(binary_form=True)))
+    raise ConfigError(f"ssl.keystore.location={config.ssl_keystore_location} changes while it is read")
+
+
+def _expiry(certificate: bytes) -> Any:
+    """When a certificate ceases to be valid, as a datetime."""
+    from cryptography import x509
+
+    return x509.load_der_x509_certificate(certificate).not_valid_after_utc

@@ -1,0 +1,74 @@
+"""Debezium's change events: each becomes the row after the change, or the row that was deleted.
+
+An event has ``op`` (c, r and u: the row is now ``after``; d: ``before`` is gone) and may lie in the
+``payload`` of Kafka Connect's JSON with schemas. Source: Debezium's documentation of its connectors,
+"Data change events".
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
+
+from barnabas.errors import ConfigError
+from barnabas.spark.text_formats import Decoded, decode_text, parse_schema
+
+#: The column that says that a row is gone: sinks with a key delete it.
+DELETED = "_deleted"
+
+
+def decode_debezium_json(rows: DataFrame, schema: str, options: dict[str, str]) -> tuple[DataFrame, Decoded]:
+    """`rows` with the changes in their column value, which is JSON; `schema` are the columns of the table.
+
+    Raises:
+        ConfigError: the schema cannot be read.
+    """
+    table = parse_schema(schema)
+    row = StructType([StructField(each.name, each.dataType) for each in table.fields])
+    event = [StructField("before", row), StructField("after", row), StructField("op", StringType())]
+    rows, decoded = decode_text(
+        rows, "json", StructType([*event, StructField("payload", StructType(event))]), options
+    )
+    payload = decoded.columns["payload"]
+    before, after, op = (
+        F.when(payload.isNotNull(), payload[name]).otherwise(decoded.columns[name])
+        for name in ("before", "after", "op")
+    )
+    made = _changes(decoded.reason, before, after, op, table.fieldNames())
+    reason = made.reason
+    for each in table.fields:
+        if not each.nullable:  # of a row that is gone, a database may give the key only
+            lacking = (op != "d") & after[each.name].isNull()
+            reason = reason.when(lacking, F.lit(f"field {each.name} is missing"))
+    return rows, replace(made, reason=reason)
+
+
+def unwrap(decoded: Decoded, record: StructType) -> Decoded:
+    """The changes of events that have been decoded, by the columns of their `record`.
+
+    Raises:
+        ConfigError: these are not Debezium's.
+    """
+    row = record["after"].dataType if "after" in record.fieldNames() else None
+    if not isinstance(row, StructType) or not {"before", "op"} <= set(record.fieldNames()):
+        raise ConfigError(
+            f"envelope=debezium: events have before, after and op; the schema has {', '.join(record.names)}"
+        )
+    before, after, op = (decoded.columns[name] for name in ("before", "after", "op"))
+    return _changes(decoded.reason, before, after, op, row.fieldNames())
+
+
+def _changes(reason: Column, before: Column, after: Column, op: Column, names: list[str]) -> Decoded:
+    deleted = op == "d"
+    columns = {name: F.when(deleted, before[name]).otherwise(after[name]) for name in names}
+    why = (
+        F.when(reason.isNotNull(), reason)
+        .when(op.isNull(), F.lit("it is not a change event of Debezium: it has no op"))
+        .when(~op.isin("c", "r", "u", "d"), F.concat(F.lit("no row can say a change of op "), op))
+        .when(deleted & before.isNull(), F.lit("it deletes a row and does not say which: before is NULL"))
+        .when(~deleted & after.isNull(), F.lit("it changes a row and does not say to what: after is NULL"))
+    )
+    return Decoded({**columns, DELETED: deleted}, why)

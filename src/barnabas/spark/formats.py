@@ -1,0 +1,203 @@
+"""Every format of the pipelines, for plain Spark.
+
+    from barnabas.spark.formats import dead_letters, decode, encode
+
+    orders = decode(topic_rows, "json", schema="id BIGINT NOT NULL, price DOUBLE")
+    good = orders.where("error IS NULL").select("record.*")
+    bad = dead_letters(orders)          # for a topic of their own, each with its reason
+    records = encode(good, "avro", key=["id"], registry="http://127.0.0.1:8081", subject="dear-value")
+
+| format | needs | packages |
+|---|---|---|
+| json, csv | schema: columns as in CREATE TABLE | |
+| text, log | | |
+| avro, jsonschema | registry; schema or subject | `barnabas[registry]` |
+| protobuf | registry; subject | |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from barnabas.errors import ConfigError
+from barnabas.spark.dead_letters import dead_letters
+from barnabas.spark.debezium import DELETED, decode_debezium_json, unwrap
+from barnabas.spark.option_values import refuse
+from barnabas.spark.registered import REGISTERED, decode_registered, encode_registered
+from barnabas.spark.registry_client import Reference
+from barnabas.spark.text_formats import Decoded, decode_log, decode_text
+
+__all__ = ["DELETED", "READABLE", "WRITABLE", "dead_letters", "decode", "decode_columns", "encode"]
+
+READABLE = ("json", "csv", "text", "log", *REGISTERED)
+WRITABLE = ("json", "csv", "text", *REGISTERED)
+_ENVELOPES = ("", "debezium")
+
+_REGISTERED, _REGISTERED_ERROR = "_registered", "_registered_error"
+_TEXT_PARSED = "_parsed"
+
+
+def decode(
+    rows: DataFrame,
+    format: str,
+    *,
+    record: str = "record",
+    error: str = "error",
+    **options: Any,
+) -> DataFrame:
+    """Add the columns `record`, a struct of what the column `value` says, and `error`, why it says nothing.
+
+    `options` are those of `decode_columns`. Of each pair one is NULL.
+
+    Raises:
+        ConfigError: an option is not allowed, or a package is missing.
+        UnknownSchemaError, RegistryUnavailableError: the registry has no such schema, or does not answer.
+    """
+    rows, decoded = decode_columns(rows, format, **options)
+    made = F.struct(*(column.alias(name) for name, column in decoded.columns.items()))
+    return rows.withColumns({record: F.when(decoded.reason.isNull(), made), error: decoded.reason}).drop(
+        _TEXT_PARSED, _REGISTERED, _REGISTERED_ERROR
+    )
+
+
+def decode_columns(
+    rows: DataFrame,
+    format: str,
+    *,
+    schema: str = "",
+    registry: str = "",
+    subject: str = "",
+    message: str = "",
+    envelope: str = "",
+    options: dict[str, str] | None = None,
+) -> tuple[DataFrame, Decoded]:
+    """`rows`, with columns for use, and what their column value says.
+
+    Args:
+        format: one of `READABLE`.
+        schema: of json and csv, columns as in CREATE TABLE, where NOT NULL ones must be there; of avro and
+            jsonschema the reader's schema, else the newest of `subject` is taken, once, now.
+        message: of protobuf, the message's name; by default the first of the schema.
+        envelope: `debezium` for its change events: the columns are the table's, and `_deleted`. Records
+            without a value, which follow deletions, are left out.
+        options: Spark's for json and csv.
+
+    Raises:
+        ConfigError: an option is not allowed, or a package is missing.
+        UnknownSchemaError, RegistryUnavailableError: the registry has no such schema, or does not answer.
+    """
+    if format not in READABLE:
+        raise refuse("format", format, f"choose from {', '.join(READABLE)}")
+    if envelope not in _ENVELOPES or (envelope and format not in ("json", *REGISTERED)):
+        allowed = f"it is debezium, of json, {', '.join(REGISTERED)}"
+        raise refuse("envelope", envelope, allowed)
+    if envelope:
+        rows = rows.where(F.col("value").isNotNull())
+    if format == "log":
+        return decode_log(rows)
+    if format in REGISTERED:
+        return _decode_registered(rows, format, schema, registry, subject, message, envelope)
+    if format != "text" and not schema:
+        raise ConfigError(f"option schema is missing: {format} needs one, as `id BIGINT, at TIMESTAMP`")
+    if envelope:
+        return decode_debezium_json(rows, schema, options or {})
+    return decode_text(rows, format, schema, options or {})
+
+
+def encode(
+    rows: DataFrame,
+    format: str = "json",
+    *,
+    key: Sequence[str] = (),
+    schema: str = "",
+    registry: str = "",
+    subject: str = "",
+    message: str = "",
+    references: Sequence[Reference] = (),
+) -> DataFrame:
+    """Rows as the data source writes them: the column `value`, and `key` when columns are named for it.
+
+    A key of one column is that column, as text unless it is binary; one of several is a JSON object. Where a
+    row's column `_deleted` is true, the value is NULL: a tombstone. That column is not written.
+
+    Args:
+        format: json or csv of all columns; text, of the column value; or a registered format, by `schema`,
+            which is registered if need be, else by the newest of `subject`.
+        references: what the schema refers to.
+
+    Raises:
+        ConfigError: an option is not allowed, or the columns do not fit the format.
+        UnknownSchemaError, RegistryUnavailableError: the registry has no such schema, or does not answer.
+    """
+    if format not in WRITABLE:
+        raise refuse("format", format, f"choose from {', '.join(WRITABLE)}")
+    names = [name for name in rows.columns if name != DELETED]
+    deletes = DELETED in rows.columns
+    if not set(key) <= set(names):
+        raise refuse("key", ",".join(key), f"the columns are {', '.join(names)}")
+    if deletes and not key:
+        raise refuse("key", "", f"a tombstone for a row that is {DELETED} needs one: name the key's columns")
+    if format == "text":
+        if "value" not in names:
+            raise ConfigError(f"format text writes the column value; there are {', '.join(names)}")
+        value = rows["value"].cast("string")
+    elif format in REGISTERED:
+        rows = encode_registered(
+            rows,
+            format,
+            schema or None,
+            registry=registry,
+            subject=subject,
+            message=message,
+            references=references,
+            into=_REGISTERED,
+            where=~_is_deleted(rows) if deletes else None,
+        )
+        value = rows[_REGISTERED]
+    else:
+        row = F.struct(*(rows[f"`{name}`"] for name in names))
+        value = F.to_json(row) if format == "json" else F.to_csv(row)
+    if deletes:
+        value = F.when(~_is_deleted(rows), value)
+    columns = [value.alias("value")]
+    if key:
+        columns.append(_key(rows, key).alias("key"))
+    return rows.select(*columns)
+
+
+def _decode_registered(
+    rows: DataFrame, format: str, schema: str, registry: str, subject: str, message: str, envelope: str
+) -> tuple[DataFrame, Decoded]:
+    if not registry:
+        raise ConfigError(f"option registry is missing: {format} needs the registry's URL")
+    rows = decode_registered(
+        rows,
+        format,
+        registry=registry,
+        schema=schema or None,
+        subject=None if schema else subject,
+        message=message,
+        record=_REGISTERED,
+        error=_REGISTERED_ERROR,
+    )
+    found = rows.schema[_REGISTERED].dataType
+    reason = F.when(F.col("value").isNull(), F.lit("the value is NULL")).otherwise(F.col(_REGISTERED_ERROR))
+    decoded = Decoded({name: F.col(_REGISTERED)[name] for name in found.fieldNames()}, reason)
+    return rows, unwrap(decoded, found) if envelope else decoded
+
+
+def _is_deleted(rows: DataFrame) -> Column:
+    return F.coalesce(rows[DELETED], F.lit(False))
+
+
+def _key(rows: DataFrame, names: Sequence[str]) -> Column:
+    """One column as it is, so that any client can make the same key; several as a JSON object."""
+    if len(names) > 1:
+        return F.to_json(F.struct(*(rows[f"`{name}`"] for name in names)))
+    (name,) = names
+    column = rows[f"`{name}`"]
+    return column if dict(rows.dtypes)[name] == "binary" else column.cast("string")

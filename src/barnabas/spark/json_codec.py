@@ -1,0 +1,112 @@
+"""Registered JSON in Arrow: columns of payloads to columns of records, and back.
+
+Behind the schema's id a payload is JSON text, as Confluent's serializers write it. What is read has to be as
+the reader's schema says, whatever version it was written with; what is written, as the schema it is written
+with.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+from jsonschema.exceptions import SchemaError, ValidationError
+from jsonschema.validators import Draft7Validator, validator_for
+from referencing import Registry, Resource
+from referencing.exceptions import Unresolvable
+from referencing.jsonschema import DRAFT7
+
+from barnabas.errors import ConfigError
+from barnabas.spark.json_columns import json_column
+from barnabas.spark.payloads import PayloadDecoder, PayloadEncoder, RowUnfitError, Undecodable
+from barnabas.spark.registry_client import JSON, RegisteredSchema, RegistryClient
+
+#: where a schema that says nothing of it lies
+_HERE = "urn:barnabas:schema"
+#: characters of what a validator complains of
+_SHOWN = 300
+
+
+class JsonSchema:
+    """A schema with its columns. Raises ConfigError when it is none, or not of objects with properties."""
+
+    def __init__(self, schema: RegisteredSchema) -> None:
+        try:
+            contents = json.loads(schema.text)
+            named = [(name, _resource(json.loads(text))) for name, text in schema.references]
+            kind = validator_for(contents, default=Draft7Validator)
+            kind.check_schema(contents)
+        except (ValueError, AttributeError, SchemaError) as error:
+            why = error.message if isinstance(error, SchemaError) else error
+            raise ConfigError(f"not a JSON Schema ({why}): {schema.text}") from None
+        own = _resource(contents)
+        place = own.id() or _HERE
+        registry: Registry[Any] = Registry().with_resources([*named, (place, own)]).crawl()
+        self._validator = kind(contents, registry=registry)
+        self.column = json_column(contents, registry.resolver(place))
+        if not pa.types.is_struct(self.column.arrow):
+            raise ConfigError(f"rows are objects with properties, and the schema is {schema.text}")
+        required = contents.get("required") or ()
+        self.required = [each.name for each in self.column.arrow if each.name in required]
+
+    def complaint(self, value: Any) -> str | None:
+        """Why `value` is not as the schema says; None when it is."""
+        try:
+            self._validator.validate(value)
+        except ValidationError as error:
+            return f"at /{'/'.join(map(str, error.absolute_path))}: {error.message[:_SHOWN]}"
+        except (Unresolvable, RecursionError) as error:
+            return f"{type(error).__name__}: {error}"
+        return None
+
+
+class Decoder(PayloadDecoder[None]):
+    """Of a writer's schema only that it is there is of interest."""
+
+    def __init__(
+        self, reader: RegisteredSchema, registry: RegistryClient, column: pa.DataType | None = None
+    ) -> None:
+        """Raises ConfigError, as JsonSchema."""
+        self._schema = JsonSchema(reader)
+        self._registry = registry
+        super().__init__(self._schema.column.arrow, column)
+
+    def _writer(self, id_: int) -> None:
+        self._registry.by_id(id_, JSON)
+
+    def _record(self, payload: bytes, start: int, writer: None) -> Any:
+        try:
+            value = json.loads(payload[start:])
+        except (ValueError, RecursionError) as error:
+            raise Undecodable(f"it is not JSON: {error}") from None
+        if complaint := self._schema.complaint(value):
+            raise Undecodable(f"it does not fit the schema {complaint}")
+        try:
+            return self._schema.column.read(value)
+        except (TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise Undecodable(f"its columns have no room for it: {error}") from None
+
+
+class Encoder(PayloadEncoder):
+    """Writes JSON without blanks."""
+
+    def __init__(self, schema: RegisteredSchema, id_: int) -> None:
+        """Raises ConfigError, as JsonSchema."""
+        self._schema = JsonSchema(schema)
+        arrow = self._schema.column.arrow
+        super().__init__(arrow, arrow, id_, self._schema.required)
+
+    def _content(self, row: dict[str, Any]) -> bytes:
+        try:
+            value = self._schema.column.write(row)
+            text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        except ValueError as error:
+            raise RowUnfitError(f"{row} is not JSON: {error}") from None
+        if complaint := self._schema.complaint(value):
+            raise RowUnfitError(f"the schema does not allow {row}: {complaint}")
+        return text.encode()
+
+
+def _resource(contents: Any) -> Resource[Any]:
+    return Resource.from_contents(contents, default_specification=DRAFT7)

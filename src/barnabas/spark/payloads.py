@@ -1,0 +1,146 @@
+"""Registered payloads: a zero byte, the schema's id (4 bytes, big-endian), and what the format makes of it.
+
+Source: Confluent's wire format, https://docs.confluent.io/platform/current/schema-registry/fundamentals/
+serdes-develop/index.html#wire-format
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Generic, TypeVar
+
+import pyarrow as pa
+from pyarrow.compute import CastOptions
+
+from barnabas.errors import BarnabasError, ConfigError
+from barnabas.spark.registry_client import UnknownSchemaError
+
+_MAGIC = 0
+_HEADER = 5
+
+W = TypeVar("W")
+
+
+class RowUnfitError(BarnabasError):
+    """A row that the schema does not allow."""
+
+
+class Undecodable(Exception):
+    """Why one payload is no record."""
+
+
+class PayloadDecoder(ABC, Generic[W]):
+    """Makes records of payloads, in the columns of one reader's schema, whatever they were written with.
+
+    `W` is what a format keeps of a schema that payloads were written with.
+    """
+
+    def __init__(self, made: pa.DataType, column: pa.DataType | None) -> None:
+        """`made` is the type of what `_record` returns, `column` that of the records' column."""
+        self.made = made
+        self._type = column or made
+        self._writers: dict[int, W] = {}
+
+    @abstractmethod
+    def _writer(self, id_: int) -> W:
+        """What is kept of the schema `id_`. Raises UnknownSchemaError or ConfigError."""
+
+    @abstractmethod
+    def _record(self, payload: bytes, start: int, writer: W) -> Any:
+        """The record in `payload`, whose content begins at `start`. Raises Undecodable."""
+
+    def decode(self, payloads: pa.Array) -> tuple[pa.Array, pa.Array]:
+        """Records and reasons: of each pair at least one is NULL, both when the payload is.
+
+        Raises:
+            RegistryUnavailableError: the registry does not answer, which is not the payload's fault.
+        """
+        unknown: dict[int, str] = {}
+        records: list[Any] = []
+        reasons: list[str | None] = []
+        for payload in payloads.to_pylist():
+            record = reason = None
+            if payload is not None:
+                try:
+                    record = self._decode(payload, unknown)
+                except Undecodable as error:
+                    reason = str(error)
+            records.append(record)
+            reasons.append(reason)
+        try:
+            column = self._column(records)
+        except _UNFIT:
+            for number, record in enumerate(records):
+                try:
+                    self._column([record])
+                except _UNFIT as error:
+                    records[number] = None
+                    reasons[number] = f"its columns have no room for it: {error}"
+            column = self._column(records)
+        return column, pa.array(reasons, pa.string())
+
+    def _column(self, records: list[Any]) -> pa.Array:
+        return pa.array(records, self.made).cast(self._type)
+
+    def _decode(self, payload: bytes, unknown: dict[int, str]) -> Any:
+        if len(payload) < _HEADER or payload[0] != _MAGIC:
+            raise Undecodable(
+                f"not a registered payload: it begins with {payload[:_HEADER].hex(' ') or 'nothing'}, "
+                "not with 00 and a schema's id"
+            )
+        id_ = int.from_bytes(payload[1:_HEADER], "big")
+        if id_ in unknown:
+            raise Undecodable(unknown[id_])
+        if id_ not in self._writers:
+            try:
+                self._writers[id_] = self._writer(id_)
+            except (UnknownSchemaError, ConfigError) as error:
+                # Remembered for this batch only: it may be registered by the next.
+                unknown[id_] = str(error)
+                raise Undecodable(str(error)) from None
+        return self._record(payload, _HEADER, self._writers[id_])
+
+
+class PayloadEncoder(ABC):
+    """Makes payloads of records, all with one registered schema."""
+
+    def __init__(
+        self, typed: pa.StructType, raw: pa.StructType, id_: int, required: Sequence[str] = ()
+    ) -> None:
+        """`typed` are the columns of the schema, `raw` the same as `_content` takes them.
+
+        Those that are `required` must be there.
+        """
+        self.names = [field.name for field in typed]
+        self.required = tuple(required)
+        self._typed = typed
+        self._raw = raw
+        self._header = bytes([_MAGIC]) + id_.to_bytes(4, "big")
+
+    @abstractmethod
+    def _content(self, row: dict[str, Any]) -> bytes:
+        """What follows the id. Raises RowUnfitError."""
+
+    def encode(self, records: pa.Array) -> pa.Array:
+        """The payload of each record; NULL where all of it is NULL.
+
+        Raises:
+            RowUnfitError: the schema does not allow a record; says which, and why.
+        """
+        present = {records.type.field(index).name for index in range(records.type.num_fields)}
+        typed = pa.struct([f for f in self._typed if f.name in present])
+        raw = pa.struct([f for f in self._raw if f.name in present])
+        # Microseconds that milliseconds have no room for are cut off, as by Spark's to_avro; nothing else is.
+        try:
+            column = records.cast(options=CastOptions(typed, allow_time_truncate=True)).cast(raw)
+        except pa.ArrowException as error:
+            raise RowUnfitError(f"the schema does not allow a value of a row: {error}") from None
+        # Asked for dicts, Arrow takes ten times as long also where there are no maps.
+        rows = column.to_pylist(maps_as_pydicts="strict") if "map<" in str(raw) else column.to_pylist()
+        payloads = [None if row is None else self._header + self._content(row) for row in rows]
+        return pa.array(payloads, pa.binary())
+
+
+#: what Arrow raises of values that a type has no room for
+_UNFIT = (pa.ArrowException, OverflowError)

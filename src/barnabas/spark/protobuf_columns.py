@@ -1,0 +1,223 @@
+"""Protobuf messages as columns: a struct for a message, by the names of its fields.
+
+int32, sint32 and sfixed32 are int; the 64-bit ones and the unsigned 32-bit ones bigint; uint64 and fixed64
+decimal(20,0); float, double, bool, string and bytes what their names say; an enum is its value's name, or its
+number as text where the schema has no name for it. Repeated fields and maps are arrays and maps.
+google.protobuf.Timestamp is timestamp, Duration is an interval day to second (both cut to microseconds);
+the wrappers are the value they wrap; Struct, Value and ListValue are JSON text; a message without fields is
+true where it is there. What is not set is NULL where Protobuf can tell (oneofs, optional, messages), and the
+default where it cannot. A message that contains itself has no column type and is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from google.protobuf import json_format
+
+from barnabas.errors import ConfigError
+from barnabas.spark.payloads import RowUnfitError
+
+_MICROSECONDS = 1_000_000
+_WRAPPERS = frozenset(
+    f"google.protobuf.{name}Value"
+    for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
+)
+_JSON = frozenset(f"google.protobuf.{name}" for name in ("Struct", "Value", "ListValue"))
+_TIMES = {
+    "google.protobuf.Timestamp": pa.timestamp("us", tz="UTC"),
+    "google.protobuf.Duration": pa.duration("us"),
+}
+_SCALARS = {
+    "double": pa.float64(),
+    "float": pa.float32(),
+    "bool": pa.bool_(),
+    "string": pa.string(),
+    "bytes": pa.binary(),
+    **dict.fromkeys(("int32", "sint32", "sfixed32"), pa.int32()),
+    **dict.fromkeys(("int64", "sint64", "sfixed64", "uint32", "fixed32"), pa.int64()),
+    **dict.fromkeys(("uint64", "fixed64"), pa.decimal128(20, 0)),
+}
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """One value: the type of its column, the same for writing, and both ways between.
+
+    A scalar's `write` gives the value to set; a message's fills one in.
+    """
+
+    arrow: pa.DataType
+    raw: pa.DataType
+    read: Callable[[Any], Any]
+    write: Callable[..., Any]
+    is_message: bool = False
+
+
+@dataclass(frozen=True)
+class _Field:
+    name: str
+    arrow: pa.DataType
+    raw: pa.DataType
+    read: Callable[[Any], Any]
+    write: Callable[[Any, Any], None]
+
+
+class MessageColumns:
+    """The columns of a message, given by its descriptor. Raises ConfigError when a field has no column."""
+
+    def __init__(self, descriptor: Any, path: tuple[str, ...] = ()) -> None:
+        if descriptor.full_name in path:
+            raise ConfigError(f"{descriptor.full_name} contains itself, and no column can hold that")
+        self._fields = [_field(each, (*path, descriptor.full_name)) for each in descriptor.fields]
+        self._by_name = {each.name: each for each in self._fields}
+        self.arrow = pa.struct([(each.name, each.arrow) for each in self._fields])
+        self.raw = pa.struct([(each.name, each.raw) for each in self._fields])
+
+    def read(self, message: Any) -> dict[str, Any]:
+        """A message as a row."""
+        return {field.name: field.read(message) for field in self._fields}
+
+    def write(self, message: Any, row: dict[str, Any]) -> None:
+        """Fill a message by a row, in the types of `raw`. Raises RowUnfitError."""
+        for name, value in row.items():
+            if value is not None:
+                try:
+                    self._by_name[name].write(message, value)
+                except (TypeError, ValueError, KeyError, json_format.ParseError) as error:
+                    raise RowUnfitError(f"field {name} does not take {value!r}: {error}") from None
+
+
+def _field(field: Any, path: tuple[str, ...]) -> _Field:
+    name = field.name
+    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        return _map(field, path)
+    kind = _kind(field, path)
+    if field.is_repeated:
+
+        def read_all(message: Any) -> list[Any]:
+            return [kind.read(value) for value in getattr(message, name)]
+
+        def write_all(message: Any, values: list[Any]) -> None:
+            target = getattr(message, name)
+            for value in values:
+                if value is None:
+                    raise ValueError("its items cannot be NULL")
+                if kind.is_message:
+                    kind.write(target.add(), value)
+                else:
+                    target.append(kind.write(value))
+
+        return _Field(name, pa.list_(kind.arrow), pa.list_(kind.raw), read_all, write_all)
+
+    def read(message: Any) -> Any:
+        return kind.read(getattr(message, name))
+
+    def read_if_set(message: Any) -> Any:
+        return kind.read(getattr(message, name)) if message.HasField(name) else None
+
+    def write(message: Any, value: Any) -> None:
+        if kind.is_message:
+            inner = getattr(message, name)
+            inner.SetInParent()
+            kind.write(inner, value)
+        else:
+            setattr(message, name, kind.write(value))
+
+    return _Field(name, kind.arrow, kind.raw, read_if_set if field.has_presence else read, write)
+
+
+def _map(field: Any, path: tuple[str, ...]) -> _Field:
+    name = field.name
+    key, item = (_kind(field.message_type.fields_by_name[each], path) for each in ("key", "value"))
+
+    def read(message: Any) -> list[tuple[Any, Any]]:
+        return [(key.read(k), item.read(v)) for k, v in getattr(message, name).items()]
+
+    def write(message: Any, values: dict[Any, Any]) -> None:
+        target = getattr(message, name)
+        for k, value in values.items():
+            if value is None:
+                raise ValueError("its values cannot be NULL")
+            if item.is_message:
+                item.write(target[key.write(k)], value)
+            else:
+                target[key.write(k)] = item.write(value)
+
+    return _Field(name, pa.map_(key.arrow, item.arrow), pa.map_(key.raw, item.raw), read, write)
+
+
+def _kind(field: Any, path: tuple[str, ...]) -> _Kind:
+    if field.message_type is not None:
+        return _message(field.message_type, path)
+    if field.enum_type is not None:
+        return _enum(field.enum_type)
+    arrow = _SCALARS[_type_name(field)]
+    if pa.types.is_decimal(arrow):
+        return _Kind(arrow, arrow, _same, int)
+    return _Kind(arrow, arrow, _same, _same)
+
+
+def _message(descriptor: Any, path: tuple[str, ...]) -> _Kind:
+    name = descriptor.full_name
+    if name in _TIMES:
+        return _Kind(_TIMES[name], pa.int64(), _read_time, _write_time, is_message=True)
+    if name in _WRAPPERS:
+        wrapped = _kind(descriptor.fields_by_name["value"], path)
+
+        def wrap(message: Any, value: Any) -> None:
+            message.value = wrapped.write(value)
+
+        return _Kind(wrapped.arrow, wrapped.raw, lambda m: wrapped.read(m.value), wrap, is_message=True)
+    if name in _JSON:
+        return _Kind(pa.string(), pa.string(), _read_json, _write_json, is_message=True)
+    if not descriptor.fields:
+        return _Kind(pa.bool_(), pa.bool_(), lambda _: True, lambda *_: None, is_message=True)
+    columns = MessageColumns(descriptor, path)
+    return _Kind(columns.arrow, columns.raw, columns.read, columns.write, is_message=True)
+
+
+def _enum(descriptor: Any) -> _Kind:
+    names = {value.number: value.name for value in reversed(descriptor.values)}  # the first name of an alias
+    numbers = {value.name: value.number for value in descriptor.values}
+
+    def number(name: str) -> int:
+        if name not in numbers and not name.removeprefix("-").isdecimal():
+            raise ValueError(f"{descriptor.name} has no such value")
+        return numbers[name] if name in numbers else int(name)
+
+    return _Kind(pa.string(), pa.string(), lambda value: names.get(value, str(value)), number)
+
+
+def _type_name(field: Any) -> str:
+    for name in _SCALARS:
+        if field.type == getattr(field, f"TYPE_{name.upper()}"):
+            return str(name)
+    raise ConfigError(f"field {field.full_name} is of a type that has no column")
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _read_time(message: Any) -> int:
+    return int(message.seconds * _MICROSECONDS + message.nanos // 1000)
+
+
+def _write_time(message: Any, value: int) -> None:
+    message.seconds, rest = divmod(value, _MICROSECONDS)
+    if rest and message.seconds < 0 and message.DESCRIPTOR.name == "Duration":
+        message.seconds, rest = message.seconds + 1, rest - _MICROSECONDS  # of one sign
+    message.nanos = rest * 1000
+
+
+def _read_json(message: Any) -> str:
+    return str(json.dumps(json_format.MessageToDict(message), ensure_ascii=False))
+
+
+def _write_json(message: Any, text: str) -> None:
+    json_format.ParseDict(json.loads(text), message)

@@ -1,0 +1,214 @@
+"""Registered formats in DataFrames: they read what Confluent's serializers write, and write what those read.
+
+The columns are those of one schema, the reader's; records that were written with other versions of it are
+resolved to it by the format's rules. The work is done in Arrow batches in Spark's Python workers, in batch
+and in streams alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
+from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType
+
+from barnabas.errors import ConfigError
+from barnabas.spark.option_values import refuse
+from barnabas.spark.payloads import PayloadDecoder, PayloadEncoder
+from barnabas.spark.registry_client import AVRO, JSON, PROTOBUF, Reference, RegisteredSchema, RegistryClient
+
+#: the formats that a registry has the schemas of: what it calls them, where the codec is, what installs it
+_FORMATS = {
+    "avro": (AVRO, "barnabas.spark.avro_codec", "registry"),
+    "jsonschema": (JSON, "barnabas.spark.json_codec", "registry"),
+    "protobuf": (PROTOBUF, "barnabas.spark.protobuf_codec", "spark"),
+}
+REGISTERED = tuple(_FORMATS)
+
+
+@dataclass(frozen=True)
+class _Codec:
+    """What executors need to know; they make the rest of it."""
+
+    format: str
+    schema: RegisteredSchema
+    #: of Protobuf, the message
+    message: str
+
+    def decoder(self, registry: RegistryClient, column: pa.DataType | None = None) -> PayloadDecoder[Any]:
+        made: PayloadDecoder[Any] = load_codec(self.format).Decoder(
+            self.schema, registry, column, **self._more()
+        )
+        return made
+
+    def encoder(self, id_: int) -> PayloadEncoder:
+        made: PayloadEncoder = load_codec(self.format).Encoder(self.schema, id_, **self._more())
+        return made
+
+    def _more(self) -> dict[str, str]:
+        return {"message": self.message} if self.format == "protobuf" else {}
+
+
+def load_codec(format: str) -> Any:
+    """The module that reads and writes `format`. Raises ConfigError when a package is missing."""
+    _, module, extra = _FORMATS[format]
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        cure = f"pip install 'barnabas[{extra}]'"
+        raise refuse("format", format, f"{error.name} is missing: {cure}") from None
+
+
+def decode_registered(
+    rows: DataFrame,
+    format: str,
+    *,
+    registry: str,
+    schema: str | None = None,
+    subject: str | None = None,
+    message: str = "",
+    column: str = "value",
+    record: str = "record",
+    error: str = "error",
+) -> DataFrame:
+    """Add the columns `record`, what the payload in `column` says, and `error`, why it says nothing.
+
+    A payload that is NULL, such as a tombstone, has neither.
+
+    Args:
+        format: avro, protobuf or jsonschema.
+        registry: the registry's URL, which executors must reach too.
+        schema: the reader's schema as JSON; else the newest one of `subject` is taken, once, now. Of
+            Protobuf it is a FileDescriptorProto in base64.
+        message: of Protobuf, the message's name; by default the first of the schema.
+
+    Raises:
+        ConfigError: there is no such column, or no column can hold the schema's records, or the format's
+            package is missing.
+        UnknownSchemaError: the subject has no schema.
+        RegistryUnavailableError: the registry does not answer.
+    """
+    if (schema is None) == (subject is None):
+        raise ConfigError(f"decode_{format}: give either schema or subject, to say which columns to make")
+    if not isinstance(_type_of(rows, column), BinaryType):
+        raise ConfigError(f"column {column} is {_type_of(rows, column).simpleString()}: payloads are binary")
+    load_codec(format)
+    client = RegistryClient(registry)
+    kind = _FORMATS[format][0]
+    reader = RegisteredSchema(schema) if schema is not None else client.latest(str(subject), kind)
+    codec = _Codec(format, reader, message)
+    made = _spark_type(codec.decoder(client).made)
+    both = f"__{record}_{error}"
+    return (
+        rows.withColumn(both, _decoding(codec, registry, made)(F.col(f"`{column}`")))
+        .withColumns({record: F.col(f"{both}.record"), error: F.col(f"{both}.error")})
+        .drop(both)
+    )
+
+
+def encode_registered(
+    rows: DataFrame,
+    format: str,
+    schema: str | None,
+    *,
+    registry: str,
+    subject: str,
+    message: str = "",
+    references: Sequence[Reference] = (),
+    into: str = "value",
+    where: Column | None = None,
+) -> DataFrame:
+    """Add the column `into` with each row as a payload: its columns by the names of the schema's fields.
+
+    `schema` is registered under `subject` when it is not yet; without one the newest of the subject is used.
+    Of Protobuf it is .proto text. A row that the schema does not allow fails the job. Where `where` is not
+    true, the payload is NULL.
+
+    Raises:
+        ConfigError: the subject does not take the schema, or a field that needs one has no column.
+        UnknownSchemaError: the subject has no schema.
+        RegistryUnavailableError: the registry does not answer.
+    """
+    module = load_codec(format)
+    client = RegistryClient(registry)
+    kind = _FORMATS[format][0]
+    if schema is None or references or format == "protobuf":
+        if schema is not None:
+            id_ = client.register(subject, schema, kind, references)
+            known = client.by_id(id_, kind)
+        else:
+            known, id_ = client.latest_with_id(subject, kind)
+        codec = _Codec(format, known, message)
+        fields = _fields(module, codec, id_, rows)
+    else:
+        codec = _Codec(format, RegisteredSchema(schema), message)
+        fields = _fields(module, codec, 0, rows)  # checked before it is registered
+        id_ = client.register(subject, schema, kind)
+    chosen = [F.col(f"`{name}`") for name in fields]
+    row = F.struct(*chosen)
+    return rows.withColumn(into, _encoding(codec, id_)(row if where is None else F.when(where, row)))
+
+
+@lru_cache(maxsize=32)
+def _decoder(codec: _Codec, registry: str, column: pa.DataType) -> PayloadDecoder[Any]:
+    """Kept in an executor's process, with the writers' schemas that it has asked for."""
+    return codec.decoder(RegistryClient(registry), column)
+
+
+def _decoding(codec: _Codec, registry: str, made: DataType) -> Any:
+    result = StructType([StructField("record", made), StructField("error", StringType())])
+    arrow = to_arrow_type(result, timezone="UTC")
+
+    def decode(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
+        decoder = _decoder(codec, registry, arrow.field(0).type)
+        for payloads in batches:
+            yield pa.StructArray.from_arrays(decoder.decode(payloads), fields=[*arrow])
+
+    return _udf(decode, result)
+
+
+def _encoding(codec: _Codec, id_: int) -> Any:
+    def encode(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
+        encoder = codec.encoder(id_)
+        for records in batches:
+            yield encoder.encode(records)
+
+    return _udf(encode, BinaryType())
+
+
+def _udf(function: Any, result: DataType) -> Any:
+    # The function's type hints tell its kind. Without the mark Spark would run it again for each column that
+    # is taken from its result.
+    return F.arrow_udf(function, result).asNondeterministic()
+
+
+def _spark_type(arrow: pa.DataType) -> DataType:
+    made: DataType = from_arrow_type(arrow, prefer_timestamp_ntz=True)
+    return made
+
+
+def _fields(module: Any, codec: _Codec, id_: int, rows: DataFrame) -> list[str]:
+    """The columns of `rows` that the schema has fields for. Raises ConfigError when one is missing."""
+    encoder: PayloadEncoder = codec.encoder(id_)
+    names, there = encoder.names, rows.columns
+    missing = [name for name in encoder.required if name not in there]
+    if missing or not set(names) & set(there):
+        raise ConfigError(
+            f"the schema's fields {', '.join(missing or names)} have no default, and there are no such "
+            f"columns (there are: {', '.join(there)})"
+        )
+    return [name for name in names if name in there]
+
+
+def _type_of(rows: DataFrame, column: str) -> DataType:
+    if column not in rows.columns:
+        raise ConfigError(f"there is no column {column} (there are: {', '.join(rows.columns)})")
+    found: DataType = rows.schema[column].dataType
+    return found

@@ -1,0 +1,42 @@
+"""How a registry calls a topic's schemas."""
+
+from __future__ import annotations
+
+import json
+
+from barnabas.errors import ConfigError
+from barnabas.spark.option_values import refuse
+
+#: ways to name a subject, as Confluent's serializers have them
+STRATEGIES = ("TopicNameStrategy", "RecordNameStrategy", "TopicRecordNameStrategy")
+
+
+def subject_for(strategy: str, topic: str, record: str) -> str:
+    """The subject of a topic's values by one of `STRATEGIES`; `record` is the schema's own full name."""
+    if strategy not in STRATEGIES:
+        raise refuse("subject_strategy", strategy, f"choose from {', '.join(STRATEGIES)}")
+    if strategy == "TopicNameStrategy":
+        return f"{topic}-value"
+    if not record:
+        raise refuse("subject_strategy", strategy, "the schema has no name (JSON Schema: title)")
+    return record if strategy == "RecordNameStrategy" else f"{topic}-{record}"
+
+
+def record_name(format: str, schema: str, message: str = "") -> str:
+    """The full name of what an Avro or JSON schema describes, or of a Protobuf message.
+
+    Raises:
+        ConfigError: it cannot be told.
+    """
+    if format == "protobuf":
+        if "." not in message:
+            raise refuse("message", message, "a strategy by record name needs the message's full name")
+        return message
+    try:
+        parsed = json.loads(schema)
+    except ValueError as error:
+        raise ConfigError(f"not a schema ({error}): {schema}") from None
+    if format == "jsonschema":
+        return str(parsed.get("title", ""))
+    name, space = str(parsed.get("name", "")), parsed.get("namespace")
+    return f"{space}.{name}" if space and "." not in name else name

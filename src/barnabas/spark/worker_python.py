@@ -1,0 +1,55 @@
+"""The Python that Spark starts its Python processes with, on the machine of the driver.
+
+Spark puts its own copy of PySpark, a zip file, at the head of PYTHONPATH for its Python processes. From a zip
+file Python compiles every module anew in each process, which takes a second of CPU time. The installed
+PySpark, which has bytecode, takes a quarter of a second, and a pipeline of two queries starts a dozen such
+processes. So Spark is given a script that removes the zip files from the path and becomes the interpreter.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from pathlib import Path
+
+import pyspark
+from pyspark.find_spark_home import _find_spark_home
+
+_SHELL = Path("/bin/sh")
+
+_SCRIPT = """\
+#!{shell}
+# Written by Barnabas: Python without Spark's zipped copy of PySpark, which has no bytecode.
+set -f
+IFS=:
+kept=
+for each in $PYTHONPATH; do
+    case $each in
+    */python/lib/pyspark.zip | */python/lib/py4j-*-src.zip | */jars/spark-core_*.jar) ;;
+    *) kept=$kept${{kept:+:}}$each ;;
+    esac
+done
+unset IFS
+PYTHONPATH=$kept
+export PYTHONPATH
+exec {python} "$@"
+"""
+
+
+def worker_python(folder: Path) -> str:
+    """The path of what starts this interpreter for Spark; the script is written to `folder` where one helps.
+
+    It helps only if Spark's JVM comes from the installed PySpark: its copy is then the same.
+    """
+    installed = Path(pyspark.__file__).resolve().parent
+    if not _SHELL.exists() or Path(_find_spark_home()).resolve() != installed:
+        return sys.executable
+    folder.mkdir(parents=True, exist_ok=True)
+    script = folder.absolute() / "worker-python"
+    beside = script.with_suffix(".new")
+    beside.write_text(_SCRIPT.format(shell=_SHELL, python=shlex.quote(sys.executable)), encoding="utf-8")
+    beside.chmod(0o755)
+    beside.replace(script)  # a process of Spark may be starting from it
+    # a file system may be mounted so that nothing on it can be executed
+    return str(script) if os.access(script, os.X_OK) else sys.executable

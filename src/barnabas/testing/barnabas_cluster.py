@@ -1,0 +1,469 @@
+"""Several brokers as one cluster to test against, with the faults that a cluster has to survive."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from barnabas.client.connection import Connection
+from barnabas.client.errors import ClientError
+from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.protocol.schema import Request
+from barnabas.system.sockets import claim_alone
+from barnabas.testing.broker import TEST_SETTINGS
+from barnabas.testing.cluster import Cluster
+from barnabas.testing.nodes import Node, NodeSettings
+from barnabas.testing.relays import Relays
+from barnabas.testing.shared_store import SharedServer
+from barnabas.testing.thread_node import ThreadNode
+
+__all__ = ["BarnabasCluster"]
+
+MODES = ("thread", "process")
+STORES = ("memory", "zookeeper")
+
+#: What a test wants otherwise than a server: what one broker has, and failures that are noticed soon.
+_TEST_SETTINGS = {**TEST_SETTINGS, "zookeeper.session.timeout.ms": "2000"}
+#: seconds between two looks at the cluster
+_LOOK = 0.02
+#: seconds that a broker has to answer
+_ANSWER = 2.0
+#: seconds; ZooKeeper ends sessions at multiples of it
+_TICK = 0.2
+HOST = "127.0.0.1"
+
+
+class BarnabasCluster(Cluster):
+    """Brokers 1 to `brokers` for as long as the `with` block lasts.
+
+    Args:
+        brokers: how many.
+        settings: settings of every broker by Kafka's names. Topics have three replicas by default (as many as
+            there are brokers, if fewer), of which two must be in sync for acks=all.
+        racks: ``broker.rack`` of each broker, in order.
+        data: where their data lies, kept at the end. By default a temporary directory, removed at the end.
+        mode: "thread" runs them in this process (fastest, and a debugger reaches them); "process" runs each
+            in a process of its own.
+        store: "memory" in mode "thread": a metadata store in this process. "zookeeper" in mode "process": a
+            real ZooKeeper, which needs Java and PySpark. The default is the one that goes with the mode.
+
+    `bootstrap_servers` names all of them, for any client. Only what brokers say to each other passes the
+    relays that `partition` cuts: clients reach every broker that lives.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 3,
+        settings: Mapping[str, str] | None = None,
+        *,
+        racks: Sequence[str] = (),
+        data: str | Path | None = None,
+        mode: str = "thread",
+        store: str | None = None,
+    ) -> None:
+        store = store or ("zookeeper" if mode == "process" else "memory")
+        if brokers < 1:
+            raise ValueError(f"brokers={brokers} is not allowed: name at least 1")
+        if mode not in MODES:
+            raise ValueError(f"mode={mode!r} is not known: choose from {', '.join(MODES)}")
+        if store not in STORES:
+            raise ValueError(f"store={store!r} is not known: choose from {', '.join(STORES)}")
+        if (mode == "process") != (store == "zookeeper"):
+            raise ValueError(
+                f"store={store!r} does not go with mode={mode!r}: brokers in threads share a store in "
+                "memory, processes a ZooKeeper"
+            )
+        if racks and len(racks) != brokers:
+            raise ValueError(f"racks={list(racks)} is not allowed: name one for each of {brokers} brokers")
+        super().__init__("")
+        self._ids = tuple(range(1, brokers + 1))
+        self._racks = dict(zip(self._ids, racks, strict=False))
+        self._settings = {**_TEST_SETTINGS, **_replicated(brokers), **(settings or {})}
+        self._mode = mode
+        self._store = store
+        self._data = Path(data) if data is not None else None
+        self._exits = ExitStack()
+        self._ports: dict[int, int] = {}
+        self._routes: dict[int, dict[int, int]] = {}
+        self._relays = Relays()
+        self._nodes: dict[int, Node] = {}
+        self._paused: set[int] = set()
+        self._begin: Callable[[NodeSettings], Any]
+
+    # -- its life
+
+    @property
+    def brokers(self) -> Sequence[int]:
+        """The ids of all brokers."""
+        return self._ids
+
+    @property
+    def running(self) -> Sequence[int]:
+        """The ids of the brokers that run and are not paused."""
+        return [broker for broker in self._ids if broker in self._nodes and broker not in self._paused]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """``host:port,host:port,...`` of all brokers, to give to any Kafka client."""
+        if not self._bootstrap_servers:
+            raise RuntimeError("the cluster has not been started: use it in a with block, or call start()")
+        return self._bootstrap_servers
+
+    @property
+    def data(self) -> Path:
+        """Where their data lies, in a folder for each: ``broker-1``, ..."""
+        if self._data is None:
+            self._data = Path(tempfile.mkdtemp(prefix="barnabas-test-"))
+            self._exits.callback(shutil.rmtree, self._data, ignore_errors=True)
+        return self._data
+
+    def address_of(self, broker: int) -> str:
+        """``host:port`` of one broker."""
+        self._check_id(broker)
+        return f"{HOST}:{self._ports[broker]}"
+
+    def start(self) -> Self:
+        """Start all of it and wait until every broker serves."""
+        if self._bootstrap_servers:
+            return self
+        folder = self.data
+        self._begin = self._exits.enter_context(self._beginner(folder))
+        ports = self._exits.enter_context(_reserved_ports(len(self._ids)))
+        self._ports = dict(zip(self._ids, ports, strict=True))
+        self._exits.callback(self._relays.stop)
+        through = self._relays.start(self._ports)
+        self._routes = {a: {self._ports[b]: through[a, b] for b in self._ids if b != a} for a in self._ids}
+        self._bootstrap_servers = ",".join(map(self.address_of, self._ids))
+        self._exits.callback(self._stop_all)
+        self._begin_nodes(self._ids)
+        self._wait("the brokers know each other", 60.0, self._all_know_all)
+        return self
+
+    def close(self) -> None:
+        """Stop it all and remove its temporary data."""
+        self._exits.close()
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- faults
+
+    def stop(self, broker: int) -> None:
+        """Stop a broker cleanly: leadership moves away first."""
+        self._take(broker).stop()
+
+    def kill(self, broker: int) -> None:
+        """End a broker as SIGKILL does. The others notice when its session ends
+        (``zookeeper.session.timeout.ms``, 2 s here)."""
+        self._take(broker).kill()
+
+    def pause(self, broker: int) -> None:
+        """Have a broker stand still with its connections open, as SIGSTOP does."""
+        node = self._node(broker)
+        if broker not in self._paused:
+            self._paused.add(broker)
+            node.pause()
+
+    def resume(self, broker: int) -> None:
+        """Undo `pause`."""
+        node = self._node(broker)
+        if broker in self._paused:
+            node.resume()
+            self._paused.discard(broker)
+
+    def restart(self, broker: int) -> None:
+        """Start a broker again with its data and on its port; one that runs is stopped cleanly first."""
+        self._check_id(broker)
+        if broker in self._nodes:
+            self.stop(broker)
+        self._begin_nodes([broker])
+
+    def partition(self, a: int | Iterable[int], b: int | Iterable[int], *, one_way: bool = False) -> None:
+        """Let nothing pass any more between two brokers, or two groups of brokers.
+
+        TCP keeps what is sent: it arrives after `heal`, unless an end has given up by then.
+
+        Args:
+            a: one side.
+            b: the other side.
+            one_way: hold back only what `a` says to `b`.
+        """
+        ways = [(x, y) for x in self._some(a) for y in self._some(b) if x != y]
+        self._relays.cut(ways if one_way else [*ways, *((y, x) for x, y in ways)])
+
+    def heal(self) -> None:
+        """Undo every `partition`."""
+        self._relays.heal()
+
+    def expire_session(self, broker: int) -> None:
+        """Have the metadata store end a broker's session now, as after a long silence."""
+        self._node(broker).expire_session()
+
+    def fill_disk(self, broker: int) -> None:
+        """Let a broker's disk be full: every write fails (ENOSPC), until `free_disk`."""
+        self._node(broker).fill_disk(True)
+
+    def free_disk(self, broker: int) -> None:
+        """Undo `fill_disk`. A broker that has taken its log directory offline must be restarted."""
+        self._node(broker).fill_disk(False)
+
+    # -- what the cluster says
+
+    def leader_of(self, topic: str, partition: int = 0, *, timeout: float = 60.0) -> int:
+        """The broker that leads a partition: one that runs, and is not paused.
+
+        Raises:
+            TimeoutError: none leads it within `timeout` seconds.
+        """
+        found: list[int] = []
+
+        def look() -> bool:
+            states = self._partitions([topic])
+            leader = states.get((topic, partition), (-1, (), ()))[0]
+            found[:] = [leader]
+            return leader in self.running
+
+        self._wait(f"{topic}-{partition} has a leader that runs", timeout, look)
+        return found[0]
+
+    def controller(self, *, timeout: float = 60.0) -> int:
+        """The broker that is the controller: one that runs. Raises TimeoutError as `leader_of`."""
+        found: list[int] = []
+
+        def look() -> bool:
+            found[:] = [self._ask(DescribeClusterRequest()).controller_id]
+            return found[0] in self.running
+
+        self._wait("a broker that runs is the controller", timeout, look)
+        return found[0]
+
+    def wait_in_sync(self, *topics: str, timeout: float = 60.0) -> None:
+        """Wait until each partition has a leader and all its replicas in its ISR.
+
+        Args:
+            topics: whose partitions; by default all topics', internal ones included.
+            timeout: in seconds.
+
+        Raises:
+            TimeoutError: they are not within `timeout` seconds; the text names some.
+        """
+        behind: list[str] = []
+
+        def look() -> bool:
+            for broker in self.running:  # one that has just come back may know nothing new
+                states = self._partitions(topics or None, broker)
+                behind[:] = [
+                    f"{topic}-{index} (leader {leader}, replicas {sorted(replicas)}, in sync {sorted(isr)})"
+                    for (topic, index), (leader, replicas, isr) in sorted(states.items())
+                    if leader not in self.running or set(replicas) != set(isr)
+                ]
+                if behind or not {topic for topic, _ in states} >= set(topics):
+                    return False
+            return True
+
+        self._wait("all replicas are in sync", timeout, look, lambda: ", ".join(behind[:5]))
+
+    # -- inside
+
+    def _beginner(self, folder: Path) -> Any:
+        if self._mode == "process":
+            return _Processes(folder / "zookeeper")
+        return _Threads(int(self._settings["zookeeper.session.timeout.ms"]) / 1000)
+
+    def _begin_nodes(self, brokers: Iterable[int]) -> None:
+        begun = {broker: self._begin(self._settings_of(broker)) for broker in brokers}
+        failures = []
+        for broker, node in begun.items():
+            try:
+                node.wait_ready()
+                self._nodes[broker] = node
+            except Exception as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+
+    def _settings_of(self, broker: int) -> NodeSettings:
+        settings = {
+            **self._settings,
+            "node.id": str(broker),
+            "listeners": f"PLAINTEXT://{self.address_of(broker)}",
+            "log.dirs": str(self.data / f"broker-{broker}"),
+        }
+        if broker in self._racks:
+            settings["broker.rack"] = self._racks[broker]
+        return NodeSettings(broker, settings, self._routes[broker])
+
+    def _stop_all(self) -> None:
+        """Resume and stop all, with healed connections; the first error is raised once all have stopped."""
+        self._relays.heal()
+        failures = []
+        for broker in list(self._nodes):
+            try:
+                self._take(broker).stop()
+            except Exception as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+
+    def _take(self, broker: int) -> Node:
+        node = self._node(broker)
+        del self._nodes[broker]
+        if broker in self._paused:
+            node.resume()
+            self._paused.discard(broker)
+        return node
+
+    def _node(self, broker: int) -> Node:
+        self._check_id(broker)
+        if broker not in self._nodes:
+            raise RuntimeError(f"broker {broker} does not run: restart({broker}) starts it")
+        return self._nodes[broker]
+
+    def _some(self, brokers: int | Iterable[int]) -> list[int]:
+        some = [brokers] if isinstance(brokers, int) else list(brokers)
+        for broker in some:
+            self._check_id(broker)
+        return some
+
+    def _check_id(self, broker: int) -> None:
+        if broker not in self._ids:
+            raise ValueError(f"there is no broker {broker}: choose from {', '.join(map(str, self._ids))}")
+
+    def _all_know_all(self) -> bool:
+        return all(
+            {known.node_id for known in self._metadata([], broker).brokers} >= set(self._ids)
+            for broker in self._ids
+        )
+
+    def _partitions(
+        self, topics: Sequence[str] | None, broker: int | None = None
+    ) -> dict[tuple[str, int], tuple[int, Sequence[int], Sequence[int]]]:
+        """Leader, replicas and ISR by topic and partition, as a broker knows them; of all topics for None."""
+        return {
+            (topic.name, partition.partition_index): (
+                partition.leader_id,
+                partition.replica_nodes,
+                partition.isr_nodes,
+            )
+            for topic in self._metadata(topics, broker).topics
+            for partition in topic.partitions
+        }
+
+    def _metadata(self, topics: Sequence[str] | None, broker: int | None = None) -> Any:
+        request = MetadataRequest(
+            topics=None if topics is None else [MetadataRequestTopic(name=name) for name in topics],
+            allow_auto_topic_creation=False,
+        )
+        return self._ask(request, broker)
+
+    def _ask(self, request: Request, broker: int | None = None) -> Any:
+        """What one broker, or the first that answers, says."""
+        failure: ClientError | None = None
+        for asked in self.running if broker is None else [broker]:
+            try:
+                with Connection(HOST, self._ports[asked], _ANSWER) as connection:
+                    return connection.ask(request)
+            except ClientError as error:
+                failure = error
+        raise failure or RuntimeError("no broker runs")
+
+    def _wait(
+        self, what: str, timeout: float, holds: Callable[[], bool], detail: Callable[[], str] = lambda: ""
+    ) -> None:
+        deadline = time.monotonic() + timeout
+        while True:
+            failure = ""
+            try:
+                if holds():
+                    return
+            except ClientError as error:
+                failure = str(error)
+            if time.monotonic() >= deadline:
+                more = detail() or failure
+                more = f": {more}" if more else ""
+                raise TimeoutError(f"not within {timeout:g} s: {what}; brokers {self.running} run{more}")
+            time.sleep(_LOOK)
+
+
+class _Processes:
+    """Begins brokers in processes, on a ZooKeeper of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        from barnabas.metadata.zookeeper.server import ZooKeeperServer
+
+        self._zookeeper = ZooKeeperServer(folder, tick=_TICK, fsync=False)
+
+    def __enter__(self) -> Callable[[NodeSettings], Any]:
+        from barnabas.testing.process_node import ProcessNode  # imports kazoo, which takes a while
+
+        address = self._zookeeper.start().address
+
+        def begin(node: NodeSettings) -> ProcessNode:
+            settings = {**node.settings, "zookeeper.connect": address}
+            return ProcessNode(NodeSettings(node.broker_id, settings, node.routes)).begin()
+
+        return begin
+
+    def __exit__(self, *_: object) -> None:
+        self._zookeeper.stop()
+
+
+class _Threads:
+    """Begins brokers in threads, on a store that they share."""
+
+    def __init__(self, session_timeout: float) -> None:
+        self._server = SharedServer(session_timeout)
+
+    def __enter__(self) -> Callable[[NodeSettings], ThreadNode]:
+        self._server.__enter__()
+        return lambda settings: ThreadNode(settings, self._server).begin()
+
+    def __exit__(self, *error: object) -> None:
+        self._server.__exit__(*error)
+
+
+def _replicated(brokers: int) -> dict[str, str]:
+    """Topics of a test survive the loss of a broker, where there are several."""
+    replicas, in_sync = str(min(3, brokers)), str(min(2, brokers))
+    return {
+        "default.replication.factor": replicas,
+        "min.insync.replicas": in_sync,
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": in_sync,
+    }
+
+
+@contextmanager
+def _reserved_ports(count: int) -> Iterator[list[int]]:
+    """Ports that are nobody else's meanwhile, not even while their broker is down.
+
+    Linux gives no port away on which a socket is bound, and lets a broker listen beside one that does not.
+    """
+    with ExitStack() as exits:
+        held = [exits.enter_context(socket.socket()) for _ in range(count)]
+        for each in held:
+            claim_alone(each)
+            each.bind((HOST, 0))
+        ports = [each.getsockname()[1] for each in held]
+        if sys.platform != "linux":
+            exits.close()
+        yield ports

@@ -1,0 +1,44 @@
+"""One broker of a cluster under test, as the cluster handles it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSettings:
+    """What one broker is started with.
+
+    Attributes:
+        broker_id: ``node.id``.
+        settings: all its settings, by Kafka's names.
+        routes: by the port of another broker, that of the relay to it.
+    """
+
+    broker_id: int
+    settings: Mapping[str, str]
+    routes: Mapping[int, int]
+
+
+class Node(Protocol):
+    """A broker that runs. After `stop` or `kill` it is of no more use: a restart makes another one."""
+
+    def stop(self) -> None:
+        """Stop it cleanly, and wait for that."""
+
+    def kill(self) -> None:
+        """End it at once, as SIGKILL does. Its session with the store lives on until its timeout."""
+
+    def pause(self) -> None:
+        """Have it stand still, with its connections open."""
+
+    def resume(self) -> None:
+        """Undo `pause`."""
+
+    def expire_session(self) -> None:
+        """Have the metadata store end its session now."""
+
+    def fill_disk(self, is_full: bool) -> None:
+        """Refuse every write to its disk (ENOSPC), or none any more."""

@@ -1,0 +1,274 @@
+"""Tests of pipeline files: rows in, rows out, on a real broker and a real Spark.
+
+    def test_dear_orders(barnabas_pipeline):
+        shop = barnabas_pipeline("shop.py")
+        assert shop.step("dear_orders", orders=[{"id": 1, "price": 5.0}]) == []
+        out = shop.run(orders=[{"id": 2, "price": 500.0}, "no order"])
+        assert out["dear"] == [{"id": 2, "price": 500.0}]
+        assert out["orders.dead_letter"] == [b"no order"]
+
+The fixture `barnabas_pipeline` is in `barnabas.testing.plugin`; `barnabas_spark` is the Spark session of the
+whole run, `barnabas_fresh_broker` the broker.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from barnabas.client.record import Record
+from barnabas.pipelines.build import Run, build
+from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.model import Pipeline, Sink, Source, Transform
+from barnabas.pipelines.options import SinkOptions
+from barnabas.pipelines.read import read_pipeline
+from barnabas.pipelines.supervisor import Supervisor
+from barnabas.spark.text_formats import parse_schema
+from barnabas.testing.cluster import Cluster
+from barnabas.types import TopicPartition
+
+Row = dict[str, Any]
+
+_LOOK_S = 0.1
+#: settings of clients that a test's broker has no use for
+_SECRETS = ("security.", "sasl.", "ssl.")
+_LINES = ("json", "csv", "text")
+
+
+class PipelineUnderTest:
+    """A pipeline file, its topics on a test's own broker, and folders of the test's own.
+
+    Topics keep their names, and are made with one partition each. A folder that is read or written as Parquet
+    is replaced with one of the test's; a sink to a database, a table or the screen with a topic of JSON.
+
+    Attributes:
+        cluster: the broker, for what a test does to it by itself.
+    """
+
+    def __init__(
+        self, spark: SparkSession, cluster: Cluster, file: Path, folder: Path, parameters: Mapping[str, str]
+    ) -> None:
+        self.cluster = cluster
+        self._spark = spark
+        self._folder = folder
+        self._fed = count()
+        read = read_pipeline(file, parameters)
+        self._pipeline = self._moved(read)
+        self._read_to: dict[TopicPartition, int] = {}
+        self._files_seen: set[Path] = set()
+        for topic in self._topics():
+            cluster.create_topic(topic)
+
+    def run(self, /, **rows: Sequence[object]) -> dict[str, list[Any]]:
+        """Give rows to the sources, run the queries until all is read, and give what has been written since.
+
+        Each run begins at the checkpoints of the one before, as a pipeline does that is started again.
+
+        Args:
+            rows: of each source, by its name: dicts (a record of JSON), text, bytes, None (a tombstone), or
+                pairs of a key and one of these.
+
+        Returns:
+            Of each sink, by its name, what it has written: dicts for JSON and Parquet, else bytes. Of a
+            source with a dead-letter topic also ``SOURCE.dead_letter``: the records' values. Rows of a topic
+            come in the order of their offsets.
+
+        Raises:
+            PipelineError: the file is wrong, or a query has failed.
+        """
+        for name, given in rows.items():
+            self._feed(self._source(name), given)
+        self._forget_views()
+        checkpoints = (self._folder / "checkpoints").as_uri()
+        run = Run(self.cluster.bootstrap_servers, checkpoints, once=True)
+        # one by one: each query starts Python processes of its own
+        for query in build(self._spark, self._pipeline, run):
+            supervisor = Supervisor([query], 0, time.monotonic, lambda words: None)
+            while not supervisor.finished:
+                time.sleep(_LOOK_S)
+                supervisor.look()
+            if supervisor.failed:
+                raise PipelineError(f"{query.name} failed: {supervisor.failed.last_error}")
+        return dict(self._written())
+
+    def step(self, name: str, /, **inputs: Sequence[Row] | DataFrame) -> list[Row]:
+        """What a source's function, a step or a sink makes of these rows, without topics and streams.
+
+        Args:
+            name: of the source, the step or the sink.
+            inputs: of each source or step that it reads, by its name (of a source's function: ``rows``), its
+                rows. Of dicts, the columns and types are the source's schema where it declares them all, else
+                inferred; a DataFrame says them itself.
+        """
+        self._forget_views()
+        frames = {each: self._frame(each, rows) for each, rows in inputs.items()}
+        for each, frame in frames.items():
+            frame.createOrReplaceTempView(each)
+        transform = self._transform(name)
+        if isinstance(transform, str):
+            made = self._sql(name, transform)
+        else:
+            missing = [each for each in transform.inputs if each not in frames]
+            if missing:
+                raise PipelineError(f"{name} reads {', '.join(missing)}: give the rows of each")
+            made = transform.function(*(frames[each] for each in transform.inputs))
+        return [row.asDict(recursive=True) for row in made.collect()]
+
+    # --- what goes in ---
+
+    def _feed(self, source: Source, rows: Sequence[object]) -> None:
+        options = source.options
+        if options.topic:
+            topic = options.topic.split(",")[0].strip()
+            with self.cluster.producer() as producer:
+                for row in rows:
+                    key, value = row if isinstance(row, tuple) else (None, row)
+                    producer.send(topic, _value(value), key=key)
+            return
+        path = Path(options.files)
+        path.mkdir(parents=True, exist_ok=True)
+        part = path / f"part-{next(self._fed):05}"
+        if options.format in _LINES:
+            lines = [_value(row) or b"" for row in rows]
+            part.write_bytes(b"".join(line + b"\n" for line in lines))
+        else:
+            self._frame(source.name, rows).write.mode("append").format(options.format).save(str(path))
+
+    def _frame(self, name: str, rows: Sequence[Row] | DataFrame) -> DataFrame:
+        if isinstance(rows, DataFrame):
+            return rows
+        declared = next((each.options.schema for each in self._pipeline.sources if each.name == name), "")
+        if declared and not declared.lstrip().startswith("{"):
+            schema = parse_schema(declared)
+            if all(row.keys() <= set(schema.fieldNames()) for row in rows):
+                return self._spark.createDataFrame(list(rows), schema)
+        if not rows:
+            raise PipelineError(f"{name}: without rows its columns are not known: give a DataFrame")
+        return self._spark.createDataFrame(list(rows))
+
+    # --- what comes out ---
+
+    def _written(self) -> Iterator[tuple[str, list[Any]]]:
+        for source in self._pipeline.sources:
+            if source.options.dead_letter:
+                records = self._new_records(source.options.dead_letter)
+                yield f"{source.name}.dead_letter", [record.value for record in records]
+        topics = {topic for sink in self._pipeline.sinks for topic in sink.options.topics}
+        by_topic = {topic: self._new_records(topic) for topic in topics}
+        for sink in self._pipeline.sinks:
+            if sink.options.parquet:
+                yield sink.name, self._new_files(Path(sink.options.parquet), sink)
+                continue
+            of_sink = [record for topic in sink.options.topics for record in by_topic[topic]]
+            is_json = sink.options.format == "json"
+            yield sink.name, [record.json() if is_json else record.value for record in of_sink]
+
+    def _new_records(self, topic: str) -> list[Record]:
+        """The committed records of a topic since the last run."""
+        found: list[Record] = []
+        with self.cluster.consumer(isolation_level="read_committed") as consumer:
+            starts, ends = {}, {}
+            for place in consumer.partitions(topic):
+                first, end = consumer.watermarks(place)
+                starts[place] = max(first, self._read_to.get(place, 0))
+                if end > starts[place]:
+                    ends[place] = end
+            consumer.assign({place: starts[place] for place in ends})
+            for batch in consumer.read_until(ends):
+                found += batch
+            self._read_to |= ends
+        return sorted(found, key=lambda record: (record.partition, record.offset))
+
+    def _new_files(self, folder: Path, sink: Sink) -> list[Row]:
+        """The rows of a folder's files that were not there after the last run."""
+        files = {each for each in folder.rglob("*.parquet") if "_spark_metadata" not in each.parts}
+        new = sorted(str(each) for each in files - self._files_seen)
+        self._files_seen |= files
+        if not new:
+            return []
+        reader = self._spark.read.option("basePath", str(folder))
+        return [row.asDict(recursive=True) for row in reader.parquet(*new).collect()]
+
+    # --- the file ---
+
+    def _moved(self, read: Pipeline) -> Pipeline:
+        """The pipeline with its folders in the test's, and what cannot be had in a test as topics."""
+        kafka = {key: value for key, value in read.options.kafka.items() if not key.startswith(_SECRETS)}
+        made = replace(read, options=replace(read.options, kafka=kafka, config="", checkpoints=""))
+        made.sources = [
+            replace(each, options=replace(each.options, files=str(self._folder / "files" / each.name)))
+            if each.options.files
+            else each
+            for each in read.sources
+        ]
+        for each in made.sources:
+            if each.options.files:
+                Path(each.options.files).mkdir(parents=True, exist_ok=True)
+        made.sinks = [replace(each, options=self._redirected(each)) for each in read.sinks]
+        return made
+
+    def _redirected(self, sink: Sink) -> SinkOptions:
+        options = sink.options
+        if options.topic:
+            return options
+        if options.parquet:
+            return replace(options, parquet=str(self._folder / "written" / sink.name))
+        return SinkOptions.parse({"topic": f"barnabas-test-{sink.name}", "mode": options.mode})
+
+    def _topics(self) -> list[str]:
+        found = [source.options.dead_letter for source in self._pipeline.sources]
+        for source in self._pipeline.sources:
+            found += map(str.strip, source.options.topic.split(","))
+        for sink in self._pipeline.sinks:
+            found += sink.options.topics
+        return [topic for topic in dict.fromkeys(found) if topic]
+
+    def _source(self, name: str) -> Source:
+        for source in self._pipeline.sources:
+            if source.name == name:
+                return source
+        known = ", ".join(source.name for source in self._pipeline.sources)
+        raise PipelineError(f"there is no source {name}: choose from {known}")
+
+    def _transform(self, name: str) -> Transform | str:
+        for source in self._pipeline.sources:
+            if source.name == name and source.shape is not None:
+                return Transform(source.shape, ("rows",))
+        for step in self._pipeline.steps:
+            if step.name == name:
+                return step.body
+        for sink in self._pipeline.sinks:
+            if sink.name == name and isinstance(sink.rows, Transform):
+                return sink.rows
+        made = self._pipeline
+        names = [
+            *(s.name for s in made.sources),
+            *(s.name for s in made.steps),
+            *(s.name for s in made.sinks),
+        ]
+        known = ", ".join(filter(None, names))
+        raise PipelineError(f"there is no step {name}: choose from {known}")
+
+    def _sql(self, name: str, statement: str) -> DataFrame:
+        self._spark.sql(statement)
+        return self._spark.table(name)
+
+    def _forget_views(self) -> None:
+        for table in self._spark.catalog.listTables():
+            if table.isTemporary:
+                self._spark.catalog.dropTempView(table.name)
+
+
+def _value(given: object) -> bytes | None:
+    if given is None or isinstance(given, bytes):
+        return given
+    if isinstance(given, str):
+        return given.encode()
+    return json.dumps(given, default=str).encode()

@@ -1,0 +1,233 @@
+"""A broker of a cluster under test in a process of its own: ``python -m barnabas.testing.process_node``.
+
+The process reads lines of stdin: its settings as JSON, then a word for each thing to do (`_Inside`). It
+answers each with a line on stdout.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self
+
+from kazoo.client import KazooClient
+
+from barnabas.config import BrokerConfig
+from barnabas.environment.blocking import Threads
+from barnabas.environment.environment import Environment
+from barnabas.environment.randomness import system_random
+from barnabas.errors import BarnabasError
+from barnabas.metadata.zookeeper.address import parse_address
+from barnabas.metadata.zookeeper.store import ZooKeeperStore
+from barnabas.server.broker import Broker
+from barnabas.server.run import serve
+from barnabas.system import event_loop
+from barnabas.system.processes import ask_to_stop, own_group
+from barnabas.system.signals import stop_this_process
+from barnabas.testing.nodes import NodeSettings
+from barnabas.testing.runners import BrokerDied
+from barnabas.testing.surroundings import AdjustableClock, FillableDisk, RoutedNetwork
+
+_DONE = "done"
+_EXPIRE, _FILL, _FREE, _SET_CLOCK = "expire", "fill", "free", "set clock "
+_START_TIMEOUT = _STOP_TIMEOUT = 60.0
+_ANSWER_TIMEOUT = 60.0
+
+
+class ProcessNode:
+    """A broker in a process of its own; what it logs goes to a file beside its data."""
+
+    def __init__(self, settings: NodeSettings) -> None:
+        self._settings = settings
+        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+        data = Path(settings.settings["log.dirs"])
+        self._log = data.with_name(data.name + ".log")
+        self._process: subprocess.Popen[str]
+
+    def begin(self) -> Self:
+        """Start it; `wait_ready` waits until it serves."""
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", __name__],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                **own_group(),  # a Ctrl-C at the test run is not meant for it
+            )
+        threading.Thread(target=self._read, daemon=True).start()
+        self._say(json.dumps([dict(self._settings.settings), list(self._settings.routes.items())]))
+        return self
+
+    def wait_ready(self) -> None:
+        """Raises BrokerDied when it does not start."""
+        try:
+            self._hear("start", _START_TIMEOUT)
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self) -> None:
+        ask_to_stop(self._process)
+        try:
+            code = self._process.wait(_STOP_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise BrokerDied(
+                f"broker {self._settings.broker_id} did not stop within {_STOP_TIMEOUT:g} s: {self._said()}"
+            ) from None
+        self._close()
+        if code != 0:
+            raise BrokerDied(f"broker {self._settings.broker_id} ended with exit code {code}: {self._said()}")
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._close()
+
+    def pause(self) -> None:
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process has not ended by itself."""
+        return self._process.poll() is None
+
+    @property
+    def last_words(self) -> str:
+        """The end of what it has logged."""
+        return self._said()
+
+    def expire_session(self) -> None:
+        self._ask(_EXPIRE)
+
+    def fill_disk(self, is_full: bool) -> None:
+        self._ask(_FILL if is_full else _FREE)
+
+    def set_clock(self, ahead_ms: int) -> None:
+        """Set its wall clock by so much ahead of the machine's, or back."""
+        self._ask(f"{_SET_CLOCK}{ahead_ms}")
+
+    def _ask(self, word: str) -> None:
+        self._say(word)
+        self._hear(word, _ANSWER_TIMEOUT)
+
+    def _say(self, line: str) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(line + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise BrokerDied(f"broker {self._settings.broker_id} has ended: {self._said()}") from None
+
+    def _hear(self, word: str, timeout: float) -> None:
+        try:
+            line = self._lines.get(timeout=timeout)
+        except queue.Empty:
+            line = f"it did not answer within {timeout:g} s"
+        if line != _DONE:
+            raise BrokerDied(f"broker {self._settings.broker_id} could not {word}: {line or self._said()}")
+
+    def _read(self) -> None:
+        """In a thread, since not every system can wait for a pipe with a timeout."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._lines.put(line.rstrip("\n"))
+        self._lines.put("")
+        self._process.stdout.close()
+
+    def _said(self) -> str:
+        return self._log.read_text(errors="replace").strip()[-2000:]
+
+    def _close(self) -> None:
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
+
+# -- inside the process
+
+
+def main() -> None:
+    """Run the broker that stdin describes, until SIGTERM or the end of stdin."""
+    logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    settings, routes = json.loads(sys.stdin.readline())
+    try:
+        _Inside(BrokerConfig.from_text(settings), dict(routes)).run()
+    except BarnabasError as error:
+        sys.exit(str(error))
+
+
+class _Inside:
+    """The broker, and what the words on stdin do to it."""
+
+    def __init__(self, config: BrokerConfig, routes: Mapping[int, int]) -> None:
+        self._config = config
+        self._clock = AdjustableClock()
+        self._disk = FillableDisk()
+        self._network = RoutedNetwork(routes)
+        self._store: ZooKeeperStore
+
+    def run(self) -> None:
+        environment = Environment(
+            clock=self._clock,
+            filesystem=self._disk,
+            blocking=Threads(),
+            network=self._network,
+            random=system_random(),
+            open_store=self._open_store,
+        )
+        event_loop.run(serve(self._config, self._on_ready, environment=environment))
+
+    async def _open_store(self) -> ZooKeeperStore:
+        self._store = await ZooKeeperStore.open(
+            parse_address(self._config.zookeeper_connect or ""),
+            session_timeout=self._config.zookeeper_session_timeout_ms / 1000,
+        )
+        return self._store
+
+    def _on_ready(self, _: Broker) -> None:
+        threading.Thread(target=self._obey, daemon=True).start()
+        print(_DONE, flush=True)
+
+    def _obey(self) -> None:
+        for line in sys.stdin:
+            try:
+                self._do(line.strip())
+            except Exception as error:
+                print(f"{type(error).__name__}: {error}", flush=True)
+            else:
+                print(_DONE, flush=True)
+        stop_this_process()  # whoever started it is gone
+
+    def _do(self, word: str) -> None:
+        if word == _EXPIRE:
+            self._expire()
+        elif word.startswith(_SET_CLOCK):
+            self._clock.ahead_ms = int(word.removeprefix(_SET_CLOCK))
+        else:
+            self._disk.is_full = word == _FILL
+
+    def _expire(self) -> None:
+        """Whoever knows a session's password can close it: then the server takes it for ended."""
+        thief = KazooClient(
+            ",".join(parse_address(self._config.zookeeper_connect or "").servers),
+            client_id=self._store._connection._client.client_id,
+        )
+        thief.start()
+        thief.stop()
+        thief.close()
+
+
+if __name__ == "__main__":
+    main()

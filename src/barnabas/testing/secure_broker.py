@@ -1,0 +1,146 @@
+"""A broker with TLS, logins and ACLs to test against."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from barnabas.client.certificate_folder import CertificateFolder
+from barnabas.client.servers import Servers
+from barnabas.client.settings import librdkafka_settings
+from barnabas.config import BrokerConfig
+from barnabas.metadata.first_users import credentials
+from barnabas.server.run import BrokerServer
+from barnabas.testing.broker import TEST_SETTINGS
+from barnabas.testing.cluster import Cluster
+
+_ADMIN = "admin"
+_HOSTS = ("localhost", "127.0.0.1", "::1")
+
+
+class SecureBroker(Cluster):
+    """A Barnabas broker in this process whose one listener speaks TLS and wants a login (SASL_SSL).
+
+    Only the user admin may do anything until `grant` says so. This object itself is the admin:
+    `create_topic`, `produce`, `consume` and the like always work.
+
+    Args:
+        settings: broker settings by Kafka's names.
+
+    Attributes:
+        certificates: the authority (`authority` is what clients are to trust), which issues more on request.
+    """
+
+    certificates: CertificateFolder
+
+    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
+        super().__init__("")
+        self._settings = dict(settings or {})
+        self._data = Path(tempfile.mkdtemp(prefix="barnabas-test-"))
+        self._passwords = {_ADMIN: secrets.token_urlsafe(18)}
+        self.certificates = CertificateFolder(self._data / "secure")
+        self._server: BrokerServer | None = None
+
+    def start(self) -> Self:
+        """Start it and wait until it serves."""
+        self.certificates.create_authority("tests")
+        self.certificates.issue("server", _HOSTS)
+        settings = {
+            **TEST_SETTINGS,
+            "listeners": "SASL_SSL://127.0.0.1:0",
+            "log.dirs": str(self._data / "data"),
+            "ssl.keystore.location": str(self.certificates.pem("server")),
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": f"User:{_ADMIN}",
+            **self._settings,
+        }
+        users = {_ADMIN: credentials(self._passwords[_ADMIN], secrets.token_bytes(24))}
+        self._server = BrokerServer(BrokerConfig.from_text(settings), users=users)
+        address = self._server.start().bootstrap_servers
+        self._bootstrap_servers = Servers(address, self._login(_ADMIN))
+        return self
+
+    def client(self, user: str) -> dict[str, str]:
+        """Settings of librdkafka for a user, who is made if need be and may do nothing until `grant`."""
+        if user not in self._passwords:
+            self._passwords[user] = secrets.token_urlsafe(18)
+            self.admin().set_password(user, self._passwords[user])
+        return {"bootstrap.servers": str(self.bootstrap_servers), **self._login(user)}
+
+    def properties(self, user: str) -> Path:
+        """The same as a file for Java's clients and tools, and for `--config`."""
+        self.client(user)
+        return self.certificates.write_login(user, self._passwords[user], str(self.bootstrap_servers))
+
+    def grant(
+        self,
+        user: str,
+        *operations: str,
+        topic: str | None = None,
+        group: str | None = None,
+        deny: bool = False,
+    ) -> None:
+        """Allow (or deny) a user operations, such as "READ", on a topic, a group, or else the cluster.
+
+        A name that ends in * stands for all that begin with it.
+        """
+        kind, name = ResourceType.BROKER, "kafka-cluster"
+        if topic is not None:
+            kind, name = ResourceType.TOPIC, topic
+        elif group is not None:
+            kind, name = ResourceType.GROUP, group
+        pattern = ResourcePatternType.LITERAL
+        if name.endswith("*") and name != "*":
+            pattern, name = ResourcePatternType.PREFIXED, name[:-1]
+        permission = AclPermissionType.DENY if deny else AclPermissionType.ALLOW
+        bindings = [
+            AclBinding(kind, name, pattern, f"User:{user}", "*", AclOperation[operation.upper()], permission)
+            for operation in operations
+        ]
+        admin = AdminClient(librdkafka_settings(self.bootstrap_servers, {}))
+        for future in admin.create_acls(bindings, request_timeout=60.0).values():
+            future.result()
+
+    def close(self) -> None:
+        """Stop it and remove its data."""
+        server, self._server = self._server, None
+        try:
+            if server is not None:
+                server.stop()
+        finally:
+            shutil.rmtree(self._data, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _login(self, user: str) -> dict[str, str]:
+        return {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.username": user,
+            "sasl.password": self._passwords[user],
+            "ssl.ca.location": str(self.certificates.authority),
+        }

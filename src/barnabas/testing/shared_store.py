@@ -1,0 +1,233 @@
+"""A metadata store that several brokers of one process share, each on an event loop and a thread of its own.
+
+`SharedServer` takes ZooKeeper's part: it has the tree, and ends the session of a client that it has not heard
+of for the session timeout. Its clients send signs of life from their loops, so a broker whose loop stands
+still loses its session as a stopped process does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Self, TypeVar
+
+from barnabas.metadata.operations import SingleOperations
+from barnabas.metadata.session import FINAL, Session
+from barnabas.metadata.store import (
+    Cancel,
+    Delete,
+    Event,
+    Node,
+    Operation,
+    SessionListener,
+    SessionState,
+    StoreUnavailableError,
+    Watcher,
+)
+from barnabas.metadata.tree import Tree
+from barnabas.metadata.watches import Watches
+
+T = TypeVar("T")
+
+#: signs of life within a session timeout
+_BEATS = 4
+
+
+class SharedServer:
+    """The tree, and the sessions with it. Any thread may use it; a context manager.
+
+    Args:
+        session_timeout: seconds of silence after which a session ends.
+    """
+
+    def __init__(self, session_timeout: float) -> None:
+        self.session_timeout = session_timeout
+        self._lock = threading.Lock()
+        self._tree = Tree()
+        self._clients: dict[int, SharedStore] = {}
+        self._heard: dict[int, float] = {}
+        self._last_session = 0
+        self._closing = threading.Event()
+        self._reaper = threading.Thread(target=self._reap, name="barnabas-store", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._reaper.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing.set()
+        self._reaper.join()
+
+    def begin(self, client: SharedStore) -> int:
+        """A new session's number."""
+        with self._lock:
+            self._last_session += 1
+            self._clients[self._last_session] = client
+            self._heard[self._last_session] = time.monotonic()
+            return self._last_session
+
+    def beat(self, session: int) -> None:
+        """Hear that a session's client is alive."""
+        with self._lock:
+            if session in self._heard:
+                self._heard[session] = time.monotonic()
+
+    def read(self, session: int, function: Callable[[Tree], T]) -> T:
+        """What `function` reads of the tree. Raises StoreUnavailableError when the session has ended."""
+        with self._lock:
+            self._check_lives(session)
+            return function(self._tree)
+
+    def apply(self, session: int, operations: Sequence[Operation]) -> list[int]:
+        """Carry out a transaction, as `MetadataStore.multi`."""
+        with self._lock:
+            self._check_lives(session)
+            return self._apply(session, operations)
+
+    def end(self, session: int) -> None:
+        """End a session: its ephemeral nodes go, and its client is told. One that has ended is fine."""
+        with self._lock:
+            self._end(session)
+
+    def _apply(self, session: int, operations: Sequence[Operation]) -> list[int]:
+        versions, changes = self._tree.apply(operations, session)
+        news = [(change.event, change.path) for change in changes]
+        for client in self._clients.values():
+            client.hear(news)
+        return versions
+
+    def _end(self, session: int) -> None:
+        client = self._clients.pop(session, None)
+        if client is not None:
+            del self._heard[session]
+            client.hear([None])
+            self._apply(session, [Delete(path) for path in self._tree.owned_by(session)])
+
+    def _check_lives(self, session: int) -> None:
+        if session not in self._clients:
+            raise StoreUnavailableError("the session with the metadata store has ended")
+
+    def _reap(self) -> None:
+        """End the sessions that have been silent for too long."""
+        period = self.session_timeout / (2 * _BEATS)
+        woken = time.monotonic()
+        while not self._closing.wait(period):
+            now = time.monotonic()
+            late, woken = now - woken - period, now
+            with self._lock:
+                if late > period:  # the whole process stood still: nobody could send a sign of life
+                    self._heard = {session: heard + late for session, heard in self._heard.items()}
+                for session, heard in list(self._heard.items()):
+                    if now - heard > self.session_timeout:
+                        self._end(session)
+
+
+class SharedStore(SingleOperations):
+    """One broker's client of a `SharedServer`. Made and used on that broker's event loop.
+
+    A session that the server has ended is followed by another one, as a real client does it.
+    """
+
+    def __init__(self, server: SharedServer) -> None:
+        self._server = server
+        self._loop = asyncio.get_running_loop()
+        self._watches = Watches()
+        self._session = Session(SessionState.CONNECTED)
+        #: what has happened, and None for the end of the session; any thread adds to it
+        self._news: deque[tuple[Event, str] | None] = deque()
+        self._session_id = server.begin(self)
+        self._beating = self._loop.call_soon(self._beat)
+
+    @property
+    def session_id(self) -> int:
+        return self._session_id
+
+    @property
+    def session_timeout(self) -> float:
+        return self._server.session_timeout
+
+    @property
+    def state(self) -> SessionState:
+        return self._session.state
+
+    def on_state(self, listener: SessionListener) -> Cancel:
+        return self._session.on_state(listener)
+
+    async def get(self, path: str) -> Node:
+        return self._read(lambda tree: tree.get(path))
+
+    async def exists(self, path: str) -> Node | None:
+        return self._read(lambda tree: tree.find(path))
+
+    async def read(self, paths: Sequence[str]) -> list[Node | None]:
+        return self._read(lambda tree: [tree.find(path) for path in paths])
+
+    async def children(self, path: str) -> list[str]:
+        return self._read(lambda tree: tree.children(path))
+
+    async def multi(self, operations: Sequence[Operation]) -> list[int]:
+        self._deliver()
+        self._check_open()
+        try:
+            return self._server.apply(self._session_id, operations)
+        finally:
+            self._deliver()
+
+    async def watch(self, path: str, watcher: Watcher) -> Cancel:
+        self._deliver()
+        self._check_open()
+        return self._watches.add(path, watcher)
+
+    async def sync(self) -> None:
+        self._deliver()
+        self._check_open()
+
+    async def close(self) -> None:
+        self.abandon()
+        self._server.end(self._session_id)
+        self._session.enter(SessionState.CLOSED)
+
+    def abandon(self) -> None:
+        """Say and hear nothing any more, as a process that was killed: the server finds out by itself."""
+        self._beating.cancel()
+        self._watches.clear()
+
+    def expire(self) -> None:
+        """Have the server end the session; from any thread."""
+        self._server.end(self._session_id)
+
+    def hear(self, news: Iterable[tuple[Event, str] | None]) -> None:
+        """Take what has happened, in any thread, and deliver it on the event loop."""
+        self._news.extend(news)
+        with suppress(RuntimeError):  # its loop was closed: the broker was killed
+            self._loop.call_soon_threadsafe(self._deliver)
+
+    def _read(self, function: Callable[[Tree], T]) -> T:
+        """Nobody reads what is new before having heard of it, as with ZooKeeper."""
+        self._deliver()
+        self._check_open()
+        answer = self._server.read(self._session_id, function)
+        self._deliver()
+        return answer
+
+    def _deliver(self) -> None:
+        while self._news:
+            piece = self._news.popleft()
+            if piece is not None:
+                self._watches.report(*piece)
+            elif self.state not in FINAL:
+                self._session.enter(SessionState.LOST)
+                self._session_id = self._server.begin(self)
+                self._session.enter(SessionState.CONNECTED)
+
+    def _beat(self) -> None:
+        self._server.beat(self._session_id)
+        self._beating = self._loop.call_later(self._server.session_timeout / _BEATS, self._beat)
+
+    def _check_open(self) -> None:
+        if self.state in FINAL:
+            raise StoreUnavailableError("the session with the metadata store has ended")

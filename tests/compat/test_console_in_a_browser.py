@@ -1,0 +1,318 @@
+"""The console in Chromium, on Barnabas and Apache Kafka: what a person sees, what a stranger's records do.
+
+It is skipped where Debian's `chromium`, or playwright and axe of the `browser` extra, are missing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from bench.peers import Barnabas, Kafka, Peer
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from tests.console import RunningConsole
+from tests.prefix import PrefixProxy
+
+from barnabas.console.server import ConsoleSettings
+from barnabas.testing import BarnabasCluster
+
+playwright = pytest.importorskip("playwright.sync_api", reason="pip install 'barnabas[browser]'")
+axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="pip install 'barnabas[browser]'")
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-headless-shell")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium: apt-get install chromium")
+
+#: reached only where something is broken, in ms
+PATIENCE = 90_000
+ARGUMENTS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+EVIL = (
+    "<img src=x onerror='window.hacked=1'>",
+    "</script><script>window.hacked=2</script>",
+    "{{constructor.constructor('window.hacked=3')()}}",
+    '{"__proto__": {"hacked": 4}, "<svg/onload=window.hacked=5>": "\\u202e"}',
+    "\u202egnp.exe \x1b]0;title\x07 \x00 \u2066",
+)
+EVIL_GROUP = "<b onclick=window.hacked=6>/..%2f?#&'\""
+TOPIC = "console-orders"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    playwright.expect.set_options(timeout=PATIENCE)
+    with playwright.sync_playwright() as started:
+        chromium = started.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="module", params=[Barnabas, Kafka], ids=lambda kind: kind.name)
+def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
+    """A broker with a topic of hostile records, that a group with a hostile name has read half of."""
+    if request.param is Kafka:
+        request.getfixturevalue("classpath")  # skips, where its jars cannot be had
+    peer: Peer = request.param(tmp_path_factory.mktemp(request.param.name))
+    peer.start()
+    try:
+        fill(peer.bootstrap)
+        yield peer
+    finally:
+        peer.stop()
+
+
+def fill(servers: str) -> None:
+    deadline = time.monotonic() + 120
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+    admin.create_topics([NewTopic(TOPIC, 2, 1)])[TOPIC].result(60)
+    producer = Producer({"bootstrap.servers": servers, "log_level": 0})
+    for n, evil in enumerate(EVIL):
+        producer.produce(TOPIC, evil, key=evil, partition=n % 2, headers=[(evil.replace("\x00", ""), evil)])
+    producer.produce(TOPIC, b"\xff\xfe\x00", partition=0)
+    assert producer.flush(60) == 0
+    consumer = Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": EVIL_GROUP,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "log_level": 0,
+        }
+    )
+    consumer.subscribe([TOPIC])
+    message = consumer.poll(60)
+    while message is None or message.error() is not None:
+        assert time.monotonic() < deadline, "the group gets no record"
+        message = consumer.poll(60)
+    consumer.commit(message, asynchronous=False)
+    consumer.close()
+
+
+class Tab:
+    """A page of the browser, which notes what must not happen."""
+
+    def __init__(self, context: Any, url: str) -> None:
+        self.page = context.new_page()
+        self.page.set_default_timeout(PATIENCE)
+        self.home = url
+        self.wrong: list[str] = []
+        self.page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
+        self.page.on("console", lambda said: said.type == "error" and self.wrong.append(said.text))
+        self.page.on("dialog", lambda dialog: (self.wrong.append(dialog.message), dialog.dismiss()))
+        self.page.on("request", self._note)
+
+    def _note(self, request: Any) -> None:
+        if urlsplit(request.url).netloc != urlsplit(self.home).netloc and request.url[:5] != "data:":
+            self.wrong.append(f"asked {request.url}")
+
+    def show(self, path: str, heading: str) -> Any:
+        """Open a page of the console and wait until its heading is drawn; the element of the page."""
+        self.page.goto(f"{self.home}#/{path}")
+        playwright.expect(self.page.locator("main h1")).to_contain_text(heading)
+        return self.page.locator("main")
+
+    def check(self) -> None:
+        """Nothing that a record said was done, nothing failed, and nobody else was asked."""
+        assert self.page.evaluate("window.hacked") is None
+        assert self.page.evaluate("({}).hacked") is None
+        assert self.wrong == []
+
+
+@pytest.fixture
+def console(served: Peer) -> Iterator[RunningConsole]:
+    with RunningConsole(ConsoleSettings(served.bootstrap, "127.0.0.1:0", allow_writes=True)) as running:
+        yield running
+
+
+@pytest.fixture
+def new_context(browser: Any) -> Iterator[Callable[..., Any]]:
+    """``new_context(console, **options)``: a browser that the console has let in."""
+    with contextlib.ExitStack() as exits:
+
+        def make(console: RunningConsole, url: str = "", **options: Any) -> Any:
+            context = exits.enter_context(contextlib.closing(browser.new_context(**options)))
+            name, _, value = console.cookie.partition("=")
+            context.add_cookies([{"name": name, "value": value, "url": url or console.url}])
+            return context
+
+        yield make
+
+
+@pytest.fixture
+def tab(console: RunningConsole, new_context: Callable[..., Any]) -> Tab:
+    return Tab(new_context(console), console.url)
+
+
+PAGES = {
+    "": "Overview",
+    "topics": "Topics",
+    f"topic/{TOPIC}": TOPIC,
+    f"topic/{TOPIC}/records?from=start": TOPIC,
+    f"topic/{TOPIC}/settings": TOPIC,
+    "groups": "Groups",
+    "group/%3Cb%20onclick%3Dwindow.hacked%3D6%3E%2F..%252f%3F%23%26'%22": EVIL_GROUP,
+    "brokers": "Brokers",
+    "transactions": "Transactions",
+    "schemas": "Schemas",
+    "pipelines": "Pipelines",
+    "access": "Access",
+}
+#: without a registry and without pipelines there is nothing to list
+BARE = ("schemas", "pipelines")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    "path", PAGES, ids=lambda path: path.partition("%")[0].partition("?")[0] or "overview"
+)
+def test_every_page_is_drawn_and_can_be_used_by_all(console, new_context, path, scheme):
+    tab = Tab(new_context(console, color_scheme=scheme), console.url)
+    main = tab.show(path, PAGES[path])
+    if path not in BARE:
+        main.locator("table").first.wait_for()
+    found = axe.Axe().run(tab.page)
+    assert found.violations_count == 0, found.generate_report()
+    tab.check()
+
+
+def test_records_of_strangers_are_text_and_nothing_else(tab):
+    main = tab.show(f"topic/{TOPIC}/records?from=start", TOPIC)
+    rows = main.locator("tbody tr")
+    playwright.expect(rows).to_have_count(len(EVIL) + 1)
+    text = main.inner_text()
+    assert EVIL[0] in text and EVIL[1] in text and EVIL[2] in text and "ff fe 00" in text
+    assert "\\u202e" in text and "\\u001b" in text and "\u202e" not in text
+    assert main.locator("img, script, svg, b").count() == 0
+    tab.show("groups", "Groups")
+    playwright.expect(main.get_by_role("link", name=EVIL_GROUP)).to_be_visible()
+    main.get_by_role("link", name=EVIL_GROUP).click()
+    playwright.expect(main.locator("h1")).to_have_text(f"Group {EVIL_GROUP}")
+    tab.check()
+
+
+def press_until(page: Any, label: str) -> None:
+    """Tab on until what has the focus is called `label`."""
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        if (
+            page.evaluate("(document.activeElement.ariaLabel || document.activeElement.innerText).trim()")
+            == label
+        ):
+            return
+    raise AssertionError(f"Tab does not lead to {label!r}")
+
+
+def test_all_can_be_done_by_the_keyboard_alone(tab):
+    tab.show("", "Overview")
+    page, expect = tab.page, playwright.expect
+    press_until(page, "Skip to the page")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    tab.show("topics", "Topics")
+    press_until(page, "sort by partitions")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("button", name="sort by partitions")).to_be_focused()  # the page was drawn anew
+    press_until(page, TOPIC)
+    with page.expect_response(lambda answer: "api/topics" in answer.url):
+        pass  # drawn again by itself: what had the focus keeps it
+    expect(page.get_by_role("link", name=TOPIC)).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("main h1")).to_contain_text(TOPIC)
+    press_until(page, "Pause")
+    page.keyboard.press("Space")
+    expect(page.get_by_role("button", name="Go on")).to_be_focused()
+    press_until(page, "Records")
+    page.keyboard.press("Enter")
+    press_until(page, "Send a record")
+    page.keyboard.press("Space")
+    page.get_by_role("textbox", name="value").last.focus()
+    page.keyboard.type("by hand")
+    press_until(page, "Send …")
+    page.keyboard.press("Enter")
+    dialog = page.get_by_role("dialog")
+    expect(dialog.locator("pre")).to_contain_text(f"barnabas produce {TOPIC}")
+    page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+    tab.check()
+
+
+def test_a_topic_is_made_and_deleted_after_its_name_was_typed(tab, served):
+    page, expect, name = tab.page, playwright.expect, "console-new"
+    main = tab.show("topics", "Topics")
+    main.get_by_role("button", name="Create a topic").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("name").fill(name)
+    dialog.get_by_label("partitions").fill("3")
+    dialog.get_by_role("button", name="Go on").click()
+    expect(dialog.locator("pre")).to_contain_text(f"barnabas topics create {name} --partitions 3")
+    dialog.get_by_role("button", name="Do it").click()
+    expect(main.locator("h1")).to_have_text(f"Topic {name}")
+    tab.show(f"topic/{name}/settings", name)
+    main.get_by_role("button", name="Delete the topic").click()
+    dialog.get_by_role("textbox").fill("another")
+    dialog.get_by_role("button", name="Do it").click()
+    expect(page.get_by_role("alert")).to_contain_text(f"type {name}")
+    dialog.get_by_role("textbox").fill(name)
+    dialog.get_by_role("button", name="Do it").click()
+    expect(main.locator("h1")).to_have_text("Topics")
+    tab.check()
+
+
+def test_it_works_below_any_path(served, new_context):
+    settings = ConsoleSettings(served.bootstrap, "127.0.0.1:0", behind_proxy=True)
+    with RunningConsole(settings) as console, PrefixProxy(console.url, "/deep/kafka") as proxy:
+        tab = Tab(new_context(console, proxy.url), proxy.url)
+        main = tab.show(f"topic/{TOPIC}", TOPIC)
+        main.locator("table").first.wait_for()  # the stream passes the proxy, too
+        tab.show(f"topic/{TOPIC}/records?from=start", TOPIC)
+        playwright.expect(main.locator("tbody tr")).to_have_count(len(EVIL) + 1)
+        assert all(path.startswith("/deep/kafka/") for path in proxy.asked) and proxy.asked
+        tab.check()
+
+
+def test_two_tabs_see_the_same_record_arrive(console, new_context, served):
+    context = new_context(console)
+    tabs = [Tab(context, console.url), Tab(context, console.url)]
+    for tab in tabs:
+        main = tab.show(f"topic/{TOPIC}", TOPIC)
+        main.get_by_label("as a table").check()
+    ends = [
+        tab.page.get_by_role("table", name="Partitions").locator("tbody tr td:nth-child(5)") for tab in tabs
+    ]
+    before = [int(text) for text in ends[0].all_inner_texts()]
+    producer = Producer({"bootstrap.servers": served.bootstrap, "log_level": 0})
+    producer.produce(TOPIC, "seen by both", partition=1)
+    assert producer.flush(60) == 0
+    for tab, shown in zip(tabs, ends, strict=True):
+        playwright.expect(shown.nth(1)).to_have_text(str(before[1] + 1))
+        tab.check()
+
+
+def test_a_broker_is_killed_while_it_is_watched(new_context):
+    with BarnabasCluster(3) as cluster:
+        cluster.create_topic("watched", partitions=3)
+        cluster.wait_in_sync("watched")
+        with RunningConsole(ConsoleSettings(cluster.bootstrap_servers, "127.0.0.1:0")) as console:
+            tab = Tab(new_context(console), console.url)
+            tab.show("topic/watched", "watched")
+            head = tab.page.get_by_role("table", name="Leaders and replicas").locator("thead")
+            controller = cluster.controller()
+            expect = playwright.expect
+            expect(head).to_contain_text(f"♛ {controller}")
+            cluster.kill(controller)
+            expect(head).to_contain_text(f"{controller} (gone)")
+            expect(head).to_contain_text(f"♛ {cluster.controller(timeout=60)}")
+            expect(tab.page.locator(".replica.leads")).to_have_count(3)
+            cluster.restart(controller)
+            expect(head).not_to_contain_text("gone")
+            tab.check()

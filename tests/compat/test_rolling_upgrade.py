@@ -1,0 +1,83 @@
+"""The version before and this one run as one cluster: upgraded broker by broker under load, and back."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer
+from tests.integration.cluster.load import LOADS, await_progress, check, stored_in
+
+from barnabas.testing import BarnabasCluster
+
+ROOT = Path(__file__).parents[2]
+#: what counts as the version before while there is no tag: the first main with clusters
+_FIRST = "b2081fb"
+
+
+def git(*arguments: str) -> bytes:
+    return subprocess.run(["git", "-C", ROOT, *arguments], check=True, capture_output=True).stdout
+
+
+@pytest.fixture(scope="module")
+def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sources of the newest tag; without tags, of the first commit with clusters."""
+    try:
+        version = git("describe", "--tags", "--abbrev=0").decode().strip()
+    except (OSError, subprocess.CalledProcessError):
+        version = _FIRST
+    try:
+        archive = git("archive", version, "src")
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip(f"there is no tag, and the history does not reach back to {_FIRST}")
+    folder = tmp_path_factory.mktemp("earlier")
+    with tarfile.open(fileobj=io.BytesIO(archive)) as sources:
+        sources.extractall(folder, filter="data")
+    return folder / "src"
+
+
+def restart(cluster: BarnabasCluster, broker: int, sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With other sources: a broker is a process of its own, which imports what this says."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(sources), str(ROOT)]))
+    cluster.restart(broker)
+
+
+def test_a_cluster_is_upgraded_broker_by_broker_under_load(
+    earlier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(earlier), str(ROOT)]))
+    with BarnabasCluster(brokers=3, mode="process", data=tmp_path) as cluster:
+        cluster.create_topic("t", 6)
+        cluster.wait_in_sync("t")
+        load = LOADS["confluent-kafka"](cluster.bootstrap_servers, "t")
+        await_progress(load)
+        consumer = Consumer(
+            {
+                "bootstrap.servers": cluster.bootstrap_servers,
+                "group.id": "g",
+                "auto.offset.reset": "earliest",
+            }
+        )
+        consumer.subscribe(["t"])
+        read = 0
+        now = ROOT / "src"
+        # All go forward, and one back again while the others stay.
+        for broker, sources in ((1, now), (2, now), (3, now), (2, earlier), (2, now)):
+            restart(cluster, broker, sources, monkeypatch)
+            cluster.wait_in_sync()
+            await_progress(load)
+            read += sum(message.error() is None for message in consumer.consume(500, 2))
+        load.finish()
+        consumer.close()
+        assert read
+        check(load, stored_in(cluster, "t"))
+        # The version that is not there any more must not be needed: all start again as they are now.
+        for broker in cluster.brokers:
+            cluster.kill(broker)
+        cluster._begin_nodes(cluster.brokers)
+        cluster.wait_in_sync("t")
+        check(load, stored_in(cluster, "t"))

@@ -1,0 +1,69 @@
+"""Clients of other makers, which leave sockets open: what they forget must fail no test.
+
+An unclosed socket warns when it is collected, in whatever test runs then, and a warning is an error.
+"""
+
+from __future__ import annotations
+
+import gc
+import socket
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+#: whether such a client has connected since the last call of `collect`
+_has_connected = False
+
+
+class _Forgotten(socket.socket):
+    """A socket that is closed in silence when its owner is gone."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
+@contextmanager
+def forgiven() -> Iterator[None]:
+    """Sockets of kafka-python close by themselves, and connections of both clients are noted."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        import kafka.net.selector
+        from aiokafka.conn import AIOKafkaConnection
+        from kafka.net.inet import KafkaNetSocket
+    connect = AIOKafkaConnection.connect
+
+    def opened(_: Any, *kind: Any) -> socket.socket:
+        _note()
+        return _Forgotten(*kind)
+
+    def pair() -> tuple[socket.socket, ...]:
+        return tuple(_Forgotten(fileno=end.detach()) for end in socket.socketpair())
+
+    async def noted(self: Any) -> Any:
+        _note()
+        return await connect(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(KafkaNetSocket, "socket", opened)
+        patch.setattr(kafka.net.selector, "socket", SimpleNamespace(socketpair=pair))
+        patch.setattr(AIOKafkaConnection, "connect", noted)
+        yield
+
+
+def collect() -> None:
+    """Collect what such a client has dropped since the last call, while nobody minds."""
+    global _has_connected
+    if _has_connected:
+        _has_connected = False
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
+
+
+def _note() -> None:
+    global _has_connected
+    _has_connected = True

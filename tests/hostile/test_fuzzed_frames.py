@@ -1,0 +1,186 @@
+"""Frames that were made wrong at random, before and after a login: nothing but a refusal comes of them.
+
+`BARNABAS_FRAMES=10000000 make hostile` tries as many; without it some tens of thousands are tried.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import random
+import time
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from barnabas.config import BrokerConfig
+from barnabas.environment.environment import Environment
+from barnabas.errors import ProtocolError
+from barnabas.protocol.framing import RequestHeader, encode_request, parse_counted
+from barnabas.security import ANONYMOUS, Sasl
+from barnabas.server.auditing.trail import AuditTrail
+from barnabas.server.handlers import load
+from barnabas.server.network.login import Logins
+from barnabas.server.requests.api import DIRECT_ELEMENTS
+
+FRAMES = int(os.environ.get("BARNABAS_FRAMES", "60000"))
+#: CPU seconds that one frame may take on the event loop
+MOST_SECONDS = 0.1
+#: bytes that may be held after all of them
+MOST_LEFT = 4_000_000
+
+
+def seeds() -> list[bytes]:
+    """A frame of each API and version, with one of everything in it."""
+    frames = []
+    for api in load().values():
+        for version in range(api.versions[0], api.versions[1] + 1):
+            header = RequestHeader(api.key, version, 7, "fuzz")
+            request = _filled(api.request)
+            frames.append(b"".join(map(bytes, encode_request(header, request)))[4:])
+    return frames
+
+
+def _filled(struct: type) -> Any:
+    made = struct()
+    for field in struct.__fields__:
+        if isinstance(field.type, type) and field.is_array:
+            setattr(made, field.name, [_filled(field.type)])
+    return made
+
+
+def damaged(frame: bytes, rng: random.Random) -> bytes:
+    """A frame with some of its bytes changed, cut out, doubled, or made up altogether."""
+    kind = rng.randrange(6)
+    if kind == 0:
+        return rng.randbytes(rng.randrange(200))
+    data = bytearray(frame)
+    if kind == 1:
+        return bytes(data[: rng.randrange(len(data))])
+    if kind == 2:
+        return bytes(data) + rng.randbytes(rng.randrange(1, 50))
+    # the header is left as it is more often than not, or nothing behind it is ever looked at
+    first = 0 if rng.random() < 0.2 else min(8, len(data) - 1)
+    for _ in range(rng.randrange(1, 6)):
+        place = rng.randrange(first, len(data))
+        if kind == 3:
+            data[place] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))
+        elif kind == 4:
+            data[place : place + rng.randrange(1, 9)] = b"\xff" * rng.randrange(1, 9)
+        else:
+            data[place:place] = data[place : place + rng.randrange(1, 17)]
+    return bytes(data)
+
+
+class Client:
+    """A connection that counts what it is answered."""
+
+    client_host = "192.0.2.1"
+    listener = "SASL_PLAINTEXT"
+    principal = ANONYMOUS
+    client_software_name = client_software_version = ""
+    connection_id = 1
+
+    def __init__(self) -> None:
+        self.answers = 0
+        self.parked: list[Any] = []
+
+    def reply(self, chunks: Any) -> None:
+        self.answers += 1
+
+    def park(self, future: Any, finish: Any, cancel: bool, *, exclusive: bool = False) -> None:
+        self.parked.append(future)
+
+    def close(self, reason: str) -> None:
+        pass
+
+    def logged_in(self, principal: Any, serve: Any) -> None:
+        raise AssertionError(f"{principal} has logged in by a frame that was made up")
+
+
+@pytest.mark.hostile
+@pytest.mark.timeout(0)
+def test_frames_before_a_login_are_refused() -> None:
+    """The first frames of connections, and those behind a SaslHandshake."""
+
+    async def scenario(count: int) -> float:
+        config = BrokerConfig.from_text(
+            {"sasl.enabled.mechanisms": "PLAIN", "connection.failed.authentication.delay.ms": "0"}
+        )
+        environment = Environment.of_system()
+        logins = Logins(
+            lambda: config,
+            Sasl(lambda user: None, environment.random),
+            lambda frame, client: parse_counted(frame, DIRECT_ELEMENTS),
+            environment.clock.now_ms,
+            environment.blocking,
+            AuditTrail(config, environment),
+        )
+        rng = random.Random(12)
+        frames = [frame for frame in seeds() if int.from_bytes(frame[:2], "big") in (17, 18, 36)]
+        slowest = 0.0
+        for number in range(count):
+            client, login = Client(), logins.begin()
+            for _ in range(2):
+                frame = damaged(rng.choice(frames), rng)
+                began = time.thread_time()
+                try:
+                    login.serve(frame, client)
+                except ProtocolError:
+                    break
+                finally:
+                    slowest = max(slowest, time.thread_time() - began)
+            for future in client.parked:
+                future.cancel()
+            if number % 1000 == 0:
+                await asyncio.sleep(0)
+        logins.stop()
+        return slowest
+
+    _measure(lambda count: asyncio.run(scenario(count)))
+
+
+@pytest.mark.hostile
+@pytest.mark.timeout(0)
+def test_frames_after_a_login_are_decoded_or_refused() -> None:
+    """As the dispatcher decodes them on the loop."""
+
+    def run(count: int) -> float:
+        rng = random.Random(13)
+        frames = seeds()
+        slowest = 0.0
+        for _ in range(count):
+            frame = damaged(rng.choice(frames), rng)
+            began = time.thread_time()
+            try:
+                parse_counted(frame, DIRECT_ELEMENTS)
+            except ProtocolError:
+                pass
+            finally:
+                slowest = max(slowest, time.thread_time() - began)
+        return slowest
+
+    _measure(run)
+
+
+def _measure(run: Callable[[int], float]) -> None:
+    """Run half of the frames for the time, and some again for what they leave behind."""
+    gc.collect()
+    gc.freeze()  # what other tests have made is not for a frame to go through
+    try:
+        slowest = run(FRAMES // 2)
+    finally:
+        gc.unfreeze()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        run(min(FRAMES // 20, 50_000))
+        left = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    print(f"{FRAMES // 2} frames: the slowest took {1000 * slowest:.1f} ms, {left} bytes are left")
+    assert slowest < MOST_SECONDS
+    assert left < MOST_LEFT

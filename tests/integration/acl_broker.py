@@ -1,0 +1,84 @@
+"""A broker with an authorizer: whoever comes without a login is a super user, users log in by PLAIN."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from tests.integration.conftest import Wire
+
+from barnabas.config import BrokerConfig
+from barnabas.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialUpsertion,
+)
+from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from barnabas.server.run import BrokerServer
+
+_SALT = b"salt for tests"
+PASSWORD = "secret"
+
+
+class AclBroker:
+    """The broker, in this process, with its metadata in memory."""
+
+    def __init__(self, folder: Path, **settings: str) -> None:
+        text = {
+            "metadata.store": "memory",
+            "log.dirs": str(folder),
+            "listeners": "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
+            "sasl.enabled.mechanisms": "PLAIN",
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS",
+            "offsets.topic.num.partitions": "1",
+            "transaction.state.log.num.partitions": "1",
+            "group.initial.rebalance.delay.ms": "0",
+        }
+        self.server = BrokerServer(BrokerConfig.from_text(text | settings))
+
+    def __enter__(self) -> AclBroker:
+        self.server.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.stop()
+
+    @property
+    def open_address(self) -> str:
+        """Where everybody is a super user."""
+        return self.server.bound[0].address
+
+    @property
+    def address(self) -> str:
+        """Where users log in."""
+        return self.server.bound[1].address
+
+    def add(self, *users: str) -> None:
+        """Let users log in."""
+        wire = Wire(self.open_address)
+        add_users(wire, *users)
+        wire.close()
+
+    def connect(self, user: str) -> Wire:
+        """A bare connection that has logged in."""
+        return log_in(self.address, user)
+
+
+def add_users(admin: Wire, *users: str) -> None:
+    """Let users log in by `PASSWORD`."""
+    salted = hashlib.pbkdf2_hmac("sha256", PASSWORD.encode(), _SALT, 4096)
+    changes = [
+        ScramCredentialUpsertion(name=user, mechanism=1, iterations=4096, salt=_SALT, salted_password=salted)
+        for user in users
+    ]
+    admin(AlterUserScramCredentialsRequest(upsertions=changes))
+
+
+def log_in(address: str, user: str, password: str = PASSWORD) -> Wire:
+    """A bare connection that has logged in by PLAIN."""
+    wire = Wire(address)
+    wire(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+    answer = wire(SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{password}".encode()), 2)
+    assert answer.error_code == 0, answer.error_message
+    return wire

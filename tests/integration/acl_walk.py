@@ -1,0 +1,286 @@
+"""Every API with every operation on every kind of resource: what must be allowed for it to be served.
+
+The table is written from Apache Kafka's documentation, not from Barnabas' declarations. `walk` asks a broker
+through two connections: one that may change rules, and one of the user that the rules are about.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from barnabas.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from barnabas.protocol.messages.describe_acls import DescribeAclsRequest
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from barnabas.protocol.schema import Request, Struct
+from barnabas.records import Record, encode_batch
+from barnabas.security.acls import SUPPORTED_OPERATIONS, Operation, Permission, ResourceType
+from barnabas.server.handlers import load
+
+T, G, X, C = (
+    ResourceType.TOPIC,
+    ResourceType.GROUP,
+    ResourceType.TRANSACTIONAL_ID,
+    ResourceType.CLUSTER,
+)
+_ = Operation
+#: an operation on a resource of a type
+Grant = tuple[ResourceType, Operation]
+
+NAMES = {T: "walked", G: "walkers", X: "walking", C: "kafka-cluster"}
+TOPIC_ID = bytes(16)
+REFUSALS = {29, 30, 31, 53}
+BETWEEN_BROKERS = [[(C, _.CLUSTER_ACTION)]]
+
+#: by API: the sets of grants that each suffice, as far as they are asked for by `filled` and `FIELDS`
+NEEDS: dict[str, list[list[Grant]]] = {
+    "Produce": [[(T, _.WRITE), (X, _.WRITE)]],
+    "Fetch": [[(T, _.READ)]],
+    "ListOffsets": [[(T, _.DESCRIBE)]],
+    "Metadata": [[(T, _.DESCRIBE)]],
+    "OffsetCommit": [[(G, _.READ), (T, _.READ)]],
+    "OffsetFetch": [[(G, _.DESCRIBE), (T, _.DESCRIBE)]],
+    "FindCoordinator": [[(G, _.DESCRIBE)]],
+    "JoinGroup": [[(G, _.READ)]],
+    "Heartbeat": [[(G, _.READ)]],
+    "LeaveGroup": [[(G, _.READ)]],
+    "SyncGroup": [[(G, _.READ)]],
+    "DescribeGroups": [[(G, _.DESCRIBE)]],
+    "CreateTopics": [[(C, _.CREATE)], [(T, _.CREATE)]],
+    "DeleteTopics": [[(T, _.DELETE)], [(C, _.DELETE)]],
+    "DeleteRecords": [[(T, _.DELETE)]],
+    "InitProducerId": [[(X, _.WRITE)]],
+    "OffsetForLeaderEpoch": [[(T, _.DESCRIBE)], [(C, _.CLUSTER_ACTION)]],
+    "AddPartitionsToTxn": BETWEEN_BROKERS,
+    "AddOffsetsToTxn": [[(X, _.WRITE), (G, _.READ)]],
+    "EndTxn": [[(X, _.WRITE)]],
+    "WriteTxnMarkers": [[(C, _.CLUSTER_ACTION)], [(C, _.ALTER)]],
+    "TxnOffsetCommit": [[(X, _.WRITE), (G, _.READ), (T, _.READ)]],
+    "DescribeAcls": [[(C, _.DESCRIBE)]],
+    "CreateAcls": [[(C, _.ALTER)]],
+    "DeleteAcls": [[(C, _.ALTER)]],
+    "DescribeConfigs": [[(T, _.DESCRIBE_CONFIGS)]],
+    "AlterConfigs": [[(T, _.ALTER_CONFIGS)]],
+    "AlterReplicaLogDirs": [[(C, _.ALTER)]],
+    "DescribeLogDirs": [[(C, _.DESCRIBE)]],
+    "CreatePartitions": [[(T, _.ALTER)]],
+    "DeleteGroups": [[(G, _.DELETE)]],
+    "ElectLeaders": [[(C, _.ALTER)]],
+    "IncrementalAlterConfigs": [[(T, _.ALTER_CONFIGS)]],
+    "AlterPartitionReassignments": [[(C, _.ALTER)]],
+    "ListPartitionReassignments": [[(C, _.DESCRIBE)]],
+    "OffsetDelete": [[(G, _.DELETE), (T, _.READ)]],
+    "DescribeClientQuotas": [[(C, _.DESCRIBE_CONFIGS)]],
+    "AlterClientQuotas": [[(C, _.ALTER_CONFIGS)]],
+    "DescribeUserScramCredentials": [[(C, _.DESCRIBE)]],
+    "AlterUserScramCredentials": [[(C, _.ALTER)]],
+    "AlterPartition": BETWEEN_BROKERS,
+    "UpdateFeatures": [[(C, _.ALTER)]],
+    "Envelope": BETWEEN_BROKERS,
+    "DescribeProducers": [[(T, _.READ)]],
+    "UnregisterBroker": [[(C, _.ALTER)]],
+    "DescribeTransactions": [[(X, _.DESCRIBE)]],
+    "AllocateProducerIds": BETWEEN_BROKERS,
+    "ConsumerGroupHeartbeat": [[(G, _.READ), (T, _.DESCRIBE)]],
+    "ConsumerGroupDescribe": [[(G, _.DESCRIBE)]],
+    "ListConfigResources": [[(C, _.DESCRIBE_CONFIGS)]],
+    "DescribeTopicPartitions": [[(T, _.DESCRIBE)]],
+    "GetReplicaLogInfo": BETWEEN_BROKERS,
+}
+#: what anybody may ask; some answer with as much as one may see
+OPEN = {
+    "ApiVersions",
+    "SaslHandshake",
+    "SaslAuthenticate",
+    "DescribeCluster",
+    "ListGroups",
+    "ListTransactions",
+}
+#: the operations that imply others
+IMPLIED = {
+    _.DESCRIBE: {_.READ, _.WRITE, _.DELETE, _.ALTER},
+    _.DESCRIBE_CONFIGS: {_.ALTER_CONFIGS},
+}
+
+#: in which version to ask, where names become ids in the latest
+VERSIONS = {"Produce": 12, "Fetch": 12, "OffsetCommit": 9, "OffsetFetch": 9}
+#: what fields have where a name alone does not tell
+FIELDS: dict[str, dict[str, Any]] = {
+    "Produce": {
+        "acks": 1,
+        "timeout_ms": 1000,
+        "records": encode_batch(
+            [Record(None, b"v", 0)], transactional=True, producer_id=5, producer_epoch=0, base_sequence=0
+        ),
+    },
+    "SyncGroup": {"protocol_type": "consumer", "protocol_name": "range"},
+    "Fetch": {"session_epoch": -1, "replica_id": -1, "forgotten_topics_data": []},
+    "OffsetFetch": {"member_epoch": -1, "member_id": None},
+    "DescribeConfigs": {"resource_type": 2, "configuration_keys": None},
+    "AlterConfigs": {"resource_type": 2, "configs": [], "validate_only": True},
+    "IncrementalAlterConfigs": {"resource_type": 2, "configs": [], "validate_only": True},
+    "CreateTopics": {"num_partitions": 0, "assignments": [], "configs": [], "validate_only": True},
+    "CreateAcls": {
+        "resource_type": 2,
+        "principal": "User:nobody",
+        "host": "*",
+        "operation": _.READ,
+        "permission_type": Permission.ALLOW,
+    },
+    "DeleteAcls": {"resource_type_filter": 2, "operation": _.READ, "permission_type": Permission.DENY},
+    "DeleteTopics": {"topic_names": [], "timeout_ms": 5000},
+    "ConsumerGroupHeartbeat": {"member_epoch": 7, "subscribed_topic_regex": None, "member_id": "none"},
+    "DescribeAcls": {"operation": 1, "permission_type": 1, "resource_type_filter": 1},
+    "DescribeTopicPartitions": {"cursor": None},
+    "ElectLeaders": {"election_type": 0},
+    "Metadata": {"allow_auto_topic_creation": False},
+    "AddOffsetsToTxn": {"producer_id": 5},
+}
+
+
+def filled(cls: type[Struct], fields: dict[str, Any]) -> Any:
+    """A message with one thing in every array, named as the walk names things."""
+    values: dict[str, Any] = {}
+    for field in cls.__fields__:
+        if field.name in fields:
+            values[field.name] = fields[field.name]
+        elif field.is_array:
+            one = filled(field.type, fields) if isinstance(field.type, type) else None
+            name = _name(field.name)
+            numbers = [0] if "partition" in field.name else []
+            values[field.name] = [one] if one is not None else [name] if name else numbers
+        elif (name := _name(field.name)) is not None and isinstance(getattr(cls(), field.name), str | None):
+            values[field.name] = name
+    return cls(**values)
+
+
+def _name(field: str) -> str | None:
+    if "transactional_id" in field:
+        return NAMES[X]
+    if field in ("group_id", "group_ids", "groups", "groups_names", "key", "coordinator_keys"):
+        return NAMES[G]
+    if field in ("name", "topic", "topic_name", "resource_name", "subscribed_topic_names"):
+        return NAMES[T]
+    return None
+
+
+def request_of(name: str, cls: type[Request]) -> tuple[Request, int]:
+    """A request of an API about the things that the walk is about, and its version."""
+    return filled(cls, FIELDS.get(name, {})), VERSIONS.get(name, cls.versions[1])
+
+
+def codes(message: Any) -> set[int]:
+    """All error codes of a response."""
+    found: set[int] = set()
+    for field in message.__fields__:
+        value = getattr(message, field.name)
+        if field.name.endswith("error_code"):
+            found.add(int(value))
+        for each in value if isinstance(value, list) else [value]:
+            if isinstance(each, Struct):
+                found |= codes(each)
+    return found
+
+
+def suffices(grants: Sequence[Grant], needed: Sequence[Sequence[Grant]]) -> bool:
+    def has(kind: ResourceType, operation: Operation) -> bool:
+        enough = {operation, _.ALL} | IMPLIED.get(operation, set())
+        return any(given is kind and what in enough for given, what in grants)
+
+    return any(all(has(*grant) for grant in way) for way in needed)
+
+
+def tried(needed: list[list[Grant]]) -> Iterator[list[Grant]]:
+    """The grants to try: none, each alone, all that are needed, and those with each one left out."""
+    yield []
+    for kind in (T, G, X, C):
+        for operation in (*SUPPORTED_OPERATIONS[kind], _.ALL):
+            yield [(kind, operation)]
+    for way in needed:
+        yield way
+        for left_out in way:
+            yield [grant for grant in way if grant != left_out]
+
+
+def prepare(admin: Callable[..., Any]) -> None:
+    """Make the topic of the walk, and those of the coordinators."""
+    topic = CreatableTopic(name=NAMES[T], num_partitions=1, replication_factor=1)
+    admin(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 5)
+    for kind, key in enumerate((NAMES[G], NAMES[X])):
+        found = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
+        while codes(admin(found, 4)) != {0}:
+            pass
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=0)
+    commit = OffsetCommitRequest(
+        group_id=NAMES[G],
+        topics=[OffsetCommitRequestTopic(name=NAMES[T], partitions=[partition])],
+    )
+    while codes(admin(commit, 9)) != {0}:
+        pass
+
+
+def grant(admin: Callable[..., Any], user: str, grants: Sequence[Grant]) -> None:
+    """Let these be the only rules."""
+    deleted = admin(DeleteAclsRequest(filters=[ANY_RULE]), 3)
+    assert codes(deleted) == {0}
+    if grants:
+        creations = [
+            AclCreation(
+                resource_type=kind,
+                resource_name=NAMES[kind],
+                principal=f"User:{user}",
+                host="*",
+                operation=operation,
+                permission_type=Permission.ALLOW,
+            )
+            for kind, operation in grants
+        ]
+        assert codes(admin(CreateAclsRequest(creations=creations), 3)) == {0}
+    deadline = time.monotonic() + 60
+    while sum(len(each.acls) for each in admin(ALL_RULES, 3).resources) != len(grants):
+        assert time.monotonic() < deadline  # Kafka's broker learns of them later
+
+
+ALL_RULES = DescribeAclsRequest(
+    resource_type_filter=1,
+    resource_name_filter=None,
+    pattern_type_filter=1,
+    principal_filter=None,
+    host_filter=None,
+    operation=1,
+    permission_type=1,
+)
+ANY_RULE = DeleteAclsFilter(
+    resource_type_filter=1,
+    resource_name_filter=None,
+    pattern_type_filter=1,
+    principal_filter=None,
+    host_filter=None,
+    operation=1,
+    permission_type=1,
+)
+
+
+def walk(
+    name: str, admin: Callable[..., Any], client: Callable[..., Any], user: str
+) -> list[tuple[list[Grant], set[int]]]:
+    """The grants under which an API did not answer as the table says, with the codes that it answered."""
+    api = next(api for api in load().values() if api.name == name)
+    needed = NEEDS[name]
+    wrong = []
+    for grants in tried(needed):
+        if name in ("DeleteTopics", "OffsetDelete"):
+            prepare(admin)
+        grant(admin, user, grants)
+        answered = codes(client(*request_of(name, api.request)))
+        if suffices(grants, needed) is bool(answered & REFUSALS):
+            wrong.append((grants, answered))
+    return wrong

@@ -1,0 +1,243 @@
+"""`barnabas cluster` as processes: what a person at a terminal does with a cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.client import Admin, Consumer, Producer
+
+BARNABAS = [sys.executable, "-m", "barnabas.cli"]
+BROKERS = 3
+LINUX = sys.platform == "linux"
+
+
+class Started:
+    """A `barnabas cluster start` that has said it is ready."""
+
+    def __init__(self, folder: Path, *arguments: str, brokers: int = BROKERS) -> None:
+        self.folder = folder
+        self.process = subprocess.Popen(
+            [
+                *(*BARNABAS, "cluster", "start", "--data", str(folder), "--listen", "127.0.0.1:0"),
+                *("--brokers", str(brokers), "--set", "offsets.topic.num.partitions=4"),
+                *("--set", "zookeeper.session.timeout.ms=2000", *arguments),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        ready = self.process.stdout.readline().split()
+        self.servers = ready[1] if ready else ""
+
+    def call(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*BARNABAS, "cluster", *words, "--data", str(self.folder)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    def say(self, *words: str) -> str:
+        done = self.call(*words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def status(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.say("status", "--json"))
+        return found
+
+    def settled(self) -> dict[str, Any]:
+        """Its status once every replica is in sync: a broker that got no processor for 2 s has been away."""
+        deadline = time.monotonic() + 60
+        while (found := self.status())["under_replicated"]:
+            assert time.monotonic() < deadline, found["under_replicated"]
+        return found
+
+    def states(self) -> list[str]:
+        return [broker["state"] for broker in self.status()["brokers"]]
+
+    def end(self, number: int = signal.SIGINT) -> tuple[int, str]:
+        self.process.send_signal(number)
+        _, err = self.process.communicate(timeout=90)
+        return self.process.returncode, err
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Started]]:
+    started: list[Started] = []
+
+    def run(*arguments: str, brokers: int = BROKERS) -> Started:
+        started.append(Started(tmp_path / "cluster", *arguments, brokers=brokers))
+        return started[-1]
+
+    yield run
+    for cluster in started:
+        if cluster.process.poll() is None:
+            cluster.end(signal.SIGTERM)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def refused(*arguments: str, **environment: str) -> str:
+    done = subprocess.run(
+        [*BARNABAS, "cluster", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, **environment},
+    )
+    assert done.returncode != 0
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    return done.stderr
+
+
+def test_a_cluster_starts_serves_and_leaves_nothing_behind_after_ctrl_c(start):
+    cluster = start("--metrics", "127.0.0.1:0")
+    Admin(cluster.servers).create_topic("orders")
+    with Producer(cluster.servers) as producer:
+        producer.send("orders", "one")
+    found = cluster.settled()
+    pids = [broker["process"] for broker in found["brokers"]] + [found["zookeeper_process"]]
+    assert found["zookeeper_answers"]
+    assert found["controller"] in [broker["id"] for broker in found["brokers"]]
+    assert found["partitions"] >= 1
+    for broker in found["brokers"]:
+        with urllib.request.urlopen(
+            broker["metrics"].removesuffix("metrics") + "readyz", timeout=60
+        ) as answer:
+            assert answer.read() == b"ready\n"
+    code, err = cluster.end()
+    assert code == 0
+    assert "SIGINT: stopping" in err
+    assert not any(map(is_alive, pids))
+    assert "no cluster runs in" in cluster.call("status").stderr
+
+
+def test_a_cluster_continues_where_it_was(start):
+    first = start()
+    Admin(first.servers).create_topic("orders")
+    with Producer(first.servers) as producer:
+        producer.send("orders", "one")
+    assert first.say("stop") == "The cluster stops\n"
+    first.process.communicate(timeout=90)
+    second = start()
+    with Consumer(second.servers, "orders") as consumer:
+        assert [record.text for record in consumer.take(1, 60)] == ["one"]
+
+
+def test_a_broker_is_killed_paused_stopped_and_restarted_by_name(start):
+    cluster = start()
+    assert cluster.say("pause", "1") == "Paused broker 1\n"
+    assert cluster.states()[0] == "paused"
+    assert "PARTITIONS" not in cluster.say("status")
+    assert cluster.say("resume", "1") == "Broker 1 goes on\n"
+    assert cluster.say("kill", "1") == "Killed broker 1\n"
+    assert cluster.states()[0] == "killed"
+    assert (
+        "broker 1 does not run (killed): start it with `barnabas cluster restart 1"
+        in cluster.call("pause", "1").stderr
+    )
+    assert cluster.say("restart", "1") == "Broker 1 serves again\n"
+    assert cluster.say("stop", "1") == "Stopped broker 1\n"
+    assert cluster.states()[0] == "stopped"
+    assert cluster.say("restart", "1") == "Broker 1 serves again\n"
+    assert "there is no broker 9 in this cluster: choose from 1" in cluster.call("kill", "9").stderr
+
+
+def test_a_broker_that_ends_by_itself_is_reported_and_can_be_restarted(start):
+    cluster = start()
+    os.kill(cluster.status()["brokers"][0]["process"], signal.SIGKILL)
+    deadline = time.monotonic() + 60
+    while cluster.states()[0] != "ended":
+        assert time.monotonic() < deadline
+    assert cluster.say("restart", "1") == "Broker 1 serves again\n"
+    _, err = cluster.end()
+    assert "broker 1 ended with exit code -9" in err
+
+
+def test_a_second_cluster_in_the_same_folder_is_refused(start):
+    cluster = start()
+    assert f"a cluster runs in {cluster.folder} (process {cluster.process.pid})" in refused(
+        "start", "--data", str(cluster.folder)
+    )
+
+
+def test_without_java_one_line_names_the_cure(tmp_path):
+    line = refused("start", "--data", str(tmp_path / "c"), JAVA_HOME=str(tmp_path))
+    assert "needs Java" in line
+    assert "--zookeeper HOST:PORT" in line
+
+
+def test_a_broker_that_does_not_start_ends_the_start_with_its_last_words(tmp_path):
+    (tmp_path / "c" / "broker-1").mkdir(parents=True)
+    (tmp_path / "c" / "broker-1" / "meta.properties").write_text("cluster.id=other\nnode.id=1\nversion=1\n")
+    line = refused("start", "--data", str(tmp_path / "c"), "--brokers", "1", "--listen", "127.0.0.1:0")
+    assert "broker 1 did not start: " in line
+    assert "its log is" in line
+
+
+def test_options_that_do_not_fit_are_refused_in_one_line(tmp_path):
+    data = ["--data", str(tmp_path / "c")]
+    assert "name one for each of 3 brokers" in refused("start", *data, "--racks", "a,b")
+    assert "no.such.setting" in refused("start", *data, "--set", "no.such.setting=1")
+    assert "HOST:PORT" in refused("start", *data, "--listen", "nowhere")
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "cluster.json").write_text(
+        '{"addresses": {"1": "127.0.0.1:1", "2": "127.0.0.1:2"}, "racks": {}, "zookeeper": "zk:2181", '
+        '"is_own_zookeeper": false}'
+    )
+    assert "has 2 brokers: start it with --brokers 2" in refused("start", *data, "--brokers", "1")
+    assert "has its metadata in the ZooKeeper at zk:2181" in refused("start", *data, "--zookeeper", "zz:2181")
+
+
+def test_a_secured_cluster_serves_its_admin_and_shows_no_secret(start: Callable[..., Started]) -> None:
+    cluster = start("--secure", brokers=2)
+    secure = cluster.folder / "secure"
+    admin = secure / "admin.properties"
+
+    def run(*words: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+        command = [*BARNABAS, *words, "--command-config", str(admin)]
+        return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60)
+
+    assert run("topics", "create", "orders", "--replication-factor", "2").returncode == 0
+    assert run("produce", "orders", stdin="apples\n").returncode == 0
+    assert run("consume", "orders", "--until-end").stdout == "apples\n"
+    status = cluster.settled()
+    assert status["partitions"]
+    stranger = subprocess.run(
+        [*BARNABAS, "topics", "list", "-b", cluster.servers], capture_output=True, text=True, timeout=60
+    )
+    assert stranger.returncode == 1
+    passwords = re.findall(
+        'password="([^"]+)"', admin.read_text() + (secure / "server.properties").read_text()
+    )
+    logs = "".join(path.read_text() for path in cluster.folder.glob("*.log"))
+    arguments = [
+        Path(f"/proc/{broker['process']}/cmdline").read_text() for broker in status["brokers"] if LINUX
+    ]
+    code, said = cluster.end()
+    assert code == 0
+    assert len(passwords) == 2
+    for password in passwords:
+        assert password not in logs + said + "".join(arguments)
+    assert "would be open to everybody without" in refused("start", "--data", str(cluster.folder))
+    assert (cluster.folder / "zookeeper").stat().st_mode & 0o077 == 0

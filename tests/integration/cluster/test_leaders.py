@@ -1,0 +1,164 @@
+"""What a partition's leader promises, with brokers that are killed, cut off, stopped or deposed under it."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from barnabas.client.connection import Connection
+from barnabas.errors import ErrorCode
+from barnabas.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from barnabas.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.records import Record, encode_batch
+
+PATIENT = 60.0
+#: followers leave the ISR soon
+IMPATIENT = {"replica.lag.time.max.ms": "1000"}
+
+
+def ask(cluster, broker, request, timeout=60):
+    host, _, port = cluster.address_of(broker).rpartition(":")
+    with Connection(host, int(port), timeout) as connection:
+        return connection.ask(request)
+
+
+def topic_of(cluster, broker):
+    response = ask(cluster, broker, MetadataRequest(topics=[MetadataRequestTopic(name="t")]))
+    return response.topics[0]
+
+
+def produce(cluster, broker, value, *, acks=-1, timeout_ms=30_000):
+    """Send one record to a broker, whoever leads; the error, or its offset."""
+    batch = encode_batch([Record(None, value, timestamp=1_700_000_000_000)])
+    request = ProduceRequest(
+        acks=acks,
+        timeout_ms=timeout_ms,
+        topic_data=[
+            TopicProduceData(
+                name="t",
+                topic_id=topic_of(cluster, broker).topic_id,
+                partition_data=[PartitionProduceData(index=0, records=batch)],
+            )
+        ],
+    )
+    result = ask(cluster, broker, request).responses[0].partition_responses[0]
+    return ErrorCode(result.error_code) if result.error_code else result.base_offset
+
+
+def isr(cluster, broker):
+    return sorted(topic_of(cluster, broker).partitions[0].isr_nodes)
+
+
+def latest(cluster, broker, timestamp=-1):
+    """What a client sees as the end (or with -2 the start) of the partition."""
+    wanted = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[wanted])])
+    return ask(cluster, broker, request).topics[0].partitions[0].offset
+
+
+def values(cluster, count):
+    return [bytes(record.value or b"") for record in cluster.consume("t", count, timeout=PATIENT)]
+
+
+def wait_until(condition, timeout=PATIENT):
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def others_than(cluster, leader):
+    return [broker for broker in cluster.brokers if broker != leader]
+
+
+@pytest.fixture
+def cluster(barnabas_cluster):
+    cluster = barnabas_cluster(brokers=3, settings=IMPATIENT)
+    cluster.create_topic("t", 1, configs={"min.insync.replicas": "2"})
+    cluster.wait_in_sync("t")
+    return cluster
+
+
+def test_a_follower_that_is_cut_off_leaves_the_isr_and_joins_again(cluster):
+    leader = cluster.leader_of("t")
+    # the controller last: the leader has to reach it
+    cut_off, other = sorted(others_than(cluster, leader), key=cluster.controller().__eq__)
+    cluster.partition(cut_off, [leader, other])
+    assert produce(cluster, leader, b"a", timeout_ms=15_000) == 0
+    assert isr(cluster, leader) == sorted([leader, other])
+    cluster.heal()
+    cluster.wait_in_sync("t")
+    assert produce(cluster, leader, b"b") == 1
+    assert values(cluster, 2) == [b"a", b"b"]
+
+
+def test_what_the_last_replica_standing_has_alone_is_not_committed(cluster):
+    """KIP-966: those who left the ISR before it have all that was acknowledged, and may lead."""
+    leader = cluster.leader_of("t")
+    others = others_than(cluster, leader)
+    assert produce(cluster, leader, b"committed") == 0
+    cluster.partition(leader, others)
+    assert produce(cluster, leader, b"alone", acks=1) == 1
+    assert produce(cluster, leader, b"waits", timeout_ms=3_000) in (
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.REQUEST_TIMED_OUT,  # the controller is among those that it cannot reach
+    )
+    assert latest(cluster, leader) == 1
+    cluster.kill(leader)
+    cluster.heal()
+    successor = cluster.leader_of("t")
+    assert successor in others
+    end = produce(cluster, successor, b"acknowledged", timeout_ms=15_000)
+    cluster.restart(leader)
+    cluster.wait_in_sync("t")
+    # what was under way when the line was cut may have come through
+    unacknowledged = {b"alone", b"waits"}
+    kept = [value for value in values(cluster, end + 1) if value not in unacknowledged]
+    assert kept == [b"committed", b"acknowledged"]
+
+
+def test_a_leader_whose_session_ends_acknowledges_nothing_any_more(cluster):
+    leader = cluster.leader_of("t")
+    others = others_than(cluster, leader)
+    cluster.partition(leader, others)
+    answers = []
+    waiting = threading.Thread(
+        target=lambda: answers.append(produce(cluster, leader, b"lost", timeout_ms=15_000))
+    )
+    waiting.start()
+    wait_until(lambda: latest(cluster, leader, timestamp=-1) == 0)
+    cluster.expire_session(leader)
+    waiting.join(PATIENT)
+    assert answers == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    wait_until(lambda: cluster.leader_of("t") != leader)
+    successor = cluster.leader_of("t")
+    wait_until(lambda: produce(cluster, successor, b"kept", timeout_ms=15_000) == 0)
+    cluster.heal()
+    cluster.wait_in_sync("t")
+    assert values(cluster, 1) == [b"kept"]
+
+
+def test_deleted_records_stay_deleted_under_the_next_leader(cluster):
+    leader = cluster.leader_of("t")
+    for number in range(4):
+        assert produce(cluster, leader, b"%d" % number) == number
+    wanted = DeleteRecordsPartition(partition_index=0, offset=3)
+    request = DeleteRecordsRequest(
+        timeout_ms=15_000, topics=[DeleteRecordsTopic(name="t", partitions=[wanted])]
+    )
+    result = ask(cluster, leader, request).topics[0].partitions[0]
+    assert (result.error_code, result.low_watermark) == (0, 3)
+    cluster.kill(leader)
+    assert latest(cluster, cluster.leader_of("t"), timestamp=-2) == 3

@@ -1,0 +1,40 @@
+"""Consoles of the shared broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from tests.console import RunningConsole
+
+from barnabas.console.server import ConsoleSettings
+from barnabas.testing import BarnabasBroker
+
+
+@pytest.fixture(scope="session")
+def barnabas_broker(barnabas_settings) -> Iterator[BarnabasBroker]:
+    """One of the console's own: its pages show the worst groups and first partitions, whosever they are."""
+    with BarnabasBroker(barnabas_settings) as broker:
+        yield broker
+
+
+@pytest.fixture
+def start_console(barnabas_broker) -> Iterator[Callable[..., RunningConsole]]:
+    """``start_console(**settings)``: a console of the shared broker."""
+    with ExitStack() as exits:
+
+        def start(servers: str | None = None, **settings: Any) -> RunningConsole:
+            settings.setdefault("listen", "127.0.0.1:0")
+            return exits.enter_context(
+                RunningConsole(ConsoleSettings(servers or barnabas_broker.bootstrap_servers, **settings))
+            )
+
+        yield start
+
+
+@pytest.fixture
+def console(start_console):
+    """One that may write."""
+    return start_console(allow_writes=True)

@@ -1,0 +1,115 @@
+"""Schemas of a registry, and what they make of records."""
+
+from __future__ import annotations
+
+import io
+import json
+import urllib.request
+
+import fastavro
+import pytest
+
+from barnabas.client import Producer
+from barnabas.registry.server import RegistryServer, RegistrySettings, claim
+
+
+@pytest.fixture
+def registry(barnabas_broker, topic):
+    """A registry with a schemas topic of its own."""
+    settings = RegistrySettings(barnabas_broker.bootstrap_servers, topic=f"_s-{topic.name}")
+    server = RegistryServer(settings, claim("127.0.0.1:0")).start()
+    try:
+        server.wait_until_ready()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def register(registry):
+    """``register(subject, schema, **more)``: the id."""
+
+    def post(subject, schema, **more):
+        body = json.dumps({"schema": schema, **more}).encode()
+        request = urllib.request.Request(f"{registry.url}/subjects/{subject}/versions", body)
+        request.add_header("Content-Type", "application/json")
+        with urllib.request.urlopen(request) as answer:
+            return json.loads(answer.read())["id"]
+
+    return post
+
+
+@pytest.fixture
+def shown(start_console, registry, topic, barnabas_broker):
+    """``shown(id, payload)``: the value of a record as the console shows it."""
+    console = start_console(registry=registry.url)
+
+    def send(id_, payload):
+        with Producer(barnabas_broker.bootstrap_servers) as producer:
+            producer.send(topic.name, b"\0" + id_.to_bytes(4, "big") + payload)
+        (row,) = console.get("records", topic=topic.name, limit=1)["records"]
+        return row["value"]
+
+    send.console = console
+    return send
+
+
+def test_subjects_are_shown_with_what_has_changed_and_avro_is_read(shown, register, topic):
+    schema = {"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]}
+    id_ = register("s-value", json.dumps(schema))
+    more = [*schema["fields"], {"name": "m", "type": "int", "default": 0}]
+    register("s-value", json.dumps({**schema, "fields": more}))
+    assert "s-value" in shown.console.get("schemas")["subjects"]
+    told = shown.console.get("schemas", subject="s-value")
+    assert told["versions"] == [1, 2]
+    assert any('"m"' in line for line in told["changes"])
+    data = io.BytesIO()
+    fastavro.schemaless_writer(data, schema, {"n": 7})
+    value = shown(id_, data.getvalue())
+    assert (value["is"], value["schema"]) == ("avro", id_)
+    found = shown.console.get("records", topic=topic.name, filter="value.n == 7 && value.order == null")
+    assert len(found["records"]) == 1
+
+
+PROTO = """syntax = "proto3";
+package shop;
+import "money.proto";
+import "google/protobuf/timestamp.proto";
+message Other {}
+message Order {
+  string id = 1;
+  Money price = 2;
+  google.protobuf.Timestamp at = 3;
+  message Line { int32 n = 1; }
+}
+"""
+
+
+def test_protobuf_is_read_by_the_message_that_a_record_names(shown, register):
+    register(
+        "money", 'syntax = "proto3"; package shop; message Money { sint64 cents = 1; }', schemaType="PROTOBUF"
+    )
+    money = [{"name": "money.proto", "subject": "money", "version": 1}]
+    id_ = register("order", PROTO, schemaType="PROTOBUF", references=money)
+    # message 1: id "a", price of 5 cents, at second 1
+    value = shown(id_, b"\x02\x02" + b"\x0a\x01a" + b"\x12\x02\x08\x0a" + b"\x1a\x02\x08\x01")
+    assert (value["is"], value["schema"]) == ("protobuf", id_)
+    assert json.loads(value["text"]) == {"id": "a", "price": {"cents": "5"}, "at": "1970-01-01T00:00:01Z"}
+    # message 0 of message 1: n is 3
+    assert json.loads(shown(id_, b"\x04\x02\x00" + b"\x08\x03")["text"]) == {"n": 3}
+    # the first message, in its short form
+    assert json.loads(shown(id_, b"\x00")["text"]) == {}
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [b"", b"\x02\x63", b"\x02\x01", b"\x80" * 20, b"\x7e" + b"\x00" * 70, b"\x02\x02\x0a\xff"],
+    ids=["nothing", "no such message", "below zero", "no end", "too deep", "no message"],
+)
+def test_bytes_that_are_not_what_they_say_are_shown_as_they_are(shown, register, payload):
+    id_ = register(
+        "order",
+        'syntax = "proto3"; message A { string s = 1; } message B { string s = 1; }',
+        schemaType="PROTOBUF",
+    )
+    assert "schema" not in shown(id_, payload)

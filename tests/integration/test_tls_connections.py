@@ -1,0 +1,166 @@
+"""Connections before they speak TLS, keys that are renewed, and how many connections there may be."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.certificates import Certificates, make
+
+from barnabas.config import BrokerConfig
+from barnabas.server.run import BrokerServer
+
+
+class TlsBroker:
+    def __init__(self, folder: Path, **settings: str) -> None:
+        self.certificates = make(folder)
+        text = {
+            "log.dirs": str(folder / "data"),
+            "listeners": "SSL://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
+            "ssl.keystore.location": str(self.certificates.server),
+            "offsets.topic.num.partitions": "1",
+        }
+        self.server = BrokerServer(BrokerConfig.from_text(text | settings))
+
+    def __enter__(self) -> TlsBroker:
+        self.server.start()
+        self.port = self.server.bound[0].port
+        self.plain_port = self.server.bound[1].port
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.stop()
+
+    def open(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=60)
+
+    def refuses_another(self) -> bool:
+        """Soon: on a busy machine it may only seem to take one more."""
+        with self.open() as connection:
+            return ends(connection)
+
+    def certificate(self) -> bytes:
+        """What the broker shows."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        with self.open() as plain, context.wrap_socket(plain) as secured:
+            shown = secured.getpeercert(binary_form=True)
+        assert shown is not None
+        return shown
+
+
+def ends(connection: socket.socket) -> bool:
+    """Whether the broker ends it soon."""
+    connection.settimeout(0.2)
+    try:
+        return is_closed(connection)
+    except TimeoutError:
+        return False
+
+
+def is_closed(connection: socket.socket) -> bool:
+    try:
+        return connection.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+def wait_until(condition: Callable[[], Any], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_connections_count_before_they_speak_tls(tmp_path):
+    settings = {"max.connections.per.ip": "2"}
+    with TlsBroker(tmp_path, **settings) as broker, broker.open() as first, broker.open():
+        wait_until(broker.refuses_another)
+        first.close()
+        wait_until(lambda: not broker.refuses_another())
+
+
+def test_a_stop_does_not_wait_for_handshakes(tmp_path):
+    with TlsBroker(tmp_path) as broker, broker.open() as silent:
+        time.sleep(0.05)  # until it was accepted
+        began = time.monotonic()
+        broker.server.stop()
+        assert time.monotonic() - began < 40
+        assert is_closed(silent)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", "it speaks HTTP"),
+        (b"\0\0\0\x20\0\x12\0\0" + bytes(28), "it does not speak TLS"),
+    ],
+)
+def test_who_does_not_speak_tls_is_named_in_one_line(tmp_path, caplog, said, told):
+    with TlsBroker(tmp_path) as broker:
+        for _ in range(3):
+            with broker.open() as client:
+                client.sendall(said)
+                wait_until(lambda client=client: is_closed(client))
+    lines = [record.getMessage() for record in caplog.records if told in record.getMessage()]
+    assert len(lines) == 1
+
+
+def test_a_new_key_holds_for_new_connections(tmp_path, monkeypatch):
+    monkeypatch.setattr("barnabas.server.broker.CHECK_MS", 50)
+    with TlsBroker(tmp_path) as broker:
+        before = broker.certificate()
+        other = make_other(tmp_path)
+        replace(broker.certificates.server, other.server.read_bytes())
+        wait_until(lambda: broker.certificate() != before)
+
+
+def test_a_key_without_its_certificate_changes_nothing(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("barnabas.server.broker.CHECK_MS", 20)
+    with TlsBroker(tmp_path) as broker:
+        before = broker.certificate()
+        good = broker.certificates.server.read_bytes()
+        other = make_other(tmp_path).server.read_bytes()
+        marker = b"-----BEGIN CERTIFICATE-----"
+        replace(broker.certificates.server, other[: other.index(marker)] + good[good.index(marker) :])
+        wait_until(lambda: "stays as it was" in caplog.text)
+        time.sleep(0.2)
+        assert broker.certificate() == before
+        assert caplog.text.count("stays as it was") == 1
+        replace(broker.certificates.server, other)
+        wait_until(lambda: broker.certificate() != before)
+
+
+def replace(path: Path, content: bytes) -> None:
+    """At once: the broker may look at any moment, and would tell of half a file, too."""
+    whole = path.with_suffix(".new")
+    whole.write_bytes(content)
+    whole.replace(path)
+
+
+def make_other(folder: Path) -> Certificates:
+    (folder / "other").mkdir()
+    return make(folder / "other")
+
+
+def test_single_addresses_may_have_other_limits(tmp_path):
+    settings = {"max.connections.per.ip": "1", "max.connections.per.ip.overrides": "127.0.0.1:3,::1:7"}
+    with TlsBroker(tmp_path, **settings) as broker, ExitStack() as exits:
+        three = [exits.enter_context(broker.open()) for _ in range(3)]
+        wait_until(broker.refuses_another)
+        assert not any(map(ends, three))
+
+
+def test_connections_over_the_rate_wait_but_those_of_brokers(tmp_path):
+    with TlsBroker(tmp_path, **{"max.connection.creation.rate": "1"}) as broker:
+        began = time.monotonic()
+        for _ in range(12):  # ten at once, the others one a second
+            broker.certificate()
+        assert time.monotonic() - began > 1.5

@@ -1,0 +1,173 @@
+"""Keys of a broker that are renewed while clients use it: SIGHUP has them read at once (`TlsKeys`)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from barnabas.config import BrokerConfig
+from barnabas.environment.blocking import Threads
+from barnabas.environment.clock import SystemClock
+from barnabas.protocol.framing import RequestHeader, encode_request
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.security.certificates import Authority
+from barnabas.server.network.tls import tls_context
+from barnabas.server.network.tls_keys import TlsKeys
+
+#: 1,000 have been tried by hand (BARNABAS_ROTATIONS)
+ROTATIONS = int(os.environ.get("BARNABAS_ROTATIONS", "20"))
+REQUEST = b"".join(encode_request(RequestHeader(18, 0, 7, "load"), ApiVersionsRequest()))
+
+
+class Load:
+    """A client that asks by one connection for as long as it can, and by a new one each time."""
+
+    def __init__(self, connect: Callable[[], ssl.SSLSocket]) -> None:
+        self._connect = connect
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.asked = 0
+        self.failure: BaseException | None = None
+        self._thread.start()
+
+    def end(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            with self._connect() as old:
+                while not self._stop.is_set():
+                    _ask(old)
+                    with self._connect() as new:
+                        _ask(new)
+                    self.asked += 2
+        except BaseException as error:
+            self.failure = error
+
+
+def _ask(connection: ssl.SSLSocket) -> None:
+    connection.sendall(REQUEST)
+    answer = b""
+    while len(answer) < 4 or len(answer) < 4 + int.from_bytes(answer[:4], "big"):
+        received = connection.recv(65_536)
+        assert received, "the broker has closed a connection"
+        answer += received
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="the system has no SIGHUP")
+def test_keys_are_renewed_under_load_and_no_request_fails(tmp_path: Path) -> None:
+    """Connections that stay open go on with the key that they began with; a new one is shown a whole one."""
+    authority = Authority.create("rotations", datetime.now(UTC))
+    trusted, key = tmp_path / "trusted.pem", tmp_path / "server.pem"
+    trusted.write_bytes(authority.certificate)
+
+    def renew() -> bytes:
+        """Put another certificate in place; it, as clients are shown it."""
+        issued = authority.issue("broker", ["127.0.0.1"], datetime.now(UTC))
+        key.with_suffix(".new").write_bytes(issued.pem)
+        key.with_suffix(".new").replace(key)
+        return ssl.PEM_cert_to_DER_cert(issued.certificate.decode())
+
+    renew()
+    command = [
+        *(sys.executable, "-m", "barnabas.cli", "start", "--data", str(tmp_path / "data")),
+        *("--set", "listeners=SSL://127.0.0.1:0", "--set", f"ssl.keystore.location={key}"),
+    ]
+    context = ssl.create_default_context(cafile=str(trusted))
+    loads: list[Load] = []
+    with (tmp_path / "log").open("wb") as log:
+        broker = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log)
+    try:
+        assert broker.stdout is not None
+        ready = broker.stdout.readline().decode()
+        assert ready.startswith("ready "), (tmp_path / "log").read_text()
+        port = int(ready.rpartition(":")[2])
+
+        def connect() -> ssl.SSLSocket:
+            plain = socket.create_connection(("127.0.0.1", port), timeout=120)
+            return context.wrap_socket(plain, server_hostname="127.0.0.1")
+
+        def shown() -> bytes | None:
+            with connect() as connection:
+                return connection.getpeercert(binary_form=True)
+
+        loads += [Load(connect), Load(connect)]
+        for _ in range(ROTATIONS):
+            wanted = renew()
+            deadline = time.monotonic() + 120
+            while True:
+                broker.send_signal(signal.SIGHUP)
+                if shown() == wanted:
+                    break
+                assert time.monotonic() < deadline, (tmp_path / "log").read_text()
+                assert not any(load.failure for load in loads)
+    finally:
+        for load in loads:
+            load.end()
+        broker.terminate()
+        broker.communicate(timeout=120)
+    assert [load.failure for load in loads] == [None, None]
+    assert all(load.asked for load in loads)
+    print(f"{ROTATIONS} keys, {sum(load.asked for load in loads)} requests")
+
+
+def test_a_key_that_is_replaced_while_it_is_read_is_shown_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once what was shown and what was taken for it came from two keys, and the old one stayed."""
+    authority = Authority.create("rotations", datetime.now(UTC))
+    key = tmp_path / "server.pem"
+
+    def renew() -> bytes:
+        issued = authority.issue("broker", ["127.0.0.1"], datetime.now(UTC))
+        key.write_bytes(issued.pem)
+        return ssl.PEM_cert_to_DER_cert(issued.certificate.decode())
+
+    renew()
+    config = BrokerConfig.from_text({"ssl.keystore.location": str(key)})
+    keys = TlsKeys(lambda: config, SystemClock())
+    renew()
+    written: list[bytes] = []
+
+    def context_of_the_key_before(config: BrokerConfig) -> ssl.SSLContext:
+        context = tls_context(config)
+        if not written:
+            written.append(renew())
+        return context
+
+    monkeypatch.setattr("barnabas.server.network.tls_keys.tls_context", context_of_the_key_before)
+
+    async def check() -> None:
+        threads = Threads().pool("keys", 1)
+        await keys.check(threads)
+        await threads.close()
+
+    asyncio.run(check())
+    assert [_shown_by(keys.context())] == written
+
+
+def _shown_by(context: ssl.SSLContext) -> bytes | None:
+    """The certificate that a client is shown, after a handshake in memory."""
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = client.wrap_bio(to_client, to_server), context.wrap_bio(to_server, to_client, server_side=True)
+    for _ in range(3):
+        for end in ends:
+            with contextlib.suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+    return ends[0].getpeercert(binary_form=True)

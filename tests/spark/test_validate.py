@@ -1,0 +1,110 @@
+"""`barnabas pipeline validate`: what is refused before anything runs; and folders that remember batches."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet
+import pytest
+from pyspark.sql import SparkSession
+from tests.spark.pipeline_run import PipelineRunner, supervise
+
+from barnabas.pipelines import validate
+from barnabas.pipelines.build import Run
+from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.read import read_pipeline
+from barnabas.pipelines.validate import check_topics
+
+SOURCE = """
+@source(topic="{topic}", format="json", schema="id BIGINT, at TIMESTAMP")
+def orders(rows):
+    return rows
+"""
+
+REFUSED = {
+    "a count that never ends": (
+        '@sink(topic="out")\ndef counted(orders):\n    return orders.groupBy("id").count()\n',
+        r"shop\.py:\d+: counted: .*watermark",
+    ),
+    "a key that is not there": (
+        '@sink(topic="out", key="name")\ndef keyed(orders):\n    return orders\n',
+        r"shop\.py:\d+: keyed: option key=name is not allowed: the columns are id, at",
+    ),
+    "sorting a stream": (
+        '@sink(console=True)\ndef sorted_(orders):\n    return orders.orderBy("id")\n',
+        r"shop\.py:\d+: sorted_: .*[Ss]orting",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_spark_would_refuse_at_the_start_is_refused_without_a_job(
+    spark: SparkSession, pipeline: PipelineRunner, case: str
+) -> None:
+    sink, words = REFUSED[case]
+    (query,) = pipeline.queries(SOURCE.format(topic="none-such") + sink).values()
+    with pytest.raises(PipelineError, match=words):
+        query.check()
+
+
+def test_what_spark_takes_passes(pipeline: PipelineRunner) -> None:
+    sinks = (
+        '@sink(topic="out", mode="complete")\ndef a(orders):\n    return orders.groupBy("id").count()\n'
+        '@sink(topic="out", mode="update")\ndef b(orders):\n    return orders.groupBy("id").count()\n'
+        '@sink(parquet="archive")\ndef c(orders):\n    return orders\n'
+    )
+    for query in pipeline.queries(SOURCE.format(topic="none-such") + sinks).values():
+        query.check()
+
+
+def test_topics_that_lack_are_named(servers: str, make_topic: Callable[..., str], tmp_path: Path) -> None:
+    topic = make_topic()
+    file = tmp_path / "shop.py"
+    head = "from barnabas.pipelines import sink, source\n" + SOURCE.format(topic=topic)
+    run = Run(servers, "", once=False)
+    file.write_text(head + f'@sink(topic="{topic}")\ndef out(orders):\n    return orders\n')
+    check_topics(read_pipeline(file), run)
+    file.write_text(head + '@sink(topic="none-such")\ndef out(orders):\n    return orders\n')
+    with pytest.raises(
+        PipelineError, match=r"sink out: there is no topic none-such .*topics create none-such"
+    ):
+        check_topics(read_pipeline(file), run)
+
+
+def test_brokers_that_do_not_answer_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(validate, "_PATIENCE_S", 0.2)
+    file = tmp_path / "shop.py"
+    file.write_text(
+        "from barnabas.pipelines import sink, source\n"
+        + SOURCE.format(topic="t")
+        + '@sink(topic="t")\ndef out(orders):\n    return orders\n'
+    )
+    with pytest.raises(PipelineError, match=r"127\.0\.0\.1:1: .*; without them, use --offline"):
+        check_topics(read_pipeline(file), Run("127.0.0.1:1", "", once=False))
+
+
+def test_a_query_without_a_checkpoint_does_not_write_to_a_folder_that_would_ignore_its_batches(
+    make_topic: Callable[..., str], feed: Any, pipeline: PipelineRunner, tmp_path: Path
+) -> None:
+    topic = make_topic()
+    output = tmp_path / "kept"
+    text = f"""
+@source(topic="{topic}", format="text")
+def lines(rows):
+    return rows
+
+@sink(parquet="{output}")
+def kept(lines):
+    return lines
+"""
+    feed(topic, range(3))
+    pipeline(text)
+    shutil.rmtree(tmp_path / "checkpoints")
+    with pytest.raises(PipelineError, match="kept remembers the batches written there"):
+        supervise(pipeline.queries(text)["kept"])
+    output.rename(tmp_path / "old")
+    pipeline(text)
+    assert pyarrow.parquet.read_table(output)["value"].to_pylist() == ["0", "1", "2"]

@@ -1,0 +1,39 @@
+"""Offsets of groups whose coordinator has gone."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from barnabas.client.errors import ClientError
+from barnabas.console.kafka import rest
+from barnabas.console.offsets import committed_offsets
+from barnabas.types import TopicPartition
+
+PLACE = TopicPartition("orders", 0)
+
+
+class Fleeting:
+    """A cluster that knows no coordinator of "lost", one that is gone for "silent", and one that answers."""
+
+    def coordinators(self, groups):
+        return {group: {"silent": 1, "told": 2}[group] for group in groups if group != "lost"}
+
+    def ask(self, broker, request):
+        if broker == 1:
+            raise ClientError("it is gone")
+        partition = SimpleNamespace(partition_index=0, committed_offset=7, error_code=0)
+        topic = SimpleNamespace(name="orders", partitions=[partition])
+        return SimpleNamespace(groups=[SimpleNamespace(group_id="told", topics=[topic], error_code=0)])
+
+
+def test_a_group_whose_coordinator_does_not_answer_keeps_its_offsets():
+    before = {"lost": {PLACE: 1}, "silent": {PLACE: 2}, "told": {PLACE: 3}}
+    found = committed_offsets(Fleeting(), ["lost", "silent", "told"], before)
+    assert found == {"lost": {PLACE: 1}, "silent": {PLACE: 2}, "told": {PLACE: 7}}
+    assert committed_offsets(Fleeting(), ["lost", "told"]) == {"lost": {}, "told": {PLACE: 7}}
+
+
+def test_what_takes_long_is_asked_for_less_often_but_not_never():
+    assert rest(1.0, took_s=0.01, most_s=30.0) == 1.0
+    assert rest(1.0, took_s=2.0, most_s=30.0) == 18.0
+    assert rest(1.0, took_s=100.0, most_s=30.0) == 30.0

@@ -1,0 +1,77 @@
+"""Logins and the threads in which they are checked."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+from barnabas.config import BrokerConfig
+from barnabas.environment.blocking import Threads
+from barnabas.environment.environment import Environment
+from barnabas.protocol.framing import RequestHeader, encode_request
+from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from barnabas.security import ANONYMOUS
+from barnabas.server.auditing.trail import AuditTrail
+from barnabas.server.network.login import Logins
+from barnabas.server.requests.long_work import LongWork
+
+
+class SlowExchange:
+    """One whose key takes as long to derive as the test wants."""
+
+    is_complete = False
+    user = "alice"
+
+    def __init__(self):
+        self.begun = threading.Event()
+        self.let_go = threading.Event()
+
+    def respond(self, message):
+        self.begun.set()
+        assert self.let_go.wait(60)
+        return b"go on"
+
+    def begin(self, mechanism):
+        return self
+
+
+class Client:
+    principal = ANONYMOUS
+
+    def __init__(self):
+        self.parked = []
+
+    def reply(self, chunks):
+        pass
+
+    def park(self, answer, finish, cancel_on_disconnect, exclusive=False):
+        self.parked.append(answer)
+
+
+def frame(request, number):
+    return b"".join(encode_request(RequestHeader(request.api_key, 1, number, "test"), request))[4:]
+
+
+def test_a_login_that_takes_long_keeps_no_long_request_of_others_waiting():
+    async def scenario():
+        exchange, client = SlowExchange(), Client()
+        config = BrokerConfig.from_text({"sasl.enabled.mechanisms": "PLAIN"})
+        trail = AuditTrail(config, Environment.of_system())
+        logins = Logins(lambda: config, exchange, lambda frame, client: None, lambda: 0, Threads(), trail)
+        long_work = LongWork(Environment.of_system())
+        login = logins.begin("SASL_SSL")
+        login.serve(frame(SaslHandshakeRequest(mechanism="PLAIN"), 1), client)
+        login.serve(frame(SaslAuthenticateRequest(auth_bytes=b"\0alice\0secret"), 2), client)
+        try:
+            await asyncio.to_thread(exchange.begun.wait, 20)
+            assert await asyncio.wait_for(long_work.run(lambda: "done"), 20) == "done"
+            (answer,) = client.parked
+            assert not answer.done()
+        finally:
+            exchange.let_go.set()
+        assert (await answer).failure is None
+        logins.stop()
+        long_work.stop()
+
+    asyncio.run(scenario())
