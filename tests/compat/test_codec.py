@@ -12,12 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.compat.conftest import ToolFailed
 from tests.unit.protocol.examples import API_MESSAGES, INSTANCES, RECORDS, random_struct
 
 from barnabas.protocol.codec import encode
+from barnabas.protocol.messages.get_replica_log_info import (
+    GetReplicaLogInfoRequest,
+    GetReplicaLogInfoResponse,
+)
 from barnabas.protocol.schema import Field, Primitive
 
 SOURCE = Path(__file__).parent / "java" / "Codec.java"
+#: messages between brokers that are newer than the release compared with, which says that it lacks them
+NEWER = (GetReplicaLogInfoRequest, GetReplicaLogInfoResponse)
 
 
 def _java_class(message: type[Any]) -> str:
@@ -72,6 +79,8 @@ def compiled(java: Any, tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_apache_kafka_reads_what_we_write_and_writes_it_back(java: Any, compiled: str) -> None:
     messages = []
     for cls in API_MESSAGES + RECORDS:
+        if cls in NEWER:
+            continue
         for version in range(cls.versions[0], cls.versions[1] + 1):
             rng = random.Random(f"{cls.__name__} {version}")
             messages += [(random_struct(cls, version, rng), version) for _ in range(INSTANCES)]
@@ -81,3 +90,11 @@ def test_apache_kafka_reads_what_we_write_and_writes_it_back(java: Any, compiled
     for (message, version), answer in zip(messages, answers, strict=True):
         whole = Field("message", type(message), is_array=False, default=None)
         assert json.loads(answer) == _expected(message, whole, version), (type(message), version)
+
+
+@pytest.mark.parametrize("message", NEWER)
+def test_what_is_left_out_is_newer_than_the_release_compared_with(
+    java: Any, compiled: str, message: type[Any]
+) -> None:
+    with pytest.raises(ToolFailed, match=f"ClassNotFoundException: .*{message.__name__}Data"):
+        java.run("Codec", stdin=f"{_java_class(message)} 0 00\n", classpath=compiled)

@@ -15,8 +15,8 @@ from tests.integration.cluster.load import LOADS, await_progress, check, stored_
 from barnabas.testing import BarnabasCluster
 
 ROOT = Path(__file__).parents[2]
-#: what counts as the version before while there is no tag: the first main with clusters
-_FIRST = "b2081fb"
+#: what counts as the version before while there is no tag: the first commit with clusters in this history
+_FIRST = "0359a92"
 
 
 def git(*arguments: str) -> bytes:
