@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,6 +40,18 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 def _forgetful_clients() -> Iterator[None]:
     with forgetful.forgiven():
         yield
+
+
+def _is_no_clients(record: logging.LogRecord) -> bool:
+    return record.name.partition(".")[0] not in ("kafka", "aiokafka")
+
+
+@pytest.fixture
+def caplog(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    """What the test logs: not what clients say that an earlier test left behind without its broker."""
+    caplog.handler.addFilter(_is_no_clients)
+    yield caplog
+    caplog.handler.removeFilter(_is_no_clients)
 
 
 @pytest.hookimpl(wrapper=True)
