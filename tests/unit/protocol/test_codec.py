@@ -102,12 +102,14 @@ def test_a_hostile_array_takes_memory_in_proportion_to_the_frame(version: int) -
     empty = b"\x01" if version >= DescribeGroupsRequest.flexible_from else b"\0\0"
     length = b"\xa1\x8d\x06" if version >= DescribeGroupsRequest.flexible_from else (100_000).to_bytes(4)
     request = length + empty * 100_000 + b"\0" * (1 if version < 3 else 2)  # a hundred thousand empty names
-    tracemalloc.start()
-    with suppress(ProtocolError):
-        decode(DescribeGroupsRequest, version, request)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < 20 * len(request)
+    peaks = []
+    for _ in range(3):  # brokers and clients of other tests may take memory in their threads meanwhile
+        tracemalloc.start()
+        with suppress(ProtocolError):
+            decode(DescribeGroupsRequest, version, request)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert min(peaks) < 20 * len(request)
 
 
 def test_an_array_of_more_than_a_million_elements_is_refused() -> None:

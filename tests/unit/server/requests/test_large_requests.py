@@ -91,6 +91,8 @@ def test_nothing_else_of_a_connection_is_served_beside_an_exclusive_request(run)
 
 
 def test_too_many_elements_close_the_connection_and_say_so(run, caplog):
+    threads = threading.active_count()  # clients and brokers of other tests have some
+
     async def scenario(server):
         client = await server.connect()
         frame = frame_of(DescribeGroupsRequest(groups=["g"] * (MAX_ELEMENTS + 1)), 5)
@@ -100,4 +102,4 @@ def test_too_many_elements_close_the_connection_and_say_so(run, caplog):
 
     run(scenario)
     assert "closing connection" in caplog.text
-    assert threading.active_count() < 50
+    assert threading.active_count() < threads + 50
