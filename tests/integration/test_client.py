@@ -160,7 +160,7 @@ def test_a_keys_partition_is_the_java_clients(servers, barnabas_broker):
 def test_an_admin_outlives_its_brokers_restart(barnabas_fresh_broker):
     broker = barnabas_fresh_broker
     place = TopicPartition(broker.create_topic("orders"), 0)
-    admin = broker.admin(timeout=3)
+    admin = broker.admin(timeout=10)
     admin.set_group_offsets("app", {place: 5})
     broker.stop()
     with pytest.raises(ClientError):

@@ -12,7 +12,7 @@ def test_a_user_may_do_what_was_granted_and_no_more(barnabas_secure_broker) -> N
     broker = barnabas_secure_broker
     broker.create_topic("orders", 1)
     failures = []
-    unseen = Producer(broker.client("alice")).list_topics("orders", timeout=5).topics["orders"]
+    unseen = Producer(broker.client("alice")).list_topics("orders", timeout=60).topics["orders"]
     assert unseen.error.code() == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     broker.grant("alice", "WRITE", topic="ord*")
     producer = Producer(broker.client("alice"))  # librdkafka remembers a refusal

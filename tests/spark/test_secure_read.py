@@ -66,7 +66,7 @@ def read() -> Read:
             consumer_settings(client),
             arrow_schema(["value"]),
             fail_on_data_loss=True,
-            poll_timeout_s=20,
+            poll_timeout_s=60,
         )
         return [value for batch in batches for value in batch.column("value").to_pylist()]
 

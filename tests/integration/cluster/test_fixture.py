@@ -17,7 +17,7 @@ from barnabas.testing import BarnabasCluster
 def known_to(cluster: BarnabasCluster, broker: int) -> set[int]:
     """The brokers that a broker knows of."""
     host, _, port = cluster.address_of(broker).rpartition(":")
-    with Connection(host, int(port), 5.0) as connection:
+    with Connection(host, int(port), 60.0) as connection:
         return {known.node_id for known in connection.ask(MetadataRequest(topics=[])).brokers}
 
 

@@ -130,7 +130,7 @@ def coordinator_of(cluster: BarnabasCluster, group: str, timeout: float = 60.0) 
     while True:
         for broker in cluster.running:
             host, _, port = cluster.address_of(broker).rpartition(":")
-            with Connection(host, int(port), 5.0) as connection:
+            with Connection(host, int(port), 60.0) as connection:
                 answer = connection.ask(FindCoordinatorRequest(key=group, coordinator_keys=[group]))
             (found,) = answer.coordinators
             if found.error_code == 0 and found.node_id in cluster.running:
