@@ -56,9 +56,9 @@ class OneBroker:
             restart.start()
 
         def free() -> None:
+            disk.free()  # first: a broker that starts may wait for just that
             if fault.kind == FILL_AND_KILL:
                 restart.join()
-            disk.free()
             if not self._peer.is_running:
                 self._peer.start()
 
