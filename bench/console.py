@@ -20,7 +20,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from statistics import median
 
@@ -38,6 +38,8 @@ from bench.scale import TOPICS_A_REQUEST, create_topics, write_records
 
 PAGES = ("overview", "topics", "groups", "topic?name=scale-1", "brokers", "transactions")
 WINDOW = 5.0
+#: by how many connections groups commit
+_CONNECTIONS = 50
 #: bytes of a record of the steady producer
 SIZE = 1000
 
@@ -71,15 +73,26 @@ def pages(directory: Path, topics: int, groups: int) -> None:
                 create_topics(connection, names[start : start + TOPICS_A_REQUEST])
             write_records(connection, names)
             _prepare_offsets(peer.bootstrap, names[0])
-            for number in range(groups):
-                _commit(connection, f"group-{number}", names[number % topics])
+        with ExitStack() as exits:
+            several = [exits.enter_context(Connection(peer.bootstrap)) for _ in range(_CONNECTIONS)]
+            for start in range(0, groups, _CONNECTIONS):
+                _commit(several, start, min(groups, start + _CONNECTIONS), names)
         print(f"made in {time.monotonic() - began:.0f} s; the broker has {peer.usage().rss >> 20} MB")
         with peer.counted_stalls(), console_of(peer.bootstrap) as (process, url, browser):
             for page in PAGES * 2:
-                began = time.monotonic()
+                cpu, began = [cpu_nanoseconds(pid) for pid in (process.pid, peer.pid)], time.monotonic()
                 with browser.open(f"{url}api/{page}", timeout=300) as answer:
                     size = len(answer.read())
-                print(f"{page}: {time.monotonic() - began:.2f} s, {size >> 10} KB")
+                took = time.monotonic() - began
+                own, broker = (
+                    (cpu_nanoseconds(pid) - before) / 1e9
+                    for pid, before in zip((process.pid, peer.pid), cpu, strict=True)
+                )
+                print(
+                    f"{page}: {took:.2f} s, {size >> 10} KB; CPU of the console {own:.2f} s, "
+                    f"of the broker {broker:.2f} s"
+                )
+            surveyed(browser, url, process.pid, peer.pid)
             status = Path(f"/proc/{process.pid}/status").read_text()
             print(next(line for line in status.splitlines() if line.startswith("VmHWM")))
         found = json.loads(peer.stall_report.read_text())
@@ -90,6 +103,21 @@ def pages(directory: Path, topics: int, groups: int) -> None:
         peer.stop()
 
 
+def surveyed(browser: urllib.request.OpenerDirector, url: str, console: int, broker: int) -> None:
+    """How long the console takes to ask for all partitions, while somebody looks at the overview."""
+    before, began = [cpu_nanoseconds(pid) for pid in (console, broker)], time.monotonic()
+    while True:
+        with browser.open(f"{url}api/overview") as answer:
+            if json.load(answer)["rate_age_s"] is not None:
+                break
+        time.sleep(1)
+    own, other = ((cpu_nanoseconds(p) - b) / 1e9 for p, b in zip((console, broker), before, strict=True))
+    print(
+        f"all partitions asked for after {time.monotonic() - began:.0f} s more: "
+        f"CPU of the console {own:.1f} s, of the broker {other:.1f} s"
+    )
+
+
 def _prepare_offsets(bootstrap: str, topic: str) -> None:
     """The first commit makes the topic that offsets are kept in."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "first"})
@@ -97,15 +125,19 @@ def _prepare_offsets(bootstrap: str, topic: str) -> None:
     consumer.close()
 
 
-def _commit(connection: Connection, group: str, topic: str) -> None:
+def _commit(connections: list[Connection], start: int, end: int, names: list[str]) -> None:
+    """A commit for each of some groups, each by a connection of its own."""
     partitions = [OffsetCommitRequestPartition(partition_index=0, committed_offset=0, committed_metadata="")]
-    request = OffsetCommitRequest(
-        group_id=group, topics=[OffsetCommitRequestTopic(name=topic, partitions=partitions)]
-    )
-    for answered in connection.ask(request, OffsetCommitResponse).topics:
-        for partition in answered.partitions:
-            if partition.error_code:
-                raise RuntimeError(f"commit of {group}: error {partition.error_code}")
+    asked = []
+    for number, connection in zip(range(start, end), connections, strict=False):
+        topic = OffsetCommitRequestTopic(name=names[number % len(names)], partitions=partitions)
+        request = OffsetCommitRequest(group_id=f"group-{number}", topics=[topic])
+        asked.append((connection, connection.send(request)))
+    for connection, header in asked:
+        for answered in connection.receive(header, OffsetCommitResponse).topics:
+            for partition in answered.partitions:
+                if partition.error_code:
+                    raise RuntimeError(f"a commit failed: error {partition.error_code}")
 
 
 def live(directory: Path, rounds: int, rate: int) -> None:

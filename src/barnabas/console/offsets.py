@@ -25,9 +25,14 @@ _GROUPS_AT_ONCE = 100
 
 def leaders(metadata: Any) -> dict[TopicPartition, int]:
     """By partition the broker that leads it; those without a leader are left out."""
+    return leaders_of(metadata.topics)
+
+
+def leaders_of(topics: Iterable[Any]) -> dict[TopicPartition, int]:
+    """As `leaders`, of some topics of a MetadataResponse."""
     return {
         TopicPartition(topic.name, partition.partition_index): partition.leader_id
-        for topic in metadata.topics
+        for topic in topics
         for partition in topic.partitions
         if partition.leader_id >= 0
     }

@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 from barnabas.client import Admin
 from barnabas.client.errors import ClientError
 from barnabas.console.kafka import Kafka, rest
-from barnabas.console.offsets import EARLIEST, LATEST, committed_offsets, leaders, offsets_at
+from barnabas.console.offsets import LATEST, committed_offsets, leaders_of, offsets_at
 from barnabas.console.rates import Rates
 from barnabas.console.shown import Decode
+from barnabas.console.survey import Survey, Totals, note_sizes
 from barnabas.environment.clock import SystemClock
 from barnabas.errors import KafkaError
 from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
@@ -60,7 +61,7 @@ class ClusterView:
         #: by name until when it is shown to others, and the answer
         self._answers: dict[str, tuple[float, Any]] = {}
         self._asking: dict[str, threading.Lock] = {}
-        self._led: tuple[Any, dict[TopicPartition, int]] | None = None
+        self._survey = Survey(self.kafka, self.rates, self._log_dirs)
 
     @property
     def admin(self) -> Admin:
@@ -71,6 +72,7 @@ class ClusterView:
             return self._admin
 
     def close(self) -> None:
+        self._survey.close()
         self.kafka.close()
 
     def groups(self) -> tuple[list[Any], str | None]:
@@ -81,17 +83,26 @@ class ClusterView:
         """By group what it has committed, of the first `MOST_GROUPS`."""
         return self._shared("committed", 2.0, self._committed)
 
-    def ends(self) -> dict[TopicPartition, int]:
-        """Where each partition ends."""
+    def committed_ends(self) -> dict[TopicPartition, int]:
+        """Where the partitions end of which `committed` tells."""
         return self._shared("ends", 1.0, self._asked_ends)
 
-    def starts(self) -> dict[TopicPartition, int]:
-        """Where each partition begins."""
-        return self._shared("starts", 5.0, lambda: offsets_at(self.kafka, self._leaders(), EARLIEST))
+    def ends_of(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where some partitions end."""
+        wanted = set(partitions)
+        topics = {partition.topic for partition in wanted}
+        led = leaders_of(topic for topic in self.kafka.metadata().topics if topic.name in topics)
+        ends = offsets_at(self.kafka, {place: led[place] for place in wanted & led.keys()}, LATEST)
+        self.rates.note(ends)
+        return ends
 
-    def sizes(self) -> dict[int, Any]:
-        """By broker its log directories, or the reason why they are not told."""
-        return self._shared("sizes", 5.0, lambda: self._log_dirs())
+    def volumes(self) -> dict[int, Any]:
+        """By broker its log directories without what lies in them, or the reason why they are not told."""
+        return self._shared("volumes", 5.0, lambda: self._log_dirs(()))
+
+    def totals(self) -> Totals:
+        """What all topics hold, as far as that is known; of a large cluster it may be minutes old."""
+        return self._survey.look()
 
     def controller(self) -> int:
         """The controller where the cluster tells; Apache Kafka names any broker in Metadata."""
@@ -106,18 +117,9 @@ class ClusterView:
         """The addresses of ZooKeeper's servers, where the brokers have them and tell; else none."""
         return self._shared("ensemble", 60.0, self._ensemble)
 
-    def topic_sizes(self, topics: Collection[str] | None = None) -> dict[TopicPartition, int]:
-        """By partition the bytes of its largest replica; of some topics, or of all."""
-        found: dict[TopicPartition, int] = {}
-        for directories in (self.sizes() if topics is None else self._log_dirs(topics)).values():
-            if isinstance(directories, str):
-                continue
-            for directory in directories:
-                for topic in directory.topics:
-                    for each in topic.partitions:
-                        place = TopicPartition(topic.name, each.partition_index)
-                        found[place] = max(found.get(place, 0), each.partition_size)
-        return found
+    def topic_sizes(self, topics: Collection[str]) -> dict[TopicPartition, int]:
+        """By partition of some topics the bytes of its largest replica."""
+        return note_sizes(self._log_dirs(topics), {})
 
     def _shared(self, name: str, fresh_s: float, ask: Callable[[], T]) -> T:
         """What `ask` has answered lately; who asks meanwhile waits for the same answer."""
@@ -133,18 +135,8 @@ class ClusterView:
             answered: T = known[1]
             return answered
 
-    def _leaders(self) -> dict[TopicPartition, int]:
-        """Of all partitions, counted once for all who look while the metadata is the same."""
-        metadata = self.kafka.metadata()
-        known = self._led
-        if known is None or known[0] is not metadata:
-            known = self._led = (metadata, leaders(metadata))
-        return known[1]
-
     def _asked_ends(self) -> dict[TopicPartition, int]:
-        ends = offsets_at(self.kafka, self._leaders(), LATEST)
-        self.rates.note(ends)
-        return ends
+        return self.ends_of({place for offsets in self.committed().values() for place in offsets})
 
     def _listed_groups(self) -> tuple[list[Any], str | None]:
         found: dict[str, Any] = {}
@@ -171,15 +163,16 @@ class ClusterView:
         _, before = self._answers.get("committed", (0.0, {}))
         return committed_offsets(self.kafka, groups, before) if groups else {}
 
-    def _described(self, topics: Collection[str]) -> list[DescribableLogDirTopic]:
+    def _described(self, names: Collection[str]) -> list[DescribableLogDirTopic]:
+        topics = set(names)
         return [
             DescribableLogDirTopic(topic=t.name, partitions=[p.partition_index for p in t.partitions])
             for t in self.kafka.metadata().topics
             if t.name in topics
         ]
 
-    def _log_dirs(self, topics: Collection[str] | None = None) -> dict[int, Any]:
-        wanted = None if topics is None else self._described(topics)
+    def _log_dirs(self, topics: Collection[str]) -> dict[int, Any]:
+        wanted = self._described(topics)
         found: dict[int, Any] = {}
         for broker in self.kafka.metadata().brokers:
             try:

@@ -7,6 +7,7 @@ from typing import Any
 
 from barnabas.client.errors import ClientError
 from barnabas.console.pages.query import Query
+from barnabas.console.survey import Totals
 from barnabas.console.view import ClusterView
 from barnabas.errors import KafkaError
 from barnabas.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
@@ -29,7 +30,7 @@ def brokers(view: ClusterView, query: Query) -> dict[str, Any]:
         for topic in sorted(metadata.topics, key=lambda topic: str(topic.name))
         for p in sorted(topic.partitions, key=lambda p: int(p.partition_index))
     )
-    sizes = view.sizes()
+    volumes, totals = view.volumes(), view.totals()
     moves, problem = _moves(view)
     return {
         "brokers": [
@@ -38,18 +39,20 @@ def brokers(view: ClusterView, query: Query) -> dict[str, Any]:
                 "address": f"{broker.host}:{broker.port}",
                 "rack": broker.rack,
                 "controller": broker.node_id == controller,
-                "log_dirs": _directories(sizes.get(broker.node_id)),
+                "log_dirs": _directories(broker.node_id, volumes.get(broker.node_id), totals),
             }
             for broker in sorted(metadata.brokers, key=lambda broker: int(broker.node_id))
         ],
         "matrix": [*islice(matrix, _ROWS)],
+        "sizes_age_s": totals.age_s,
         "matrix_of": sum(len(topic.partitions) for topic in metadata.topics),
         "moves": moves,
         "moves_problem": problem,
     }
 
 
-def _directories(told: Any) -> dict[str, Any]:
+def _directories(broker: int, told: Any, totals: Totals) -> dict[str, Any]:
+    """What lies in each directory is None before it is known, as on a large cluster at first."""
     if told is None or isinstance(told, str):
         return {"directories": [], "problem": told}
     return {
@@ -57,12 +60,13 @@ def _directories(told: Any) -> dict[str, Any]:
             {
                 "path": each.log_dir,
                 "error": each.error_code or None,
-                "replicas": sum(len(topic.partitions) for topic in each.topics),
-                "bytes": sum(p.partition_size for topic in each.topics for p in topic.partitions),
+                "replicas": held.replicas if held else None,
+                "bytes": held.bytes if held else None,
                 "total_bytes": each.total_bytes if each.total_bytes >= 0 else None,
                 "free_bytes": each.usable_bytes if each.usable_bytes >= 0 else None,
             }
             for each in told
+            for held in [totals.directories.get((broker, each.log_dir))]
         ],
         "problem": None,
     }

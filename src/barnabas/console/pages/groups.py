@@ -24,7 +24,7 @@ def groups(view: ClusterView, query: Query) -> dict[str, Any]:
     sort, order = choice(query, "sort", ("name", "lag", "state")), choice(query, "order", ("up", "down"))
     listed, problem = view.groups()
     committed = view.committed()
-    ends = view.ends()
+    ends = view.committed_ends()
     rows = [
         {
             "name": group.group_id,
@@ -42,8 +42,12 @@ def groups(view: ClusterView, query: Query) -> dict[str, Any]:
     shown = rows[(page - 1) * _ON_A_PAGE : page * _ON_A_PAGE]
     # Of more groups than are all asked for, those that are shown are.
     late = [row["name"] for row in shown if row["name"] not in committed]
-    for name, offsets in (committed_offsets(view.kafka, late) if late else {}).items():
-        next(row for row in shown if row["name"] == name).update(_read_by(ends, offsets))
+    if late:
+        found = committed_offsets(view.kafka, late)
+        ends = view.ends_of({place for offsets in found.values() for place in offsets})
+        for row in shown:
+            if row["name"] in found:
+                row.update(_read_by(ends, found[row["name"]]))
     return {
         "groups": shown,
         "looked_at": len(committed),

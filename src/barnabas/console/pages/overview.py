@@ -16,9 +16,9 @@ _NAMED, _GROUPS = 50, 10
 def overview(view: ClusterView, query: Query) -> dict[str, Any]:
     """The overview page."""
     metadata = view.kafka.metadata()
-    ends = view.ends()
+    totals = view.totals()
     groups, problem = view.groups()
-    committed = view.committed()
+    committed, ends = view.committed(), view.committed_ends()
     lag = {group: sum(lags(ends, offsets).values()) for group, offsets in committed.items() if offsets}
     leads: Counter[int] = Counter()
     replicas: Counter[int] = Counter()
@@ -27,8 +27,10 @@ def overview(view: ClusterView, query: Query) -> dict[str, Any]:
     for topic in metadata.topics:
         for p in topic.partitions:
             leads[p.leader_id] += 1
-            replicas.update(p.replica_nodes)
-            in_sync.update(p.isr_nodes)
+            for node in p.replica_nodes:  # `Counter.update` takes ten times as long
+                replicas[node] += 1
+            for node in p.isr_nodes:
+                in_sync[node] += 1
             if p.leader_id < 0:
                 offline.append(f"{topic.name}-{p.partition_index}")
             if len(p.isr_nodes) < len(p.replica_nodes):
@@ -54,6 +56,7 @@ def overview(view: ClusterView, query: Query) -> dict[str, Any]:
         "offline": {"count": len(offline), "names": offline[:_NAMED]},
         "under_replicated": {"count": len(under_replicated), "names": under_replicated[:_NAMED]},
         "records_a_second": view.rates.total(),
+        "rate_age_s": totals.age_s,
         "groups": {"count": len(groups), "looked_at": len(committed), "problem": problem},
         "lags": [
             {"group": group, "lag": behind}

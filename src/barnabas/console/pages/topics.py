@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any
 
 from barnabas.console.offsets import EARLIEST, LATEST, offsets_at
@@ -28,6 +28,7 @@ def topics(view: ClusterView, query: Query) -> dict[str, Any]:
     page = whole(query, "page", 1, 1, 10**6)
     on_page = slice((page - 1) * _ON_A_PAGE, page * _ON_A_PAGE)
     found.sort(key=lambda topic: str(topic.name))
+    age: float | None = 0.0
     if sort in ("name", "partitions"):
         if sort == "name":
             found.sort(key=lambda topic: str(topic.name), reverse=order == "down")
@@ -38,7 +39,7 @@ def topics(view: ClusterView, query: Query) -> dict[str, Any]:
         shown = [*rows.values()]
     else:
         rows = {topic.name: _row(topic) for topic in found}
-        _count_all(view, rows)
+        age = _count_all(view, rows)
         ordered = sorted(
             rows.values(),
             key=lambda row: row[sort] if row[sort] is not None else -1,
@@ -46,7 +47,13 @@ def topics(view: ClusterView, query: Query) -> dict[str, Any]:
         )
         shown = ordered[on_page]
     _name_groups(view, {row["name"]: row for row in shown})
-    return {"topics": shown, "count": len(found), "page": page, "pages": -(-len(found) // _ON_A_PAGE) or 1}
+    return {
+        "topics": shown,
+        "sorted_by_age_s": age,
+        "count": len(found),
+        "page": page,
+        "pages": -(-len(found) // _ON_A_PAGE) or 1,
+    }
 
 
 def _row(topic: Any) -> dict[str, Any]:
@@ -80,28 +87,25 @@ def _count(view: ClusterView, metadata: Any, rows: dict[str, dict[str, Any]]) ->
     led = _leaders_of(metadata, rows)
     starts, ends = offsets_at(view.kafka, led, EARLIEST), offsets_at(view.kafka, led, LATEST)
     view.rates.note(ends)
-    _sum_up(view, rows, starts, ends, view.topic_sizes(rows))
+    for partition, end in ends.items():  # what compaction has removed counts as records
+        rows[partition.topic]["records"] += max(0, end - starts.get(partition, end))
+    for partition, size in view.topic_sizes(rows).items():
+        rows[partition.topic]["bytes"] += size
+    _add_rates(view, rows)
 
 
-def _count_all(view: ClusterView, rows: dict[str, dict[str, Any]]) -> None:
-    """The same of all topics, from what all who look share."""
-    _sum_up(view, rows, view.starts(), view.ends(), view.topic_sizes())
+def _count_all(view: ClusterView, rows: dict[str, dict[str, Any]]) -> float | None:
+    """The same of all topics, from what all who look share; how old it is in seconds, None if incomplete."""
+    totals = view.totals()
+    for name, row in rows.items():
+        known = totals.topics.get(name)
+        if known is not None:
+            row["records"], row["bytes"] = known
+    _add_rates(view, rows)
+    return totals.age_s
 
 
-def _sum_up(
-    view: ClusterView,
-    rows: dict[str, dict[str, Any]],
-    starts: Mapping[TopicPartition, int],
-    ends: Mapping[TopicPartition, int],
-    sizes: Mapping[TopicPartition, int],
-) -> None:
-    """What compaction has removed counts as records."""
-    for partition, end in ends.items():
-        if partition.topic in rows:
-            rows[partition.topic]["records"] += max(0, end - starts.get(partition, end))
-    for partition, size in sizes.items():
-        if partition.topic in rows:
-            rows[partition.topic]["bytes"] += size
+def _add_rates(view: ClusterView, rows: dict[str, dict[str, Any]]) -> None:
     for topic, rate in view.rates.by_topic().items():
         if topic in rows:
             rows[topic]["rate"] = rate

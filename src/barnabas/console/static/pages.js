@@ -2,6 +2,8 @@
 import { ask, bytes, count, enter, get, h, link, problem, seconds, table, update, when } from "./dom.js";
 
 const card = (title, value, tone = "") => h("div.card", {}, h("span.quiet", {}, title), h(tone ? `b.${tone}` : "b", {}, value));
+/** How old a number is that the console asks for in the background; of a small cluster nothing. */
+const aged = (age) => age === null || age === undefined ? ", being counted" : age < 10 ? "" : `, ${seconds(age)} ago`;
 const partitions = (names) => names.map((name) => h("span.tag", {}, name));
 
 export async function overview({ main, every, isShown }) {
@@ -15,7 +17,7 @@ export async function overview({ main, every, isShown }) {
         card("topics", count(o.topics)), card("partitions", count(o.partitions)),
         card("offline", count(o.offline.count), o.offline.count ? "bad" : "good"),
         card("under-replicated", count(o.under_replicated.count), o.under_replicated.count ? "warn" : "good"),
-        card("records/s", count(o.records_a_second)), card("groups", count(o.groups.count))),
+        card(`records/s${aged(o.rate_age_s)}`, count(o.records_a_second)), card("groups", count(o.groups.count))),
       o.offline.count ? [h("h2.bad", {}, "Without a leader"), partitions(o.offline.names)] : "",
       o.under_replicated.count ? [h("h2.warn", {}, "Under-replicated"), partitions(o.under_replicated.names)] : "",
       h("h2", {}, "Brokers"),
@@ -84,7 +86,9 @@ export async function topics({ main, query, every, isShown, about }) {
       [by("rate", "a second"), (t) => count(t.rate), true],
       [by("bytes", "size"), (t) => bytes(t.bytes), true],
       ["groups, records behind", (t) => t.groups.map((g) => h("span.tag", {}, link("group", g.group), ` ${count(g.lag)}`))],
-    ], told.topics, "no topic matches"), pager(query, "topics", told));
+    ], told.topics, "no topic matches"), pager(query, "topics", told),
+      told.sorted_by_age_s === null ? h("p.warn", {}, "The console is still counting: topics that it has not come to yet show 0.")
+        : told.sorted_by_age_s >= 10 ? h("p.quiet", {}, `The order is of what was counted ${seconds(told.sorted_by_age_s)} ago.`) : "");
   });
 }
 
@@ -163,6 +167,8 @@ export async function brokers({ main, every, isShown }) {
         ["log directories", (b) => b.log_dirs.problem ? h("span.warn", {}, b.log_dirs.problem) : b.log_dirs.directories.map((d) => h("div", {}, h("code", {}, d.path),
           d.error ? h("span.bad", {}, ` offline (${d.error})`) : ` ${count(d.replicas)} replicas, ${bytes(d.bytes)}, ${bytes(d.free_bytes)} free`))],
       ], told.brokers),
+      told.sizes_age_s === null ? h("p.quiet", {}, "What lies in each directory is still being counted.")
+        : told.sizes_age_s >= 10 ? h("p.quiet", {}, `Replicas and bytes were counted ${seconds(told.sizes_age_s)} ago.`) : "",
       h("h2", {}, "Moves under way"),
       told.moves_problem ? h("p.quiet", {}, told.moves_problem) : table("Moves", [
         ["partition", (m) => m.partition], ["replicas", (m) => m.replicas.join(", ")], ["adding", (m) => m.adding.join(", ") || "–"], ["removing", (m) => m.removing.join(", ") || "–"],

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain, repeat
 
 from barnabas.answers import Answer
 from barnabas.errors import ErrorCode, KafkaError
@@ -63,9 +64,17 @@ def describe_log_dirs(
         for path in ports.logs.unopened
     ]
     topics: dict[tuple[str, str], DescribeLogDirsTopic] = {}
+    # Of a hundred thousand logs no more is done in this turn of the loop than copying references.
+    shelves = [
+        (directory.path, logs is directory.futures, list(_logs(logs, wanted)))
+        for directory in ports.logs.directories
+        if directory.failure is None
+        for logs in (directory.logs, directory.futures)
+    ]
+    places = chain.from_iterable(repeat((path, is_future), len(logs)) for path, is_future, logs in shelves)
 
-    def describe(item: tuple[str, PartitionLog, bool]) -> None:
-        path, log, is_future = item
+    def describe(log: PartitionLog) -> None:
+        path, is_future = next(places)
         name, index = log.topic_partition
         # The lag of a follower behind the high watermark; a leader has none. That of a copy is to the log.
         current = ports.logs.get(log.topic_partition) if is_future else None
@@ -84,18 +93,8 @@ def describe_log_dirs(
     def respond(_: list[None]) -> DescribeLogDirsResponse:
         return DescribeLogDirsResponse(results=[*results.values(), *unopened])
 
-    return ports.long_work.listed(
-        context,
-        [
-            (directory.path, log, logs is directory.futures)
-            for directory in ports.logs.directories
-            if directory.failure is None
-            for logs in (directory.logs, directory.futures)
-            for log in _logs(logs, wanted)
-        ],
-        describe,
-        respond,
-    )
+    logs = list(chain.from_iterable(logs for _, _, logs in shelves))
+    return ports.long_work.listed(context, logs, describe, respond)
 
 
 def _logs(

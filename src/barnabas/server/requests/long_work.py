@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sized
 from typing import ParamSpec, TypeVar
 
 from barnabas.answers import Answer
@@ -57,6 +57,10 @@ class LongWork:
                     await asyncio.sleep(0)
                 end = self.now() + SLICE
 
+    def is_long(self, items: Sized) -> bool:
+        """Whether a listing of so many things is made in slices."""
+        return len(items) > LISTED_AT_ONCE
+
     def listed(
         self,
         context: RequestContext,
@@ -70,7 +74,7 @@ class LongWork:
             items: a snapshot, which must not change meanwhile.
             describe: None leaves the item out.
         """
-        if len(items) <= LISTED_AT_ONCE:
+        if not self.is_long(items):
             return respond([found for item in items if (found := describe(item)) is not None])
         context.exclusive = True  # its answer is long, and is encoded in a thread
         return self._list_in_slices(items, describe, respond)

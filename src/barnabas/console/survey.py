@@ -1,0 +1,208 @@
+"""What all topics hold, asked a few at a time: of a large cluster in the background, while somebody looks."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from barnabas.client.errors import ClientError
+from barnabas.console.kafka import Kafka, rest
+from barnabas.console.offsets import EARLIEST, LATEST, leaders_of, offsets_at
+from barnabas.console.rates import Rates
+from barnabas.errors import KafkaError
+from barnabas.text import logger_of
+from barnabas.types import TopicPartition
+
+log = logger_of(__name__)
+
+#: of a cluster with more partitions no page waits for all of them
+SMALL = 2000
+#: how many partitions a request is about
+AT_ONCE = 500
+#: in seconds: how long a round of a small cluster is shown to others at least and at most, how long the
+#: background goes on after the last look, and how long it rests between two requests at least
+_FRESH_S, _LONGEST_REST_S, _LOOKED_AT_S, _LEAST_REST_S = 1.0, 30.0, 30.0, 0.005
+#: how long it rests for each second that it asked, once everything was asked for once
+_REST = 9.0
+
+#: (topics) -> by broker the log directories with these topics, or the reason why they are not told
+LogDirs = Callable[[Collection[str]], Mapping[int, Any]]
+
+
+class TopicTotals(NamedTuple):
+    """What a topic holds: offsets between its partitions' starts and ends, bytes of the largest replicas."""
+
+    records: int
+    bytes: int
+
+
+class DirectoryTotals(NamedTuple):
+    """What a log directory holds."""
+
+    replicas: int
+    bytes: int
+
+
+@dataclass(slots=True)
+class Totals:
+    """What a survey has found.
+
+    Attributes:
+        topics: by name, those that have been asked for.
+        directories: by broker and path, as of the last whole round.
+        age_s: seconds since the last whole round began; None before the first has ended.
+    """
+
+    topics: Mapping[str, TopicTotals] = field(default_factory=dict)
+    directories: Mapping[tuple[int, str], DirectoryTotals] = field(default_factory=dict)
+    age_s: float | None = None
+
+
+class Survey:
+    """Asks for all topics of a cluster. From any thread.
+
+    A small cluster is asked as somebody looks. A large one is asked in the background, without a rest the
+    first time and for a tenth of the time then, for as long as somebody looks. What ends are found go to
+    `rates`, too.
+    """
+
+    def __init__(self, kafka: Kafka, rates: Rates, log_dirs: LogDirs) -> None:
+        self._kafka = kafka
+        self._rates = rates
+        self._log_dirs = log_dirs
+        self._topics: dict[str, TopicTotals] = {}
+        self._directories: dict[tuple[int, str], DirectoryTotals] = {}
+        #: when the last whole round began, and until when it is shown to others
+        self._began: float | None = None
+        self._fresh_until = 0.0
+        self._looked = 0.0
+        self._round = threading.Lock()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._closed = threading.Event()
+
+    def look(self) -> Totals:
+        """What is known now; of a small cluster all of it. Raises as `Kafka`."""
+        metadata = self._kafka.metadata()
+        self._looked = time.monotonic()
+        if sum(len(topic.partitions) for topic in metadata.topics) > SMALL:
+            self._go_on()
+        else:
+            with self._round:
+                if time.monotonic() > self._fresh_until:
+                    began = time.monotonic()
+                    for _ in self._steps(metadata):
+                        pass
+                    ended = time.monotonic()
+                    self._fresh_until = ended + rest(_FRESH_S, ended - began, _LONGEST_REST_S)
+        age = None if self._began is None else time.monotonic() - self._began
+        return Totals(self._topics, self._directories, age)
+
+    def close(self) -> None:
+        """End the background; what it has asked is waited for."""
+        self._closed.set()
+        with self._lock:
+            thread = self._thread
+        if thread is not None:
+            thread.join()
+
+    def _go_on(self) -> None:
+        with self._lock:
+            if self._thread is None and not self._closed.is_set():
+                self._thread = threading.Thread(target=self._work, name="console survey", daemon=True)
+                self._thread.start()
+
+    def _work(self) -> None:
+        while not self._closed.is_set():
+            with self._lock:
+                if time.monotonic() > self._looked + _LOOKED_AT_S:
+                    self._thread = None
+                    return
+            try:
+                with self._round:
+                    self._ask_in_the_background()
+            except (ClientError, KafkaError) as error:
+                if not self._closed.is_set():
+                    log.warning("the survey of all topics is begun again: %s", error)
+            self._closed.wait(_FRESH_S)
+
+    def _ask_in_the_background(self) -> None:
+        """A round, given up when nobody looks any more."""
+        steps = self._steps(self._kafka.metadata())
+        while True:
+            began = time.monotonic()
+            if next(steps, None) is None:
+                return
+            took = time.monotonic() - began
+            pause = _LEAST_REST_S if self._began is None else max(_LEAST_REST_S, _REST * took)
+            if self._closed.wait(pause) or time.monotonic() > self._looked + _LOOKED_AT_S:
+                return
+
+    def _steps(self, metadata: Any) -> Iterator[bool]:
+        """Ask for some topics with each step; what has been found takes effect at the end of the round."""
+        began = time.monotonic()
+        directories: dict[tuple[int, str], DirectoryTotals] = {}
+        for topics in _divided(metadata.topics):
+            self._topics.update(self._asked(topics, directories))
+            yield True
+        names = {topic.name for topic in metadata.topics}
+        self._topics = {name: totals for name, totals in self._topics.items() if name in names}
+        self._directories = directories
+        self._began = began
+
+    def _asked(
+        self, topics: Sequence[Any], directories: dict[tuple[int, str], DirectoryTotals]
+    ) -> dict[str, TopicTotals]:
+        led = leaders_of(topics)
+        starts, ends = offsets_at(self._kafka, led, EARLIEST), offsets_at(self._kafka, led, LATEST)
+        self._rates.note(ends)
+        names = [topic.name for topic in topics]
+        sizes = note_sizes(self._log_dirs(names), directories)
+        records = dict.fromkeys(names, 0)
+        for place, end in ends.items():
+            records[place.topic] += max(0, end - starts.get(place, end))
+        size = dict.fromkeys(names, 0)
+        for place, each in sizes.items():
+            if place.topic in size:
+                size[place.topic] += each
+        return {name: TopicTotals(records[name], size[name]) for name in names}
+
+
+def note_sizes(
+    told: Mapping[int, Any], directories: dict[tuple[int, str], DirectoryTotals]
+) -> dict[TopicPartition, int]:
+    """By partition the bytes of its largest replica; what each directory has is added to `directories`."""
+    found: dict[TopicPartition, int] = {}
+    for broker, answered in told.items():
+        if isinstance(answered, str):
+            continue
+        for directory in answered:
+            replicas = size = 0
+            for topic in directory.topics:
+                for each in topic.partitions:
+                    place = TopicPartition(topic.name, each.partition_index)
+                    found[place] = max(found.get(place, 0), each.partition_size)
+                    replicas += 1
+                    size += each.partition_size
+            before = directories.get((broker, directory.log_dir), DirectoryTotals(0, 0))
+            directories[broker, directory.log_dir] = DirectoryTotals(
+                before.replicas + replicas, before.bytes + size
+            )
+    return found
+
+
+def _divided(topics: Sequence[Any]) -> Iterator[list[Any]]:
+    """Topics with `AT_ONCE` partitions together at most, or a single larger one."""
+    some: list[Any] = []
+    count = 0
+    for topic in topics:
+        if some and count + len(topic.partitions) > AT_ONCE:
+            yield some
+            some, count = [], 0
+        some.append(topic)
+        count += len(topic.partitions)
+    if some:
+        yield some
