@@ -121,7 +121,7 @@ class ProcessNode:
 
     def _ask(self, word: str) -> None:
         self._say(word)
-        self._hear(word, _ANSWER_TIMEOUT)
+        self._hear(word, 2 * _ANSWER_TIMEOUT)
 
     def _say(self, line: str) -> None:
         assert self._process.stdin is not None
@@ -224,7 +224,7 @@ class _Inside:
             ",".join(parse_address(self._config.zookeeper_connect or "").servers),
             client_id=self._store._connection._client.client_id,
         )
-        thief.start()
+        thief.start(_ANSWER_TIMEOUT)  # a busy machine takes longer than kazoo's 15 s
         thief.stop()
         thief.close()
 
