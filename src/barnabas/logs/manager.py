@@ -21,6 +21,7 @@ from barnabas.storage.checkpoints import LOG_STARTS, NO_BROKER_EPOCH, RECOVERY_P
 from barnabas.storage.harm import cure_of
 from barnabas.storage.log_files import LogFiles
 from barnabas.storage.tasks import Removal, TreeRemoval
+from barnabas.storage.truncation import Truncation
 from barnabas.text import logger_of
 from barnabas.types import ZERO_TOPIC_ID, Offset, TopicId, TopicPartition, topic_id_to_str
 
@@ -618,14 +619,22 @@ class LogManager:
             except OSError as error:
                 raise directory.env.judge(LOG_STARTS, error) from error
 
-    async def prepare_truncation(self, opened: PartitionLog, offset: Offset) -> None:
-        """Have on disk what has to be there before a log is truncated to `offset`. Logs share a write.
+    async def prepare_truncation(self, opened: PartitionLog, offset: Offset) -> Truncation | None:
+        """Find out what a truncation to `offset` leaves, and have on disk what has to be there before.
+
+        What is found out is for `PartitionLog.truncate_to`. Batches are read in a thread. Logs share a write.
 
         Raises:
             KafkaError: as `PartitionLog.prepare_truncation`; KAFKA_STORAGE_ERROR, it could not be written.
         """
-        if not opened.prepare_truncation(offset):
-            return
+        truncation = opened.begin_truncation(offset)
+        if truncation is not None:
+            await self._disk.run(truncation.run)
+        if opened.prepare_truncation(offset, truncation):
+            await self._store_lower_recovery_point(opened)
+        return truncation
+
+    async def _store_lower_recovery_point(self, opened: PartitionLog) -> None:
         directory = self.directory_of(opened.topic_partition)
         writing = self._recovery_point_writes.get(directory)
         if writing is None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left, bisect_right
 from contextlib import suppress
+from typing import Self
 
 from barnabas.storage.open_files import LogFile
 
@@ -83,6 +84,22 @@ class Index:
         self._tail = _NO_ENTRIES
         self.changed = True
 
+    def copy(self, file: LogFile) -> Self:
+        """The same entries, to be read through another open file."""
+        copy = type(self)(file)
+        copy.size, copy._stored, copy._tail = self.size, self._stored, bytes(self._tail)
+        return copy
+
+    def restrict(self, count: int) -> None:
+        """Keeps the first `count` entries in memory; the file is left alone."""
+        self._tail = self._tail[: max(count - self._stored, 0) * self.ENTRY.size]
+        self._stored = min(self._stored, count)
+        self.size = count * self.ENTRY.size
+
+    def keep(self, count: int) -> None:
+        """Keeps the first `count` entries."""
+        self._keep(count)
+
     def reset(self) -> None:
         """Forgets every entry, in the file too."""
         self._keep(0)
@@ -148,10 +165,9 @@ class OffsetIndex(Index):
         place = bisect_left(range(len(self)), position, key=lambda place: self.entry(place)[1])
         return self.entry(place) if place < len(self) else None
 
-    def truncate(self, relative_offset: int) -> None:
-        """Drops the entries at `relative_offset` and beyond."""
-        count = bisect_right(range(len(self)), relative_offset - 1, key=lambda place: self.entry(place)[0])
-        self._keep(count)
+    def count_before(self, relative_offset: int) -> int:
+        """How many entries lie before `relative_offset`."""
+        return bisect_right(range(len(self)), relative_offset - 1, key=lambda place: self.entry(place)[0])
 
 
 class TimeIndex(Index):
@@ -179,10 +195,16 @@ class TimeIndex(Index):
             self._append(timestamp, relative_offset)
             self._last_timestamp = timestamp
 
-    def truncate(self, relative_offset: int) -> None:
-        """Drops the entries at `relative_offset` and beyond."""
-        count = bisect_right(range(len(self)), relative_offset - 1, key=lambda place: self.entry(place)[1])
-        self._keep(count)
+    def count_before(self, relative_offset: int) -> int:
+        """How many entries lie before `relative_offset`."""
+        return bisect_right(range(len(self)), relative_offset - 1, key=lambda place: self.entry(place)[1])
+
+    def restrict(self, count: int) -> None:
+        super().restrict(count)
+        self._last_timestamp = None
+
+    def keep(self, count: int) -> None:
+        super().keep(count)
         self._last_timestamp = None
 
     def reset(self) -> None:

@@ -18,7 +18,7 @@ from barnabas.storage.harm import TornError
 from barnabas.storage.open_files import LogFile
 from barnabas.storage.producer_snapshot import encode_snapshot
 from barnabas.storage.producers import Producer
-from barnabas.storage.segment import LogSegment, file_name
+from barnabas.storage.segment import Cut, LogSegment, file_name
 from barnabas.storage.segments import Segments
 from barnabas.storage.swap import Swap
 from barnabas.storage.tasks import Flush, Removal, Replacement
@@ -180,7 +180,12 @@ class LogFiles:
             self.note_new(LogFile(self.env.files, path))
 
     def snapshot_path(self, offset: Offset) -> str:
-        return f"{self.path}/{file_name(offset, SNAPSHOT)}"
+        return self.path_of_snapshot(self.path, offset)
+
+    @staticmethod
+    def path_of_snapshot(folder: str, offset: Offset) -> str:
+        """Of the producers as of `offset`, in the folder of a log."""
+        return f"{folder}/{file_name(offset, SNAPSHOT)}"
 
     def drop_snapshot(self, offset: Offset) -> None:
         """Removes a snapshot that is no use."""
@@ -284,26 +289,29 @@ class LogFiles:
         self._tail += 1  # a flush that is under way must not raise it again
         return True
 
-    def truncate(self, offset: Offset, *, sync: bool = True) -> Offset:
-        """Cuts off the batches that hold `offset` and later ones; where the log ends now.
+    def truncate(self, cut: Cut, *, sync: bool = True) -> None:
+        """Cuts off the batches from where a `Truncation` says.
 
         From the last segment to the first, so that a crash on the way leaves no hole. Without `sync`, the
-        next flush tells the disk.
+        next flush tells the disk, and removes the files of whole segments, which may be large.
         """
         self.cancel_swap()
         self._tail += 1
         self.are_checksums_due = self.has_checksums
-        while self.segments.active.base_offset > offset:
-            self._remove_active()
+        while self.segments.active.base_offset > cut.end:
+            segment = self.segments.take_last()
+            self._forget_unflushed(segment.base_offset)
+            self._set_aside(*segment.all_files())  # the .log, which decides, first
         self._forget_unflushed(self.segments.active.base_offset)
-        end = self.segments.active.truncate(offset)
+        self.segments.active.truncate(cut)
         if sync:  # else what was cut off could come back behind what is written next
             self.segments.active.log.sync()
         self.note_indexes(self.segments.active)
-        self.recovery_point = min(self.recovery_point, end)
-        self.drop_snapshots_after(end)
+        self.recovery_point = min(self.recovery_point, cut.end)
+        self.drop_snapshots_after(cut.end)
         self._note_cut(sync)
-        return end
+        if sync:
+            self._removal().run()
 
     def _note_cut(self, is_synced: bool) -> None:
         if is_synced:
@@ -318,8 +326,8 @@ class LogFiles:
         self._tail += 1
         self.are_checksums_due = self.has_checksums
         while len(self.segments) > 1:
-            self._remove_active()
-        self.segments.active.remove()
+            self._set_aside(*self.segments.take_last().all_files())
+        self._set_aside(*self.segments.active.all_files())
         for file in self._forget_snapshots(lambda taken: True):
             file.remove()
         self._unflushed = _NOTHING
@@ -327,6 +335,8 @@ class LogFiles:
         # Not before the disk has been told: files that came back would leave a hole that nobody doubts.
         self.recovery_point = offset if sync else min(self.recovery_point, offset)
         self._note_cut(sync)
+        if sync:
+            self._removal().run()
 
     def prepare_flush(self, log_end_offset: Offset, replacements: list[Replacement]) -> Flush | None:
         """What makes everything up to the log's end durable; None when everything is."""
@@ -360,6 +370,7 @@ class LogFiles:
             replacements,
             directories,
             [segment.base_offset for segment in sealed],
+            self._removal() if self._aside else None,
         )
         self._unsynced = ()
         self._names_changed = self._is_new = self.has_rolled = self.is_cut = False
@@ -375,6 +386,8 @@ class LogFiles:
             file.close()
         if flush.error is not None:
             self._unsynced = (*self._unsynced, *flush.small_files)
+            if flush.removal is not None:
+                self._aside = (*self._aside, *flush.removal.files)
             self.is_cut = True  # perhaps
             self._names_changed |= self.path in flush.directories
             self._is_new |= self.env.path in flush.directories

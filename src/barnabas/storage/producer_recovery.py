@@ -3,19 +3,38 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 from barnabas.environment.filesystem import read_file
 from barnabas.records.batch import BatchHeader
 from barnabas.records.control import decode_end_transaction
-from barnabas.storage.log_files import LogFiles
+from barnabas.storage.environment import LogEnvironment
 from barnabas.storage.producer_snapshot import decode_snapshot
 from barnabas.storage.producers import Producers
 from barnabas.storage.segment import LogSegment
+from barnabas.storage.segments import Segments
 from barnabas.storage.transaction_index import AbortedTransaction
 from barnabas.types import NO_PRODUCER_ID, Buffer, Offset
 
 logger = logging.getLogger(__name__)
+
+
+class LogFiles(Protocol):
+    """A log's files (`barnabas.storage.log_files.LogFiles`), as far as its producers are read from them."""
+
+    @property
+    def env(self) -> LogEnvironment: ...
+
+    @property
+    def segments(self) -> Segments: ...
+
+    @property
+    def snapshots(self) -> Sequence[Offset]: ...
+
+    def snapshot_path(self, offset: Offset) -> str: ...
+
+    def drop_snapshot(self, offset: Offset) -> None: ...
 
 
 def note_producer(

@@ -59,6 +59,19 @@ class TimestampedOffset(NamedTuple):
     offset: int
 
 
+class Cut(NamedTuple):
+    """Where a segment is to be cut off, and what is known of the part that stays."""
+
+    #: bytes that stay
+    size: int
+    #: the offset that is the next one
+    end: int
+    offset_entries: int
+    time_entries: int
+    latest: TimestampedOffset
+    first_timestamp: int
+
+
 def file_name(base_offset: int, suffix: str) -> str:
     """``00000000000000000000.log`` and its like."""
     return f"{base_offset:020d}{suffix}"
@@ -447,7 +460,7 @@ class LogSegment:
                 if len(block) < HEADER_SIZE:
                     raise self._cut_off(position)
             header = parse_header(block, position - block_at)
-            if not HEADER_SIZE <= header.size <= self.size - position:
+            if header.magic != MAGIC or not HEADER_SIZE <= header.size <= self.size - position:
                 raise self._cut_off(position)
             if header.base_offset < expected or not 0 <= header.last_offset_delta <= MAX_RELATIVE_OFFSET:
                 raise self._cut_off(position)
@@ -523,23 +536,65 @@ class LogSegment:
         self.times.store()
         self.aborted.store()
 
-    def truncate(self, offset: int) -> int:
-        """Drops the batch that holds `offset` and all later ones; where the segment ends now."""
-        position = self.position_of(offset)
-        end = offset
-        if position < self.size:
-            end = min(offset, next(self.headers(position))[1].base_offset)
-        self.offsets.truncate(end - self.base_offset)
-        self.times.truncate(end - self.base_offset)
-        self.aborted.truncate(end)
-        self.size = position
-        self.log.truncate(position)
+    def copy(self, files: OpenFiles) -> LogSegment:
+        """The same segment as it is now, to be read, and no more, through other open files."""
+        copy = LogSegment(
+            files,
+            self.log.path.rpartition("/")[0],
+            self.base_offset,
+            now_ms=self.created_ms,
+            size=self.size,
+            modified_ms=self.modified_ms,
+        )
+        copy.log = LogFile(files, self.log.path)
+        copy.offsets = self.offsets.copy(LogFile(files, self.offsets.file.path))
+        copy.times = self.times.copy(LogFile(files, self.times.file.path))
+        return copy
+
+    def cut_off(self, offset: int) -> Cut:
+        """What is left without the batch that holds `offset` and all later ones, found out on a `copy`.
+
+        Its files stay as they are. Damage counts only in what is left.
+
+        Raises:
+            KafkaError: CORRUPT_MESSAGE, a batch before `offset` is damaged.
+            OSError: the disk failed.
+        """
+        self.size, end = self._find_cut(offset)
+        self.offsets.restrict(self.offsets.count_before(end - self.base_offset))
+        self.times.restrict(self.times.count_before(end - self.base_offset))
+        self._find_latest()
+        self.find_first_timestamp()
+        return Cut(self.size, end, len(self.offsets), len(self.times), self.latest, self.first_timestamp)
+
+    def _find_cut(self, offset: int) -> tuple[int, int]:
+        """Where the batch begins that holds `offset`, or the first one after it: position and offset."""
+        end = self._indexed_block(offset)[0]
+        expected = self.base_offset
+        try:
+            for position, header in self.headers(end):
+                if header.last_offset >= offset:
+                    return position, min(offset, header.base_offset)
+                expected = header.next_offset
+                end = position + header.size
+        except KafkaError:
+            if expected != offset:
+                raise
+            # what is damaged goes
+        return end, offset
+
+    def truncate(self, cut: Cut) -> None:
+        """Drops what lies behind the cut."""
+        self.offsets.keep(cut.offset_entries)
+        self.times.keep(cut.time_entries)
+        self.aborted.truncate(cut.end)
+        self.size = cut.size
+        self.log.truncate(cut.size)
         self._build = None
         self._recent = _NONE_KNOWN
         self._since_indexed = 0
-        self._find_latest()
-        self.find_first_timestamp()
-        return end
+        self._latest = cut.latest
+        self.first_timestamp = cut.first_timestamp
 
     def remove(self) -> None:
         """Deletes the segment's files."""

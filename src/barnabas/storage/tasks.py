@@ -7,6 +7,7 @@ longer belong to a log.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from barnabas.environment.filesystem import FileSystem, replace_file
@@ -43,6 +44,8 @@ class Flush:
     directories: Sequence[str]
     #: base offsets of the sealed segments covered
     sealed: Sequence[Offset]
+    #: files that were set aside
+    removal: Removal | None = None
     error: Exception | None = None
     #: whether it is an fsync that failed: what it should have made durable may be lost
     is_lost: bool = False
@@ -58,6 +61,9 @@ class Flush:
             for directory in self.directories:
                 self.fs.sync_directory(directory)
             self.is_lost = False
+            if self.removal is not None:
+                with suppress(OSError):  # by their names the next start knows them for what they are
+                    self.removal.run()
         except Exception as error:
             self.error = error
 

@@ -19,11 +19,11 @@ from barnabas.storage.epochs import FILE_NAME as EPOCH_FILE
 from barnabas.storage.epochs import LeaderEpochs
 from barnabas.storage.harm import Harm, TornError, harm_of
 from barnabas.storage.log_files import LogFiles
-from barnabas.storage.producer_recovery import load_producers
 from barnabas.storage.producers import Producers
 from barnabas.storage.retention import expired_segments
 from barnabas.storage.segment import LogSegment
 from barnabas.storage.tasks import Flush, Removal, Replacement
+from barnabas.storage.truncation import Remainder, Truncation
 from barnabas.types import Offset, TopicId, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -258,31 +258,71 @@ class LogUpkeep:
         except OSError as error:
             raise self._failed(error) from error
 
-    def prepare_truncation(self, offset: Offset) -> bool:
-        """The log is to be truncated to `offset`; whether the recovery point has to be on disk before.
+    def begin_truncation(self, offset: Offset) -> Truncation | None:
+        """What finds out, in any thread, what a truncation to `offset` leaves: then `prepare_truncation`.
 
-        It is lower now, and must not be forgotten: what is written behind `offset` is not safe for having
-        been safe before.
+        None when there is nothing to find out: nothing of the log goes, or all.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline.
         """
         self._check_usable()
+        if not self.files.segments[0].base_offset <= offset < self.log_end_offset:
+            return None
+        return Truncation(self.files, offset)
+
+    def prepare_truncation(self, offset: Offset, truncation: Truncation | None = None) -> bool:
+        """The log is to be truncated to `offset`; whether the recovery point has to be on disk before.
+
+        It is lower now, and must not be forgotten: what is written behind `offset` is not safe for having
+        been safe before.
+
+        Args:
+            offset: as for `truncate_to`.
+            truncation: as `begin_truncation` has made it, after its run.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline; CORRUPT_MESSAGE, as `truncate_to`.
+        """
+        found = self._found(truncation, offset)
+        if found is None:
+            return self.files.lower_recovery_point(offset)
+        # a batch goes as a whole: what is written next begins where it began
+        is_lower = self.files.lower_recovery_point(self._remainder(found).cut.end)
+        found.tail = self.files.tail
+        return is_lower
+
+    def _found(self, truncation: Truncation | None, offset: Offset) -> Truncation | None:
+        """A truncation that has run, and fits the log as it is now: `truncation` if it does."""
+        if truncation is not None and truncation.offset == offset and truncation.fits(self.files):
+            self._check_usable()
+            return truncation
+        truncation = self.begin_truncation(offset)
+        if truncation is not None:
+            truncation.run()
+        return truncation
+
+    def _remainder(self, truncation: Truncation) -> Remainder:
         try:
-            # a batch goes as a whole: what is written next begins where it began
-            start = self.files.start_of_batch(offset)
+            return truncation.remainder
         except OSError as error:
             raise self._failed(error) from error
-        return self.files.lower_recovery_point(start)
 
-    def truncate_to(self, offset: Offset, *, sync: bool = True) -> bool:
+    def truncate_to(self, offset: Offset, *, sync: bool = True, truncation: Truncation | None = None) -> bool:
         """Cuts the log off before `offset`, as a follower does to agree with its leader; whether it did.
 
         A batch that holds `offset` goes as a whole. Without `sync`, the next flush tells the disk; until
         then nothing may be appended.
 
+        Args:
+            offset: the first that goes.
+            sync: tell the disk here and now.
+            truncation: as for `prepare_truncation`. Without it, or when the log has changed since, batches
+                are read here.
+
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline.
+            KafkaError: KAFKA_STORAGE_ERROR, the log directory is offline; CORRUPT_MESSAGE, what would be left
+                is damaged, and nothing was cut off.
         """
         if offset >= self.log_end_offset:
             # a leader notes the epoch in which it began to lead, and may have written nothing in it
@@ -291,13 +331,17 @@ class LogUpkeep:
         if offset < self.files.segments[0].base_offset:
             self.truncate_fully_and_start_at(offset, sync=sync)
             return True
+        found = self._found(truncation, offset)
+        assert found is not None
+        cut, producers = self._remainder(found)
         try:
-            # a batch goes as a whole: what is written next begins where it began
-            self._announce_truncation(self.files.start_of_batch(offset))
+            self._announce_truncation(cut.end)  # a batch goes as a whole
+            found.drop_damaged_snapshots()
         except OSError as error:
             raise self._failed(error) from error
         try:
-            self._now_ends_at(self.files.truncate(offset, sync=sync))
+            self.files.truncate(cut, sync=sync)
+            self._now_ends_at(cut.end, producers)
         except OSError as error:
             raise self._half_truncated(error) from error
         return True
@@ -316,7 +360,7 @@ class LogUpkeep:
             self.files.start_over(offset, self.config, sync=sync)
             self.log_start_offset = self.high_watermark = offset
             self.epochs.truncate_from_end(0)
-            self._now_ends_at(offset)
+            self._now_ends_at(offset, _no_producers(offset))
         except OSError as error:
             raise self._half_truncated(error) from error
 
@@ -325,13 +369,13 @@ class LogUpkeep:
         if self._env.before_truncation is not None and offset < self.recovery_point:
             self._env.before_truncation(self.topic_partition, offset)
 
-    def _now_ends_at(self, end: Offset) -> None:
+    def _now_ends_at(self, end: Offset, producers: Producers) -> None:
         logger.info("%s: truncated, it ends at %d", self.topic_partition, end)
         self.log_end_offset = end
         self.high_watermark = min(self.high_watermark, end)
         self.log_start_offset = min(self.log_start_offset, end)
         self.epochs.truncate_from_end(end)
-        self.producers = load_producers(self.files, end)
+        self.producers = producers
         self.producers.committed(self.high_watermark)
         self._bounds_moved()
 
@@ -497,3 +541,9 @@ class LogUpkeep:
         return KafkaError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"the log of {self.topic_partition} is closed"
         )
+
+
+def _no_producers(end: Offset) -> Producers:
+    producers = Producers()
+    producers.end_offset = end
+    return producers

@@ -374,7 +374,8 @@ def test_stop_waits_for_a_write_whose_waiters_have_gone(play):
         log = bench.create("t", records=5)
         log.flush()
         cutting = asyncio.ensure_future(bench.logs.prepare_truncation(log, 2))
-        await asyncio.sleep(0.0001)
+        while not bench.logs._shared_writes:
+            await asyncio.sleep(0.00001)
         cutting.cancel()
         await bench.logs.stop()
         assert asyncio.all_tasks() == {asyncio.current_task()}

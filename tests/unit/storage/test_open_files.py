@@ -83,7 +83,7 @@ def test_the_index_finds_what_a_list_would(steps, target, keep, stored):
 
     assert index.floor(target) == floor(offsets)
     if keep < len(offsets):
-        index.truncate(offsets[keep])
+        index.keep(index.count_before(offsets[keep]))
         offsets = offsets[:keep]
     assert len(index) == len(offsets)
     assert index.floor(target) == floor(offsets)
@@ -95,7 +95,7 @@ def test_the_time_index_takes_only_later_times():
     for timestamp, offset in ((5, 1), (5, 2), (3, 3), (9, 4)):
         index.append(timestamp, offset)
     assert [index.entry(place) for place in range(len(index))] == [(5, 1), (9, 4)]
-    index.truncate(4)
+    index.keep(index.count_before(4))
     assert index.last_timestamp == 5
     index.append(7, 9)
     assert index.last() == (7, 9)

@@ -28,6 +28,7 @@ from barnabas.types import BrokerId, Buffer, Offset
 
 if TYPE_CHECKING:
     from barnabas.storage import PartitionLog
+    from barnabas.storage.truncation import Truncation
 
 log = logger_of(__name__)
 
@@ -68,8 +69,8 @@ _SESSION_ERRORS = frozenset(
 class Logs(Protocol):
     """What is to be on disk before a log changes (`barnabas.logs.manager.LogManager`)."""
 
-    async def prepare_truncation(self, opened: PartitionLog, offset: Offset) -> None:
-        """Have on disk what has to be there before a log is truncated. Raises KafkaError."""
+    async def prepare_truncation(self, opened: PartitionLog, offset: Offset) -> Truncation | None:
+        """Find out what a truncation leaves, and have on disk what has to be there. Raises KafkaError."""
 
     async def move_log_start(self, opened: PartitionLog, offset: Offset) -> None:
         """Have a log start at `offset`, first on disk and then in memory. Raises KafkaError."""
@@ -496,7 +497,7 @@ class Fetcher:
         partition_log = followed.partition.log
         try:
             lowest = min(offset, partition_log.log_start_offset) if start_over else offset
-            await self._around.logs.prepare_truncation(partition_log, lowest)
+            truncation = await self._around.logs.prepare_truncation(partition_log, lowest)
             follower = followed.partition.follower(followed.leader_epoch)
             if follower is None or self._followed.get(followed.key) is not followed:
                 # What is to be cut off now, another leader or epoch says. What stays counts as not fsynced.
@@ -505,7 +506,7 @@ class Fetcher:
             if start_over:
                 follower.start_at(offset)
             else:
-                follower.truncate_to(offset)
+                follower.truncate_to(offset, truncation)
             await follower.durable()
         except KafkaError as error:
             if self._followed.get(followed.key) is followed:

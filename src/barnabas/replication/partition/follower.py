@@ -13,6 +13,7 @@ from barnabas.types import Buffer, LeaderEpoch, Offset
 if TYPE_CHECKING:
     from barnabas.replication.partition.leader import CommitListener
     from barnabas.storage import PartitionLog
+    from barnabas.storage.truncation import Truncation
 
 
 class Follower:
@@ -87,13 +88,17 @@ class Follower:
             return min(own_end, end)
         return min(end_offset, end)
 
-    def truncate_to(self, offset: Offset) -> None:
+    def truncate_to(self, offset: Offset, truncation: Truncation | None = None) -> None:
         """Cut the log off before `offset`; it `is_durable` when the disk knows, and not to be used before.
+
+        Args:
+            offset: the first that goes.
+            truncation: as for `PartitionLog.truncate_to`.
 
         Raises:
             KafkaError: as `PartitionLog.truncate_to`.
         """
-        self._log.truncate_to(offset, sync=False)
+        self._log.truncate_to(offset, sync=False, truncation=truncation)
         self._flushes.truncated()
 
     def start_at(self, offset: Offset) -> None:

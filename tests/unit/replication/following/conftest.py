@@ -97,11 +97,15 @@ class Node:
 
     async def prepare_truncation(self, log, offset):
         """As the log manager does, with a write of its own for each truncation."""
-        if log.prepare_truncation(offset):
+        truncation = log.begin_truncation(offset)
+        if truncation is not None:
+            await self.pool.run(truncation.run)
+        if log.prepare_truncation(offset, truncation):
             try:
                 await self.pool.run(self.directory.recovery_point_checkpoint().run)
             except OSError as error:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        return truncation
 
     async def move_log_start(self, log, offset):
         """As the log manager does."""

@@ -1,0 +1,110 @@
+"""What a truncation of a log leaves, found out before anything of the log is changed.
+
+Batches have to be read, up to a whole segment of them: to find where the batch begins that goes first, the
+largest timestamp of what stays, and the producers as of the new end. So that is done in a thread, by files of
+its own, while the log is in use. A log whose batches are damaged refuses the truncation as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from barnabas.errors import KafkaError
+from barnabas.storage.environment import LogEnvironment
+from barnabas.storage.log_files import LogFiles
+from barnabas.storage.open_files import OpenFiles
+from barnabas.storage.producer_recovery import load_producers
+from barnabas.storage.producers import Producers
+from barnabas.storage.segment import Cut, LogSegment
+from barnabas.storage.segments import Segments
+from barnabas.types import Offset
+
+
+class Remainder(NamedTuple):
+    """What is left of a log after a truncation."""
+
+    #: of the segment that is the active one then
+    cut: Cut
+    producers: Producers
+
+
+class Truncation:
+    """A truncation that is yet to be done: made where the log is owned, `run` in any thread.
+
+    The log is left alone; `PartitionLog.truncate_to` takes it from there, if it `fits` the log still.
+
+    Args:
+        files: the log's.
+        offset: the first that goes. Not before the log's first segment.
+    """
+
+    def __init__(self, files: LogFiles, offset: Offset) -> None:
+        self.offset = offset
+        self.tail = files.tail
+        #: why the log cannot be truncated, once it has run
+        self.error: OSError | KafkaError | None = None
+        self._remainder: Remainder | None = None
+        self._files = files
+        self._segments = tuple(files.segments)
+        self._active_size = files.segments.active.size
+        own_files = OpenFiles(files.env.fs, capacity=8)
+        kept = files.segments.place_of(offset) + 1
+        self._copies = [segment.copy(own_files) for segment in self._segments[:kept]]
+        self._view = _View(files, self._copies)
+
+    def run(self) -> None:
+        """Never raises: whoever truncates the log is told."""
+        try:
+            cut = self._copies[-1].cut_off(self.offset)
+            self._remainder = Remainder(cut, load_producers(self._view, cut.end))
+        except (OSError, KafkaError) as error:
+            self.error = error
+        finally:
+            for segment in self._copies:
+                segment.close()
+
+    def fits(self, files: LogFiles) -> bool:
+        """Whether the log is what it was, as far as this matters."""
+        return (
+            files is self._files
+            and files.tail == self.tail
+            and files.segments.active.size == self._active_size
+            and len(files.segments) == len(self._segments)
+            and all(now is then for now, then in zip(files.segments, self._segments, strict=True))
+        )
+
+    @property
+    def remainder(self) -> Remainder:
+        """What will be left, once it has run.
+
+        Raises:
+            OSError: the disk failed.
+            KafkaError: CORRUPT_MESSAGE, what would be left is damaged.
+        """
+        if self.error is not None:
+            raise self.error
+        assert self._remainder is not None, "the truncation has not run"
+        return self._remainder
+
+    def drop_damaged_snapshots(self) -> None:
+        """Removes the producer snapshots that were no use. Raises OSError."""
+        for offset in self._view.damaged:
+            self._files.drop_snapshot(offset)
+
+
+class _View:
+    """A log's files as `load_producers` needs them, without a change of the log's own."""
+
+    def __init__(self, files: LogFiles, copies: list[LogSegment]) -> None:
+        self.env: LogEnvironment = files.env
+        self.segments = Segments(copies)
+        self.snapshots: Sequence[Offset] = files.snapshots
+        self.damaged: list[Offset] = []
+        self._path = files.path
+
+    def snapshot_path(self, offset: Offset) -> str:
+        return LogFiles.path_of_snapshot(self._path, offset)
+
+    def drop_snapshot(self, offset: Offset) -> None:
+        self.damaged.append(offset)
