@@ -341,7 +341,8 @@ class LogUpkeep:
             raise self._failed(error) from error
         try:
             self.files.truncate(cut, sync=sync)
-            self._now_ends_at(cut.end, producers)
+            self.producers = producers
+            self._now_ends_at(cut.end)
         except OSError as error:
             raise self._half_truncated(error) from error
         return True
@@ -360,7 +361,8 @@ class LogUpkeep:
             self.files.start_over(offset, self.config, sync=sync)
             self.log_start_offset = self.high_watermark = offset
             self.epochs.truncate_from_end(0)
-            self._now_ends_at(offset, _no_producers(offset))
+            self.producers = _no_producers(offset)
+            self._now_ends_at(offset)
         except OSError as error:
             raise self._half_truncated(error) from error
 
@@ -369,13 +371,12 @@ class LogUpkeep:
         if self._env.before_truncation is not None and offset < self.recovery_point:
             self._env.before_truncation(self.topic_partition, offset)
 
-    def _now_ends_at(self, end: Offset, producers: Producers) -> None:
+    def _now_ends_at(self, end: Offset) -> None:
         logger.info("%s: truncated, it ends at %d", self.topic_partition, end)
         self.log_end_offset = end
         self.high_watermark = min(self.high_watermark, end)
         self.log_start_offset = min(self.log_start_offset, end)
         self.epochs.truncate_from_end(end)
-        self.producers = producers
         self.producers.committed(self.high_watermark)
         self._bounds_moved()
 
