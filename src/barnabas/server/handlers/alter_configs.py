@@ -1,6 +1,6 @@
-"""AlterConfigs v0-2: all that is set for a topic or broker, replaced (KIP-133).
+"""AlterConfigs v0-2: replace all settings of topics or brokers (KIP-133).
 
-Clients should use IncrementalAlterConfigs: what is not named here is unset.
+Clients should use IncrementalAlterConfigs: a setting that the request does not name is removed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""AlterPartitionReassignments v0-1: partitions move to other brokers, or stay after all (KIP-455, KIP-860).
+"""AlterPartitionReassignments v0-1: move partitions to other brokers, or cancel a move (KIP-455, KIP-860).
 
-The answer does not wait for the moves, so the request's timeout is not looked at.
+The answer does not wait for the moves, so the request's timeout is ignored.
 """
 
 from __future__ import annotations

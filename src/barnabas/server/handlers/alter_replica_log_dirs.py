@@ -1,6 +1,6 @@
 """AlterReplicaLogDirs v1-2: move replicas to other log directories of this broker (KIP-113).
 
-The answer says that the copying has begun; DescribeLogDirs tells how far it is.
+The answer says that the copying has begun; DescribeLogDirs shows its progress.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""ConsumerGroupDescribe v0-1: groups of the consumer protocol, what members have and are to have (KIP-848).
+"""ConsumerGroupDescribe v0-1: groups of the consumer protocol with their members' current and target
+assignments (KIP-848).
 
-By which protocol a member came from v1 on (KIP-1099). A group of another kind is not found here.
+From v1 on it also says by which protocol each member joined (KIP-1099). A group of another type is answered
+with GROUP_ID_NOT_FOUND.
 """
 
 from __future__ import annotations

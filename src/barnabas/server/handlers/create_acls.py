@@ -1,4 +1,4 @@
-"""CreateAcls v1-3: add rules (KIP-140, prefixes by KIP-290). A rule that is there already is no error."""
+"""CreateAcls v1-3: add rules (KIP-140, prefixes by KIP-290). Creating a rule that exists already succeeds."""
 
 from __future__ import annotations
 

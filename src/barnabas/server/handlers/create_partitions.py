@@ -1,6 +1,6 @@
-"""CreatePartitions v0-3: more partitions for a topic, assigned or not, or only validated (KIP-195).
+"""CreatePartitions v0-3: add partitions to topics, with or without an assignment, or only validate (KIP-195).
 
-They are as many as the client's quota allows (KIP-599). The request's timeout is not looked at.
+The client's quota limits how many are added (KIP-599). The request's timeout is ignored.
 """
 
 from __future__ import annotations

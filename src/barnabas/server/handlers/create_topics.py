@@ -1,8 +1,8 @@
-"""CreateTopics v2-7: topics with partitions counted or assigned, with settings, or only validated (KIP-4,
-KIP-464, KIP-525), as many as the client's quota allows (KIP-599).
+"""CreateTopics v2-7: create topics by a number of partitions or by an assignment, with settings, or only
+validate (KIP-4, KIP-464, KIP-525).
 
-The answer has the new topic's settings. The request's timeout is not looked at: what is decided is decided in
-milliseconds.
+The client's quota limits how many partitions are created (KIP-599). The answer has the new topic's settings.
+The request's timeout is ignored: the decision takes milliseconds.
 """
 
 from __future__ import annotations

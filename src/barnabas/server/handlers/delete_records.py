@@ -1,7 +1,7 @@
 """DeleteRecords v0-2: move the log start offset of partitions (KIP-107).
 
-The answer is given when the new log start offsets are safe on disk, here and with every follower whose broker
-lives: what was deleted stays deleted, whoever leads then.
+The answer waits until the new log start offsets are on disk, on this broker and on every live follower:
+deleted records stay deleted, whichever replica leads later.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""DeleteTopics v1-6: by name, or by id (KIP-516), as many as the client's quota allows (KIP-599).
+"""DeleteTopics v1-6: delete topics by name or by id (KIP-516), within the client's quota (KIP-599).
 
-The topic is gone from the metadata when the answer leaves; its folders follow. The request's timeout is not
-looked at.
+When the answer is sent, the topic is gone from the metadata; its folders are deleted later. The request's
+timeout is ignored.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""DescribeAcls v1-3: the rules that a filter selects (KIP-140, prefixes by KIP-290)."""
+"""DescribeAcls v1-3: the rules that match a filter (KIP-140, prefixes by KIP-290)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """DescribeCluster v0-2: the live brokers, the controller, the cluster's id (KIP-700).
 
-Brokers only: controllers (KIP-919) have no endpoints of their own, and no broker is ever fenced but alive.
+Only brokers are listed: controllers have no endpoints of their own (KIP-919), and a live broker is never
+fenced.
 """
 
 from __future__ import annotations

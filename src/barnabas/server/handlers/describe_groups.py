@@ -1,7 +1,7 @@
 """DescribeGroups v0-6: a group's state, protocol and members with their assignments.
 
-Static members' instance ids from v4 on (KIP-345). A group that is not there, or is no classic one, is "Dead",
-and from v6 on GROUP_ID_NOT_FOUND besides (KIP-1043).
+Static members' instance ids from v4 on (KIP-345). A group that does not exist or is not classic has the state
+"Dead"; from v6 on its error is GROUP_ID_NOT_FOUND (KIP-1043).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""DescribeLogDirs v1-4: the log directories, what lies in them (KIP-113), and the volumes' sizes (KIP-827).
+"""DescribeLogDirs v1-4: the log directories, the replicas in them (KIP-113), and the sizes of their volumes
+(KIP-827).
 
-Logs that are being moved from one directory to another show in both: the copy as a future replica.
+A log that is moving to another directory is listed in both: the copy as a future replica.
 """
 
 from __future__ import annotations

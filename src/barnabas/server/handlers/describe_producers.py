@@ -1,4 +1,5 @@
-"""DescribeProducers v0: the producers a partition's leader remembers (KIP-664)."""
+"""DescribeProducers v0: the idempotent and transactional producers of partitions that this broker leads
+(KIP-664)."""
 
 from __future__ import annotations
 

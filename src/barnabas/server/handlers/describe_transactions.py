@@ -1,4 +1,4 @@
-"""DescribeTransactions v0: what this broker's coordinator knows of transactional ids (KIP-664)."""
+"""DescribeTransactions v0: the state of the transactional ids that this broker coordinates (KIP-664)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """ElectLeaders v0-2: preferred leaders elected on request (KIP-183), or unclean ones (KIP-460).
 
-The answer has the result of each election, so the request's timeout is not looked at.
+The answer has the result of each election, so the request's timeout is ignored.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """EndTxn v0-5: commit or abort the transaction under way (KIP-98).
 
-From v5 on each transaction raises the producer's epoch, and the answer says what it goes on with (KIP-890).
-PRODUCER_FENCED from v2 on (KIP-588).
+From v5 on each transaction raises the producer's epoch, and the answer has the id and epoch to continue with
+(KIP-890). PRODUCER_FENCED from v2 on (KIP-588).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Envelope v0: a client's request that another broker has forwarded to the controller (KIP-590).
 
-What may be inside is what brokers forward; the answer is the controller's own. It is
-judged by the principal inside, and by the address of its client.
+It may contain only requests that brokers forward. The controller authorises the request by the principal and
+the client address in the envelope, and the response inside the answer is its own.
 """
 
 from __future__ import annotations

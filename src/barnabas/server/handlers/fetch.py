@@ -3,7 +3,7 @@
 Fetch sessions (KIP-227), leader epochs (KIP-320), divergence (KIP-595), topic ids (KIP-516), the epochs of
 followers' brokers (KIP-903), and consumers that read from followers, in their own rack if they can (KIP-392).
 A follower's high watermark (KIP-1166) is ignored: it learns of a new one with the next records, or when its
-fetch has waited for its time.
+fetch times out.
 """
 
 from __future__ import annotations

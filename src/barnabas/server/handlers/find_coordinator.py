@@ -1,8 +1,8 @@
 """FindCoordinator v0-6: which broker coordinates a group or a transactional id (KIP-98).
 
-Several at once from v4 on (KIP-699). The first question makes the internal topic, and waits until it is
-there, where Apache Kafka answers with an error and lets the client ask again. Share groups (KIP-932) have no
-coordinator yet: INVALID_REQUEST.
+Several at once from v4 on (KIP-699). The first request creates the internal topic and waits for it; Apache
+Kafka answers with an error, and the client retries. Share groups (KIP-932) are not supported:
+INVALID_REQUEST.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""GetReplicaLogInfo v0: how far this broker's replicas reach, in whatever role (KIP-966)."""
+"""GetReplicaLogInfo v0: the log end offsets and leader epochs of this broker's replicas, leaders and
+followers (KIP-966)."""
 
 from __future__ import annotations
 

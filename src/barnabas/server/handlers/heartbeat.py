@@ -1,4 +1,5 @@
-"""Heartbeat v0-4: a member is alive; the answer says when it has to join again. Static members (KIP-345)."""
+"""Heartbeat v0-4: keep a member of a classic group alive, and tell it to rejoin during a rebalance. Static
+members (KIP-345)."""
 
 from __future__ import annotations
 

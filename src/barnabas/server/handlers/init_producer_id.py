@@ -1,7 +1,7 @@
 """InitProducerId v0-5: an identity for an idempotent producer, or for a transactional one (KIP-98).
 
-A producer that goes on after an error keeps its id with a higher epoch (v3, KIP-360). Whoever used the
-transactional id before is fenced: PRODUCER_FENCED from v4 on, INVALID_PRODUCER_EPOCH before (KIP-588).
+A producer that recovers from an error keeps its id with a higher epoch (v3, KIP-360). The earlier producer
+with the same transactional id is fenced: PRODUCER_FENCED from v4 on, INVALID_PRODUCER_EPOCH before (KIP-588).
 """
 
 from __future__ import annotations
@@ -69,5 +69,5 @@ def _expected(request: InitProducerIdRequest) -> ProducerIdentity | None:
     if held == (NO_PRODUCER_ID, NO_PRODUCER_EPOCH):
         return None
     if NO_PRODUCER_ID in held:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "a producer id goes with its epoch")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "set the producer id and its epoch together, or neither")
     return held

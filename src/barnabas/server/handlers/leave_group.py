@@ -1,4 +1,5 @@
-"""LeaveGroup v0-5: take members out of a classic group, several and static ones from v3 on (KIP-345).
+"""LeaveGroup v0-5: remove members from a classic group; from v3 on several at once, and static ones
+(KIP-345).
 
 The reason of v5 (KIP-800) goes to the log.
 """

@@ -1,6 +1,6 @@
-"""ListGroups v0-5: the groups coordinated here, by state from v4 on (KIP-518), by type from v5 on (KIP-848).
+"""ListGroups v0-5: the groups coordinated here, filtered by state (v4, KIP-518) and by type (v5, KIP-848).
 
-Filters do not mind the case; what no group can be matches nothing.
+Filters ignore case. An unknown state or type matches no group.
 """
 
 from __future__ import annotations

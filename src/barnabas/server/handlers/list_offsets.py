@@ -1,9 +1,9 @@
-"""ListOffsets v1-11: the offset at a timestamp, or at a special one.
+"""ListOffsets v1-11: the offset at a timestamp, or at one of the special timestamps.
 
-Latest and earliest, the largest timestamp (KIP-734), and those of tiered storage (KIP-405, KIP-1005,
-KIP-1023), of which there is none: the earliest local offset is the earliest, and no offset is tiered or waits
-to be. Leader epochs (KIP-320); read_committed asks up to the last stable offset.
-OFFSET_NOT_AVAILABLE while a new leader does not know what is committed (KIP-207).
+The special timestamps are latest, earliest, the largest timestamp (KIP-734), and those of tiered storage
+(KIP-405, KIP-1005, KIP-1023). There is no tiered storage: the earliest local offset is the earliest offset,
+and no offset is tiered or pending upload. Leader epochs (KIP-320). With read_committed, latest is the last
+stable offset. OFFSET_NOT_AVAILABLE until a new leader knows the high watermark (KIP-207).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """ListPartitionReassignments v0: the reassignments under way, all or those of some partitions (KIP-455).
 
-As in Kafka, topics and partitions that do not exist are left out. The request's timeout is not looked at.
+As in Kafka, topics and partitions that do not exist are left out. The request's timeout is ignored.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """ListTransactions v0-2: the transactional ids that this broker coordinates (KIP-664).
 
-Filtered by state, by producer id, by how long they have run (v1, KIP-994), by a pattern of the id (v2,
-KIP-1152), which is read as RE2 does: its time grows with the text's length and no faster.
+They can be filtered by state, by producer id, by duration (v1, KIP-994) and by a pattern of the id (v2,
+KIP-1152). Patterns are RE2's: matching takes time linear in the text's length.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Metadata v0-13: brokers, and topics with their partitions' leaders; makes topics that are missing.
 
-Topic ids (KIP-516) are answered from v12 on: no broker ever served them in v10 and v11. A missing topic is
-made before the answer leaves, where Apache Kafka answers with an error and lets the client ask again. As with
-KRaft, the "controller" of the answer is a broker that takes what concerns it (KIP-590): the one that answers,
-so it lives. DescribeCluster names the real one. Rebootstrap (KIP-1102) is the client's part.
+Topics can be requested by id (KIP-516) from v12 on, as in Kafka, whose brokers refuse ids in v10 and v11. A
+missing topic is created before the answer is sent; Apache Kafka answers with an error, and the client
+retries. As with KRaft, the "controller" in the answer is a broker that forwards requests to the controller
+(KIP-590): the one that answers, which is alive. DescribeCluster names the real controller. Rebootstrap
+(KIP-1102) is done by clients.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """OffsetFetch v1-10: read committed offsets, of several groups at once from v8 on (KIP-709).
 
-Null asks for all of a group's offsets; what has none is answered with -1. Topic ids in v10 (KIP-516, 848):
-an id that is not known is refused. An offset committed for an earlier topic of the same name is none, by
-whatever version it is asked for. A member of the consumer protocol (v9, KIP-848) is refused with an epoch of
-the past. Who requires stable offsets (v7, KIP-447) is told
+A null list of topics requests all offsets of a group. A partition without a committed offset is answered with
+-1. Topic ids in v10 (KIP-516, KIP-848): an unknown id is refused. Offsets committed for a deleted topic are
+not returned for a new topic of the same name, in any version. A member of the consumer protocol (v9, KIP-848)
+is refused if its epoch is stale. A client that requires stable offsets (v7, KIP-447) gets
 UNSTABLE_OFFSET_COMMIT for those that an open transaction may change.
 """
 

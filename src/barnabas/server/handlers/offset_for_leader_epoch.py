@@ -1,6 +1,6 @@
 """OffsetForLeaderEpoch v2-4: where a leader epoch ended (KIP-101, KIP-279, KIP-320).
 
-A replica or a consumer learns from it whether what it has parts ways with the leader's log.
+A replica or a consumer finds out by it whether its own records diverge from the leader's log.
 """
 
 from __future__ import annotations

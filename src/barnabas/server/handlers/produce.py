@@ -251,7 +251,7 @@ def _checked(
         )
     if context.api_version < ZSTD_SINCE and attributes & COMPRESSION_MASK == Compression.ZSTD:
         raise KafkaError(
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd is taken from Produce v{ZSTD_SINCE} on"
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd requires Produce v{ZSTD_SINCE} or later"
         )
     return records
 

@@ -1,4 +1,4 @@
-"""SyncGroup v0-5: the leader hands in the assignment, everyone gets their part when it is stored.
+"""SyncGroup v0-5: the group's leader sends the assignment; each member gets its part once it is stored.
 
 Static members (KIP-345); from v5 on protocol type and name are given and must be the group's (KIP-559).
 """

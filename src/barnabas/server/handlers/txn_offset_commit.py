@@ -1,4 +1,4 @@
-"""TxnOffsetCommit v0-5: offsets that count when the transaction commits (KIP-98, KIP-447).
+"""TxnOffsetCommit v0-5: offsets that become valid when the transaction commits (KIP-98, KIP-447).
 
 Up to v4 the group's partition must have been added to the transaction by AddOffsetsToTxn, v5 adds it
 (KIP-890). Offsets of topics and partitions that do not exist are refused, one by one.
