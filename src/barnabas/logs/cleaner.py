@@ -183,7 +183,7 @@ class LogCleaner(Generic[P]):
             if setback is not None and setback.log is log and setback.holds(now_ms):
                 continue
             try:
-                self._settle_swap(log)
+                await self._settle_swap(log)
                 if not log.config.is_compacted:
                     continue
                 dirt = self._look_at(partition, now_ms)
@@ -196,12 +196,15 @@ class LogCleaner(Generic[P]):
         free = (item for item in found if item[0].topic_partition not in self._at_work and not item[0].closed)
         return max(free, key=lambda item: item[1].ratio, default=None)
 
-    def _settle_swap(self, log: PartitionLog) -> None:
+    async def _settle_swap(self, log: PartitionLog) -> None:
         """Completes or undoes a swap that an error has interrupted."""
-        if log.files.swap is not None:
+        files = log.files
+        if files.swap is not None:
             removal = log.settle_swap()
             if removal is not None:
                 self._logs.run_later(removal, log.config.file_delete_delay_ms)
+            await self._in_thread(partial(files.env.fs.sync_directory, files.path))
+            files.forget_cancelled_swap()
 
     def _look_at(self, partition: P, now_ms: int) -> Dirtiness:
         log = partition.log
@@ -238,7 +241,12 @@ class LogCleaner(Generic[P]):
             cleaning.discard(cleaned)
             raise CleaningCancelled(f"{log.topic_partition} has changed under the cleaning")
         sync = partial(log.files.env.fs.sync_directory, log.files.path)
-        log.begin_swap(cleaned, group)
+        try:
+            log.begin_swap(cleaned, group)
+        except KafkaError:
+            with suppress(KafkaError, OSError):
+                await self._settle_swap(log)
+            raise
         await self._in_thread(sync)
         removal = log.finish_swap()
         if removal is None:

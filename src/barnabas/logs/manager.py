@@ -533,7 +533,10 @@ class LogManager:
             if partition_log.is_offline:
                 continue  # logged when it went offline
             try:
-                removal = partition_log.delete_old_segments(now_ms)
+                active = partition_log.prepare_deletion(now_ms)
+                if active is not None and not await self._sync_names(partition_log):
+                    active = None
+                removal = partition_log.delete_old_segments(now_ms, active)
             except KafkaError as error:
                 log.error("retention of %s: %s", partition_log.topic_partition, error)
             except Exception:
@@ -547,6 +550,15 @@ class LogManager:
                 await self._write_checkpoint(directory, LogDirectory.log_start_checkpoint)
         for _, removal, delay_ms in removals:
             self.run_later(removal, delay_ms)
+
+    async def _sync_names(self, opened: PartitionLog) -> bool:
+        """Fsync a log's folder in a thread; whether it could be: if not, whoever tries again is told why."""
+        files = opened.files
+        try:
+            await self._disk.run(files.env.fs.sync_directory, files.path)
+        except OSError:
+            return False
+        return files is opened.files
 
     async def expire_producers(self, expiration_ms: int) -> None:
         """Forget producers that have been silent for `expiration_ms`."""

@@ -201,13 +201,24 @@ class LogFiles:
         for file in self._forget_snapshots(lambda taken: taken > offset):
             file.remove()
 
-    def take_out_first(self, count: int) -> Removal:
+    @property
+    def has_new_names(self) -> bool:
+        """Whether segments may have names that are not safe on disk: the folder is to be fsynced."""
+        return self._names_changed
+
+    def take_out_first(self, count: int, synced: LogSegment | None = None) -> Removal:
         """Takes out the oldest segments and the snapshots before what is left.
 
         Their files get the suffix ``.deleted``, so that a restart knows them for what they are. On OSError
         some of the segments may be gone, the oldest first.
+
+        Args:
+            count: how many; not all.
+            synced: which was the active segment when the folder was last fsynced. When it is not now, or
+                unknown, the folder is fsynced here.
         """
-        if self._names_changed:  # the segments that stay must not be lost where these are not
+        # the segments that stay must not be lost where these are not
+        if self._names_changed and synced is not self.segments.active:
             self.env.fs.sync_directory(self.path)
         for segment in list(self.segments)[:count]:
             self._set_aside(segment.log)  # the .log, which decides, first
@@ -220,16 +231,15 @@ class LogFiles:
         return self._removal()
 
     def begin_swap(self, cleaned: LogSegment, replaced: Sequence[LogSegment]) -> None:
-        """Has a cleaned segment count: once the folder is fsynced, a restart puts it in place, if not we."""
+        """Has a cleaned segment count: once the folder is fsynced, a restart puts it in place, if not we.
+
+        On OSError the swap is to be settled.
+        """
         assert self.swap is None, f"{self.path}: another segment is being put in place"
         for file in cleaned.all_files():
             file.move_to(self.env.files)
         self.swap = Swap(cleaned, replaced)
-        try:
-            self.swap.begin()
-        except OSError:
-            self.cancel_swap()
-            raise
+        self.swap.begin()
 
     def finish_swap(self) -> Removal | None:
         """Puts the cleaned segment in place; the old files are to be removed. None: it was cancelled.
@@ -237,7 +247,7 @@ class LogFiles:
         On OSError it is to be called again; until then the old segments are read, whatever their names are.
         """
         swap = self.swap
-        if swap is None:
+        if swap is None or swap.is_cancelled:
             return None
         place = self.segments.place_of_run(swap.replaced)
         assert place is not None
@@ -256,22 +266,29 @@ class LogFiles:
 
         One that is half in place is put there whole. On OSError it is to be called again.
         """
-        removal = self.settle_swap()
-        if removal is not None:
-            self._aside = (*self._aside, *removal.files)
+        if self.swap is not None:
+            removal = self.settle_swap()
+            if removal is not None:
+                self._aside = (*self._aside, *removal.files)
+            self.env.fs.sync_directory(self.path)
+            self.forget_cancelled_swap()
 
     def settle_swap(self) -> Removal | None:
-        """Completes a swap that is half done and cancels any other; what was replaced is to be removed."""
+        """Completes a swap that is half done and cancels any other; what was replaced is to be removed.
+
+        Then the folder is to be fsynced, and `forget_cancelled_swap` to be called.
+        """
         if self.swap is None:
             return None
-        removal = None
         if self.swap.is_decided:
-            removal = self.finish_swap()
-        else:
-            self.swap.cancel()
+            return self.finish_swap()
+        self.swap.cancel()
+        return None
+
+    def forget_cancelled_swap(self) -> None:
+        """The disk knows that a swap was cancelled: the next one may begin."""
+        if self.swap is not None and self.swap.is_cancelled:
             self.swap = None
-        self.env.fs.sync_directory(self.path)
-        return removal
 
     def start_of_batch(self, offset: Offset) -> Offset:
         """Where the batch begins that holds `offset`; `offset` itself when none does."""

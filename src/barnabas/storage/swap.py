@@ -29,13 +29,15 @@ _SEGMENT_FILE = re.compile(r"(?P<offset>[0-9]+)\.(?P<kind>log|index|timeindex|tx
 class Swap:
     """A cleaned segment on its way into a log. Owned by the log's files."""
 
-    __slots__ = ("cleaned", "is_decided", "replaced")
+    __slots__ = ("cleaned", "is_cancelled", "is_decided", "replaced")
 
     def __init__(self, cleaned: LogSegment, replaced: Sequence[LogSegment]) -> None:
         self.cleaned = cleaned
         self.replaced = replaced
         #: the old files are being set aside: from here on the swap can only be completed
         self.is_decided = False
+        #: the new files are removed; the folder is to be fsynced before anything of the log changes
+        self.is_cancelled = False
 
     def begin(self) -> None:
         """From when the new names are safe on disk, a restart completes the swap."""
@@ -57,6 +59,7 @@ class Swap:
             self.cleaned.all_files()
         ):  # the .log last: while it is there, all of it is undone
             file.remove()
+        self.is_cancelled = True
 
 
 def _change_suffix(file: LogFile, old: str, new: str, *, must_exist: bool) -> None:

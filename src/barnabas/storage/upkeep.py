@@ -157,17 +157,53 @@ class LogUpkeep:
         self._bounds_moved()
         return True
 
-    def delete_old_segments(self, now_ms: int) -> Removal | None:
+    def prepare_deletion(self, now_ms: int) -> LogSegment | None:
+        """What `delete_old_segments` would want synced: the folder, for the name of this active segment.
+
+        None when there is nothing to delete, or the disk knows all names.
+
+        Raises:
+            KafkaError: as `delete_old_segments`.
+        """
+        if not self._old_segments(now_ms) or not self.files.has_new_names:
+            return None
+        return self.files.segments.active
+
+    def delete_old_segments(self, now_ms: int, synced: LogSegment | None = None) -> Removal | None:
         """Takes out the segments that retention or the log's start has left behind.
 
         Their files are renamed to ``.deleted``; run the result when `file.delete.delay.ms` has passed.
 
+        Args:
+            now_ms: the time.
+            synced: as `prepare_deletion` has returned it, when the folder was fsynced since; else that is
+                done here.
+
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, it could not be done, or only for the oldest of them.
         """
+        count = self._old_segments(now_ms)
+        if not count:
+            return None
+        oldest = self.files.segments[0].base_offset
+        try:
+            return self.files.take_out_first(count, synced)
+        except OSError as error:
+            raise self._failed(error) from error
+        finally:
+            start = self.files.segments[0].base_offset
+            if start > oldest:
+                logger.info("%s: dropping offsets %d to %d", self.topic_partition, oldest, start - 1)
+            if start > self.log_start_offset:
+                self.log_start_offset = start
+                self.epochs.truncate_from_start(start)
+                self._bounds_moved()
+
+    def _old_segments(self, now_ms: int) -> int:
+        """How many segments have had their time. None of them is the active one, or the log has rolled."""
         self._check_usable()
         if self.files.swap is not None:
-            return None  # the next look will do: the cleaner completes it
+            return 0  # the next look will do: the cleaner completes it
         try:
             count = expired_segments(
                 self.files.segments,
@@ -179,9 +215,7 @@ class LogUpkeep:
             )
         except OSError as error:  # the age of a segment is read from its index
             raise self._failed(error) from error
-        if not count:
-            return None
-        if count == len(self.files.segments):
+        if count and count == len(self.files.segments):
             try:
                 self.roll()
             except OSError as error:
@@ -189,19 +223,7 @@ class LogUpkeep:
                 if count == 1 or harm_of(error) is not Harm.REQUEST:
                     raise failed from error
                 count -= 1  # on a full disk the others are worth the more
-        oldest = self.files.segments[0].base_offset
-        try:
-            return self.files.take_out_first(count)
-        except OSError as error:
-            raise self._failed(error) from error
-        finally:
-            start = self.files.segments[0].base_offset
-            if start > oldest:
-                logger.info("%s: dropping offsets %d to %d", self.topic_partition, oldest, start - 1)
-            if start > self.log_start_offset:
-                self.log_start_offset = start
-                self.epochs.truncate_from_start(start)
-                self._bounds_moved()
+        return count
 
     def roll_overdue(self, now_ms: int) -> bool:
         """Seals an active segment with records that `max.compaction.lag.ms` wants compacted; whether it did.
@@ -223,8 +245,8 @@ class LogUpkeep:
         """Has a cleaned segment count in the place of others: fsync the folder, then `finish_swap`.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, it could not be done; UNKNOWN_TOPIC_OR_PARTITION, the log is
-                closed.
+            KafkaError: KAFKA_STORAGE_ERROR, it could not be done, `settle_swap`; UNKNOWN_TOPIC_OR_PARTITION,
+                the log is closed.
         """
         self._check_usable()
         try:
@@ -248,6 +270,8 @@ class LogUpkeep:
 
     def settle_swap(self) -> Removal | None:
         """Completes or cancels a swap that an error has interrupted; what to run as after `finish_swap`.
+
+        Fsync the folder, then call `LogFiles.forget_cancelled_swap`.
 
         Raises:
             KafkaError: as `finish_swap`.

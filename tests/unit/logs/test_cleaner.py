@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -226,8 +227,15 @@ def test_a_cleaning_that_failed_is_tried_again_later_and_later(bench):
 def test_a_swap_that_an_error_interrupts_is_completed_or_undone(bench, failing):
     log = bench.make("a", 9)
     calls = []
+    on_loop = []
 
     def ask(operation, name):
+        if (
+            operation == "sync_directory"
+            and "a-0" in name
+            and threading.current_thread() is threading.main_thread()
+        ):
+            on_loop.append(name)
         if operation in ("rename", "sync_directory") and "a-0" in name:
             calls.append(name)
             if len(calls) - 1 == failing:
@@ -245,3 +253,4 @@ def test_a_swap_that_an_error_interrupts_is_completed_or_undone(bench, failing):
     assert bench.directory.cleaned_to == {log.topic_partition: 9}
     assert not [n for n in bench.names(log) if n.endswith((".cleaned", ".swap", ".deleted"))]
     assert log.files.segments[0].size < 100
+    assert not on_loop, "folders are fsynced in threads"

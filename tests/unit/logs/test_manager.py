@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import random
 
 import pytest
@@ -134,10 +135,10 @@ def test_files_whose_delay_is_not_over_at_the_stop_are_left_to_the_next_start(pl
 def test_retention_of_one_log_does_not_depend_on_that_of_another(play, caplog, monkeypatch):
     delete_old_segments = PartitionLog.delete_old_segments
 
-    def delete(log, now_ms):
+    def delete(log, now_ms, synced=None):
         if log.topic_partition.topic == "p":
             raise RuntimeError("bug")
-        return delete_old_segments(log, now_ms)
+        return delete_old_segments(log, now_ms, synced)
 
     async def scenario(bench):
         logs = [bench.create(name, records=5) for name in "pqrs"]
@@ -150,6 +151,57 @@ def test_retention_of_one_log_does_not_depend_on_that_of_another(play, caplog, m
         assert len(bench.segments(logs[2])) > 1  # renamed, until readers are done with them
         await asyncio.sleep(DELAY_MS / 1000 + 1)
         assert len(bench.segments(logs[2])) == 1
+
+    play(scenario)
+
+
+class Noted(AtOnce):
+    """A pool that tells whether it is at work."""
+
+    is_at_work = False
+
+    def run(self, work, /, *args, **kwargs):
+        self.is_at_work = True
+        try:
+            return super().run(work, *args, **kwargs)
+        finally:
+            self.is_at_work = False
+
+
+def test_retention_fsyncs_folders_in_threads(play):
+    async def scenario(bench):
+        logs = [bench.create(name, records=5) for name in "pqrs"]
+        pool = bench.logs._disk = Noted()
+        folders = {log.files.path: [] for log in logs}
+
+        def ask(operation, path):
+            if operation == "sync_directory" and path in folders:
+                folders[path].append(pool.is_at_work)
+
+        bench.disk.refuse = ask
+        await asyncio.sleep(10)
+        await bench.logs.drop_expired()
+        assert [log.log_start_offset for log in logs] == [5, 5, 5, 5]
+        assert set(map(tuple, folders.values())) == {(True,)}
+
+    play(scenario)
+
+
+def test_retention_of_a_log_whose_folder_cannot_be_fsynced_keeps_its_segments(play, caplog):
+    async def scenario(bench):
+        log = bench.create("p", records=5)
+        bench.disk.refuse = lambda operation, path: (
+            OSError(errno.ENOMEM, "no memory")
+            if operation == "sync_directory" and path == log.files.path
+            else None
+        )
+        await asyncio.sleep(10)
+        await bench.logs.drop_expired()
+        assert log.log_start_offset == 0 and not log.is_offline
+        assert "no memory" in caplog.text
+        bench.disk.refuse = None
+        await bench.logs.drop_expired()
+        assert log.log_start_offset == 5
 
     play(scenario)
 
