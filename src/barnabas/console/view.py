@@ -74,6 +74,8 @@ class ClusterView:
     def close(self) -> None:
         self._survey.close()
         self.kafka.close()
+        with self._lock:
+            self._admin = None  # its threads end with it, and aiohttp may remember its applications for ever
 
     def groups(self) -> tuple[list[Any], str | None]:
         """All groups by name, and why those of some broker are missing."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import socket
 import threading
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -15,6 +17,7 @@ from tests.integration.registry.conftest import A, B, record
 from tests.ports import held_port
 
 from barnabas.errors import BarnabasError, ConfigError
+from barnabas.registry.log import SchemasLog
 from barnabas.registry.server import RegistryServer, RegistrySettings, claim
 from barnabas.testing import BarnabasBroker
 
@@ -55,6 +58,24 @@ def test_a_restarted_registry_knows_all_it_knew(make_registry):
     assert [second("GET", path).body for path in asked] == before
     assert second.register("s0", '"string"') == 409
     assert second.register("new", '"string"') == 22, "not the id that was deleted"
+
+
+def test_a_registry_that_has_stopped_keeps_no_client_whose_threads_look_for_brokers(
+    make_registry, monkeypatch
+):
+    clients = []
+    construct = SchemasLog.__init__
+
+    def noted(log, *arguments):
+        construct(log, *arguments)
+        clients.append(weakref.ref(log._admin))
+
+    monkeypatch.setattr(SchemasLog, "__init__", noted)
+    registry = make_registry()
+    registry.register("s", record(A))
+    registry.server.stop()
+    gc.collect()
+    assert [client() for client in clients] == [None]
 
 
 def test_registries_tell_each_other_what_is_registered(make_registry):
