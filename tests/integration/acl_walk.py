@@ -101,6 +101,8 @@ OPEN = {
     "SaslHandshake",
     "SaslAuthenticate",
     "DescribeCluster",
+    "GetTelemetrySubscriptions",
+    "PushTelemetry",
     "ListGroups",
     "ListTransactions",
 }

@@ -499,6 +499,12 @@ class BrokerConfig(Settings):
     )
 
     # --- fetch ---
+    telemetry_max_bytes: int = setting(
+        Type.INT,
+        1_048_576,
+        minimum=1,
+        doc="The largest push of a client's metrics, in bytes, also after it was decompressed (KIP-714).",
+    )
     fetch_max_bytes: int = setting(
         Type.INT,
         57_671_680,

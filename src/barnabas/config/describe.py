@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from barnabas.config.broker import BrokerConfig
+from barnabas.config.client_metrics import ClientMetricsConfig
 from barnabas.config.group import GroupConfig
 from barnabas.config.layers import Entry, Layer, Source, entries, read
 from barnabas.config.setting import Setting
@@ -30,6 +31,11 @@ def describe_topic(layers: Sequence[Layer]) -> Iterator[Description]:
 def describe_group(layers: Sequence[Layer]) -> Iterator[Description]:
     """Every setting of a consumer group as it stands in `layers`."""
     return _describe(GroupConfig, layers)
+
+
+def describe_client_metrics(layers: Sequence[Layer]) -> Iterator[Description]:
+    """Every setting of a client-metrics resource as it stands in `layers`."""
+    return _describe(ClientMetricsConfig, layers)
 
 
 def describe_broker(layers: Sequence[Layer]) -> Iterator[Description]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from barnabas.config.broker import BrokerConfig
+from barnabas.config.client_metrics import ClientMetricsConfig
 from barnabas.config.group import GroupConfig
 from barnabas.config.setting import INT_MAX, LONG_MAX, Setting, Type, Update
 from barnabas.config.topic import TopicConfig
@@ -47,6 +48,10 @@ def configuration_reference() -> str:
         + "They apply to groups of the consumer protocol, and can be changed at run time, also before the\n"
         + "group exists.\n\n"
         + _table(GroupConfig.declared.values(), "Broker's", _names)
+        + "\n## Settings of client metrics\n\n"
+        + "They belong to resources of the type `client-metrics` (KIP-714), which Kafka's\n"
+        + "`kafka-client-metrics.sh` and `kafka-configs.sh` make, and can be changed at run time.\n\n"
+        + _table(ClientMetricsConfig.declared.values(), "Broker's", _names)
     )
 
 

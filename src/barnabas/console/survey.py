@@ -21,12 +21,12 @@ log = logger_of(__name__)
 #: of a cluster with more partitions no page waits for all of them
 SMALL = 2000
 #: how many partitions a request is about
-AT_ONCE = 500
+AT_ONCE = 200
 #: in seconds: how long a round of a small cluster is shown to others at least and at most, how long the
 #: background goes on after the last look, and how long it rests between two requests at least
 _FRESH_S, _LONGEST_REST_S, _LOOKED_AT_S, _LEAST_REST_S = 1.0, 30.0, 30.0, 0.005
 #: how long it rests for each second that it asked, once everything was asked for once
-_REST = 9.0
+_REST = 19.0
 
 #: (topics) -> by broker the log directories with these topics, or the reason why they are not told
 LogDirs = Callable[[Collection[str]], Mapping[int, Any]]

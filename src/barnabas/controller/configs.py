@@ -1,4 +1,7 @@
-"""Settings of topics, groups and brokers, changed while they run (KIP-133, KIP-226, KIP-339)."""
+"""Settings of topics, groups, brokers and client metrics, changed while they run.
+
+KIP-133, KIP-226, KIP-339, KIP-714.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,17 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from barnabas.config import BrokerConfig, GroupConfig, Setting, Settings, TopicConfig, Type, Update
+from barnabas.config import (
+    BrokerConfig,
+    ClientMetricsConfig,
+    GroupConfig,
+    Setting,
+    Settings,
+    TopicConfig,
+    Type,
+    Update,
+)
+from barnabas.config.client_metrics import parse_match
 from barnabas.config.layers import Layer, Source, entries, read
 from barnabas.controller.controller_election import ControllerElection
 from barnabas.controller.names import check_topic_name
@@ -19,6 +32,8 @@ from barnabas.metadata.loader import MetadataLoader
 from barnabas.metadata.store import Create, Delete, Operation, Set
 
 _MIN_ISR = "min.insync.replicas"
+#: how many client-metrics resources there may be: each client is compared with all of them
+_MOST_CLIENT_METRICS = 100
 
 
 class ResourceType(IntEnum):
@@ -105,6 +120,11 @@ class _Resource(NamedTuple):
         if self.settings is TopicConfig:
             own, *others = self.layers
             _check_lags(TopicConfig.from_layers([own._replace(texts=texts), *others], texts))
+        elif self.settings is ClientMetricsConfig and "match" in texts:
+            try:
+                parse_match(ClientMetricsConfig.find("match").parse(texts["match"]))
+            except ConfigError as error:
+                raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
 
     def value(self, setting: Setting) -> Any:
         """The value that holds now, wherever it comes from."""
@@ -213,6 +233,21 @@ class ConfigControl:
                 image.group_config(resource.name),
                 self._configs.group_layers(image, resource.name),
             )
+        if resource.type == ResourceType.CLIENT_METRICS:
+            check_client_metrics_name(resource.name)
+            texts = image.client_metrics.get(resource.name, {})
+            if not texts and len(image.client_metrics) >= _MOST_CLIENT_METRICS:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"there are {len(image.client_metrics)} client-metrics resources: delete one first",
+                )
+            return _Resource(
+                ClientMetricsConfig,
+                ErrorCode.INVALID_REQUEST,
+                znodes.client_metrics_config(resource.name),
+                texts,
+                [Layer(Source.DYNAMIC_CLIENT_METRICS_CONFIG, texts)],
+            )
         raise KafkaError(ErrorCode.INVALID_REQUEST, unserved(resource.type))
 
     def _check_limits(self, resource: _Resource, texts: Mapping[str, str], image: ClusterImage) -> None:
@@ -239,13 +274,19 @@ def check_group_name(name: str) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "groups have no settings in common: name one")
 
 
+def check_client_metrics_name(name: str) -> None:
+    """Raises KafkaError INVALID_REQUEST for what is no client-metrics resource's name."""
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a client-metrics resource needs a name")
+
+
 def unserved(resource_type: int) -> str:
     """Why the settings of a type of resource are neither shown nor changed."""
     try:
         name = ResourceType(resource_type).name
     except ValueError:
         return f"there is no resource type {resource_type}"
-    return f"resources of type {name} have no settings here: only topics, groups and brokers have"
+    return f"resources of type {name} have no settings here: topics, groups, brokers, client metrics have"
 
 
 def check_topic_config(texts: Mapping[str, str | None]) -> None:

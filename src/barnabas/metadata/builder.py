@@ -25,6 +25,7 @@ _NAMED = (
     znodes.TOPIC_CONFIGS,
     znodes.BROKER_CONFIGS,
     znodes.GROUP_CONFIGS,
+    znodes.CLIENT_METRICS_CONFIGS,
     znodes.USER_CONFIGS,
     znodes.DELETED_TOPICS,
 )
@@ -64,6 +65,7 @@ async def all_paths(store: MetadataStore, image: ClusterImage) -> set[str]:
     paths.update(map(znodes.topic_config, image.topic_configs))
     paths.update(map(znodes.broker_config, image.broker_configs))
     paths.update(map(znodes.group_config, image.group_configs))
+    paths.update(map(znodes.client_metrics_config, image.client_metrics))
     paths.update(map(znodes.user_config, image.user_configs))
     paths.update(map(znodes.quota_config, image.client_quotas))
     paths.update(map(znodes.deleted_topic, image.deleted_topics))
@@ -117,6 +119,7 @@ class ImageBuilder:
         topic_configs = await self._configs(znodes.TOPIC_CONFIGS, names, before.topic_configs)
         broker_configs = await self._configs(znodes.BROKER_CONFIGS, names, before.broker_configs)
         group_configs = await self._configs(znodes.GROUP_CONFIGS, names, before.group_configs)
+        client_metrics = await self._configs(znodes.CLIENT_METRICS_CONFIGS, names, before.client_metrics)
         names.get(znodes.USER_CONFIGS, {}).pop(DEFAULT.value, None)  # it is no user, it only has quotas
         user_configs = await self._configs(znodes.USER_CONFIGS, names, before.user_configs)
         after = ClusterImage(
@@ -129,6 +132,7 @@ class ImageBuilder:
             topic_configs=topic_configs,
             broker_configs=broker_configs,
             group_configs=group_configs,
+            client_metrics=client_metrics,
             user_configs=user_configs,
             client_quotas=await self._client_quotas(quotas),
             acls=await self._acls(acls),

@@ -126,6 +126,8 @@ class ClusterImage(NamedTuple):
     broker_configs: Mapping[str, Mapping[str, str]] = _EMPTY
     #: what was set for a group, as text, by its id
     group_configs: Mapping[str, Mapping[str, str]] = _EMPTY
+    #: the client-metrics resources, as text, by name
+    client_metrics: Mapping[str, Mapping[str, str]] = _EMPTY
     #: what is set for users: credentials, as text by mechanism, and quotas; by user
     user_configs: Mapping[str, Mapping[str, str]] = _EMPTY
     #: the quotas of users, client ids and addresses as text, by whose they are; those without are in here too

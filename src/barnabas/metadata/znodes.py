@@ -12,6 +12,7 @@ Paths and JSON are those of Apache Kafka on ZooKeeper (its ``ZkData``): who know
     /config/topics/TOPIC                        what is set for a topic
     /config/brokers/ID or <default>             what is set for a broker, for all
     /config/groups/GROUP                        what is set for a group, whose id is percent-encoded
+    /config/client-metrics/NAME                 which clients push which metrics; percent-encoded, too
     /config/users/USER                          a user's credentials and quotas; percent-encoded, too
     /config/users/USER/clients/CLIENT           quotas of a user with one client id, percent-encoded
     /config/clients/CLIENT                      quotas of a client id
@@ -47,6 +48,7 @@ TOPICS = "/brokers/topics"
 TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
 GROUP_CONFIGS = "/config/groups"
+CLIENT_METRICS_CONFIGS = "/config/client-metrics"
 USER_CONFIGS = "/config/users"
 #: below these
 _SECRET = ("/config/users/", "/config/brokers/", "/delegation_token/")
@@ -66,6 +68,7 @@ FOLDERS = (
     TOPIC_CONFIGS,
     BROKER_CONFIGS,
     GROUP_CONFIGS,
+    CLIENT_METRICS_CONFIGS,
     USER_CONFIGS,
     CLIENT_CONFIGS,
     IP_CONFIGS,
@@ -106,6 +109,10 @@ def broker_config(name: str) -> str:
 
 def group_config(group_id: str) -> str:
     return f"{GROUP_CONFIGS}/{quote(group_id, safe='')}"
+
+
+def client_metrics_config(name: str) -> str:
+    return f"{CLIENT_METRICS_CONFIGS}/{quote(name, safe='')}"
 
 
 def is_secret(path: str) -> bool:

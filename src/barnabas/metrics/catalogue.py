@@ -11,6 +11,15 @@ from barnabas.metrics.declaration import Kind, Metric, Page
 _C, _G, _H, _S = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM, Kind.SUMMARY
 _TOPIC = ("topic",)
 _PARTITION = ("topic", "partition")
+_CLIENT = (
+    "client_id",
+    "client_instance_id",
+    "client_software_name",
+    "topic",
+    "partition",
+    "node_id",
+    "attributes",
+)
 _GROUP = ("consumergroup", "topic", "partition")
 
 _BROKER = (
@@ -76,6 +85,12 @@ _BROKER = (
     Metric("barnabas_cleaner_failures_total", _C, (), "Compactions that failed."),
     Metric("barnabas_cleaner_read_bytes_total", _C, (), "Bytes that compactions have read."),
     Metric("barnabas_cleaner_written_bytes_total", _C, (), "Bytes that compactions have written."),
+    # clients (KIP-714)
+    Metric("kafka_server_client_metrics_instance_count", _G, (), "Clients that push metrics to this broker."),
+    Metric("barnabas_client_pushes_total", _C, ("error",), "Pushes of clients' metrics, by what they were answered with; NONE is success."),
+    Metric("barnabas_client_metric", _G, ("metric", *_CLIENT), "The latest value of a gauge that a client has pushed. At most 500 series of a client and 50,000 in all, here and below."),
+    Metric("barnabas_client_metric_total", _C, ("metric", *_CLIENT), "The sum that a client has pushed."),
+    Metric("barnabas_client_metrics_dropped_total", _C, (), "Values that clients have pushed for which there was no room."),
     # coordinators
     Metric("kafka_coordinator_group_groupmetadatamanager_numgroups", _G, (), "Groups that this broker coordinates."),
     Metric("barnabas_groups", _G, ("state",), "Groups that this broker coordinates, by state."),

@@ -75,6 +75,8 @@ from barnabas.server.requests.dispatch import Dispatcher
 from barnabas.server.requests.long_work import LongWork
 from barnabas.server.requests.usage import Metering
 from barnabas.server.serving import served_apis
+from barnabas.server.telemetry.clients import TelemetryClients
+from barnabas.server.telemetry.subscriptions import Subscriptions
 from barnabas.server.to_controller import ToController, allocate_producer_ids
 from barnabas.server.transactions.coordinators import TransactionCoordinators
 from barnabas.server.transactions.guard import TransactionGuard
@@ -144,6 +146,7 @@ class Broker:
         self.node_id = config.node_id
         self.configs = ConfigResolver(config, config.node_id)
         self.long_work = LongWork(environment)
+        self.telemetry = TelemetryClients(Subscriptions(lambda: self.image), self.clock, environment.random)
         self.cold_reads = ColdReads(environment.blocking)
         self.connections = Connections(
             lambda: self.config,
@@ -406,6 +409,7 @@ class Broker:
             groups=self.groups,
             transactions=self.transactions,
             peers=self.peers,
+            telemetry=self.telemetry,
         )
 
     def _on_session(self, state: SessionState) -> None:
@@ -687,6 +691,7 @@ class Broker:
             forwarding=self._forwarding,
             authorizer=self._authorizer,
             trail=self._trail,
+            telemetry=self.telemetry,
         )
         slow_ms = self.config.barnabas_slow_request_ms
         return Dispatcher(

@@ -59,6 +59,7 @@ from barnabas.server.handlers import (
     fetch,
     find_coordinator,
     get_replica_log_info,
+    get_telemetry_subscriptions,
     heartbeat,
     incremental_alter_configs,
     init_producer_id,
@@ -75,6 +76,7 @@ from barnabas.server.handlers import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    push_telemetry,
     sasl_authenticate,
     sasl_handshake,
     sync_group,
@@ -89,6 +91,7 @@ from barnabas.server.requests.guard import guarded
 from barnabas.server.requests.long_work import LongWork
 from barnabas.server.responses.config_listing import SettingDescriptions
 from barnabas.server.responses.topics import TopicAnswers
+from barnabas.server.telemetry.clients import TelemetryClients
 from barnabas.server.transactions.guard import TransactionGuard
 from barnabas.server.transactions.markers import MarkerAppender
 from barnabas.types import BrokerId
@@ -121,6 +124,7 @@ def served_apis(
     forwarding: Forwarding,
     authorizer: Authorizer | None,
     trail: AuditTrail,
+    telemetry: TelemetryClients,
 ) -> Mapping[int, Served]:
     """Everything a broker serves, by the API's key."""
 
@@ -189,6 +193,11 @@ def served_apis(
         describe_client_quotas.describe_client_quotas.using(describe_client_quotas.Ports(image, long_work)),
         describe_configs.describe_configs.using(describe_configs.Ports(node_id, image, settings)),
         list_config_resources.list_config_resources.using(list_config_resources.Ports(image, long_work)),
+        # the metrics of clients
+        get_telemetry_subscriptions.get_telemetry_subscriptions.using(
+            get_telemetry_subscriptions.Ports(telemetry, config)
+        ),
+        push_telemetry.push_telemetry.using(push_telemetry.Ports(telemetry, config, long_work)),
         # logins, where they do not belong
         sasl_handshake.sasl_handshake.using(None),
         sasl_authenticate.sasl_authenticate.using(None),

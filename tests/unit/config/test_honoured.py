@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.config import BrokerConfig, GroupConfig, TopicConfig
+from barnabas.config import BrokerConfig, ClientMetricsConfig, GroupConfig, TopicConfig
 
 SOURCE = Path(__file__).parents[3] / "src" / "barnabas"
 
@@ -21,13 +21,21 @@ READ = {
 
 #: what each setting stands in for: a topic's whose default it gives, a broker's that it spells differently
 STANDS_IN_FOR: dict[str, set[str]] = {}
-for settings in (TopicConfig, GroupConfig, BrokerConfig):
+for settings in (TopicConfig, GroupConfig, ClientMetricsConfig, BrokerConfig):
     for setting in settings.declared.values():
         for synonym in setting.synonyms:
             STANDS_IN_FOR.setdefault(synonym, set()).add(setting.name)
 
 
-@pytest.mark.parametrize("name", [*TopicConfig.declared, *GroupConfig.declared, *BrokerConfig.declared])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *TopicConfig.declared,
+        *GroupConfig.declared,
+        *ClientMetricsConfig.declared,
+        *BrokerConfig.declared,
+    ],
+)
 def test_setting_is_read_somewhere(name: str) -> None:
     names = {name} | STANDS_IN_FOR.get(name, set())
     read = {each.replace(".", "_") for each in names} & READ

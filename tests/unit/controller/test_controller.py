@@ -397,6 +397,7 @@ def test_append_for_all_brokers_does_not_take_over_what_one_broker_has(play: Pla
                 (ResourceType.BROKER, "one"),
                 (ResourceType.BROKER_LOGGER, "1"),
                 (ResourceType.CLIENT_METRICS, "m"),
+                (ResourceType.CLIENT_METRICS, ""),
                 (ResourceType.GROUP, ""),
                 (99, "x"),
             ]

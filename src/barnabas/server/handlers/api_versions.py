@@ -1,6 +1,8 @@
 """ApiVersions v0-4: what this broker serves, made from the registry (KIP-35, KIP-511), and its features.
 
 
+The APIs of telemetry (KIP-714) are named while there is a client-metrics resource.
+
 A feature whose lowest level is 0 is named from v4 on only: older clients do not expect it (KIP-1022).
 """
 
@@ -24,6 +26,8 @@ from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.needs import Anyone
 
 _LOWEST_ZERO_FROM = 4
+#: clients that do not find these push no metrics
+_TELEMETRY = (71, 72)
 
 #: what a client's name and version may look like (KIP-511); they end up in logs and metrics
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
@@ -46,9 +50,14 @@ def api_versions(ports: Ports, context: RequestContext, request: ApiVersionsRequ
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         context.connection.client_software_name = name
         context.connection.client_software_version = version
-    finalized = ports.image().features
+    image = ports.image()
+    finalized = image.features
     return ApiVersionsResponse(
-        api_keys=[served.api.advertised() for served in ports.served()],
+        api_keys=[
+            served.api.advertised()
+            for served in ports.served()
+            if image.client_metrics or served.api.key not in _TELEMETRY
+        ],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=feature.lowest, max_version=feature.highest)
             for name, feature in SUPPORTED.items()

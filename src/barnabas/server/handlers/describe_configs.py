@@ -1,7 +1,8 @@
 """DescribeConfigs v1-4: every setting of topics and of this broker, with value, source, synonyms, type and
 documentation (KIP-133, KIP-226, KIP-569).
 
-Groups have settings before they exist (KIP-848). Loggers (KIP-412) and client metrics (KIP-714) have none.
+Groups have settings before they exist (KIP-848), and so have client metrics (KIP-714). Loggers (KIP-412) have
+none.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 
 from barnabas.config import Update
 from barnabas.config.describe import Description
-from barnabas.controller.configs import ResourceType, check_group_name, unserved
+from barnabas.controller.configs import ResourceType, check_client_metrics_name, check_group_name, unserved
 from barnabas.controller.names import check_topic_name
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.metadata.image import ClusterImage
@@ -97,6 +98,9 @@ def _descriptions(ports: Ports, resource: DescribeConfigsResource) -> list[Descr
     if resource.resource_type == ResourceType.GROUP:
         check_group_name(name)
         return ports.settings.of_group(name)
+    if resource.resource_type == ResourceType.CLIENT_METRICS:
+        check_client_metrics_name(name)
+        return ports.settings.of_client_metrics(name)
     raise KafkaError(ErrorCode.INVALID_REQUEST, unserved(resource.resource_type))
 
 

@@ -38,6 +38,7 @@ class _ForwardedConnection:
 
     client_software_name = ""
     client_software_version = ""
+    client_port = 0
 
     def __init__(self, by: Connection, client_host: str, principal: Principal) -> None:
         self.connection_id = by.connection_id

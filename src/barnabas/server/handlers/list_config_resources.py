@@ -1,7 +1,7 @@
 """ListConfigResources v0-1: topics, brokers, and the groups that have settings of their own (KIP-1142).
 
-Every topic and broker has settings, a group only those that it was given. Client metrics, which are all that
-v0 lists, and broker loggers have no settings here, so none are listed.
+Every topic and broker has settings, a group only those that it was given. v0 lists client metrics (KIP-714)
+and nothing else. Broker loggers have no settings here, so none are listed.
 """
 
 from __future__ import annotations
@@ -63,4 +63,6 @@ def _names(image: ClusterImage, kind: ResourceType) -> Iterable[str]:
         return map(str, image.brokers)
     if kind is ResourceType.GROUP:
         return sorted(image.group_configs)
+    if kind is ResourceType.CLIENT_METRICS:
+        return sorted(image.client_metrics)
     return ()

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from barnabas.answers import Answer
-from barnabas.coordinator import Transaction, TransactionCoordinator, patterns
+from barnabas.config import patterns
+from barnabas.coordinator import Transaction, TransactionCoordinator
 from barnabas.coordinator import TransactionState as State
 from barnabas.environment.clock import Clock
 from barnabas.errors import ErrorCode, KafkaError

@@ -13,6 +13,7 @@ from barnabas.metrics import Durations
 from barnabas.metrics.declaration import Sample
 from barnabas.server.monitoring.census import Census
 from barnabas.server.monitoring.sources import Sources
+from barnabas.server.monitoring.telemetry_samples import telemetry_samples
 
 if TYPE_CHECKING:
     from barnabas.environment.filesystem import Volume
@@ -226,6 +227,13 @@ SAMPLERS: Mapping[str, Sampler] = {
     "barnabas_cleaner_failures_total": _one(lambda r: r.sources.cleaner.failures),
     "barnabas_cleaner_read_bytes_total": _one(lambda r: r.sources.cleaner.bytes_read),
     "barnabas_cleaner_written_bytes_total": _one(lambda r: r.sources.cleaner.bytes_written),
+    "kafka_server_client_metrics_instance_count": _one(lambda r: len(r.sources.telemetry)),
+    "barnabas_client_pushes_total": lambda r: (
+        ((name,), count) for name, count in list(r.sources.telemetry.pushes.items())
+    ),
+    "barnabas_client_metric": lambda r: telemetry_samples(r.sources.telemetry, is_sum=False),
+    "barnabas_client_metric_total": lambda r: telemetry_samples(r.sources.telemetry, is_sum=True),
+    "barnabas_client_metrics_dropped_total": _one(lambda r: r.sources.telemetry.dropped),
     "kafka_coordinator_group_groupmetadatamanager_numgroups": _one(lambda r: r.census.groups.total()),
     "barnabas_groups": _by_state(lambda r: r.census.groups),
     "kafka_consumergroup_members": _members,

@@ -22,6 +22,7 @@ from barnabas.replication.serving_time import ServingTime
 from barnabas.server.monitoring.loop_watch import LoopWatch
 from barnabas.server.network.listener import Connections
 from barnabas.server.requests.api import Served
+from barnabas.server.telemetry.clients import TelemetryClients
 from barnabas.types import BrokerId
 
 
@@ -61,3 +62,4 @@ class Sources:
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     peers: BrokerClient
+    telemetry: TelemetryClients

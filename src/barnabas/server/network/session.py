@@ -103,6 +103,7 @@ class Session(asyncio.Protocol):
         self.connection_id = connection_id
         self.listener = host.endpoint.name
         self.client_host = ""
+        self.client_port = 0
         self.principal = ANONYMOUS
         #: whether the client has logged in by SASL
         self.has_logged_in = False
@@ -152,8 +153,9 @@ class Session(asyncio.Protocol):
         self._transport = transport  # type: ignore[assignment]
         self._outbox = Outbox(self._transport)
         wait = None
+        peer = transport.get_extra_info("peername")
+        self.client_port = peer[1] if peer else 0
         if not self._is_admitted:
-            peer = transport.get_extra_info("peername")
             wait = self.arriving(peer[0] if peer else "", self._transport.abort)
         self._give_up = self._transport.abort
         if self._closing:  # one too many, or the broker stops

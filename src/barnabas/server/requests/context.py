@@ -23,6 +23,8 @@ class Connection(Protocol):
     connection_id: int
     #: the client's IP address
     client_host: str
+    #: the port that the client sends from; 0 where that is not known
+    client_port: int
     #: who the client is
     principal: Principal
     #: the name of the listener that took it, as in ``listeners``
@@ -84,6 +86,7 @@ class NoConnection:
 
     connection_id = 0
     client_host = "127.0.0.1"
+    client_port = 0
     principal = ITSELF
     client_software_name = "barnabas"
     client_software_version = __version__

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from barnabas.config import BrokerConfig
-from barnabas.config.describe import Description, describe_broker, describe_group, describe_topic
+from barnabas.config.describe import (
+    Description,
+    describe_broker,
+    describe_client_metrics,
+    describe_group,
+    describe_topic,
+)
 from barnabas.config.layers import Entry, Layer, Source
 from barnabas.metadata.configs import ConfigResolver
 from barnabas.metadata.image import ClusterImage
@@ -30,6 +36,11 @@ class SettingDescriptions:
     def of_group(self, group_id: str) -> list[Description]:
         """Every setting of a consumer group, whether it exists or not."""
         return list(describe_group(self._configs.group_layers(self._image(), group_id)))
+
+    def of_client_metrics(self, name: str) -> list[Description]:
+        """Every setting of a client-metrics resource, whether it exists or not."""
+        texts = self._image().client_metrics.get(name, {})
+        return list(describe_client_metrics([Layer(Source.DYNAMIC_CLIENT_METRICS_CONFIG, texts)]))
 
     def of_broker(self) -> list[Description]:
         """Every setting of this broker."""

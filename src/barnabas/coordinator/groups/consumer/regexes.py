@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection
 
-from barnabas.coordinator.patterns import compiled
+from barnabas.config.patterns import compiled
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.text import shown
 

@@ -93,6 +93,7 @@ class AdminBroker:
             ),
             authorizer=authorizer,
             trail=AuditTrail(config, Environment.of_system()),
+            telemetry=absent,
         )
 
     def _take_quotas(self, delta: ImageDelta) -> None:

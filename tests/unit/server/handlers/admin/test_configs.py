@@ -97,7 +97,7 @@ def test_only_what_is_asked_for_is_described(play: Play) -> None:
         (BROKER, "2", ErrorCode.INVALID_REQUEST),
         (BROKER, "one", ErrorCode.INVALID_REQUEST),
         (LOGGER, "1", ErrorCode.INVALID_REQUEST),
-        (METRICS, "m", ErrorCode.INVALID_REQUEST),
+        (METRICS, "", ErrorCode.INVALID_REQUEST),
         (GROUP, "", ErrorCode.INVALID_REQUEST),
         (0, "x", ErrorCode.INVALID_REQUEST),
         (99, "x", ErrorCode.INVALID_REQUEST),

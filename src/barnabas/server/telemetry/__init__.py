@@ -1,0 +1,1 @@
+"""The metrics that clients push (KIP-714): who is to push what, and what came."""
