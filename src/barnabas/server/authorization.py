@@ -30,7 +30,7 @@ def open_authorizer(config: BrokerConfig, acls: Callable[[], Acls]) -> Authorize
 
 
 def require_own_access(authorizer: Authorizer | None, principal: Principal, host: str) -> None:
-    """Refuse to start a broker that the others of its cluster would refuse.
+    """Check that this broker may do what brokers do: otherwise the others would refuse its requests.
 
     Args:
         principal: as whom it reaches them.

@@ -88,7 +88,7 @@ from barnabas.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, Broker
 
 log = logger_of(__name__)
 
-#: how long a stop waits for the cluster to hear of it
+#: how long a stop waits for the controller to move leaders away
 _ANNOUNCING_SECONDS = 1.0
 
 
@@ -97,7 +97,7 @@ _ASKED_SECONDS = 5.0
 
 
 class BrokerFailedError(BarnabasError):
-    """The broker met what it cannot go on with: it would serve what the cluster has not decided."""
+    """The broker has to stop: it could serve state that the cluster has not decided."""
 
 
 class Broker:
@@ -201,7 +201,7 @@ class Broker:
             raise
 
     async def failed(self) -> None:
-        """Wait until the broker cannot go on and has to be stopped, which it may never come to.
+        """Wait until the broker has to be stopped because of a failure; this may never happen.
 
         Raises:
             BrokerFailedError: that has happened; the text says why.
@@ -210,13 +210,13 @@ class Broker:
         raise BrokerFailedError(self._failure)
 
     def reload(self) -> None:
-        """Read the key and the certificates of the listeners now, and not only when it is time again."""
+        """Read the key and the certificates of the listeners now, not at the next scheduled check."""
         if self._tls_keys is not None:
             log.info("reading the key of the listeners again")
             self._tls_keys.check_now(self._disk)
 
     async def stop(self) -> None:
-        """Stop serving, then put everything away; what was never started is passed over."""
+        """Stop serving, then close all parts. Parts that were never started are skipped."""
         while self._undo:
             try:
                 pending = self._undo.pop()()
@@ -415,7 +415,7 @@ class Broker:
     def _on_session(self, state: SessionState) -> None:
         self._session.note(state)
         if state is SessionState.FAILED:
-            self._fail("the metadata store cannot be used any more; the log says why")
+            self._fail("the metadata store has become unusable; the log says why")
         elif state is SessionState.LOST:
             self._end_leadership()
 
@@ -425,7 +425,7 @@ class Broker:
             self.groups.resign_all()
             self.transactions.resign_all()
         if hasattr(self, "replicas"):
-            log.warning("the metadata store has ended the session: this broker leads nothing any more")
+            log.warning("the metadata store has ended the session: this broker leads no partitions any more")
             self.replicas.resign_all()
 
     def _on_metadata_failure(self, error: Exception) -> None:

@@ -19,10 +19,10 @@ def encode_principal(principal: Principal) -> bytes:
 
 
 def decode_principal(data: Buffer | None) -> Principal:
-    """The principal that the bytes name; without any, nobody has authenticated.
+    """The principal in the bytes; ANONYMOUS if there are none.
 
     Raises:
-        ProtocolError: they name none.
+        ProtocolError: they are not a principal.
     """
     if data is None:
         return ANONYMOUS

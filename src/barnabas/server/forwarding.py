@@ -1,4 +1,4 @@
-"""Requests that concern the controller may be sent to any broker: it has them answered there (KIP-590)."""
+"""Forwards requests for the controller, which clients may send to any broker (KIP-590)."""
 
 from __future__ import annotations
 
@@ -22,15 +22,14 @@ from barnabas.server.requests.context import Connection, RequestContext
 from barnabas.server.to_controller import ToController
 from barnabas.types import BrokerId
 
-#: how long to wait, in seconds, before a broker that was not the controller is asked again
+#: how long to wait, in seconds, before the next attempt after a broker was not the controller
 _RETRY = 0.1
-#: how long the result may take to be seen by this broker after the controller has answered, in seconds
+#: how long this broker's image may take to contain the result after the controller has answered, in seconds
 _SEEN_WITHIN = 5.0
 
 
 class Forwarding:
-    """Has requests answered by the controller, whichever broker that is; the result is in this broker's image
-    before the client hears of it.
+    """Has the controller answer requests; this broker's image has the result before the client does.
 
     A broker that is not the controller (any more) has changed nothing: the next one is asked, until the
     request's time is up. A request whose answer is lost is not sent again: it may have been carried out.
@@ -39,7 +38,7 @@ class Forwarding:
         node_id: this broker.
         to_controller: the way to the controller.
         loader: shows this broker's image.
-        connection: in place of a client's, for this broker's own requests.
+        connection: for this broker's own requests, in place of a client's connection.
         request_timeout_ms: of a request without its own.
     """
 
@@ -66,7 +65,7 @@ class Forwarding:
         return Served(served.api, partial(self._forward, served))
 
     def follow(self, delta: ImageDelta) -> None:
-        """Take note of a change of controllers."""
+        """React to a change of controllers."""
         if delta.before.controller_id != delta.after.controller_id:
             self._changed.set()
             self._changed = asyncio.Event()
@@ -165,7 +164,7 @@ class Forwarding:
 
 
 def was_not_controller(response: Struct) -> bool:
-    """Whether a response says of all that was asked for that its broker is not the controller."""
+    """Whether a response has NOT_CONTROLLER for everything that was requested."""
     if getattr(response, "error_code", None) == ErrorCode.NOT_CONTROLLER:
         return True
     codes = set(_item_codes(response))

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import perf_counter, process_time
 
-#: A full collection, which here looks at new objects alone, comes after 12,600 of them, not 85,000: a few
+#: A full collection, which here scans only new objects, comes after 12,600 of them, not 85,000: a few
 #: milliseconds.
 _THRESHOLDS = (700, 5, 2)
 #: A collection of all objects is due after so many of new ones ...
 _NEW_ONES = 1500
-#: ... once there is so many times as much memory in use as before: what was dropped in circles adds to that.
+#: ... and memory use has grown by this factor: uncollected circles add to it.
 _GROWTH = 1.5
 #: How long the clients must have been silent, as a multiple of the time that the collection will take ...
 SILENCE = 10
@@ -100,9 +100,9 @@ async def collect_all_when_idle(
     silent_for: Callable[[], float],
     cpu_time: Callable[[], float] = process_time,
 ) -> None:
-    """Collect all objects, whenever that is due, at a moment when no client is likely to wait for it.
+    """Collect all objects when that is due, at a moment when no client is likely to wait for it.
 
-    On a broker that is never idle for long enough it is not done: nobody is held up for it. Never returns.
+    A broker that is never idle for long enough does not do it: no request is delayed by it. Never returns.
 
     Args:
         silent_for: seconds since a client has last sent something.

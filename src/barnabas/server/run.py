@@ -35,7 +35,7 @@ SWITCH_INTERVAL = 0.001
 
 log = logger_of(__name__)
 
-#: What runs beside a broker for as long as it serves, and is a client of it. Its end may take a while.
+#: A companion: runs beside a broker for as long as it serves, as its client. Stopping it may take a while.
 Companion = Callable[[Broker], AbstractContextManager[object]]
 
 
@@ -178,7 +178,7 @@ class BrokerServer:
         return self
 
     def stop(self) -> None:
-        """Stop the broker cleanly and wait for it; one that has stopped is fine.
+        """Stop the broker cleanly and wait for it. Does nothing if it has stopped.
 
         Raises:
             BrokerFailedError: it could not go on, and has stopped by itself.

@@ -198,7 +198,7 @@ def served_apis(
             get_telemetry_subscriptions.Ports(telemetry, config)
         ),
         push_telemetry.push_telemetry.using(push_telemetry.Ports(telemetry, config, long_work)),
-        # logins, where they do not belong
+        # login requests that arrive when none is expected
         sasl_handshake.sasl_handshake.using(None),
         sasl_authenticate.sasl_authenticate.using(None),
         # what brokers ask the controller
@@ -241,7 +241,7 @@ def served_apis(
         list_transactions.list_transactions.using(list_transactions.Ports(transactions, clock, long_work)),
     ]
     for served in sorted(apis, key=lambda served: served.api.key):
-        # What is forwarded, the controller judges.
+        # The controller authorises forwarded requests.
         kept = served if served.api.key in forwarding.local else keep(served)
         table[served.api.key] = changes_audited(kept, trail)
     return table

@@ -77,7 +77,7 @@ class ToController:
 
     async def _send_to_self(self, answer: Awaitable[Any], timeout_s: float | None) -> Any:
         serving = asyncio.ensure_future(answer)
-        self._serving.add(serving)  # it goes on when nobody waits any more, as on another broker
+        self._serving.add(serving)  # it continues after a timeout, as it would on another broker
         serving.add_done_callback(self._serving.discard)
         timeout = self._request_timeout if timeout_s is None else timeout_s
         try:
@@ -90,7 +90,7 @@ class ToController:
 
 
 async def allocate_producer_ids(to_controller: ToController, broker_id: BrokerId, broker_epoch: int) -> range:
-    """A block of producer ids for a broker; one that is lost on its way is never used.
+    """A block of producer ids for a broker. A block whose answer is lost is never used.
 
     Raises:
         KafkaError: the controller grants none now.

@@ -60,7 +60,7 @@ class AuditFile:
         self._size += len(data)
 
     def close(self) -> None:
-        """Write no more; one that is closed is fine."""
+        """Close the file. Closing it again does nothing."""
         if not self._is_open:
             return
         self._is_open = False

@@ -1,8 +1,8 @@
-"""What the audit log tells of a request and of its response: names and numbers, never a secret.
+"""The part of a request and of its response that the audit log contains: names and numbers, never a secret.
 
-A field is told if it is a number, or text whose field is listed here as a name. The values of settings and
-all bytes (salts, salted passwords, keyed hashes) are left out: a new message cannot bring a secret in. Fields
-are called what Kafka's protocol calls them.
+A field is logged if it is a number, or a text whose field is listed here as a name. The values of settings
+and all bytes (salts, salted passwords, keyed hashes) are left out: a new message cannot bring a secret in.
+Fields are called what Kafka's protocol calls them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _NAMES = frozenset(
 )
 #: arrays of names
 _LISTS_OF_NAMES = frozenset({"groups_names", "topic_names"})
-#: what says nothing of a change
+#: fields that do not describe a change
 _LEFT_OUT = frozenset({"timeout_ms", "throttle_time_ms", "error_code", "error_message"})
 
 
@@ -77,7 +77,7 @@ _CODES: _Codes = {
 
 
 def outline(request: Struct) -> dict[str, Any]:
-    """What a request asks for, as JSON has it. The time it takes does not grow with the request."""
+    """The contents of a request as a JSON value. The time it takes does not grow with the request."""
     codes = _ACL_CODES if "Acls" in type(request).__name__ else _CODES
     return _outline(request, codes, [_MOST_TOLD])
 
@@ -133,7 +133,7 @@ def _outline_of_array(name: str, values: list[Any], codes: _Codes, left: list[in
 
 
 def _scalar(name: str, value: object, codes: _Codes) -> Any:
-    """The value as JSON has it; None for what is left out."""
+    """The value as a JSON value; None if it is left out."""
     if isinstance(value, bool):
         return value or None  # a switch that is off says nothing
     if isinstance(value, int):

@@ -1,4 +1,4 @@
-"""Takes what is to be audited, and has it written in a thread: nothing waits for it."""
+"""Accepts audit entries on the event loop and writes them in a thread: no request waits for the file."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from barnabas.text import logger_of, shown
 
 log = logger_of("barnabas.audit")
 
-#: for how many seconds what repeats itself is counted instead of written
+#: for how many seconds repeated entries are counted instead of written
 REPEATS_S = 10.0
-#: how many different things are looked after for that
+#: how many different entries are remembered for that
 _MOST_REPEATED = 1_000
 #: entries that may wait for the thread
 _MOST_WAITING = 10_000
@@ -48,7 +48,7 @@ class _Repeated(NamedTuple):
 class AuditTrail:
     """The audit log of a broker. Owned by the event loop.
 
-    Denials are told in the broker's log, too, whether or not there is a file.
+    Denials are also written to the broker's log, whether or not there is a file.
 
     Args:
         config: with the settings ``barnabas.audit.*``.
@@ -75,7 +75,7 @@ class AuditTrail:
         self._writing: asyncio.Future[None] | None = None
         self._repeated: dict[tuple[str, ...], _Repeated] = {}
         self._sweeping: asyncio.TimerHandle | None = None
-        #: what was not written since too much came at once, or the disk took nothing, by the event
+        #: entries dropped because of the rate limit or a failed write, by event
         self._omitted: Counter[str] = Counter()
         self._credit = _BURST
         self._credited_at = self._clock.monotonic()
@@ -87,7 +87,7 @@ class AuditTrail:
         return self._file is not None
 
     def note(self, event: str, who: Who, client_id: str | None = None, **details: Any) -> None:
-        """Take an entry: `details` are what JSON can have, and short."""
+        """Add an entry. `details` are short JSON values."""
         if self._file is None and event != DENIED:
             return
         entry: dict[str, Any] = {
@@ -126,7 +126,7 @@ class AuditTrail:
     # --- what repeats itself ---
 
     def _repeats(self, entry: dict[str, Any]) -> bool:
-        """Whether the same was written a moment ago: it is counted."""
+        """Whether the same entry was written a moment ago; it is counted then."""
         key = tuple(str(value) for name, value in entry.items() if name != "time")
         now = self._clock.monotonic()
         known = self._repeated.get(key)
@@ -201,7 +201,7 @@ class AuditTrail:
                     self._omitted[entry["event"]] += 1
             if str(error) != self._trouble:
                 self._trouble = str(error)
-                log.error("the audit log cannot be written, what it lacks is counted: %s", error)
+                log.error("cannot write the audit log; the missing entries are counted: %s", error)
         else:
             self._trouble = ""
         self._write()

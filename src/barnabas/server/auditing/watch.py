@@ -1,4 +1,4 @@
-"""Tells the audit log what is asked of the APIs: what is denied to clients, and what they change."""
+"""Records in the audit log what clients change and what they are denied."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from barnabas.server.auditing.trail import CHANGE, DENIED, AuditTrail
 from barnabas.server.requests.api import Api, Served
 from barnabas.server.requests.context import RequestContext
 
-#: the APIs that change what people set up; records and offsets in the course of consuming are not among it
+#: the APIs that change topics, settings, users and rules; writing records and committing offsets are not
+#: logged
 CHANGES = frozenset(
     {
         "AlterClientQuotas",

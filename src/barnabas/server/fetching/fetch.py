@@ -1,4 +1,4 @@
-"""One fetch: read its partitions, and when they hold too little, wait for more."""
+"""One fetch: read its partitions, and wait for more records if they have too few."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ _COLD_READS = 16
 
 
 class Fetch:
-    """A fetch in progress; `attempt` is tried at once and, while it answers None, again when there is more.
+    """A fetch in progress; `attempt` is called at once, and again after new records while it returns None.
 
-    A partition that had nothing is read again only after it has had news: what a wake-up costs does not grow
-    with the number of partitions that the client waits for.
+    A partition without new records is read again only after a notification: the cost of a wake-up does not
+    grow with the number of partitions that the client waits for.
 
     Args:
         replicas: where the partitions are.
         wanted: what to read, in this order; or the session that knows it, and what the client has been told.
-        min_bytes: how much is worth an answer before the time is up.
+        min_bytes: the fetch is answered before its time is up only with this many bytes.
         max_bytes: the largest answer; the first batch is sent even when it is larger.
         committed: up to the last stable offset (read_committed) instead of the high watermark.
         from_followers: whether a follower of a partition may serve it, too (KIP-392).
-        preferred: says from which broker a partition had better be fetched, -1 for this one.
+        preferred: the broker from which a partition should be fetched, -1 for this one.
         admits: whether the client may get records of so many bytes now; else the answer is empty, and the
             session is as if it had not been asked.
         refuses: says at each reading whether the client may not read a topic; None where it may read all.
@@ -109,9 +109,10 @@ class Fetch:
         self._is_watching = False
         self._new_bytes = 0
         self._may_wait = True
-        #: what the last attempt would have had to wait for the disk for
+        #: reads of the last attempt that need the disk
         self.cold_reads: list[ColdRead] = []
-        #: what was brought into memory for that; what is gone again is read all the same
+        #: reads that a thread has brought into the page cache; if they were evicted again, the loop reads
+        #: from the disk
         self._warmed: set[tuple[LogFile, int, int]] = set()
 
     @property
@@ -159,7 +160,7 @@ class Fetch:
         return False
 
     def last_steps(self) -> Iterator[None]:
-        """Make the `response` and hear nothing more, in steps."""
+        """Make the `response` in steps, and receive no more notifications."""
         refusal = self._refusal()
         if refusal is not None:
             self.response = refusal
@@ -178,11 +179,11 @@ class Fetch:
         self.close()
 
     def has_moved(self) -> bool:
-        """Whether the steps are worth taking again for what came while they were taken."""
+        """Whether to take the steps again for records that arrived during them."""
         return bool(self._new_bytes or self._has_changed) and self._is_worth_reading()
 
     def is_due(self, final: bool) -> bool | None:
-        """Whether the steps are worth taking again; None for not yet."""
+        """Whether to take the steps again; None for not yet."""
         return final or self._is_worth_reading() or None
 
     def has_news(self, target: FetchTarget, new_bytes: int) -> None:
@@ -200,7 +201,7 @@ class Fetch:
         self._unread[target] = None
 
     def watch(self) -> None:
-        """Hear of news from now on."""
+        """Receive notifications from now on."""
         if not self._is_watching:
             self._start_watching()
             if self._session is None:
@@ -216,7 +217,7 @@ class Fetch:
                 self._session.join(self)
 
     def close(self, _future: object = None) -> None:
-        """Hear nothing more: there is an answer, or nobody waits for one."""
+        """Receive no more notifications: there is an answer, or nobody waits for one."""
         if self._is_watching:
             self._is_watching = False
             if self._session is not None:
@@ -276,7 +277,7 @@ class Fetch:
         return self._read_bytes >= self._min_bytes or self._failed or final or is_of_nothing
 
     def _refusal(self) -> FetchResponse | None:
-        """What a client is told that may not have so many bytes now."""
+        """The response to a client that may not have so many bytes now."""
         if self._admits is None or self._admits(self._read_bytes):
             return None
         session = self._session
@@ -306,7 +307,7 @@ class Fetch:
     def _read_later(
         self, target: FetchTarget, cold: ColdRead, max_bytes: int, min_one: bool
     ) -> PartitionData | None:
-        """Note that a target has to be read from the disk; its records if that was done, in vain."""
+        """Note that a target needs the disk. Its records if they were read ahead and evicted again."""
         if cold.place in self._warmed:
             self._may_wait = True
             try:

@@ -1,4 +1,4 @@
-"""From which replica a consumer had better read (KIP-392)."""
+"""Chooses the replica from which a consumer should read (KIP-392)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from barnabas.metadata.image import BrokerImage
 from barnabas.replication.partition import Partition
 from barnabas.types import NO_BROKER, BrokerId, Offset
 
-#: the one selector of Kafka's that means something here
+#: the only replica selector of Kafka's that is supported
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
@@ -17,7 +17,7 @@ def replica_in_rack(
 ) -> BrokerId:
     """The follower in the consumer's rack that has come furthest, of those in sync that hold `offset`.
 
-    -1 when the leader is as near, when no follower is nearer, and on a follower: who is there stays.
+    -1 if the leader is in the rack too, if no follower is, and on a follower: the consumer stays there.
 
     Args:
         brokers: those that are alive.

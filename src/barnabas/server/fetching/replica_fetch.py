@@ -1,4 +1,4 @@
-"""A follower's fetch: what the leader has appended, and what the follower has by that."""
+"""A follower's fetch: returns what the leader has appended, and records how far the follower has copied."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class ReplicaFetch(Fetch):
-    """A fetch that reads up to the log's end, and has each leader take note of where the follower is.
+    """A fetch that reads up to the log's end, and reports the follower's position to each partition.
 
-    Of a partition of which there is nothing new, nothing is noted: a follower that has reached the log's end
-    stays there until the next append.
+    Partitions without new records are not updated: a follower that has reached the log's end stays there
+    until the next append.
 
     Args:
         replica: the follower.

@@ -1,8 +1,8 @@
 """Fetch sessions (KIP-227): the broker remembers which partitions a client fetches, the client sends changes.
 
-The number of sessions is bounded, and that of their partitions. When all are taken, one that has been silent
-for two minutes makes room; when none has, the client is told by session id 0 to go on without. A follower has
-one session, which no client can take from it.
+The number of sessions is bounded, and that of their partitions. When all are in use, a new session replaces
+one that has been idle for two minutes; if none has, session id 0 tells the client to fetch without a session.
+A follower has one session, which no client can take from it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 _LAST_EPOCH = 2**31 - 1
 
-#: How long a session must have been silent before another may take its place, in milliseconds.
+#: How long a session must have been idle before another may replace it, in milliseconds.
 MIN_EVICTION_MS = 120_000
 
 #: How many partitions the sessions have at most, together: each takes about 350 bytes.
@@ -35,17 +35,17 @@ MAX_PARTITIONS = 400_000
 
 
 class NewsListener(Protocol):
-    """Whose targets are told of what happens to their partitions."""
+    """Is notified of changes to the partitions of its targets."""
 
     def has_news(self, target: FetchTarget, new_bytes: int) -> None:
         """As `Watcher.progressed`, of one target's partition."""
 
     def has_changed(self, target: FetchTarget) -> None:
-        """The next answer has to tell something of `target`, which is not worth an answer by itself."""
+        """The next answer has to contain something new about `target`; it need not come sooner for it."""
 
 
 class FetchTarget:
-    """One partition as a client asked for it, and what it was last told.
+    """One partition as a client requested it, with the state that it was last sent.
 
     From `watch` to `unwatch` it watches its partition, once it has been found.
     """
@@ -75,7 +75,7 @@ class FetchTarget:
         self.want(wanted)
 
     def want(self, wanted: FetchPartition) -> None:
-        """Take over where the client is now."""
+        """Update the client's position."""
         self.offset = wanted.fetch_offset
         self.max_bytes = max(0, wanted.partition_max_bytes)
         self.current_leader_epoch = wanted.current_leader_epoch
@@ -98,7 +98,7 @@ class FetchTarget:
         return partition
 
     def watch(self, listener: NewsListener) -> None:
-        """Tell `listener` of what happens to the partition."""
+        """Notify `listener` of changes to the partition."""
         self.listener = listener
         if self.partition is not None:
             self._enter(self.partition)
@@ -116,12 +116,12 @@ class FetchTarget:
         partition.watchers.pop(self, None)
 
     def progressed(self, new_bytes: int) -> None:
-        """The partition has news (`Watcher`)."""
+        """The partition has changed (`Watcher`)."""
         if self.listener is not None:
             self.listener.has_news(self, new_bytes)
 
     def is_news(self, data: PartitionData) -> bool:
-        """Whether `data` tells the client what it does not know; it is taken as told."""
+        """Whether `data` contains anything new for the client, which counts as sent from now on."""
         if data.error_code:
             # Told again after every error, whatever the numbers then are.
             self.high_watermark = -1
@@ -140,7 +140,7 @@ class FetchTarget:
 class ReplicaTarget(FetchTarget):
     """A partition as a follower asked for it: it reads what is appended, before it is committed.
 
-    A moved high watermark is told with the next answer and brings about none by itself: each append would
+    A moved high watermark is sent with the next answer and does not cause one by itself: each append would
     cost two fetches (KAFKA-9731).
     """
 
@@ -150,7 +150,7 @@ class ReplicaTarget(FetchTarget):
         super().want(wanted)
         #: where the follower's log starts
         self.replica_start = wanted.log_start_offset
-        #: whether the leader has not taken note yet of where the follower is
+        #: whether the follower's position has not been reported to the partition yet
         self.is_new = True
 
     def _enter(self, partition: Partition) -> None:
@@ -184,10 +184,10 @@ def requested(request: FetchRequest, target: type[FetchTarget] = FetchTarget) ->
 
 
 class FetchSession:
-    """One client's partitions. What a fetch costs follows from how many of them have news.
+    """One client's partitions. The cost of a fetch grows with the number of those that have changed.
 
-    `ready` has those that may have something to tell which the client has not been told, in the order in
-    which they are read: a partition goes to the end when its records have been sent, so all have their turn.
+    `ready` has those that may have something new for the client, in the order in which they are read. A
+    partition whose records have been sent goes to the end, so that every partition has its turn.
     """
 
     #: what a partition of the session is
@@ -250,7 +250,7 @@ class FetchSession:
         return list(self.ready)
 
     def join(self, fetch: NewsListener) -> None:
-        """Tell a fetch of news, until it leaves."""
+        """Notify a fetch of changes, until it leaves."""
         self._fetches.append(fetch)
 
     def leave(self, fetch: NewsListener) -> None:
@@ -270,7 +270,7 @@ class FetchSession:
             fetch.has_changed(target)
 
     def was_told(self, target: FetchTarget) -> None:
-        """There is nothing to read of `target` before there are news of it."""
+        """Do not read `target` again before its partition changes."""
         self.ready.pop(target, None)
 
     def was_served(self, target: FetchTarget) -> None:
@@ -296,9 +296,9 @@ class ReplicaSession(FetchSession):
     parked: DelayedOperation[FetchResponse] | None = None
 
     def unpark(self) -> None:
-        """Answer the fetch that waits: the follower has sent another one, since it follows other partitions.
+        """Answer the fetch that waits: the follower has sent another one because it follows other partitions.
 
-        What it changes must not be read for the fetch before: the follower would not expect that.
+        The earlier fetch must not read the new partitions: the follower does not expect them in its answer.
         """
         if self.parked is not None:
             self.parked.expire()
@@ -315,7 +315,7 @@ class FetchSessions:
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
         #: how many partitions they have, together
         self.partitions = 0
-        #: one for each follower: when it asks for another, it has given up the first
+        #: one for each follower: a new one replaces the earlier one
         self._of_replicas: dict[BrokerId, ReplicaSession] = {}
 
     def __len__(self) -> int:
@@ -328,7 +328,7 @@ class FetchSessions:
         owner: Principal = ANONYMOUS,
         targets: Iterable[FetchTarget] = (),
     ) -> FetchSession | None:
-        """The session that `request` opens or goes on with; None when it has or gets none.
+        """The session that `request` opens or continues; None if it has none and gets none.
 
         Args:
             owner: whose session it is: to others it does not exist.
@@ -400,7 +400,7 @@ class FetchSessions:
         return session
 
     def drop(self, session: FetchSession) -> None:
-        """Forget a session whose client has not heard of it."""
+        """Remove a session whose id was never sent to its client."""
         self._drop(session.session_id)
 
     def forget_replica(self, replica: BrokerId) -> None:

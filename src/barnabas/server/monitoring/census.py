@@ -1,4 +1,4 @@
-"""What has to be counted afresh for each reading: partitions, producers, the cluster's topics."""
+"""Counts partitions, producers and the cluster's topics for each reading of the metrics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from barnabas.server.monitoring.sources import Sources
 from barnabas.storage import PartitionLog
 from barnabas.types import NO_BROKER, BrokerId
 
-#: a transaction hangs that is open for so much longer than any may be (KIP-664)
+#: a transaction that is open for this much longer than the longest allowed timeout is hanging (KIP-664)
 _LATE_MS = 300_000
 #: how many partitions of the cluster are counted between two pauses
 _AT_ONCE = 500

@@ -13,10 +13,10 @@ STARTING, RUNNING, SHUTTING_DOWN = 1, 3, 6
 
 
 class Health:
-    """How far a broker has come in its life, as ``/readyz`` tells it.
+    """The state of a broker between start and stop, for ``/readyz``.
 
-    A broker whose metadata store is out of reach stays ready: it goes on serving what it leads, and to take
-    all brokers out of use at once would make an outage of the store one of the cluster.
+    A broker that cannot reach its metadata store stays ready: it still serves the partitions that it leads.
+    If all brokers became unready at once, an outage of the store would become one of the cluster.
     """
 
     def __init__(self, node_id: BrokerId, session: SessionHistory) -> None:

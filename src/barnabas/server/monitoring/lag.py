@@ -1,7 +1,7 @@
-"""Where partitions end and have ended, and how far behind that groups are.
+"""The log ends of partitions, now and earlier, and the lag of groups.
 
-A group's coordinator need not lead what the group reads: ends that this broker does not know are asked of the
-leaders, once for each reading of the page.
+A group's coordinator may not lead the partitions that the group reads: this broker requests the ends that it
+does not know from their leaders, once for each reading of the page.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CONSUMER = -1
 _PATIENCE = 2.0
 #: how many partitions one request asks for, and how many a reading asks for at all
 _AT_ONCE, _MOST_ASKED = 1000, 50_000
-#: how many earlier ends are remembered of a partition
+#: how many earlier ends of a partition are kept
 _MOST_SEEN = 32
 #: of how many partitions
 _MOST_PARTITIONS = 100_000
@@ -89,7 +89,7 @@ class EndHistory:
         self._seen: dict[TopicPartition, list[tuple[float, Offset]]] = {}
 
     def keep_only(self, partitions: Mapping[TopicPartition, object]) -> None:
-        """Forget the others: no group has offsets of them any more."""
+        """Remove the other partitions: no group has offsets in them any more."""
         for partition in [each for each in self._seen if each not in partitions]:
             del self._seen[partition]
 

@@ -11,7 +11,7 @@ STALL = 0.1
 
 
 class LoopWatch:
-    """Measures by how much its own timer is late: what holds the loop for `STALL` is seen, whatever it is."""
+    """Measures how late its own timer is: this shows everything that holds the loop for `STALL` or longer."""
 
     def __init__(self) -> None:
         self.stalls = 0

@@ -60,7 +60,7 @@ class Monitor:
         self._pages = Pages(sources, self._long_work, self._environment)
 
     async def stop(self) -> None:
-        """Answer nobody any more."""
+        """Stop answering."""
         await self.responder.stop()
         if self._pages is not None:
             await self._pages.stop()

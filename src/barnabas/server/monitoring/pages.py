@@ -132,7 +132,7 @@ class Pages:
         return Committed(group, topic, str(index), offset, max(0, end - offset), round(seconds, 3))
 
     async def _ask_system(self) -> tuple[ProcessUse | None, dict[str, Volume]]:
-        """What the system tells in time: a disk that hangs must not hold the metrics up, of all things."""
+        """The system's values, or none after a timeout: a hanging disk must not delay the metrics."""
         if self._is_asking_system:
             return None, {}
         paths = [directory.path for directory in self._sources.logs.directories]

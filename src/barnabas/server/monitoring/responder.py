@@ -1,7 +1,6 @@
 """A small HTTP server on the broker's loop: GET of a few fixed pages, one request a connection.
 
-It reads no body, follows no path and keeps nothing. What a stranger can make it hold is bounded: so many
-connections, so many bytes of a request, so long for each.
+It reads no request body and no files. Connections, the bytes of a request and the time for each are bounded.
 """
 
 from __future__ import annotations
@@ -80,12 +79,12 @@ def parse_request(head: bytes, *, only_local: bool) -> tuple[str, str, bool]:
         if host is None:
             raise RequestError(400, "Host is not a name or an address")
         if only_local and not is_local_name(host[1]):
-            raise RequestError(403, "this address is asked for by localhost or by its number only")
+            raise RequestError(403, "this address is local: Host must be localhost or an IP address")
     return method, target.partition("?")[0], minor == "1"
 
 
 def is_local_name(host: str) -> bool:
-    """Whether nobody else can make `host` mean this machine: it is ``localhost`` or a number."""
+    """Whether `host` is ``localhost`` or an IP address: no other site's DNS can make it mean this machine."""
     if host.lower() == "localhost":
         return True
     try:
@@ -267,11 +266,11 @@ class _Exchange(asyncio.Protocol):
             elif is_chunked:
                 self._transport.write(b"0\r\n\r\n")
         except Exception as error:
-            log.error("metrics could not be told: %s: %s", type(error).__name__, error, exc_info=error)
+            log.error("cannot write the metrics: %s: %s", type(error).__name__, error, exc_info=error)
             if has_begun:
                 self._transport.abort()
             else:
-                self._send_short(500, "the metrics could not be told; the log says why")
+                self._send_short(500, "cannot write the metrics; the log says why")
 
 
 def _head(status: int, media_type: str, *fields: str) -> bytes:

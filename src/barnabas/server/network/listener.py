@@ -66,7 +66,8 @@ def _most_per_ip(config: BrokerConfig, host: str) -> tuple[int, str]:
 class Connections:
     """Every open connection of a broker, counted against ``max.connections`` and its like per address.
 
-    `most` is how many the process can bear: one more could cost a log the file it needs, and that its disk.
+    `most` is how many the process has files for: one more could leave a log without a file, which takes its
+    log directory offline.
     """
 
     def __init__(
@@ -79,7 +80,8 @@ class Connections:
     ) -> None:
         self._config = config
         self.rates = rates or ConnectionRates(lambda: asyncio.get_running_loop().time())
-        #: the listener that waits for no others': that of the brokers, if there are others
+        #: the inter-broker listener, which ``max.connection.creation.rate`` does not slow down; "" if clients
+        #: use it too
         self.protected = ""
         self._most = most
         self.busy_polling = busy_polling
@@ -106,9 +108,9 @@ class Connections:
         return next(self._next_id)
 
     def admit(self, session: Session) -> float | None:
-        """Count a new connection; for how many seconds it has to wait before it is served.
+        """Count a new connection. Returns the seconds that it has to wait before it is served.
 
-        None, with a log line, when it is one too many.
+        Returns None, and logs why, if the connection exceeds a limit.
         """
         config = self._config()
         host = session.client_host
@@ -248,7 +250,7 @@ class Listener:
         return Principal(name)
 
     async def start(self, begin: Callable[[], Serve]) -> None:
-        """Accept connections; `begin` is asked what starts the requests of each. The listener is bound."""
+        """Accept connections on the bound listener. `begin` returns what starts the requests of each."""
         self._begin = begin
         assert self._socket is not None
         await self._socket.accept(
@@ -258,7 +260,7 @@ class Listener:
         )
 
     def unbind(self) -> None:
-        """Accept no more; open connections stay."""
+        """Accept no more connections; open ones stay open."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None

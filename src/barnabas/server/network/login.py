@@ -1,4 +1,5 @@
-"""SASL on one connection: nothing else is served until the client has said who it is (KIP-43, 152, 368)."""
+"""SASL on one connection: nothing else is served until the client has authenticated (KIP-43, KIP-152,
+KIP-368)."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ class LoginClient(Client, Protocol):
     """A connection that logs in."""
 
     def logged_in(self, principal: Principal, serve: Callable[[Readable, LoginClient], None]) -> None:
-        """The client has said who it is: `serve` starts its requests from now on."""
+        """The client has authenticated: `serve` starts its requests from now on."""
 
 
 Serve: TypeAlias = Callable[[Readable, LoginClient], None]
@@ -80,7 +81,7 @@ class Logins:
         return Login(self, listener)
 
     def stop(self) -> None:
-        """Let a login that is checked come to its end, and check no more."""
+        """Finish the login that is being checked, and check no more."""
         self.thread.abandon()
 
 
@@ -161,7 +162,7 @@ class Login:
         return _Outcome(encode_response(header, response))
 
     def _complete(self, client: LoginClient, exchange: Exchange) -> int:
-        """Serve the client from now on; for how many milliseconds, 0 for ever."""
+        """Serve the client from now on. Returns for how many milliseconds; 0 means without end."""
         principal = Principal(exchange.user)
         if self._principal not in (None, principal):
             raise SaslError(f"it was {self._principal} before, and may not become another user")

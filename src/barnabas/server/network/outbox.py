@@ -1,8 +1,8 @@
-"""What is on its way to one client, in order.
+"""Sends replies to one client, in order.
 
 Record batches are mostly sent from the page cache by the kernel (sendfile), as fast as the client takes them,
-so that a large answer neither is copied nor held in memory. uvloop has no such thing: its transport and we
-write to the same socket in turn, we only while it holds nothing back.
+so that a large answer neither is copied nor held in memory. uvloop has no sendfile: its transport and this
+class write to the same socket in turn, this class only while the transport's buffer is empty.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ class Outbox:
         self.waiting: deque[Chunk] = deque()
         #: how much of the first one is sent
         self._sent = 0
-        #: one with TLS is full from its limit on, so at 0 always; others are above it
+        #: a transport with TLS pauses when its buffer reaches the limit (at 0 always), others when they
+        #: exceed it
         self._lowest_limit = 0 if transport.get_extra_info("sslcontext") is None else 1
         #: a transport with TLS may call `resume` from within a write
         self._is_sending = False
@@ -48,7 +49,7 @@ class Outbox:
             self._transport.writelines(chunks)  # type: ignore[arg-type]
         else:
             self.waiting += chunks
-            # From now on we hear of it when the transport has written all it has.
+            # From now on the transport reports when its buffer is empty.
             self._transport.set_write_buffer_limits(high=self._lowest_limit, low=0)
             self.resume()
 
@@ -70,7 +71,7 @@ class Outbox:
             self._transport.set_write_buffer_limits()
 
     def clear(self) -> None:
-        """Forgets what waits: nobody will read it."""
+        """Drops what waits: the client is gone."""
         self.waiting.clear()
 
     def _send_some(self, chunk: Chunk) -> None:

@@ -69,7 +69,7 @@ class Host(Protocol):
 
     @property
     def first_request_bytes(self) -> int:
-        """The largest request that is read before the client has said who it is."""
+        """The largest request that is read before the client has authenticated."""
 
     def begin(self) -> Serve:
         """What starts the requests of a new connection."""
@@ -82,7 +82,7 @@ class Host(Protocol):
         """
 
     def admit(self, session: Session) -> float | None:
-        """Count a new connection; for how many seconds it has to wait, None when it is one too many."""
+        """Count a new connection. Returns the seconds it has to wait; None if it is over a limit."""
 
     def forget(self, session: Session) -> None:
         """Stop counting a connection that ended."""
@@ -116,7 +116,7 @@ class Session(asyncio.Protocol):
         self._outbox: Outbox = None  # type: ignore[assignment]
         self._backlog: deque[Readable] = deque()
         self._unanswered: deque[Unanswered] = deque()
-        #: the request that nothing is served beside
+        #: the request beside which nothing else is served
         self._exclusive: Unanswered | None = None
         self._held = 0
         self._write_paused = False
@@ -127,7 +127,7 @@ class Session(asyncio.Protocol):
         #: when the client last sent something or read on, in seconds of the loop
         self.last_active = self._loop.time()
         self._idle_timer: asyncio.TimerHandle | None = None
-        #: ends the time in which the client is not listened to
+        #: ends the time in which the client is muted
         self._unmuting: asyncio.TimerHandle | None = None
 
     # --- asyncio's side ---
@@ -288,7 +288,7 @@ class Session(asyncio.Protocol):
         self._loop.call_later(CLOSE_GRACE, self._transport.abort)
 
     def logged_in(self, principal: Principal, serve: Serve) -> None:
-        """The client has said who it is: `serve` starts its requests from now on."""
+        """The client has authenticated: `serve` starts its requests from now on."""
         self.has_logged_in = True
         self.principal = principal
         self._serve = serve

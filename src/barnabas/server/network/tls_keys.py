@@ -17,7 +17,7 @@ from barnabas.text import logger_of
 
 log = logger_of(__name__)
 
-#: how often the files are looked at, in milliseconds: mounted secrets change without a word
+#: how often the files are checked, in milliseconds: mounted secrets change without notice
 CHECK_MS = 5_000
 _DAY = 86_400.0
 #: how often a file is read that is replaced while it is read
@@ -118,7 +118,7 @@ class TlsKeys:
         except ConfigError as error:
             if str(error) != self._refused:
                 self._refused = str(error)
-                log.error("the key of the listeners stays as it was: %s", error)
+                log.error("cannot renew the key of the listeners, the present one stays in use: %s", error)
             return
         self._refused = ""
         if found[1:] != self._now[1:]:

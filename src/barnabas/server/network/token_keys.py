@@ -78,7 +78,9 @@ class TokenKeys:
                 self.keys = await self._threads.run(_read, self._url)
             except (DocumentError, ConfigError) as error:
                 if not backoff:
-                    log.error("the keys of %s stay as they were: %s", self._url, error)
+                    log.error(
+                        "cannot read the keys of %s again, the present ones stay in use: %s", self._url, error
+                    )
                 backoff = min(backoff * 2 or first, most)
             else:
                 backoff = 0.0
@@ -107,7 +109,7 @@ async def open_tokens(
                     f"barnabas.oauthbearer.unsigned=true is not allowed while {endpoint} is a listener: "
                     f"whoever reaches it could be anybody; set {_URL}"
                 )
-        log.warning("OAUTHBEARER takes unsigned tokens: whoever runs a program on this machine is anybody")
+        log.warning("OAUTHBEARER accepts unsigned tokens: any program on this machine can log in as any user")
         return UnsignedTokens(_rules(config), environment.clock.now_ms), None
     url = config.sasl_oauthbearer_jwks_endpoint_url
     if url is None:

@@ -1,4 +1,4 @@
-"""What a handler knows of a request beside its body."""
+"""The context of a request: its header, its connection and what its client may do."""
 
 from __future__ import annotations
 

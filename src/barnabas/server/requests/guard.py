@@ -1,4 +1,4 @@
-"""Keeps from a handler what its client may not ask for. Without an authorizer there is no guard at all."""
+"""Removes from a request what its client is not authorised for. Used only with an authorizer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Handle = Callable[[RequestContext, Any], Answer[Response | None]]
 
 
 class Denials(Protocol):
-    """Takes note of what was denied."""
+    """Is told what was denied."""
 
     def whole(self, api: Api[Any, Any], context: RequestContext, request: Any, error: KafkaError) -> None:
         """A request was refused as a whole, maybe for another reason."""
@@ -30,7 +30,7 @@ class Denials(Protocol):
 def guarded(
     served: Served, authorizer: Authorizer, topic_name: TopicName, denials: Denials | None = None
 ) -> Served:
-    """The API, served only as far as its client may ask for it."""
+    """The API, served only as far as its client is authorised."""
     whole = [need for need in served.api.needs if need.is_checked and not isinstance(need, Each)]
     each = next((need for need in served.api.needs if isinstance(need, Each)), None)
     guard = _Guard(served, authorizer, whole, each, topic_name, denials)

@@ -86,6 +86,6 @@ class LongWork:
         return respond([found async for found in self.slices(descriptions) if found is not None])
 
     def stop(self) -> None:
-        """Let what runs come to its end, and begin nothing more."""
+        """Wait for running work to end, and begin no more."""
         self._is_stopped = True
         self._thread.abandon()

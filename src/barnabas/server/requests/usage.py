@@ -1,7 +1,7 @@
 """What each request uses of the broker, held against the quotas of its client (KIP-13, KIP-124, KIP-219).
 
-A client that has used too much is answered at once, told for how long it is to wait, and not listened to for
-that time. What brokers ask of each other is not metered.
+A client that has used too much is answered at once with the time that it has to wait, and is muted for that
+time. Requests between brokers are not metered.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from barnabas.types import (
 
 Verdicts = dict[TopicPartition, ErrorCode]
 
-#: the coordinator has not heard yet of a partition that its leader, who asks, knows: it is to be asked again
+#: the coordinator's image lacks a partition that the asking leader has: ask again
 _NOT_HEARD_OF = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED)
 
 

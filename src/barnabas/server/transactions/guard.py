@@ -1,7 +1,7 @@
-"""Lets into a partition only what belongs to a transaction that its coordinator knows (KIP-890).
+"""Admits a transactional write to a partition only if the coordinator knows its transaction (KIP-890).
 
-What arrives late, after its transaction has ended, would otherwise begin one that nobody ends: it would hang,
-and readers of committed records with it. So the first write of a transaction to a partition asks the
+A write that arrives after the end of its transaction would otherwise begin one that nobody ends: it would
+hang and block readers of committed records. So the first write of a transaction to a partition asks the
 coordinator: whether the partition was added, or, for a producer of transactions v2, to add it now.
 """
 
@@ -24,7 +24,7 @@ _IMPLICIT_VERSION = 2
 
 
 class TransactionalWrite(NamedTuple):
-    """What wants in: whose transaction, which partitions, and whether they are to be added to it."""
+    """A write to be verified: the producer, the partitions, and whether to add them to the transaction."""
 
     transactional_id: str
     producer: ProducerIdentity
@@ -33,7 +33,7 @@ class TransactionalWrite(NamedTuple):
 
 
 class LastMarker(NamedTuple):
-    """Where a producer's last marker was in a partition when its coordinator was asked."""
+    """The offset of a producer's last marker in a partition when its coordinator was asked."""
 
     partition: Partition
     producer: ProducerIdentity

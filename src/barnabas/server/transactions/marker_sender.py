@@ -1,4 +1,4 @@
-"""Brings the markers that end transactions to the leaders of their partitions, wherever they are."""
+"""Sends the markers that end transactions to the leaders of the partitions, on any broker."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class MarkerSender:
 
 
 def _not_unknown(outcomes: Outcomes) -> Outcomes:
-    """A broker that does not know a partition has not heard of it yet: no marker was written."""
+    """A broker that does not know a partition has a stale image: no marker was written."""
     unknown, retried = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE
     if unknown not in outcomes.values():
         return outcomes

@@ -186,7 +186,7 @@ def test_an_error_before_the_first_piece_is_told(caplog):
         assert (await ask(scrape("/metrics"))).startswith(b"HTTP/1.1 500")
 
     run({"/metrics": broken}, scenario)
-    assert "metrics could not be told" in caplog.text
+    assert "cannot write the metrics" in caplog.text
 
 
 def test_a_client_that_does_not_read_is_cut_off_and_frees_its_place(monkeypatch):
