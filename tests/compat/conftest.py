@@ -12,11 +12,15 @@ import subprocess
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from bench.artifacts import Unavailable, kafka_classpath
+from bench.artifacts import Unavailable, kafka_classpath, spark_connector_jars
 from bench.peers import PEERS, Kafka, Peer
 from confluent_kafka.admin import AdminClient, NewTopic
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 TOOL_SECONDS = 60
 # A tool lives for a second or two: start fast, do not optimise.
@@ -124,3 +128,36 @@ def topic(broker: Peer) -> Callable[..., str]:
         return name
 
     return make
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session that has Spark's own Kafka connector, in the JVM, beside our data source."""
+    from pyspark.sql import SparkSession
+
+    from barnabas.spark.worker_python import worker_python
+
+    try:
+        jars = spark_connector_jars()
+    except Unavailable as error:
+        pytest.skip(str(error))
+    folder = tmp_path_factory.mktemp("spark")
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = worker_python(folder)
+    settings = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.jars": ",".join(map(str, jars)),
+        "spark.local.dir": str(folder / "scratch"),
+        "spark.log.level": "ERROR",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    builder = SparkSession.builder.master("local[2]").appName("compat")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    yield session
+    session.stop()

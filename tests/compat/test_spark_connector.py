@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from bench.artifacts import Unavailable, spark_connector_jars
+from bench.artifacts import Unavailable
 from bench.peers import PEERS, Peer
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -19,34 +17,6 @@ from pyspark.sql.functions import col, upper
 pytestmark = pytest.mark.timeout(300)
 
 MakeTopic = Callable[..., str]
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    try:
-        jars = spark_connector_jars()
-    except Unavailable as error:
-        pytest.skip(str(error))
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    folder = tmp_path_factory.mktemp("spark")
-    settings = {
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        "spark.jars": ",".join(map(str, jars)),
-        "spark.local.dir": str(folder / "scratch"),
-        "spark.log.level": "ERROR",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-    }
-    builder = SparkSession.builder.master("local[2]").appName("compat")
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    yield session
-    session.stop()
 
 
 @pytest.fixture(scope="module", params=["barnabas", "kafka"])
