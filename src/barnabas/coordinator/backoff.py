@@ -1,4 +1,4 @@
-"""How long a coordinator waits before it tries again what has failed.
+"""How long a coordinator pauses before it retries an operation that has failed.
 
 What keeps failing (the disk is full, the log directory is offline) fails at once, so a retry without a pause
 would keep the event loop busy and fill the log.
@@ -13,7 +13,7 @@ from collections.abc import Hashable
 FIRST_MS = 100
 LONGEST_MS = 5_000
 
-#: how long a complaint is not repeated, in seconds
+#: how long a warning of one kind is not repeated, in seconds
 _QUIET_S = 60.0
 
 

@@ -1,4 +1,4 @@
-"""What the coordinators have in common: the partitions of an internal topic, led here, by leader epoch."""
+"""The base of both coordinators: an internal topic's partitions that this broker leads."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Coordinator(Generic[S]):
     # --- leadership ---
 
     def follow(self, node_id: BrokerId, delta: ImageDelta) -> None:
-        """Take up and give up partitions of the internal topic as leadership moves."""
+        """Load and unload partitions of the internal topic as their leaders change."""
         if self._topic not in delta.topics:
             return
         before, after = delta.before.topics.get(self._topic), delta.after.topics.get(self._topic)
@@ -69,11 +69,11 @@ class Coordinator(Generic[S]):
         self._runtime.elect(partition, epoch)
 
     def resign(self, partition: int) -> None:
-        """This broker no longer leads a partition: answer whoever waits with NOT_COORDINATOR, forget all."""
+        """This broker no longer leads a partition: drop its state, answer requests with NOT_COORDINATOR."""
         self._runtime.resign(partition)
 
     def resign_all(self) -> None:
-        """This broker leads nothing any more, as far as it can know."""
+        """This broker must assume that it leads no partitions any more."""
         for partition in self.coordinated():
             self.resign(partition)
 
@@ -88,7 +88,7 @@ class Coordinator(Generic[S]):
     # --- keys ---
 
     def partition_for(self, key: str) -> int:
-        """The partition of the internal topic that keeps a key."""
+        """The partition of the internal topic that stores a key."""
         return partition_for(key, self._partitions())
 
     def _check_loaded(self) -> None:

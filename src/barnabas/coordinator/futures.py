@@ -1,4 +1,4 @@
-"""Futures that answers pass through. Whoever waits may have gone: its future is then done already."""
+"""Futures of answers. The waiting request may have been given up: its future is done then."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class KeyedLock:
             state.exclusive = True
 
     def release(self, key: Hashable, shared: bool) -> None:
-        """An operation's records are committed, or never will be: on with those who wait."""
+        """An operation has ended: run those that wait."""
         state = self._keys[key]
         if shared:
             state.shared -= 1
@@ -62,7 +62,7 @@ class KeyedLock:
             self._keys.pop(key, None)
 
     def clear(self) -> None:
-        """Call everybody who waits; nothing is under way any more."""
+        """Run all waiting operations; none is in progress."""
         keys, self._keys = self._keys, {}
         for state in keys.values():
             for _, run in state.waiting:

@@ -1,4 +1,4 @@
-"""Reading a shard's state back from its partition, without keeping the event loop from others."""
+"""Loads a shard's state from its partition, in slices of the event loop's time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from barnabas.records.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchHeader
 from barnabas.records.control import decode_end_transaction
 from barnabas.types import Buffer, LeaderEpoch, Offset, ProducerId
 
-#: how much is read, and how many records are replayed, before others get their turn: some milliseconds' work
+#: how much is read, and how many records are replayed, before the event loop serves others: some milliseconds
 CHUNK_BYTES = 64 * 1024
 _RECORDS_A_TURN = 250
 

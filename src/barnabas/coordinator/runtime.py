@@ -1,10 +1,10 @@
-"""How every coordinator keeps its state: append, replay when committed, reply.
+"""The runtime of both coordinators: append, replay once committed, reply.
 
 A coordinator (of groups, of transactions) is split into shards, one for each partition of its internal topic.
-An operation reads the shard's state and returns what to append and what to answer; it changes nothing that a
-restart would need. The runtime appends the records to the shard's partition, replays them on the shard once
-they are committed, and only then answers. So a failed append has nothing to revert, and a restart, which
-replays the same records, ends in the same state.
+An operation reads the shard's state and returns what to append and what to answer; it changes no stored
+state. The runtime appends the records to the shard's partition, replays them on the shard once they are
+committed, and only then answers. So a failed append has nothing to revert, and a restart, which replays the
+same records, ends in the same state.
 
 Operations on one key (a group id, a transactional id) run one after another: the next sees what the one
 before has committed (but see `KeyedLock`). On a single replica an append is committed at once, and then a
@@ -53,7 +53,7 @@ _NO_PRODUCER = ProducerIdentity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 @dataclass(slots=True)
 class Result(Generic[T]):
-    """What an operation decided.
+    """The result of an operation.
 
     `response` is given once the records are committed and replayed; it may be a future that a later
     operation resolves. `then`, when there is one, makes the response instead: it is called after the replay
@@ -78,16 +78,16 @@ class Shard(Protocol):
         """Apply one committed record; None deletes the key. Also called while loading."""
 
     def replay_pending(self, producer_id: ProducerId, key: bytes, value: bytes) -> None:
-        """Take note of a record of a transaction that is still open. Also called while loading."""
+        """Replay a record of an open transaction. Also called while loading."""
 
     def end_transaction(self, producer_id: ProducerId, commit: bool) -> None:
-        """A producer's transaction has ended: what was noted of it counts now, or never will."""
+        """A producer's transaction has ended: its records become valid, or are dropped."""
 
     def loaded(self) -> None:
         """Everything committed has been replayed: set timers, start serving."""
 
     def unload(self, error: KafkaError) -> None:
-        """The partition has gone: answer whoever waits with `error`."""
+        """The partition was unloaded: answer waiting requests with `error`."""
 
 
 S = TypeVar("S", bound=Shard)
@@ -103,7 +103,7 @@ class ShardContext(Generic[S]):
     timers: Timers
     #: the leader epoch in which this broker coordinates the partition
     epoch: Callable[[], LeaderEpoch]
-    #: runs an operation of the shard's own, by key, in its turn
+    #: runs an internal operation of the shard under the lock of its key
     write: Callable[[str, Operation[S, Any]], None]
 
 
@@ -114,7 +114,7 @@ class _State(Enum):
 
 
 class _Append:
-    """Records that are in the log and not known to be committed, and whoever waits for that."""
+    """Appended records that are not known to be committed, and the operations that wait for them."""
 
     __slots__ = ("error", "is_settled", "key", "reply", "result", "shared", "timeout")
 
@@ -193,7 +193,7 @@ class CoordinatorRuntime(Generic[S]):
         slot.loading = asyncio.get_running_loop().create_task(self._load(partition, slot, start, end))
 
     def resign(self, partition: int) -> None:
-        """This broker no longer leads `partition`: forget its state, fail whoever waits."""
+        """This broker no longer leads `partition`: drop its state, fail waiting requests."""
         slot = self._slots.pop(partition, None)
         if slot is None:
             return
@@ -250,7 +250,7 @@ class CoordinatorRuntime(Generic[S]):
     def write_unattended(self, partition: int, key: str, operation: Operation[S, Any]) -> None:
         """Run an operation that nobody waits for (a timer's, housekeeping): a failure is logged.
 
-        Nothing is done for a shard that is not served here now: whoever serves it does it.
+        Nothing is done for a shard that another broker serves.
         """
         slot = self._slots.get(partition)
         if slot is None or slot.state is not _State.ACTIVE:
@@ -435,14 +435,14 @@ def _replay(shard: Shard, result: Result[Any]) -> None:
             shard.replay_pending(producer.producer_id, record.key, record.value)
 
 
-#: another broker leads, or will
+#: another broker leads the partition, or will
 _NOT_LED = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.FENCED_LEADER_EPOCH,
     ErrorCode.UNKNOWN_LEADER_EPOCH,
 )
 
-#: what an append's error means to whoever asked the coordinator
+#: errors of an append, as the coordinator's clients get them
 _APPEND_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,

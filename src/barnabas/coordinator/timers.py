@@ -46,13 +46,13 @@ class Timers:
         timer.handle = loop.call_at(deadline, self._fire, key, timer)
 
     def cancel(self, key: Hashable) -> None:
-        """Forget the timer, if it is set."""
+        """Cancel the timer, if it is set."""
         timer = self._timers.pop(key, None)
         if timer is not None:
             timer.handle.cancel()
 
     def close(self) -> None:
-        """Forget all timers, and those that are yet to be set.
+        """Cancel all timers, and ignore those set later.
 
         What fails because its shard was given up may try again by a timer: it would act on what the next
         shard of the partition has.

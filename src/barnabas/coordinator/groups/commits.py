@@ -42,11 +42,11 @@ class _Partition(Protocol):
 
 
 class Commits:
-    """The committed offsets of one shard's groups, and what is done with them."""
+    """Operations on the committed offsets of one shard's groups."""
 
     def __init__(self, config: Callable[[], BrokerConfig], clock: Clock) -> None:
         self.offsets = OffsetStore()
-        #: what open transactions have committed
+        #: offsets in open transactions
         self.pending = PendingOffsets()
         self._config = config
         self._clock = clock
@@ -67,7 +67,7 @@ class Commits:
             self.pending.overtake(key)
 
     def replay_pending(self, producer_id: ProducerId, key: OffsetKey, value: bytes) -> None:
-        """An offset of a transaction that is still open: nobody sees it before the transaction commits.
+        """Replay an offset of an open transaction: it becomes visible when the transaction commits.
 
         Raises:
             ProtocolError: the value cannot be read.
@@ -75,7 +75,7 @@ class Commits:
         self.pending.put(producer_id, key, codec.decode_offset(value))
 
     def end_transaction(self, producer_id: ProducerId, commit: bool) -> list[OffsetKey]:
-        """The offsets of a producer's transaction count now, or never will; those that count."""
+        """End a producer's transaction. Returns its offsets if it was committed."""
         counting = []
         for key, committed in self.pending.end(producer_id):
             if commit:
@@ -110,7 +110,7 @@ class Commits:
     def commit_in_transaction(
         self, request: TxnOffsetCommitRequest, topic_ids: Mapping[str, TopicId]
     ) -> Result[TxnOffsetCommitResponse]:
-        """Store offsets that count when the producer's transaction commits."""
+        """Store offsets that become valid when the producer's transaction commits."""
         now = self._clock.now_ms()
         records: list[Record] = []
         response = TxnOffsetCommitResponse()
@@ -156,7 +156,7 @@ class Commits:
     # --- delete ---
 
     def delete(self, group: Group, keys: list[OffsetKey]) -> Result[dict[OffsetKey, ErrorCode]]:
-        """Delete offsets nobody uses; a topic that members subscribe to keeps its own."""
+        """Delete offsets, except those of topics that members subscribe to."""
         in_use = group.topics_in_use()
         outcome = {
             key: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if key.topic in in_use else ErrorCode.NONE

@@ -1,6 +1,6 @@
 """The offsets that groups have committed, and when they expire (KIP-211).
 
-Offsets live as long as somebody may come back for them: those of a group in use stay. The time that
+Offsets of a group in use do not expire. The time that
 `offsets.retention.minutes` gives begins for all of a group's offsets when its last member leaves; with the
 commit, for those of a topic that its members no longer subscribe to and of a consumer that assigns partitions
 by itself.
@@ -18,7 +18,7 @@ GroupOffsets: TypeAlias = dict[str, dict[int, CommittedOffset]]
 
 
 class Group(Protocol):
-    """What expiry depends on."""
+    """The state that expiry depends on."""
 
     group_id: str
 
@@ -67,7 +67,7 @@ class OffsetStore:
         return [key for key in self.keys(group_id) if key.topic in topics]
 
     def expired(self, group: Group, now_ms: int, retention_ms: int) -> list[OffsetKey]:
-        """A group's offsets whose time is over."""
+        """A group's expired offsets."""
         idle_since = group.offsets_idle_since()
         if idle_since is None:
             return []

@@ -1,4 +1,4 @@
-"""Offsets that a transaction has committed and whose transaction is still open (KIP-98, KIP-447)."""
+"""Offsets that open transactions have written (KIP-98, KIP-447)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class PendingOffsets:
         written[key] = committed
 
     def overtake(self, key: OffsetKey) -> None:
-        """An offset was committed outside the transactions, later than theirs."""
+        """An offset was committed outside the transactions, after theirs."""
         if key in self._writers:
             for written in self._producers.values():
                 if key in written:
@@ -45,7 +45,7 @@ class PendingOffsets:
                 written.pop(key, None)
 
     def end(self, producer_id: ProducerId) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
-        """The transaction has ended: what it wrote, but for what was overtaken."""
+        """The transaction has ended. Returns its offsets without those that later commits have overtaken."""
         for key, committed in self._producers.pop(producer_id, {}).items():
             self._writers[key] -= 1
             if not self._writers[key]:

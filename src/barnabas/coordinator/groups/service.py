@@ -1,6 +1,6 @@
-"""The group coordinator: what the server's handlers talk to.
+"""The group coordinator, as the server's handlers call it.
 
-Finds the shard of a group, runs the operation there, and keeps house: expired offsets, deleted topics.
+Finds the shard of a group and runs the operation there. Deletes expired offsets, and those of deleted topics.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ logger = logger_of(__name__)
 
 T = TypeVar("T")
 
-#: how many groups are looked over for expired offsets before others get their turn
+#: how many groups are checked for expired offsets before the event loop serves others
 _GROUPS_A_TURN = 100
 
 
@@ -86,11 +86,11 @@ class GroupCoordinator(Coordinator[GroupShard]):
     # --- life ---
 
     def start(self) -> None:
-        """Begin to look for expired offsets now and then."""
+        """Begin to check for expired offsets periodically."""
         self._housekeeping = asyncio.get_running_loop().create_task(self._keep_house())
 
     async def stop(self) -> None:
-        """Answer whoever waits with NOT_COORDINATOR and forget everything."""
+        """Answer waiting requests with NOT_COORDINATOR and drop all state."""
         if self._housekeeping is not None:
             self._housekeeping.cancel()
             await asyncio.wait([self._housekeeping])
@@ -115,7 +115,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
                     )
 
     async def expire(self) -> None:
-        """Delete what has expired, in turns with what else there is to do."""
+        """Delete expired offsets, in slices of the event loop's time."""
         for partition, shard in self._runtime.active_shards():
             for number, group_id in enumerate(list(shard.groups), 1):
                 self._runtime.write_unattended(
@@ -148,12 +148,12 @@ class GroupCoordinator(Coordinator[GroupShard]):
         return self._write(request.group_id, lambda shard: shard.join(request, caller))
 
     def _is_left(self, group_id: str) -> bool:
-        """Whether it is a consumer group that nobody is in."""
+        """Whether it is a consumer group without members."""
         group = self._read(group_id, lambda shard: shard.groups.get(group_id))
         return isinstance(group, ConsumerGroup) and group.is_empty
 
     async def _join_instead(self, request: JoinGroupRequest, caller: Caller) -> JoinGroupResponse:
-        """An empty consumer group makes room for a classic one."""
+        """An empty consumer group is replaced by a classic one."""
         await settled(self._write(request.group_id, lambda shard: shard.make_way(request.group_id)))
         return await settled(self._write(request.group_id, lambda shard: shard.join(request, caller)))
 
@@ -192,7 +192,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         return self._write(request.group_id, lambda shard: shard.sync(request))
 
     def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
-        """Heartbeat; it waits for nothing, whatever is being appended.
+        """Heartbeat. It does not wait for pending appends.
 
         Raises:
             KafkaError: INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,

@@ -1,7 +1,7 @@
-"""The groups of one partition of `__consumer_offsets`, and what may be done with them.
+"""The groups of one partition of `__consumer_offsets`, and the operations on them.
 
-Each method is an operation of the coordinator runtime: it looks at the state and returns what to append and
-what to answer. `replay` is where committed records become state. What is done depends on the protocol by
+Each method is an operation of the coordinator runtime: it reads the state and returns the records to append
+and the answer. `replay` is where committed records become state. What is done depends on the protocol by
 which a group was formed: see the packages `classic` and `consumer` beside this module.
 """
 
@@ -98,7 +98,7 @@ class GroupShard:
             logger.warning("skipped records of unknown type %d in __consumer_offsets", kind)
 
     def replay_pending(self, producer_id: ProducerId, key: bytes, value: bytes) -> None:
-        """An offset of a transaction that is still open.
+        """Replay an offset of an open transaction.
 
         Raises:
             ProtocolError: the record cannot be read.
@@ -111,12 +111,12 @@ class GroupShard:
         self._ensure_group(offset_key.group_id)
 
     def end_transaction(self, producer_id: ProducerId, commit: bool) -> None:
-        """The offsets of a producer's transaction count now, or never will."""
+        """The offsets of a producer's transaction become valid, or are dropped."""
         for offset_key in self.commits.end_transaction(producer_id, commit):
             self._ensure_group(offset_key.group_id)
 
     def loaded(self) -> None:
-        """Members of before get a session's time to show up."""
+        """Start the session timeouts of loaded members."""
         limit = self._config().group_max_size
         for group in self.groups.values():
             if isinstance(group, ConsumerGroup):
@@ -128,7 +128,7 @@ class GroupShard:
                 self._sessions.keep_alive(group, member)
 
     def unload(self, error: KafkaError) -> None:
-        """Send everybody who waits to look for the new coordinator."""
+        """Answer waiting requests with NOT_COORDINATOR."""
         self._consumers.unload()
         for group in self._classic_groups():
             for member in group.members:
@@ -138,7 +138,7 @@ class GroupShard:
                 member.answer_sync(SyncGroupResponse(error_code=error.code))
 
     def _step(self, group_id: str, step: Callable[[], list[Record]]) -> None:
-        """Run something of our own in its turn among a group's requests."""
+        """Run an internal operation under the group's lock."""
         self._context.write(group_id, lambda _: Result(records=step()))
 
     def _classic_groups(self) -> list[ClassicGroup]:
@@ -176,7 +176,7 @@ class GroupShard:
             self._ensure_group(group_id)
 
     def _ensure_group(self, group_id: str) -> None:
-        """Whoever commits without being a member makes a group."""
+        """A commit without a member id creates the group."""
         if group_id not in self.groups:
             self.groups[group_id] = self._new_group(group_id)
 
@@ -203,7 +203,7 @@ class GroupShard:
         return result
 
     def make_way(self, group_id: str) -> Result[None]:
-        """Delete a consumer group that nobody is in, for a classic one of that id."""
+        """Delete an empty consumer group that a classic one of the same id replaces."""
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup) and group.is_empty:
             return Result(records=self._consumers.tombstones(group))
@@ -271,7 +271,7 @@ class GroupShard:
     def commit_in_transaction(
         self, request: TxnOffsetCommitRequest, topic_ids: Mapping[str, TopicId]
     ) -> Result[TxnOffsetCommitResponse]:
-        """Store offsets that count when the producer's transaction commits.
+        """Store offsets that become valid when the producer's transaction commits.
 
         Raises:
             KafkaError: the sender may not commit: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
@@ -313,7 +313,7 @@ class GroupShard:
             group.check_fetch(member_id, epoch)
 
     def delete_offsets(self, group_id: str, keys: list[OffsetKey]) -> Result[dict[OffsetKey, ErrorCode]]:
-        """Delete offsets nobody uses; a topic that members subscribe to keeps its own.
+        """Delete offsets, except those of topics that members subscribe to.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, or NON_EMPTY_GROUP for members whose topics are not known.

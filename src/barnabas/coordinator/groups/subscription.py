@@ -30,7 +30,7 @@ M = TypeVar("M", bound=Message)
 
 
 def subscribed_topics(metadata: bytes) -> set[str]:
-    """The topics a consumer subscribes to, which every version begins with; what follows is not looked at.
+    """The topics a consumer subscribes to. Every version begins with them; the rest is ignored.
 
     Raises:
         ValueError: the bytes are no subscription.
@@ -61,7 +61,7 @@ def subscription_version(metadata: bytes) -> int:
 
 
 def decode_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
-    """All that a consumer says of itself.
+    """A consumer's subscription with all its fields.
 
     Raises:
         ValueError: the bytes are no subscription.

@@ -1,4 +1,4 @@
-"""What EndTxn may do in which state: the rules of KIP-98 and, for transactions v2, of KIP-890.
+"""The effect of EndTxn in each state, by the rules of KIP-98 and, for transactions v2, KIP-890.
 
 Up to v1 a producer keeps its epoch, so a repeated EndTxn looks like the first: only the state tells, and
 Empty has nothing to end. With v2 the first attempt raised the epoch:

@@ -1,7 +1,7 @@
-"""Ends decided transactions: a marker in each partition they wrote to, then the record that it is done.
+"""Completes decided transactions: a marker in each of their partitions, then the record of completion.
 
-What is not acknowledged is written again, for as long as this broker is the coordinator; and after a restart,
-or on the next coordinator, all of it. A marker that is written twice does no harm.
+Unacknowledged markers are written again for as long as this broker is the coordinator. After a restart, and
+on the next coordinator, all markers are written again. A marker that is written twice does no harm.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ logger = logger_of(__name__)
 #: after so many failures in a row, within a second, a warning: a leader that is just being elected is no news
 _WARN_AT = 4
 
-#: another coordinator or another producer has taken over: these markers are not ours to write any more
+#: another coordinator or another producer has taken over: this broker must not write these markers any more
 _OVERTAKEN = (ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
-#: there is no partition to end anything in: its topic was deleted
+#: the partition does not exist: its topic was deleted
 _WRITTEN = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 Outcomes: TypeAlias = Mapping[TopicPartition, ErrorCode]
@@ -43,7 +43,7 @@ class Marker(NamedTuple):
 
 
 class MarkerWriter(Protocol):
-    """Brings markers to the leaders of partitions, wherever they are."""
+    """Sends markers to the leaders of partitions, on any broker."""
 
     def write(self, marker: Marker, partitions: Collection[TopicPartition]) -> Answer[Outcomes]:
         """What became of each partition, at once where no one has to be waited for.
@@ -79,7 +79,7 @@ class MarkerQueue:
         self._under_way: dict[asyncio.Future[Outcomes], None] = {}
 
     def add(self, transactional_id: str, transaction: Transaction) -> None:
-        """A transaction was prepared, or found so: it needs its markers."""
+        """Write the markers of a prepared transaction."""
         self._left[transactional_id] = set(transaction.partitions)
         self._failures.pop(transactional_id, None)
         self._markers[transactional_id] = Marker(
@@ -95,7 +95,7 @@ class MarkerQueue:
         return self._left.get(transactional_id, ())
 
     def cancel(self) -> None:
-        """Another broker is the coordinator, or none: leave it to the next."""
+        """This broker is not the coordinator any more: the next one writes the markers."""
         self._left.clear()
         self._markers.clear()
         self._failures.clear()
@@ -103,11 +103,11 @@ class MarkerQueue:
             future.cancel()
 
     def completed(self, transactional_id: str) -> None:
-        """The record that it is done is stored."""
+        """The record of completion is stored."""
         self._failures.pop(transactional_id, None)
 
     def retry(self, transactional_id: str, reason: object) -> None:
-        """The record that it is done could not be stored: say so again in a while."""
+        """The record of completion could not be stored: retry later."""
         pause_ms = self._failed(transactional_id, reason)
         self._timers.set((transactional_id, "done"), pause_ms, lambda: self._done(transactional_id))
 
@@ -121,7 +121,7 @@ class MarkerQueue:
         return backoff_ms(failures)
 
     def write(self, transactional_id: str) -> None:
-        """Write what markers a transaction needs, if it still does."""
+        """Write the missing markers of a transaction."""
         left, marker = self._left.get(transactional_id), self._markers.get(transactional_id)
         if left is None or marker is None:
             return
@@ -148,7 +148,11 @@ class MarkerQueue:
             return
         overtaken = {str(tp): code.name for tp, code in outcomes.items() if code in _OVERTAKEN}
         if overtaken:
-            logger.error("the markers of %r are refused, it stays prepared: %s", transactional_id, overtaken)
+            logger.error(
+                "the markers of transaction %r are refused, it stays prepared: %s",
+                transactional_id,
+                overtaken,
+            )
             return
         left.difference_update(tp for tp, code in outcomes.items() if code in _WRITTEN)
         if left:

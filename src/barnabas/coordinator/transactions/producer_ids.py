@@ -10,7 +10,7 @@ from barnabas.types import ProducerId
 
 
 class ProducerIds:
-    """One broker's supply. `allocate` asks the controller for a block that no one else gets."""
+    """One broker's producer ids. `allocate` requests a block from the controller."""
 
     def __init__(self, allocate: Callable[[], Awaitable[range]]) -> None:
         self._allocate = allocate

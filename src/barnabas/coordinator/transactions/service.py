@@ -1,7 +1,7 @@
-"""The transaction coordinator: what the server's handlers talk to.
+"""The transaction coordinator, as the server's handlers call it.
 
-Finds the shard of a transactional id, runs the operation there, and keeps house: transactions that take too
-long, ids that nobody uses any more.
+Finds the shard of a transactional id and runs the operation there. Aborts transactions that have timed out,
+and deletes expired ids.
 """
 
 from __future__ import annotations
@@ -80,19 +80,19 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
     # --- life ---
 
     def start(self) -> None:
-        """Begin to look for timed-out transactions and expired ids now and then."""
+        """Begin to check for timed-out transactions and expired ids periodically."""
         config = self._config()
         self._repeat(self.abort_timed_out, config.transaction_abort_timed_out_transaction_cleanup_interval_ms)
         self._repeat(self.expire_ids, config.transaction_remove_expired_transaction_cleanup_interval_ms)
 
     async def stop(self) -> None:
-        """Answer whoever waits with NOT_COORDINATOR and forget everything."""
+        """Answer waiting requests with NOT_COORDINATOR and drop all state."""
         for handle in self._housekeeping.values():
             handle.cancel()
         await super().stop()
 
     def abort_timed_out(self) -> None:
-        """Abort the transactions that have been open for longer than their producers asked for."""
+        """Abort the transactions that have been open for longer than their timeouts."""
         now = self._clock.now_ms()
         for partition, transactional_id, transaction in self._all():
             if transaction.is_timed_out(now):
@@ -100,7 +100,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
                 self._runtime.write_unattended(partition, transactional_id, abort)
 
     def expire_ids(self) -> None:
-        """Forget the ids that nobody has used for `transactional.id.expiration.ms`."""
+        """Delete the ids that were unused for `transactional.id.expiration.ms`."""
         now, expiration_ms = self._clock.now_ms(), self._config().transactional_id_expiration_ms
         for partition, transactional_id, transaction in self._all():
             if transaction.is_expired(now, expiration_ms):
@@ -253,7 +253,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
             try:
                 work()
             except Exception:
-                logger.exception("transactions and their ids that are past their time could not be ended")
+                logger.exception("cannot abort timed-out transactions or delete expired transactional ids")
             self._repeat(work, interval_ms)
 
         loop = asyncio.get_running_loop()

@@ -1,7 +1,7 @@
-"""The transactional ids of one partition of `__transaction_state`, and what may be done with them.
+"""The transactional ids of one partition of `__transaction_state`, and the operations on them.
 
-Each method is an operation of the coordinator runtime: it looks at the state and returns what to append and
-what to answer. `replay` is where committed records become state. What the operations of one id append is
+Each method is an operation of the coordinator runtime: it reads the state and returns the records to append
+and the answer. `replay` is where committed records become state. What the operations of one id append is
 replayed before the next of them runs, so none meets a step that is half done.
 """
 
@@ -87,10 +87,10 @@ class TransactionShard:
         )
 
     def end_transaction(self, producer_id: ProducerId, commit: bool) -> None:
-        """Nothing has been noted of it."""
+        """The coordinator keeps no such records."""
 
     def loaded(self) -> None:
-        """Finish what was decided before."""
+        """Complete the transactions that were decided before."""
         for transactional_id, transaction in list(self.transactions.items()):
             if transaction.state.is_prepared:
                 self._write(
@@ -280,14 +280,14 @@ class TransactionShard:
         return self._fence(transactional_id, transaction, aborted)
 
     def expire(self, transactional_id: str, expiration_ms: int) -> Result[None]:
-        """Forget the transactional id if nobody has used it for `expiration_ms`."""
+        """Delete the transactional id if it was unused for `expiration_ms`."""
         transaction = self.transactions.get(transactional_id)
         if transaction is None or not transaction.is_expired(self._clock.now_ms(), expiration_ms):
             return Result()
         return Result(records=[transaction_record(transactional_id, None)])
 
     def resume(self, transactional_id: str) -> Result[None]:
-        """Go on with a transaction that was found prepared."""
+        """Complete a transaction that was loaded as prepared."""
         transaction = self.transactions.get(transactional_id)
         if transaction is not None and transaction.state.is_prepared:
             self._markers.add(transactional_id, transaction)
@@ -302,7 +302,7 @@ class TransactionShard:
 
         def completed(error: KafkaError | None) -> None:
             if error is not None:
-                self._markers.retry(transactional_id, f"its end could not be stored: {error}")
+                self._markers.retry(transactional_id, f"its completion could not be stored: {error}")
             else:
                 self._markers.completed(transactional_id)
                 self._ended(transactional_id)
@@ -332,7 +332,7 @@ class TransactionShard:
         )
 
     def _fence(self, transactional_id: str, transaction: Transaction, answer: Callable[[], T]) -> Result[T]:
-        """Abort the open transaction of a producer that is not to go on."""
+        """Abort the open transaction of a producer that is fenced."""
 
         version = self._version()
 

@@ -57,7 +57,7 @@ def is_exhausted(epoch: ProducerEpoch) -> bool:
 
 
 class Transaction(NamedTuple):
-    """What is stored of one transactional id; times are milliseconds since the epoch."""
+    """The stored state of a transactional id; times are milliseconds since the epoch."""
 
     producer_id: ProducerId
     epoch: ProducerEpoch
@@ -78,7 +78,7 @@ class Transaction(NamedTuple):
         return ProducerIdentity(self.producer_id, self.epoch)
 
     def initialized(self, producer: ProducerIdentity, timeout_ms: int, now_ms: int) -> Transaction:
-        """A producer has introduced itself and gets this id and epoch."""
+        """The state after InitProducerId: the producer has this id and epoch."""
         return self._replace(
             producer_id=producer.producer_id,
             epoch=producer.epoch,
@@ -112,7 +112,10 @@ class Transaction(NamedTuple):
         now_ms: int,
         next_producer_id: ProducerId = NO_PRODUCER_ID,
     ) -> Transaction:
-        """It is decided. A producer whose epochs are used up goes on with `next_producer_id`."""
+        """The state after the decision.
+
+        A producer whose epochs are used up continues with `next_producer_id`.
+        """
         epoch = self.epoch
         if client_version >= EPOCH_BUMP_VERSION:
             epoch = min(epoch + 1, MAX_EPOCH)
@@ -128,7 +131,7 @@ class Transaction(NamedTuple):
         )
 
     def fenced(self, server_version: int, now_ms: int) -> Transaction:
-        """Aborted without its producer, which has gone silent or has a successor: no one has this epoch."""
+        """The state after an abort by the coordinator, with an epoch that fences the producer."""
         prepared = self.prepared(commit=False, client_version=server_version, now_ms=now_ms)
         return prepared._replace(epoch=min(self.epoch + 1, MAX_EPOCH))
 

@@ -1,4 +1,4 @@
-"""An assignment in the making."""
+"""An assignment while an assignor computes it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping
 
 from barnabas.coordinator.groups.assignors.spec import Assignment, MemberSpec, TopicSpec, in_order
 
-#: the owner of a partition that nobody has
+#: the owner of an unassigned partition
 NOBODY = -1
 
 
 class AssignmentDraft:
-    """Who owns each partition. Begins with what members have and may keep: partitions that exist, of topics
-    they subscribe to. Members are numbered in the order of `in_order`, topics are in that of their names."""
+    """Who owns each partition. Begins with the partitions that members have and may keep: those that exist,
+    of topics they subscribe to. Members are numbered in the order of `in_order`, topics are in that of their
+    names."""
 
     def __init__(self, members: Mapping[str, MemberSpec], topics: Mapping[str, TopicSpec]) -> None:
         self._members = [(member_id, members[member_id]) for member_id in in_order(members)]
@@ -38,7 +39,7 @@ class AssignmentDraft:
                         self.give(topic, partition, member)
 
     def racks(self, topic: str, partition: int) -> frozenset[str]:
-        """Where the partition's replicas are, as far as that is known."""
+        """The racks of the partition's replicas, as far as they are known."""
         racks = self._topics[topic].racks
         return racks[partition] if partition < len(racks) else frozenset()
 
@@ -46,7 +47,7 @@ class AssignmentDraft:
         return self._members[member][1].rack_id
 
     def give(self, topic: str, partition: int, member: int) -> None:
-        """Take the partition from its owner and give it to a member, or to nobody."""
+        """Move the partition from its owner to a member, or to nobody."""
         owner = self.owners[topic][partition]
         if owner != NOBODY:
             self.loads[owner] -= 1

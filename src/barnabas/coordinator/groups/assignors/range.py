@@ -2,8 +2,8 @@
 
 The runs of a topic follow the order of its subscribers and differ in length by one at most; the first ones
 are the longer ones. So members with equal subscriptions get the same numbers of all topics that have equally
-many partitions, and can join them (co-partitioning). As in Apache Kafka 4 it looks neither at what members
-have now nor at racks: what a member keeps, it keeps because the order stays.
+many partitions, and can join them (co-partitioning). As in Apache Kafka 4 it ignores current assignments and
+racks: members keep partitions only because the order is stable.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an assignor is given, and what it answers with."""
+"""The input and the output of assignors."""
 
 from __future__ import annotations
 

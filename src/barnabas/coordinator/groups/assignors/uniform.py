@@ -6,8 +6,9 @@ subscriptions differ, each partition goes to the subscriber with the least, and 
 those with the most to those with the least, one topic after the other. All this as in Apache Kafka 4.2, down
 to who gets which partition.
 
-Racks, which Apache Kafka 4 does not look at, decide where balance and stickiness leave a choice, and only
-where all subscribe to the same topics: a member in the rack of one of a partition's replicas comes first.
+Racks, which Apache Kafka 4 ignores, decide only between members that are equal by balance and stickiness, and
+only if all subscribe to the same topics: a member in the rack of one of the partition's replicas is
+preferred.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def assign(members: Mapping[str, MemberSpec], topics: Mapping[str, TopicSpec]) -
 
 
 def _level(draft: AssignmentDraft) -> None:
-    """Take from members what is beyond their share, and fill up the others."""
+    """Take partitions from members above their share and give them to the others."""
     if not draft.loads:
         return
     share, extras = divmod(sum(map(len, draft.owners.values())), len(draft.loads))
@@ -61,7 +62,7 @@ def _level(draft: AssignmentDraft) -> None:
 
 
 def _is_far(draft: AssignmentDraft, topic: str, partition: int, owner: int) -> bool:
-    """Whether the owner's rack is known to hold no replica: what is far is given up first."""
+    """Whether the owner's rack is known to have no replica: such partitions are taken away first."""
     racks = draft.racks(topic, partition)
     return bool(racks) and owner != NOBODY and draft.rack(owner) not in racks
 
@@ -104,7 +105,7 @@ def _by_load(draft: AssignmentDraft, topic: str) -> list[int]:
 
 
 def _hand_out(draft: AssignmentDraft, topic: str) -> None:
-    """Give what nobody has of a topic to those who have the least."""
+    """Give the unassigned partitions of a topic to the members with the fewest."""
     free = [partition for partition, owner in enumerate(draft.owners[topic]) if owner == NOBODY]
     if free:
         takers = _takers(draft, _by_load(draft, topic))
@@ -157,8 +158,8 @@ def _takers(draft: AssignmentDraft, members: list[int]) -> Iterator[tuple[int, i
 def _givers(
     draft: AssignmentDraft, members: list[int], owned: dict[int, list[int]]
 ) -> Iterator[tuple[int, int]]:
-    """(load, member) of `members` by load the one to take from next: as `_takers`, from the other end, but
-    those who own nothing are passed over, and when nobody is left it ends."""
+    """(load, member) of `members` by load the one to take from next: as `_takers`, from the other end.
+    Members that own nothing are skipped, and it ends when no member is left."""
     start = end = len(members)
     level = draft.loads[members[-1]]
     while end:

@@ -1,4 +1,4 @@
-"""A classic group's state: who is in it, in which generation, and which answers it owes.
+"""A classic group's state: its members, its generation, and the requests that wait for an answer.
 
 What a restart needs (`GroupMetadataValue`: generation, protocol, leader, members with their assignments)
 changes by `apply`, when a record is replayed. The rest is the round of rebalancing under way, which the
@@ -26,7 +26,7 @@ class GroupState(Enum):
     EMPTY = "Empty"
     #: members are asked to join again; the round ends when all have, or the rebalance timeout has passed
     PREPARING_REBALANCE = "PreparingRebalance"
-    #: all have been told the generation; the leader's assignment is awaited
+    #: all members know the generation; the leader's assignment is awaited
     COMPLETING_REBALANCE = "CompletingRebalance"
     STABLE = "Stable"
     DEAD = "Dead"
@@ -51,7 +51,7 @@ class ClassicGroup:
         self.pending_sync: set[str] = set()
         #: someone has joined since the initial delay was last prolonged
         self.new_member_added = False
-        #: how often in a row what a round decided could not be stored
+        #: how often in a row the result of a round could not be stored
         self.store_failures = 0
         #: the round waits for a while, because the one before could not be stored
         self.is_held = False
@@ -101,7 +101,7 @@ class ClassicGroup:
         return topics
 
     def offsets_idle_since(self) -> Callable[[CommittedOffset], int] | None:
-        """From when on offsets of topics nobody subscribes to are idle; None while any may be in use."""
+        """Since when offsets of topics without subscribers are unused; None while any may be in use."""
         if self.protocol_type is None:
             return committed_ms
         if self.has(GroupState.EMPTY):
@@ -128,7 +128,7 @@ class ClassicGroup:
         self.pending.discard(member.member_id)
 
     def remove(self, member: ClassicMember) -> None:
-        """Take a member out, telling it so if it waits."""
+        """Remove a member, and answer its waiting requests."""
         self.members.answer_join(member, JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
         member.answer_sync(SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
         self.members.remove(member)
@@ -161,14 +161,14 @@ class ClassicGroup:
         return True
 
     def next_generation(self, now_ms: int) -> None:
-        """All who will have joined: settle protocol and generation."""
+        """End the joining: choose the protocol and the generation."""
         self.generation += 1
         self.protocol = self.members.select_protocol()
         self.pending_sync = {member.member_id for member in self.members}
         self.move_to(GroupState.COMPLETING_REBALANCE, now_ms)
 
     def join_response(self, member: ClassicMember) -> JoinGroupResponse:
-        """What a member of this generation learns; the leader learns who the others are, too."""
+        """The JoinGroup response of a member in this generation; the leader's has all members."""
         return JoinGroupResponse(
             generation_id=self.generation,
             protocol_type=self.protocol_type,

@@ -56,7 +56,7 @@ class ClassicMember:
         self.session_timeout_ms = session_timeout_ms
         self.protocols = protocols
         self.assignment = assignment
-        #: has not been through a whole join yet: it may be given up while it waits
+        #: has not completed a join yet: it may be removed while it waits
         self.is_new = False
         self.join: asyncio.Future[JoinGroupResponse] | None = None
         self.sync: asyncio.Future[SyncGroupResponse] | None = None
@@ -99,7 +99,7 @@ class ClassicMember:
 
     @property
     def may_expire(self) -> bool:
-        """Whether silence counts: not while we are the one who owes an answer, but for a new member."""
+        """Whether the session may time out: not while the member waits for our answer, unless it is new."""
         return self.is_new or (self.join is None and self.sync is None)
 
     def answer_join(self, response: JoinGroupResponse) -> bool:

@@ -1,4 +1,4 @@
-"""The members of a group, and what is counted over them so that thousands join in linear time."""
+"""The members of a group, with counters so that thousands of members join in linear time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Members:
         self._static: dict[str, str] = {}
         #: how many members support a protocol
         self._supporters: Counter[str] = Counter()
-        #: who has a JoinGroup parked
+        #: members with a parked JoinGroup
         self._joined: set[str] = set()
 
     def __len__(self) -> int:
@@ -62,7 +62,7 @@ class Members:
         self._supporters.update(_names(member.protocols))
 
     def remove(self, member: ClassicMember) -> None:
-        """Take a member out; it has been answered before."""
+        """Remove a member whose requests have been answered."""
         del self._members[member.member_id]
         if member.instance_id is not None and self._static[member.instance_id] == member.member_id:
             del self._static[member.instance_id]
@@ -100,7 +100,7 @@ class Members:
         return len(self._joined)
 
     def park_join(self, member: ClassicMember, reply: asyncio.Future[JoinGroupResponse]) -> None:
-        """Keep a member's JoinGroup; one it had parked before is told to go round again."""
+        """Park a member's JoinGroup. An earlier parked one is answered with REBALANCE_IN_PROGRESS."""
         repeated = ErrorCode.REBALANCE_IN_PROGRESS
         self.answer_join(member, JoinGroupResponse(error_code=repeated, member_id=member.member_id))
         member.join = reply

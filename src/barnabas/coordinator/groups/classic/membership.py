@@ -1,4 +1,4 @@
-"""Who is in a group: JoinGroup, Heartbeat, LeaveGroup, and members that fall silent.
+"""The membership of a classic group: JoinGroup, Heartbeat, LeaveGroup, and session timeouts.
 
 A dynamic member is first given its id (MEMBER_ID_REQUIRED from JoinGroup v4, KIP-394) and is only counted
 when it comes back with it. A static member is known by its group.instance.id (KIP-345): one that restarts
@@ -36,7 +36,7 @@ _SKIP_ASSIGNMENT_FROM = 9
 
 
 class ClassicMembership:
-    """Lets members of one shard's groups in and out."""
+    """Adds and removes members of one shard's groups."""
 
     def __init__(
         self,
@@ -184,7 +184,7 @@ class ClassicMembership:
     def heartbeat(
         self, group: ClassicGroup, member_id: str, instance_id: str | None, generation: int
     ) -> HeartbeatResponse:
-        """A sign of life.
+        """Heartbeat.
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS.
@@ -198,7 +198,7 @@ class ClassicMembership:
         return HeartbeatResponse()
 
     def leave(self, group: ClassicGroup, leavers: list[MemberIdentity]) -> Result[LeaveGroupResponse]:
-        """Take members out, each with its own outcome."""
+        """Remove members; returns an outcome for each."""
         outcomes = []
         gone: list[str] = []
         for leaver in leavers:
@@ -263,7 +263,7 @@ class ClassicMembership:
         self._sessions.keep_alive(group, member)
 
     def expire(self, group: ClassicGroup, member_id: str) -> list[Record]:
-        """The session of a member, or of one to be, has passed in silence."""
+        """The session of a member, or of a pending member, has timed out."""
         if member_id in group.pending:
             group.pending.remove(member_id)
             return self._rebalance.complete_join_if_ready(group)

@@ -3,12 +3,13 @@
     EMPTY or STABLE -> PREPARING_REBALANCE -> COMPLETING_REBALANCE -> STABLE
                        (all join again)       (the leader assigns)
 
-A round begins when the membership or a member's metadata changes. It waits for everybody to join, at most the
-longest rebalance timeout; who has not joined by then is out (static members are not). Then the leader is told
-who is in, and its assignment is stored before anyone learns theirs: only its replay makes the group STABLE.
+A round begins when the membership or a member's metadata changes. It waits until all members have joined, for
+the longest rebalance timeout at most; then members that have not joined are removed, except static ones. The
+leader gets the list of members, and its assignment is stored before any member gets its part: only the replay
+of that record makes the group STABLE.
 
-An assignment that cannot be stored ends the round with an error for everybody, as in Kafka, and the next one
-is held back for a while that grows with each failure: members may ask again as fast as they like.
+If the assignment cannot be stored, the round ends with an error for all members, as in Kafka, and the next
+one is delayed for longer after each failure, however fast members retry.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ from barnabas.text import logger_of
 
 logger = logger_of(__name__)
 
-#: the least time until members that are not there are looked for again, whatever timeout they asked for
+#: the shortest time until missing members are checked again, whatever timeout they requested
 _LEAST_WAIT_MS = 500
 
 
 class Rebalance:
-    """Leads the groups of one shard through their rounds.
+    """Runs the rebalances of one shard's groups.
 
-    What it returns are the records to append, most often none.
+    Its methods return the records to append, most often none.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class Rebalance:
         return self.prepare(group, reason)
 
     def prepare(self, group: ClassicGroup, reason: str) -> list[Record]:
-        """Begin a round: everybody is to join again."""
+        """Begin a round: all members have to join again."""
         logger.log(
             _level(group),
             "group %s, generation %d: rebalancing (%s)",
@@ -114,7 +115,7 @@ class Rebalance:
         return self.complete_join_if_ready(group)
 
     def complete_join_if_ready(self, group: ClassicGroup) -> list[Record]:
-        """End the joining when everybody has; a group's first round is left to its delay."""
+        """End the joining if all members have joined; a group's first round waits for its initial delay."""
         if (
             group.has(GroupState.PREPARING_REBALANCE)
             and group.previous_state is not GroupState.EMPTY
@@ -125,7 +126,7 @@ class Rebalance:
         return []
 
     def complete_join(self, group: ClassicGroup) -> list[Record]:
-        """End the joining now: whoever has not joined is out, the others learn the new generation."""
+        """End the joining now: remove members that have not joined, and tell the others the generation."""
         self._timers.cancel(_join_key(group))
         if not group.has(GroupState.PREPARING_REBALANCE):
             return []
@@ -262,12 +263,12 @@ class Rebalance:
     # --- members ---
 
     def forget(self, group: ClassicGroup, member: ClassicMember) -> None:
-        """Take a member out of the group."""
+        """Remove a member from the group."""
         self._sessions.unwatch(group, member.member_id)
         group.remove(member)
 
     def drop(self, group: ClassicGroup) -> None:
-        """The group is no more, or another kind of group: whoever waits is to look again."""
+        """The group was deleted or converted: waiting members have to retry."""
         self._timers.cancel(_join_key(group))
         self._timers.cancel(_sync_key(group))
         self._timers.cancel(_hold_key(group))

@@ -1,4 +1,4 @@
-"""Session timeouts: a member that gives no sign of life for as long as it allowed itself is out (KIP-62)."""
+"""Session timeouts: a member that sends no heartbeat within its session timeout is removed (KIP-62)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from barnabas.coordinator.groups.classic.member import ClassicMember
 from barnabas.coordinator.timers import Timers
 from barnabas.records import Record
 
-#: runs a step of a group (by id) in its turn and appends the records that it returns
+#: runs an operation under a group's lock and appends the records that it returns
 Step: TypeAlias = Callable[[str, Callable[[], list[Record]]], None]
 
-#: how long a new member may wait for its first round before it is taken for dead (as Kafka's)
+#: how long a new member may wait for its first round before its session times out (as in Kafka)
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 
 
@@ -32,7 +32,7 @@ class Sessions:
         self.watch(group, member.member_id, member.session_timeout_ms)
 
     def watch(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
-        """Expect a sign of life from a member, or from one to be, within `timeout_ms`."""
+        """Expect a heartbeat from a member, or from a pending member, within `timeout_ms`."""
         key = _key(group, member_id)
 
         def expire() -> list[Record]:

@@ -1,8 +1,7 @@
 """Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup (KIP-848).
 
-Nobody leads: whoever joins is told its epoch as generation at once, and fetches with SyncGroup what the
-coordinator has assigned. A member that the coordinator wants to make a step is told to rebalance, again and
-again until it has come to the target.
+There is no leader: a joining member gets its epoch as generation at once, and its assignment by SyncGroup. A
+member that has to take a step gets REBALANCE_IN_PROGRESS until it has reached the target assignment.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ class ClassicMembers:
     def join(
         self, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller
     ) -> Result[JoinGroupResponse]:
-        """A JoinGroup; nobody else is waited for.
+        """JoinGroup, which does not wait for other members.
 
         Raises:
             KafkaError: GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID,
@@ -186,7 +185,7 @@ class ClassicMembers:
         )
 
     def heartbeat(self, group: ConsumerGroup, request: HeartbeatRequest) -> HeartbeatResponse:
-        """A sign of life.
+        """Heartbeat.
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS.
@@ -203,7 +202,7 @@ class ClassicMembers:
         return HeartbeatResponse()
 
     def leave(self, group: ConsumerGroup, leavers: list[MemberIdentity]) -> Result[LeaveGroupResponse]:
-        """Take members out, each with its own outcome."""
+        """Remove members; returns an outcome for each."""
         response = LeaveGroupResponse()
         gone = []
         for leaver in leavers:

@@ -1,8 +1,8 @@
 """Groups that change their protocol while they are in use: classic to consumer, and back (KIP-848).
 
-A classic group becomes a consumer group when a member of the consumer protocol joins it; the members it has
-go on by the classic protocol. It becomes a classic group again when the last member of the consumer protocol
-goes. `group.consumer.migration.policy` says which is allowed.
+A classic group becomes a consumer group when a member of the consumer protocol joins it; its members continue
+to use the classic protocol. It becomes a classic group again when the last member of the consumer protocol
+leaves. `group.consumer.migration.policy` says which is allowed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _DOWNGRADES = ("downgrade", "bidirectional")
 
 
 def upgrade(group: ClassicGroup, topics: Topics, config: BrokerConfig) -> GroupDraft:
-    """A consumer group with the members of a classic one, and each with what it has.
+    """A consumer group with the members of a classic one and their assignments.
 
     Raises:
         KafkaError: GROUP_ID_NOT_FOUND, the group has to stay as it is.
@@ -117,7 +117,7 @@ def _upgraded(group: ClassicGroup, old: ClassicMember, topics: Topics) -> Consum
     except ValueError as error:
         raise _stays(group, f"the subscription of member {old.member_id} cannot be read ({error})") from error
     if assignment.user_data:
-        raise _stays(group, "its assignor hands out data of its own, which would be lost")
+        raise _stays(group, "its assignor's user data would be lost")
     return ConsumerMember(
         old.member_id,
         old.instance_id,

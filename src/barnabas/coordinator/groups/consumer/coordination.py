@@ -1,4 +1,4 @@
-"""The consumer groups of one shard: the parts put together, and what its life brings."""
+"""The consumer groups of one shard: creates their parts, and handles loading, unloading and deletion."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class ConsumerGroups:
         )
 
     def loaded(self, group: ConsumerGroup) -> None:
-        """Members of before get a session's time to show up."""
+        """Start the session timeouts of loaded members."""
         for member in group.members.values():
             timeout_ms = self._settings(group.group_id).consumer_session_timeout_ms
             if member.classic is not None:
@@ -93,11 +93,11 @@ class ConsumerGroups:
                 )
 
     def unload(self) -> None:
-        """The shard is no longer ours."""
+        """This broker no longer has the shard."""
         self._regexes.stop()
 
     def forget(self, group: ConsumerGroup) -> None:
-        """The group is no more."""
+        """The group was deleted."""
         self._rounds.forget(group.group_id)
         self._regexes.forget(group.group_id)
 
@@ -127,7 +127,7 @@ class ConsumerGroups:
             return GroupDraft(_consumer_group(request.group_id, group))
         if isinstance(group, ConsumerGroup):
             return GroupDraft(group)
-        # An empty classic group makes room.
+        # An empty classic group is replaced.
         before = [] if group is None else [group_record(request.group_id, None)]
         return GroupDraft(ConsumerGroup(request.group_id), before)
 

@@ -1,7 +1,7 @@
-"""A change of a consumer group in the making: the records that will store it, and the group as they leave it.
+"""A pending change of a consumer group: its records, and the group after their replay.
 
-What an operation decides next often depends on what it has just decided. So each record is replayed at once,
-on a copy; the group itself changes when the same records are replayed after they were committed.
+The next decision of an operation often depends on the one before. So each record is replayed at once, on a
+copy; the group itself changes when the same records are replayed after they were committed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class GroupDraft:
     def __init__(self, group: ConsumerGroup, before: Iterable[Record] = ()) -> None:
         """`before` are records of another kind that come first."""
         self._committed = group
-        #: as the records so far leave it; not to be changed but through the draft
+        #: the group after the records so far; changed only through the draft
         self.group = group
         self.records: list[Record] = list(before)
 

@@ -183,7 +183,7 @@ class ConsumerGroup:
         _check_epoch(member, epoch)
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Whether the sender may read offsets; who does not say that it is a member may.
+        """Whether the sender may read offsets; a sender without a member id may.
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION.

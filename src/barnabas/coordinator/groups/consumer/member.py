@@ -1,4 +1,4 @@
-"""A member of a consumer group as a value, and how it follows the target assignment.
+"""A member of a consumer group as a value, and its steps towards the target assignment.
 
     STABLE ──► UNREVOKED_PARTITIONS ──► STABLE or UNRELEASED_PARTITIONS ──► STABLE
                (it has to give up       (it waits for partitions
@@ -30,7 +30,7 @@ NOTHING: Partitions = {}
 
 
 class MemberState(IntEnum):
-    """How far a member has come, by the numbers that are stored."""
+    """The states of a member, by their stored numbers."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
@@ -40,7 +40,7 @@ class MemberState(IntEnum):
 
 
 class ClassicSide(NamedTuple):
-    """What a member of the classic protocol brings along: its JoinGroup."""
+    """The fields of a classic member's JoinGroup."""
 
     session_timeout_ms: int
     protocols: tuple[Protocol, ...]
@@ -68,7 +68,7 @@ class ConsumerMember(NamedTuple):
     previous_epoch: int = -1
     state: MemberState = MemberState.STABLE
     assigned: Partitions = NOTHING
-    #: what it has been told to give up, and may still own
+    #: partitions that it has to revoke, and may still own
     revoking: Partitions = NOTHING
 
     def at(self, epoch: int) -> ConsumerMember:
@@ -112,7 +112,7 @@ class ConsumerMember(NamedTuple):
         wanted = without(goal, kept)
         free = {
             topic: frozenset(
-                # What it gives up itself, and now gets back, is as good as free.
+                # Partitions that it was revoking itself and now gets back count as free.
                 p
                 for p in partitions
                 if not is_owned(topic, p) or p in self.revoking.get(topic, ())
@@ -127,7 +127,7 @@ class ConsumerMember(NamedTuple):
         )
 
     def _without_unsubscribed(self, owned: Partitions | None, subscribed: Set[TopicId]) -> ConsumerMember:
-        """A topic it has just unsubscribed from is given up before there is a new target."""
+        """Partitions of a topic that it no longer subscribes to are revoked before there is a new target."""
         kept = {topic: partitions for topic, partitions in self.assigned.items() if topic in subscribed}
         if len(kept) == len(self.assigned):
             return self

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: members join, stay and leave, and are told what they have (KIP-848)."""
+"""ConsumerGroupHeartbeat: members join, stay and leave, and get their assignments (KIP-848)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 class ConsumerMembership:
-    """Lets members of one shard's consumer groups in and out."""
+    """Adds and removes members of one shard's consumer groups."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class ConsumerMembership:
             )
 
     def subscribe(self, draft: GroupDraft, before: ConsumerMember, member: ConsumerMember) -> bool:
-        """Store who the member is; whether it subscribes to other topic names than before."""
+        """Store the member's metadata. Returns whether its subscribed topic names have changed."""
         if member != before or member.member_id not in draft.group.members:
             draft.put_subscription(member)
         return member.topics != before.topics
@@ -193,7 +193,7 @@ class ConsumerMembership:
     def leave(
         self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest
     ) -> Result[ConsumerGroupHeartbeatResponse]:
-        """A heartbeat that says goodbye, or, of a static member, that it will be back.
+        """A heartbeat that leaves the group; a static member may leave temporarily.
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
@@ -213,7 +213,7 @@ class ConsumerMembership:
     def remove(
         self, group: ConsumerGroup, gone: Iterable[ConsumerMember], reason: str, response: T
     ) -> Result[T]:
-        """Take members out; the group becomes classic when only members of the classic protocol are left."""
+        """Remove members; the group becomes classic when only members of the classic protocol are left."""
         leavers = {member.member_id for member in gone}
         if not leavers:
             return Result(response)
@@ -245,7 +245,7 @@ class ConsumerMembership:
         return classic
 
     def fence(self, group: ConsumerGroup, late: Late) -> Result[None]:
-        """A member has been late for something, if it has not come meanwhile."""
+        """Fence a member whose timeout has expired, unless it has sent its request meanwhile."""
         member = group.members.get(late.member_id)
         if member is None or not late.still_is():
             return Result()
@@ -282,7 +282,7 @@ def owned_partitions(request: ConsumerGroupHeartbeatRequest) -> Partitions | Non
 def _updated(
     member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, caller: Caller
 ) -> ConsumerMember:
-    """The member with what a heartbeat tells of it."""
+    """The member with the fields of a heartbeat."""
     names, regex, timeout = (
         request.subscribed_topic_names,
         request.subscribed_topic_regex,

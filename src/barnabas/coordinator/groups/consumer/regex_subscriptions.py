@@ -1,7 +1,7 @@
-"""Which regular expressions a group subscribes by, and which topics they match by now.
+"""The regular expressions that groups subscribe by, and the topics that they match.
 
-They are looked up beside the requests, all of a group together so that one rebalance does: when there is a
-new one, when there are new topics, and now and then.
+They are resolved in the background when an expression or a topic is new, and periodically; all those of a
+group at once, so that one rebalance is enough.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LEAST_INTERVAL_MS = 10_000
 
 
 class RegexChange(Enum):
-    """What a heartbeat has done to a member's subscription by regular expression."""
+    """The effect of a heartbeat on a member's subscription by regular expression."""
 
     NONE = "none"
     #: its topics are not known yet; there will be a new epoch when they are
@@ -111,11 +111,11 @@ class RegexSubscriptions:
         return draft
 
     def stored(self, group_id: str) -> None:
-        """What was found is stored."""
+        """The resolved topics are stored."""
         self._failed.pop(group_id, None)
 
     def failed(self, group_id: str) -> None:
-        """The topics could not be found or stored: a heartbeat after a while looks them up again."""
+        """The topics could not be resolved or stored: a later heartbeat resolves them again."""
         failures = self._failed.get(group_id, (0, 0))[0] + 1
         self._failed[group_id] = failures, self._clock.now_ms() + backoff_ms(failures)
 
@@ -124,7 +124,7 @@ class RegexSubscriptions:
             task.cancel()
 
     def forget(self, group_id: str) -> None:
-        """The group is no more."""
+        """The group was deleted."""
         self._looked_through.pop(group_id, None)
         self._failed.pop(group_id, None)
 

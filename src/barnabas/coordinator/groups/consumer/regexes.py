@@ -12,7 +12,7 @@ from barnabas.config.patterns import compiled
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.text import shown
 
-#: how many names are looked at before others get their turn
+#: how many names are matched before the event loop serves others
 _NAMES_A_TURN = 1000
 
 
@@ -30,7 +30,7 @@ def check(regex: str) -> None:
 async def resolve(
     regexes: Collection[str], names: Collection[str], may_see: Callable[[str], bool]
 ) -> dict[str, frozenset[str]]:
-    """The topics of `names` that each expression matches, of those that `may_see` lets be seen."""
+    """The topics of `names` that each expression matches, without those that `may_see` hides."""
     found = {}
     names = list(names)
     for regex in regexes:

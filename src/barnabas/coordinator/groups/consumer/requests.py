@@ -1,4 +1,4 @@
-"""What is wrong with a ConsumerGroupHeartbeat by itself, whatever the group."""
+"""Validates a ConsumerGroupHeartbeat without its group."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OWN_MEMBER_ID_FROM = 1
 
 
 def check_heartbeat(request: ConsumerGroupHeartbeatRequest, version: int, assignors: Sequence[str]) -> None:
-    """Refuse what no member may send.
+    """Refuse a request that no member may send.
 
     Raises:
         KafkaError: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR.

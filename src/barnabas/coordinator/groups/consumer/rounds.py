@@ -1,4 +1,4 @@
-"""What follows from a change of a consumer group: an epoch, a target, a member's step towards it."""
+"""Reacts to a change of a consumer group: a new group epoch, a target assignment, members' steps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ logger = logger_of(__name__)
 
 
 class Rounds:
-    """Moves the groups of one shard on. What it decides it writes into drafts."""
+    """Advances the groups of one shard. Its decisions are written into drafts."""
 
     def __init__(self, topics: Topics, assignors: Callable[[], Sequence[str]]) -> None:
         """`assignors` are the names of those served, the one to take by default first."""
@@ -36,11 +36,11 @@ class Rounds:
         return False
 
     def forget(self, group_id: str) -> None:
-        """The group is no more."""
+        """The group was deleted."""
         self._verified.pop(group_id, None)
 
     def raise_epoch(self, draft: GroupDraft) -> None:
-        """The group has changed: its members need another target."""
+        """Raise the group epoch: the members need another target assignment."""
         epoch = draft.group.epoch + 1
         draft.put_epoch(epoch, self._topics.metadata_hash(draft.group.subscribed_topics()))
         logger.info("group %s: epoch %d", draft.group_id, epoch)
@@ -70,7 +70,7 @@ class Rounds:
     def reconcile(
         self, draft: GroupDraft, member_id: str, owned: Partitions | None, *, subscription_changed: bool
     ) -> ConsumerMember:
-        """Let a member make its next step; where it stands then."""
+        """Advance a member by one step. Returns its state after it."""
         group = draft.group
         member = group.members[member_id]
         if member.is_reconciled(group.assignment_epoch) and not subscription_changed:

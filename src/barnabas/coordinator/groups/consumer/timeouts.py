@@ -1,4 +1,4 @@
-"""How long members of consumer groups may keep the others waiting."""
+"""Session and rebalance timeouts of members of consumer groups."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _Key: TypeAlias = tuple[str, str, str]
 
 
 class Late(NamedTuple):
-    """A member that has been late for something."""
+    """A member whose timeout has expired."""
 
     group_id: str
     member_id: str
@@ -30,16 +30,16 @@ class Timeouts:
         """`fence` is to fence a member in its group's turn, if it is still late then."""
         self._timers = timers
         self._fence = fence
-        #: whose time is over, and whose fencing waits for its turn
+        #: members whose timeout has expired, and whose fencing waits for the group's lock
         self._late: set[_Key] = set()
 
     def expect_heartbeat(self, group_id: str, member_id: str, timeout_ms: int) -> None:
-        """A sign of life came; the next must within the session timeout."""
+        """Restart the session timeout."""
         self._set("session", group_id, member_id, timeout_ms, "its session has expired")
 
     def expect_revocation(self, group_id: str, member_id: str, timeout_ms: int) -> None:
-        """The member has been told to give up partitions, and has its rebalance timeout for it."""
-        self._set("rebalance", group_id, member_id, timeout_ms, "it has not given up partitions in time")
+        """The member has to revoke partitions within its rebalance timeout."""
+        self._set("rebalance", group_id, member_id, timeout_ms, "it did not revoke partitions in time")
 
     def revoked(self, group_id: str, member_id: str) -> None:
         self._cancel("rebalance", group_id, member_id)
@@ -47,18 +47,18 @@ class Timeouts:
     def expect_join(self, group_id: str, member_id: str, timeout_ms: int) -> None:
         """A classic member has been told to join again; its time runs from when it was told first."""
         if ("join", group_id, member_id) not in self._timers:
-            self._set("join", group_id, member_id, timeout_ms, "it has not joined again in time")
+            self._set("join", group_id, member_id, timeout_ms, "it did not rejoin in time")
 
     def joined(self, group_id: str, member_id: str, timeout_ms: int) -> None:
         """A classic member has joined, and is to fetch its assignment."""
         self._cancel("join", group_id, member_id)
-        self._set("sync", group_id, member_id, timeout_ms, "it has not asked for its assignment in time")
+        self._set("sync", group_id, member_id, timeout_ms, "it did not send SyncGroup in time")
 
     def synced(self, group_id: str, member_id: str) -> None:
         self._cancel("sync", group_id, member_id)
 
     def forget(self, group_id: str, member_id: str) -> None:
-        """The member is gone."""
+        """The member was removed."""
         for kind in ("session", "rebalance", "join", "sync"):
             self._cancel(kind, group_id, member_id)
 

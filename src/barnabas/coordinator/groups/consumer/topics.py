@@ -1,4 +1,4 @@
-"""The topics of the cluster as assignments need them: sizes, racks, ids, and a hash that tells them apart."""
+"""The topics of the cluster for assignors: partition counts, racks, ids, and a hash of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _Hashed(NamedTuple):
 
 
 class Topics:
-    """What the cluster image of the moment says of topics."""
+    """The topics of the current cluster image."""
 
     def __init__(self, image: Callable[[], ClusterImage]) -> None:
         self._image = image
