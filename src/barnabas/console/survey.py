@@ -25,6 +25,8 @@ AT_ONCE = 200
 #: in seconds: how long a round of a small cluster is shown to others at least and at most, how long the
 #: background goes on after the last look, and how long it rests between two requests at least
 _FRESH_S, _LONGEST_REST_S, _LOOKED_AT_S, _LEAST_REST_S = 1.0, 30.0, 30.0, 0.005
+#: how long the background waits at first, in seconds: the page that somebody waits for comes before it
+BEFORE_S = 2.0
 #: how long it rests for each second that it asked, once everything was asked for once
 _REST = 19.0
 
@@ -65,7 +67,7 @@ class Survey:
     """Asks for all topics of a cluster. From any thread.
 
     A small cluster is asked as somebody looks. A large one is asked in the background, without a rest the
-    first time and for a tenth of the time then, for as long as somebody looks. What ends are found go to
+    first time and for a twentieth of the time then, for as long as somebody looks. What ends are found go to
     `rates`, too.
     """
 
@@ -116,6 +118,7 @@ class Survey:
                 self._thread.start()
 
     def _work(self) -> None:
+        self._closed.wait(BEFORE_S)
         while not self._closed.is_set():
             with self._lock:
                 if time.monotonic() > self._looked + _LOOKED_AT_S:

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from barnabas.console import survey
 from barnabas.console.pages.brokers import brokers
 from barnabas.console.pages.groups import groups
 from barnabas.console.pages.overview import overview
@@ -129,7 +130,8 @@ def _row():
 
 
 @pytest.fixture
-def view_of():
+def view_of(monkeypatch):
+    monkeypatch.setattr(survey, "BEFORE_S", 0)
     views = []
 
     def make(cluster):
