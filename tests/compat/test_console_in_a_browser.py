@@ -166,6 +166,7 @@ PAGES = {
     "schemas": "Schemas",
     "pipelines": "Pipelines",
     "access": "Access",
+    "clients": "Clients' metrics",
 }
 #: without a registry and without pipelines there is nothing to list
 BARE = ("schemas", "pipelines")

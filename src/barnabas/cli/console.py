@@ -45,6 +45,13 @@ from barnabas.system.signals import stop_this_process
     help="Log in to the registry as to the cluster, and trust the same authorities.",
 )
 @click.option(
+    "--metrics-url",
+    "metrics",
+    metavar="URL",
+    multiple=True,
+    help="A broker's pages of metrics (its `--metrics`), to show what clients push; may be repeated.",
+)
+@click.option(
     "--allow-writes",
     is_flag=True,
     help="Let pages create, change and delete, send records and reset offsets.",
@@ -88,6 +95,7 @@ def console(
     listen: str,
     registry: str | None,
     registry_login: bool,
+    metrics: tuple[str, ...],
     allow_writes: bool,
     hide_values: bool,
     masks: tuple[str, ...],
@@ -103,9 +111,11 @@ def console(
     """Show a cluster in the browser: topics live, records, groups, brokers."""
     parse_address(listen, "--listen", "127.0.0.1:8080", default_host="127.0.0.1")
     require_console()
+    from barnabas.console.client_metrics import check_urls
     from barnabas.console.server import ConsoleSettings, is_loopback, run
     from barnabas.console.view import Privacy
 
+    check_urls(metrics)
     if (tls_cert is None) != (tls_key is None):
         raise ConfigError("--tls-cert and --tls-key belong together: give both, or neither")
     if not is_loopback(listen) and not (auth_file and (tls_cert or behind_proxy)):
@@ -124,6 +134,7 @@ def console(
         None if tls_cert is None or tls_key is None else _tls(tls_cert, tls_key),
         behind_proxy,
         registry_login,
+        metrics,
     )
 
     def announce(url: str) -> None:

@@ -36,7 +36,8 @@ def beside_broker(listen: str, login: Callable[[str], Sequence[str]], registry: 
 
     @contextmanager
     def run(broker: Broker) -> Iterator[None]:
-        with running_console(listen, broker.address, login(broker.address), registry):
+        metrics = [] if broker.monitor is None else [broker.monitor.responder.url]
+        with running_console(listen, broker.address, login(broker.address), registry, metrics):
             yield
 
     return run
@@ -44,7 +45,11 @@ def beside_broker(listen: str, login: Callable[[str], Sequence[str]], registry: 
 
 @contextmanager
 def running_console(
-    listen: str, servers: str, login: Sequence[str] = (), registry: str | None = None
+    listen: str,
+    servers: str,
+    login: Sequence[str] = (),
+    registry: str | None = None,
+    metrics: Sequence[str] = (),
 ) -> Iterator[None]:
     """A console as a child process; its link is a line on stdout."""
     command = [sys.executable, "-m", "barnabas.cli", "console", "--with-parent", "--allow-writes"]
@@ -52,6 +57,8 @@ def running_console(
     if registry is not None:
         secured = ["--registry-login"] if login else []
         command += ["--registry", f"{'https' if login else 'http'}://{registry}", *secured]
+    for url in metrics:
+        command += ["--metrics-url", url]
     # Its stdin ends when this process does, however that comes about.
     child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     threading.Thread(target=_tell, args=(child,), name="console", daemon=True).start()

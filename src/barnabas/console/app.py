@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib.resources import files
@@ -18,6 +18,7 @@ from barnabas.console.guard import HEADERS, Guard
 from barnabas.console.live import Live
 from barnabas.console.pages.access import access
 from barnabas.console.pages.brokers import broker, brokers
+from barnabas.console.pages.clients import clients
 from barnabas.console.pages.groups import group, groups
 from barnabas.console.pages.overview import overview
 from barnabas.console.pages.pipelines import Pipelines
@@ -50,10 +51,17 @@ class Console:
     Args:
         registry: the schema registry, where there is one.
         allow_writes: whether pages may change the cluster.
+        metrics: addresses of the brokers' pages of metrics.
     """
 
     def __init__(
-        self, view: ClusterView, guard: Guard, registry: Schemas | None = None, *, allow_writes: bool = False
+        self,
+        view: ClusterView,
+        guard: Guard,
+        registry: Schemas | None = None,
+        *,
+        allow_writes: bool = False,
+        metrics: Sequence[str] = (),
     ) -> None:
         self._view = view
         self._guard = guard
@@ -74,6 +82,7 @@ class Console:
             "schemas": partial(schemas, registry),
             "pipelines": Pipelines(view).page,
             "access": partial(access, view),
+            "clients": partial(clients, view, metrics),
         }
 
     def app(self) -> web.Application:

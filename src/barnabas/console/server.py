@@ -28,6 +28,7 @@ class ConsoleSettings:
         users: passwords by user, instead of the link with a token.
         tls: for HTTPS.
         behind_proxy: a proxy checks who asks by which name, and speaks HTTPS.
+        metrics: addresses of the brokers' pages of metrics.
         registry_login: the registry is logged in to as the cluster is.
     """
 
@@ -40,6 +41,7 @@ class ConsoleSettings:
     tls: ssl.SSLContext | None = None
     behind_proxy: bool = False
     registry_login: bool = False
+    metrics: tuple[str, ...] = ()
 
 
 def claim(listen: str) -> socket.socket:
@@ -75,7 +77,7 @@ async def serve(settings: ConsoleSettings, claimed: socket.socket, on_ready: Cal
     view = ClusterView(
         settings.servers, decode=registry.decode if registry else None, privacy=settings.privacy
     )
-    console = Console(view, guard, registry, allow_writes=settings.allow_writes)
+    console = Console(view, guard, registry, allow_writes=settings.allow_writes, metrics=settings.metrics)
     runner = web.AppRunner(console.app(), access_log=None, shutdown_timeout=_SHUTDOWN_S)
     try:
         await runner.setup()

@@ -79,15 +79,15 @@ class ClusterView:
 
     def groups(self) -> tuple[list[Any], str | None]:
         """All groups by name, and why those of some broker are missing."""
-        return self._shared("groups", 1.0, self._listed_groups)
+        return self.shared("groups", 1.0, self._listed_groups)
 
     def committed(self) -> dict[str, dict[TopicPartition, int]]:
         """By group what it has committed, of the first `MOST_GROUPS`."""
-        return self._shared("committed", 2.0, self._committed)
+        return self.shared("committed", 2.0, self._committed)
 
     def committed_ends(self) -> dict[TopicPartition, int]:
         """Where the partitions end of which `committed` tells."""
-        return self._shared("ends", 1.0, self._asked_ends)
+        return self.shared("ends", 1.0, self._asked_ends)
 
     def ends_of(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Where some partitions end."""
@@ -100,7 +100,7 @@ class ClusterView:
 
     def volumes(self) -> dict[int, Any]:
         """By broker its log directories without what lies in them, or the reason why they are not told."""
-        return self._shared("volumes", 5.0, lambda: self._log_dirs(()))
+        return self.shared("volumes", 5.0, lambda: self._log_dirs(()))
 
     def totals(self) -> Totals:
         """What all topics hold, as far as that is known; of a large cluster it may be minutes old."""
@@ -117,13 +117,13 @@ class ClusterView:
 
     def ensemble(self) -> list[str]:
         """The addresses of ZooKeeper's servers, where the brokers have them and tell; else none."""
-        return self._shared("ensemble", 60.0, self._ensemble)
+        return self.shared("ensemble", 60.0, self._ensemble)
 
     def topic_sizes(self, topics: Collection[str]) -> dict[TopicPartition, int]:
         """By partition of some topics the bytes of its largest replica."""
         return note_sizes(self._log_dirs(topics), {})
 
-    def _shared(self, name: str, fresh_s: float, ask: Callable[[], T]) -> T:
+    def shared(self, name: str, fresh_s: float, ask: Callable[[], T]) -> T:
         """What `ask` has answered lately; who asks meanwhile waits for the same answer."""
         with self._lock:
             lock = self._asking.setdefault(name, threading.Lock())

@@ -6,7 +6,7 @@ import { topic } from "./topic.js";
 const routes = {
   "": pages.overview, topics: pages.topics, topic, groups: pages.groups, group: pages.group,
   brokers: pages.brokers, broker: pages.broker, transactions: pages.transactions, schemas: pages.schemas,
-  pipelines: pages.pipelines, access: pages.access,
+  pipelines: pages.pipelines, access: pages.access, clients: pages.clients,
 };
 const main = /** @type {HTMLElement} */ (document.getElementById("main"));
 /** What ends the page that is shown: timers and streams. */

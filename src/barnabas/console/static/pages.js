@@ -288,3 +288,27 @@ export async function access({ main, every, isShown }) {
       part("Quotas", [["of", (q) => anybody(q.of)], ["quota", (q) => q.name], ["value", (q) => count(q.value), true]], told.quotas));
   });
 }
+
+export async function clients({ main, every, isShown, query, name }) {
+  await every(15_000, async function () {
+    const told = await get("clients", name ? { ...query, id: name } : query);
+    if (!isShown()) return;
+    const who = told.clients.find((c) => c.client_instance_id === told.id);
+    update(main,
+      h("h1", {}, told.id ? `Client ${who?.client_id ?? told.id}` : "Clients' metrics"),
+      told.id ? "" : [
+        h("p.explain", {}, "Clients push their own metrics where a client-metrics resource asks for them (KIP-714); ", h("code", {}, "kafka-client-metrics.sh"), " makes one."),
+        h("h2", {}, "Asked for"),
+        told.subscriptions_problem ? h("p.quiet", {}, told.subscriptions_problem) : table("Asked for", [
+          ["name", (s) => s.name], ["metrics", (s) => h("code", {}, s.metrics || "–")], ["every", (s) => seconds(s["interval.ms"] / 1000)], ["of clients that match", (s) => h("code", {}, s.match || "all")],
+        ], told.subscriptions),
+        h("h2", {}, `Pushing (${count(told.count)})`),
+        told.pages.length ? "" : h("p.quiet", {}, "The brokers' pages of metrics tell what clients have pushed: start the console with --metrics-url http://HOST:PORT.")],
+      told.problems.map((problem) => h("p.warn", {}, problem)),
+      told.id ? table("Numbers", [
+        ["metric", (n) => n.metric], ["of", (n) => Object.entries(n.attributes).map(([key, value]) => h("span.tag", {}, `${key} ${value}`))], ["kind", (n) => (n.sum ? "sum" : "gauge")], ["value", (n) => n.value, true],
+      ], told.numbers) : table("Pushing", [
+        ["client", (c) => link("clients", c.client_instance_id, c.client_id ?? c.client_instance_id)], ["instance", (c) => h("code", {}, c.client_instance_id)], ["software", (c) => c.client_software_name ?? "–"], ["numbers", (c) => count(c.series), true],
+      ], told.clients));
+  });
+}

@@ -1,0 +1,87 @@
+"""The metrics that clients have pushed (KIP-714), as the brokers' pages of metrics have them.
+
+Kafka's protocol does not tell them: the console reads ``/metrics`` of the brokers that it is given.
+"""
+
+from __future__ import annotations
+
+import http.client
+import re
+import urllib.request
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from barnabas.errors import BarnabasError, ConfigError
+
+#: how long a broker may take, in seconds; how much of its page is read, in bytes; how many series in all
+_PATIENCE_S, _LARGEST_PAGE, _MOST_SERIES = 5.0, 64 << 20, 50_000
+
+_LINE = re.compile(r'barnabas_client_metric(_total)?\{((?:[a-z_]+="(?:[^"\\]|\\.)*",?)*)\} (\S+)')
+_LABEL = re.compile(r'([a-z_]+)="((?:[^"\\]|\\.)*)"')
+_ESCAPED = re.compile(r"\\(.)")
+
+
+class PageError(BarnabasError):
+    """A broker's page of metrics cannot be read."""
+
+
+class Series(NamedTuple):
+    """One number that a client has pushed.
+
+    Attributes:
+        labels: the metric's name, the client and the attributes, as in docs/reference/metrics.md.
+        value: as the page writes it.
+        is_sum: whether it only grows.
+    """
+
+    labels: dict[str, str]
+    value: str
+    is_sum: bool
+
+
+def check_urls(urls: Iterable[str]) -> None:
+    """Raises ConfigError for what is no address of a page."""
+    for url in urls:
+        if not url.startswith(("http://", "https://")):
+            raise ConfigError(f"--metrics-url {url}: write http://HOST:PORT, as a broker's --metrics has it")
+
+
+def read_series(urls: Sequence[str]) -> tuple[list[Series], list[str]]:
+    """What clients have pushed to these brokers, and why those of some are missing."""
+    found: list[Series] = []
+    problems = []
+    for url in urls:
+        try:
+            for series in parse_series(_lines(f"{url.rstrip('/')}/metrics")):
+                if len(found) >= _MOST_SERIES:
+                    break
+                found.append(series)
+        except PageError as error:
+            problems.append(str(error))
+    return found, problems
+
+
+def parse_series(lines: Iterable[str]) -> Iterator[Series]:
+    """Those among the lines of a page that clients have pushed."""
+    for line in lines:
+        if line.startswith("barnabas_client_metric"):
+            parts = _LINE.match(line)
+            if parts is not None:
+                labels = {name: _ESCAPED.sub(_meant, text) for name, text in _LABEL.findall(parts[2])}
+                yield Series(labels, parts[3], parts[1] is not None)
+
+
+def _meant(escaped: re.Match[str]) -> str:
+    return "\n" if escaped[1] == "n" else escaped[1]
+
+
+def _lines(url: str) -> Iterator[str]:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(url, timeout=_PATIENCE_S) as page:
+            left = _LARGEST_PAGE
+            while left > 0 and (line := page.readline(65_536)):
+                left -= len(line)
+                yield line.decode("utf-8", "replace")
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        raise PageError(f"{url} cannot be read: {error}") from error

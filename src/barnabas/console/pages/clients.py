@@ -1,0 +1,69 @@
+"""Clients' metrics (KIP-714): which are asked for, and what clients have pushed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from barnabas.client.errors import ClientError
+from barnabas.console.client_metrics import read_series
+from barnabas.console.kafka import check
+from barnabas.console.pages.query import Query
+from barnabas.console.view import ClusterView
+from barnabas.errors import KafkaError
+from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from barnabas.protocol.messages.list_config_resources import ListConfigResourcesRequest
+
+_CLIENT_METRICS = 16
+#: rows of each table
+_MOST = 500
+_WHO = ("client_id", "client_instance_id", "client_software_name")
+
+
+def clients(view: ClusterView, metrics: Sequence[str], query: Query) -> dict[str, Any]:
+    """The page. Query: ``id``, the client instance whose numbers are shown; ``search`` in the metrics' names.
+
+    Args:
+        metrics: addresses of the brokers' pages of metrics.
+    """
+    chosen, search = query.get("id", ""), query.get("search", "").lower()[:300]
+    series, problems = view.shared("client metrics", 10.0, lambda: read_series(metrics))
+    pushing: dict[str, dict[str, Any]] = {}
+    numbers = []
+    for labels, value, is_sum in series:
+        client = labels.get("client_instance_id", "")
+        row = pushing.setdefault(client, {**{name: labels.get(name) for name in _WHO}, "series": 0})
+        row["series"] += 1
+        if client == chosen and search in labels.get("metric", "").lower():
+            rest = {name: text for name, text in labels.items() if name not in (*_WHO, "metric")}
+            numbers.append(
+                {"metric": labels.get("metric"), "attributes": rest, "value": value, "sum": is_sum}
+            )
+    by_name = sorted(pushing.values(), key=lambda row: (row["client_id"] or "", row["client_instance_id"]))
+    return {
+        **_subscriptions(view),
+        "pages": list(metrics),
+        "problems": problems,
+        "count": len(by_name),
+        "clients": by_name[:_MOST],
+        "id": chosen or None,
+        "numbers": sorted(numbers, key=lambda row: (row["metric"], str(row["attributes"])))[:_MOST],
+    }
+
+
+def _subscriptions(view: ClusterView) -> dict[str, Any]:
+    """The client-metrics resources with their settings, or why the cluster does not tell them."""
+    try:
+        listed = view.kafka.ask_any(ListConfigResourcesRequest(resource_types=[_CLIENT_METRICS]))
+        check(listed.error_code, "client-metrics resources")
+        names = sorted(each.resource_name for each in listed.config_resources)[:_MOST]
+        wanted = [DescribeConfigsResource(resource_type=_CLIENT_METRICS, resource_name=n) for n in names]
+        told = view.kafka.ask_any(DescribeConfigsRequest(resources=wanted)).results if wanted else []
+    except (ClientError, KafkaError) as error:
+        return {"subscriptions": [], "subscriptions_problem": str(error)}
+    rows = [
+        {"name": each.resource_name, **{config.name: config.value for config in each.configs}}
+        for each in told
+        if not each.error_code
+    ]
+    return {"subscriptions": rows, "subscriptions_problem": None}
