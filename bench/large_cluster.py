@@ -42,6 +42,8 @@ _READS, _WRITES, _EVENTS = 50_000, 22_000, 8_000
 #: servers of the ensemble, which share its clients
 _SERVERS = 3
 _TOPIC = 100
+#: partitions of the topic that is created at the end
+_NEW = 10_000
 _REPLICAS = 3
 
 
@@ -179,7 +181,7 @@ class Cluster:
         await self._measure("... and is back", self._come_back)
         await self._measure("... and is in sync again", self._catch_up)
         await self._measure("preferred leaders lead again", self._rebalance)
-        await self._measure("a topic of 10,000 partitions", self._create)
+        await self._measure(f"a topic of {_NEW:,} partitions", self._create)
         await self._measure("the controller dies", self._take_over, of_next=True)
         await self.follower.stop()
 
@@ -257,7 +259,8 @@ class Cluster:
 
     @property
     def _victim(self) -> BrokerId:
-        return self.brokers // 2 + 1
+        """One of the others: brokers 1 and 2 are those that are measured."""
+        return max(self.brokers // 2 + 1, 3)
 
     def _leads(self, broker: BrokerId) -> bool:
         image = self.controller.image
@@ -314,7 +317,7 @@ class Cluster:
         await self._settle()
 
     async def _create(self) -> None:
-        made = await self.controller.controller.topics.create([NewTopic("large", 10_000, _REPLICAS)])
+        made = await self.controller.controller.topics.create([NewTopic("large", _NEW, _REPLICAS)])
         assert not isinstance(made["large"], KafkaError)
         await self._settle()
 
@@ -330,9 +333,11 @@ class Cluster:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.large_cluster", description=__doc__)
-    parser.add_argument("--brokers", type=int, default=100)
+    parser.add_argument("--brokers", type=int, default=100, help="3 or more")
     parser.add_argument("--partitions", type=int, default=200_000)
     options = parser.parse_args()
+    if options.brokers < _REPLICAS:
+        parser.error(f"--brokers {options.brokers}: partitions have {_REPLICAS} replicas, give 3 or more")
     print(f"{options.brokers} brokers, {options.partitions:,} partitions of {_REPLICAS} replicas\n")
     print(
         "| what | writes | MB | each broker reads | MB | events | CPU s, two brokers | s here "

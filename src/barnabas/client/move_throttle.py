@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from barnabas.client.broker_calls import ask_any
 from barnabas.client.errors import error_code
 from barnabas.client.moves import Move
-from barnabas.errors import KafkaError
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from barnabas.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -46,14 +47,43 @@ def throttle(
 
 
 def lift(servers: str, timeout: float, topics: Iterable[str], brokers: Iterable[BrokerId]) -> None:
-    """Take the throttles of these topics and brokers away.
+    """Take the throttles of these topics and brokers away, and of the brokers whose replicas they throttle.
+
+    A broker that has died since it was throttled is in no metadata: the topics' settings name it.
 
     Raises:
         KafkaError: a broker refused. ClientError: none answers.
     """
-    resources = [_resource(_TOPIC, topic, dict.fromkeys((_LEADERS, _FOLLOWERS))) for topic in sorted(topics)]
-    resources += [_resource(_BROKER, str(broker), dict.fromkeys(_RATES)) for broker in sorted(brokers)]
-    _alter(servers, timeout, resources)
+    topics = sorted(topics)
+    known = set(brokers)
+    brokers = sorted(known | _throttled_brokers(servers, timeout, topics))
+    resources = [_resource(_TOPIC, topic, dict.fromkeys((_LEADERS, _FOLLOWERS))) for topic in topics]
+    resources += [_resource(_BROKER, str(broker), dict.fromkeys(_RATES)) for broker in brokers]
+    # Somebody may have named a broker that never was: it has no throttle.
+    _alter(servers, timeout, resources, may_be_unknown=set(brokers) - known)
+
+
+def _throttled_brokers(servers: str, timeout: float, topics: Sequence[str]) -> set[BrokerId]:
+    """The brokers that the topics' settings name: lists of ``partition:broker``, or ``*`` for all."""
+    if not topics:
+        return set()
+    response: Any = ask_any(
+        servers,
+        timeout,
+        DescribeConfigsRequest(
+            resources=[
+                DescribeConfigsResource(
+                    resource_type=_TOPIC, resource_name=topic, configuration_keys=[_LEADERS, _FOLLOWERS]
+                )
+                for topic in topics
+            ]
+        ),
+    )
+    values = (config.value or "" for result in response.results for config in result.configs)
+    replicas = (replica.strip() for value in values for replica in value.split(","))
+    return {
+        int(broker) for broker in (replica.partition(":")[2] for replica in replicas) if broker.isdecimal()
+    }
 
 
 def _resource(kind: int, name: str, settings: Mapping[str, str | None]) -> AlterConfigsResource:
@@ -68,8 +98,20 @@ def _resource(kind: int, name: str, settings: Mapping[str, str | None]) -> Alter
     )
 
 
-def _alter(servers: str, timeout: float, resources: list[AlterConfigsResource]) -> None:
+def _alter(
+    servers: str,
+    timeout: float,
+    resources: list[AlterConfigsResource],
+    may_be_unknown: Collection[BrokerId] = (),
+) -> None:
     response: Any = ask_any(servers, timeout, IncrementalAlterConfigsRequest(resources=resources))
+    unknown = set(map(str, may_be_unknown))
     for result in response.responses:
+        if (
+            result.resource_type == _BROKER
+            and result.resource_name in unknown
+            and result.error_code in (ErrorCode.INVALID_REQUEST, ErrorCode.BROKER_ID_NOT_REGISTERED)
+        ):
+            continue
         if result.error_code:
             raise KafkaError(error_code(result.error_code), result.error_message)

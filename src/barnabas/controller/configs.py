@@ -212,7 +212,7 @@ class ConfigControl:
             name = resource.name
             if not name:
                 name, layers = ALL_BROKERS, layers[1:]  # without what the one broker sets for itself
-            elif name not in map(str, image.brokers):
+            elif name not in map(str, {*image.brokers, *image.admitted}):  # a dead one's throttle is lifted
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST,
                     f"there is no broker '{name}': give a broker's id, or nothing for all brokers",

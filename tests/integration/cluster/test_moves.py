@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from barnabas.cli.app import app
+from barnabas.client.admin import Admin
 from barnabas.client.moves import Moves
 from barnabas.testing import BarnabasCluster
 from barnabas.types import TopicPartition
@@ -149,6 +150,29 @@ def test_a_move_is_cancelled_and_the_new_replica_is_dropped(barnabas_cluster, tm
     assert set(moves.holders(["t"])[TopicPartition("t", 0)].replicas) == set(start)
     cluster.heal()
     cluster.wait_in_sync("t")
+
+
+def test_the_throttle_of_a_broker_that_has_died_is_lifted(barnabas_cluster, tmp_path):
+    cluster = barnabas_cluster(brokers=4)
+    victim = next(broker for broker in cluster.brokers if broker != cluster.controller())
+    others = [broker for broker in cluster.brokers if broker != victim]
+    run(cluster, "topics", "create", "t", "--replica-assignment", ":".join(map(str, [victim, *others[:2]])))
+    cluster.wait_in_sync("t")
+    plan = _plan(tmp_path, others)
+    run(cluster, "topics", "reassign", "execute", plan, "--throttle", 1_000_000)
+    moves = Moves(cluster.bootstrap_servers)
+    wait_until(lambda: not moves.under_way())
+
+    def rates():
+        values = Admin(cluster.address_of(victim)).configs("broker", str(victim))
+        return {value.value for value in values if "replication.throttled.rate" in value.name}
+
+    wait_until(lambda: rates() == {"1000000"})
+    cluster.kill(victim)  # it leads and holds nothing any more: only the throttle names it
+    wait_until(lambda: victim not in {node.id for node in moves.cluster().nodes})
+    assert "moved" in run(cluster, "topics", "reassign", "verify", plan)
+    cluster.restart(victim)
+    assert rates() == {str(2**63 - 1)}
 
 
 def test_preferred_leaders_lead_again_after_a_restart(barnabas_cluster):

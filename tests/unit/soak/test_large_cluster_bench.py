@@ -1,0 +1,22 @@
+"""`python -m bench.large_cluster`, with as few brokers and partitions as it takes."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from bench.large_cluster import Cluster, main
+
+
+@pytest.mark.parametrize("brokers", [3, 4])
+def test_the_smallest_clusters_are_measured_to_the_end(capsys, monkeypatch, brokers):
+    monkeypatch.setattr("bench.large_cluster._NEW", 10)
+    asyncio.run(Cluster(brokers, 20).run())
+    assert "| the controller dies |" in capsys.readouterr().out
+
+
+def test_too_few_brokers_are_refused(capsys, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["bench.large_cluster", "--brokers", "2"])
+    with pytest.raises(SystemExit):
+        main()
+    assert "--brokers 2" in capsys.readouterr().err
