@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from barnabas.client.addresses import parse_servers
@@ -41,6 +41,8 @@ class Kafka:
         self._lock = threading.Lock()
         #: until when it is shown to others, and the answer
         self._metadata: tuple[float, Any] | None = None
+        #: the metadata that they are from, and the names of topics by their ids
+        self._names: tuple[Any, dict[bytes, str]] | None = None
         #: of a large cluster it is megabytes, and mostly the same
         self._everything = Repeated(MetadataRequest(topics=None, allow_auto_topic_creation=False))
 
@@ -63,6 +65,14 @@ class Kafka:
             answer = self._asked_metadata(self._everything)
             ended = time.monotonic()
             known = self._metadata = (ended + rest(_FRESH_S, ended - began, _LONGEST_REST_S), answer)
+        return known[1]
+
+    def topic_names(self) -> Mapping[bytes, str]:
+        """The names of all topics by their ids, made once for as long as the cluster says the same."""
+        metadata = self.metadata()
+        known = self._names
+        if known is None or known[0] is not metadata:
+            known = self._names = metadata, {topic.topic_id: topic.name for topic in metadata.topics}
         return known[1]
 
     def ask(self, broker: int, request: Request | Repeated) -> Any:

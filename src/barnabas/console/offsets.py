@@ -109,7 +109,7 @@ def _fetched(kafka: Kafka, coordinator: int, groups: Sequence[str]) -> Iterable[
 
 
 def _offsets(kafka: Kafka, topics: Any) -> dict[TopicPartition, int]:
-    names = {t.topic_id: t.name for t in kafka.metadata().topics} if any(not t.name for t in topics) else {}
+    names = kafka.topic_names() if any(not t.name for t in topics) else {}
     return {
         TopicPartition(name, partition.partition_index): partition.committed_offset
         for topic in topics

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from barnabas.console import survey
+from barnabas.console.kafka import Kafka
 from barnabas.console.pages.brokers import brokers
 from barnabas.console.pages.groups import groups
 from barnabas.console.pages.overview import overview
@@ -44,6 +45,9 @@ class Cluster:
 
     def metadata(self, names=None):
         return self._metadata
+
+    def topic_names(self):
+        return {topic.topic_id: topic.name for topic in self._topics}
 
     def coordinators(self, groups):
         return dict.fromkeys(groups, 1)
@@ -214,3 +218,14 @@ def test_nothing_is_asked_once_nobody_looks(view_of):
         thread.join(60)
         assert not thread.is_alive()
     assert cluster.asked["DescribeLogDirs"] <= 1, "it went on without anybody who looks"
+
+
+def test_the_names_of_topics_are_looked_up_once_for_all_groups(monkeypatch):
+    kafka = Kafka("127.0.0.1:1")
+    metadata = Cluster(topics=3).metadata()
+    monkeypatch.setattr(kafka, "metadata", lambda: metadata)
+    assert kafka.topic_names() is kafka.topic_names()
+    before = kafka.topic_names()
+    metadata = Cluster(topics=2).metadata()
+    assert kafka.topic_names() is not before
+    kafka.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
 
 from barnabas.errors import ErrorCode
@@ -76,6 +76,7 @@ def _make(
     states, answers = ((), ()) if last is None else (last[0].partitions, last[1].partitions)
     partitions = []
     errors: dict[BrokerId, ErrorCode] = {}
+    offline: dict[Sequence[BrokerId], list[BrokerId]] = {}
     for number, state in enumerate(topic.partitions):
         if number < len(states) and state is states[number]:
             partitions.append(answers[number])
@@ -86,15 +87,20 @@ def _make(
             if error is ErrorCode.LISTENER_NOT_FOUND and not modern:
                 error = ErrorCode.LEADER_NOT_AVAILABLE
             errors[state.leader] = error
+        gone = offline.get(state.replicas)
+        if gone is None:
+            gone = [replica for replica in state.replicas if replica not in image.brokers]
+            offline[state.replicas] = gone
         partitions.append(
             MetadataResponsePartition(
                 error_code=error,
                 partition_index=number,
                 leader_id=state.leader,
                 leader_epoch=state.leader_epoch,
-                replica_nodes=list(state.replicas),
-                isr_nodes=list(state.isr),
-                offline_replicas=[replica for replica in state.replicas if replica not in image.brokers],
+                # Of the image, and shared: of a hundred thousand partitions copies take a tenth of a second.
+                replica_nodes=state.replicas,  # type: ignore[arg-type]
+                isr_nodes=state.isr,  # type: ignore[arg-type]
+                offline_replicas=gone,
             )
         )
     return MetadataResponseTopic(
