@@ -25,8 +25,8 @@ HIDDEN_NAMES = {
     os: ("pread", "preadv", "pwrite", "pwritev", "sendfile", "fdatasync", "sysconf", "statvfs", "geteuid"),
     signal: ("SIGPROF", "ITIMER_PROF"),
 }
-#: a folder cannot be opened to be synced where this is missing
-FLAGS = ("O_DIRECTORY", "O_CLOEXEC")
+#: without them a folder cannot be opened to be synced, and nobody tells what the page cache has
+FLAGS = ("O_DIRECTORY", "O_CLOEXEC", "RWF_NOWAIT")
 
 
 def _locking(fd: int, mode: int, count: int) -> None:

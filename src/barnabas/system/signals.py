@@ -19,19 +19,8 @@ STOP_SIGNALS: tuple[signal.Signals, ...] = (
 
 def handle_stop_signals(loop: asyncio.AbstractEventLoop, handle: Callable[[int], object]) -> None:
     """Call `handle` on the event loop with the number of each of `STOP_SIGNALS`; for the main thread only."""
-
-    def forward(number: int, frame: FrameType | None) -> None:
-        if loop.is_closed():
-            signal.signal(number, signal.SIG_DFL)
-            signal.raise_signal(number)
-        else:
-            loop.call_soon_threadsafe(handle, number)
-
     for number in STOP_SIGNALS:
-        try:
-            loop.add_signal_handler(number, handle, int(number))
-        except NotImplementedError:  # asyncio's on Windows
-            signal.signal(number, forward)
+        _handle(loop, number, handle)
 
 
 def handle_reload_signal(loop: asyncio.AbstractEventLoop, handle: Callable[[], object]) -> None:
@@ -40,7 +29,21 @@ def handle_reload_signal(loop: asyncio.AbstractEventLoop, handle: Callable[[], o
     A process with a terminal is left as it is: there SIGHUP says that the terminal is gone, and ends it.
     """
     if hasattr(signal, "SIGHUP") and not (sys.stdin is not None and sys.stdin.isatty()):
-        loop.add_signal_handler(signal.SIGHUP, handle)
+        _handle(loop, signal.SIGHUP, lambda number: handle())
+
+
+def _handle(loop: asyncio.AbstractEventLoop, number: signal.Signals, handle: Callable[[int], object]) -> None:
+    def forward(number: int, frame: FrameType | None) -> None:
+        if loop.is_closed():
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        else:
+            loop.call_soon_threadsafe(handle, number)
+
+    try:
+        loop.add_signal_handler(number, handle, int(number))
+    except NotImplementedError:  # asyncio's on Windows
+        signal.signal(number, forward)
 
 
 def stop_this_process() -> None:

@@ -141,6 +141,29 @@ def test_a_loop_that_takes_no_signal_handlers_hears_of_signals_all_the_same(monk
             signal.signal(each, handler)
 
 
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="this system has no SIGHUP")
+def test_a_loop_that_takes_no_signal_handlers_hears_of_a_reload(monkeypatch):
+    def refuse(self, number, callback, *arguments):
+        raise NotImplementedError
+
+    monkeypatch.setattr(asyncio.SelectorEventLoop, "add_signal_handler", refuse)
+    monkeypatch.setattr(signals.sys, "stdin", None)
+    before = signal.getsignal(signal.SIGHUP)
+
+    async def wait_for_reload() -> None:
+        loop = asyncio.get_running_loop()
+        heard: asyncio.Future[None] = loop.create_future()
+        signals.handle_reload_signal(loop, lambda: heard.set_result(None))
+        signal.raise_signal(signal.SIGHUP)
+        await asyncio.wait_for(heard, 60)
+
+    try:
+        with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+            runner.run(wait_for_reload())
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_without_limits_of_a_process_there_is_the_c_runtimes(monkeypatch):
     monkeypatch.setattr(limits, "resource", None)
     assert limits.open_files() == limits.raise_open_files(65_536) == 8192
