@@ -66,7 +66,9 @@ class CheckpointWrite:
         self._logs = logs
         self._offset_of = offset_of
         self._is_prepared = False
+        #: the lines, those of one step joined: thousands of small objects would take more room than they say
         self._lines: list[bytes] | None = None
+        self._count = 0
 
     @property
     def is_needed(self) -> bool:
@@ -80,20 +82,27 @@ class CheckpointWrite:
         """
         checkpoint, offsets, logs = self._checkpoint, self._checkpoint.offsets, self._logs
         if self._offset_of is not None:
-            for number, (topic_partition, log) in enumerate(list(logs.items()), 1):
+            for number, topic_partition in enumerate(list(logs), 1):  # of pairs there would be garbage
                 if number % _LOGS_A_STEP == 0:
                     yield
-                if logs.get(topic_partition) is log:
+                log = logs.get(topic_partition)
+                if log is not None:
                     self._note(topic_partition, self._offset_of(log))
         self._is_prepared = True
         if not checkpoint.is_stale:
             return
         checkpoint.is_stale = False  # what changes from here on is written the next time
         tags: dict[TopicId, int] = {}
-        lines = []
-        for number, (topic_partition, offset) in enumerate(list(offsets.items()), 1):
+        joined: list[bytes] = []
+        lines: list[bytes] = []
+        for number, topic_partition in enumerate(list(offsets), 1):
             if number % _LINES_A_STEP == 0:
+                joined.append(b"".join(lines))
+                lines.clear()
                 yield
+            offset = offsets.get(topic_partition)
+            if offset is None:
+                continue
             open_log = logs.get(topic_partition)
             if open_log is None:
                 tag = checkpoint.tags.get(topic_partition)
@@ -103,7 +112,8 @@ class CheckpointWrite:
                 if tag is None:
                     tag = tags[topic_id] = checkpoints.tag_of_topic(topic_id)
             lines.append(checkpoints.encode_offset(topic_partition, offset, tag))
-        self._lines = lines
+            self._count += 1
+        self._lines = [*joined, *lines]
 
     def _note(self, topic_partition: TopicPartition, offset: Offset | None) -> None:
         checkpoint = self._checkpoint
@@ -122,7 +132,7 @@ class CheckpointWrite:
             return
         checkpoint = self._checkpoint
         try:
-            replace_file(checkpoint.fs, checkpoint.path, checkpoints.join_offsets(self._lines))
+            replace_file(checkpoint.fs, checkpoint.path, checkpoints.join_offsets(self._lines, self._count))
         except BaseException:
             checkpoint.is_stale = True
             raise

@@ -34,6 +34,8 @@ log = logger_of(__name__)
 _OPENED_AT_ONCE = 16
 #: and how many logs of deleted topics are renamed in one
 _DELETED_AT_ONCE = 16
+#: seconds after which the others wait for another turn: each renames a folder
+_DELETING_SECONDS = 0.002
 #: how many partitions are checked in one turn of the event loop
 _CHECKED_AT_ONCE = 200
 
@@ -353,13 +355,17 @@ class ReplicaManager:
             self._delete_some()
 
     def _delete_some(self) -> None:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + _DELETING_SECONDS
         for _ in range(min(_DELETED_AT_ONCE, len(self._doomed))):
             topic_id, topic_partition = self._doomed.popleft()
             opened = self._logs.get(topic_partition)
             if opened is None or opened.topic_id == topic_id:
                 self._logs.delete(topic_partition)
+            if loop.time() >= end:
+                break
         if self._doomed:
-            asyncio.get_running_loop().call_soon(self._delete_some)
+            loop.call_soon(self._delete_some)
 
     def _take_down(self, topic: TopicImage) -> None:
         partitions = self._topics.pop(topic.id, _NONE)

@@ -77,14 +77,15 @@ def encode_offset(topic_partition: TopicPartition, offset: Offset, tag: int | No
     return checked_lines.encode_line(line if tag is None else checked_lines.tagged(line, tag))
 
 
-def join_offsets(lines: Sequence[bytes]) -> bytes:
-    """The content of an offset checkpoint, of the lines that `encode_offset` has made."""
-    return b"".join([checked_lines.encode_head(len(lines)), *lines])
+def join_offsets(lines: Sequence[bytes], count: int) -> bytes:
+    """The content of an offset checkpoint, of lines that `encode_offset` has made; some may be joined."""
+    return b"".join([checked_lines.encode_head(count), *lines])
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, Offset], tags: Mapping[TopicPartition, int]) -> bytes:
     """The content of an offset checkpoint; `tags` are those of topics, as far as they are known."""
-    return join_offsets([encode_offset(tp, offset, tags.get(tp)) for tp, offset in offsets.items()])
+    lines = [encode_offset(tp, offset, tags.get(tp)) for tp, offset in offsets.items()]
+    return join_offsets(lines, len(lines))
 
 
 def decode_offsets(content: bytes) -> CheckpointedOffsets:

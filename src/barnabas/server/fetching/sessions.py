@@ -8,7 +8,7 @@ A follower has one session, which no client can take from it.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from random import Random
 from typing import TYPE_CHECKING, Protocol
 
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 _LAST_EPOCH = 2**31 - 1
+#: how many of the partitions that a request names are noted in one step
+_NOTED_A_STEP = 200
+_OVER = object()
 
 #: How long a session must have been idle before another may replace it, in milliseconds.
 MIN_EVICTION_MS = 120_000
@@ -219,15 +222,26 @@ class FetchSession:
 
     def advance(self, request: FetchRequest) -> None:
         """Apply the changes that an incremental request brings."""
+        for _ in self.advance_in_steps(request):
+            pass
+
+    def advance_in_steps(self, request: FetchRequest) -> Iterator[None]:
+        """As `advance`, in steps: none may be taken once the session is closed."""
+        self.epoch = self.epoch + 1 if self.epoch < _LAST_EPOCH else 1
         for forgotten in request.forgotten_topics_data:
             for index in forgotten.partitions:
                 target = self.targets.pop((forgotten.topic or forgotten.topic_id, index), None)
                 if target is not None:
                     target.unwatch()
                     self.ready.pop(target, None)
+        yield
+        noted = 0
         for topic in request.topics:
             key: TopicKey = topic.topic or topic.topic_id
             for wanted in topic.partitions:
+                noted += 1
+                if noted % _NOTED_A_STEP == 0:
+                    yield
                 target = self.targets.get((key, wanted.partition))
                 if target is None:
                     target = self.target(key, wanted)
@@ -236,7 +250,6 @@ class FetchSession:
                 else:
                     target.want(wanted)
                 self.has_news(target, 0)
-        self.epoch = self.epoch + 1 if self.epoch < _LAST_EPOCH else 1
 
     def to_read(self, *, committed: bool) -> list[FetchTarget]:
         """What a fetch has to read, in this order.
@@ -346,6 +359,17 @@ class FetchSessions:
             if session is not None:
                 session.owner = owner
             return session
+        session = self.find(request, uses_topic_ids, owner)
+        for _ in self.advance(session, request):
+            pass
+        return session
+
+    def find(self, request: FetchRequest, uses_topic_ids: bool, owner: Principal = ANONYMOUS) -> FetchSession:
+        """The session that an incremental request goes on with: `advance` it.
+
+        Raises:
+            KafkaError: as `resolve`.
+        """
         session = self._of(request.session_id, owner)
         if session is None:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -353,14 +377,28 @@ class FetchSessions:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if uses_topic_ids != session.uses_topic_ids:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        before = len(session.targets)
-        session.advance(request)
-        self.partitions += len(session.targets) - before
-        if self.partitions > MAX_PARTITIONS:
-            self._drop(session.session_id)  # the client starts again, and continues without a session
-            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        self._touch(session)
         return session
+
+    def advance(self, session: FetchSession, request: FetchRequest) -> Iterator[None]:
+        """Apply the changes that an incremental request brings to its session, in steps.
+
+        Raises:
+            KafkaError: FETCH_SESSION_ID_NOT_FOUND, the session has gone meanwhile, or is too large now.
+        """
+        self._touch(session)
+        steps = session.advance_in_steps(request)
+        while True:
+            before = len(session.targets)
+            is_over = next(steps, _OVER) is _OVER
+            self.partitions += len(session.targets) - before
+            if self.partitions > MAX_PARTITIONS:
+                self._drop(session.session_id)  # the client starts again, and continues without a session
+            elif is_over:
+                return
+            else:
+                yield
+            if self._sessions.get(session.session_id) is not session:
+                raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
 
     def _of(self, session_id: int, owner: Principal) -> FetchSession | None:
         session = self._sessions.get(session_id)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -35,6 +35,8 @@ from barnabas.server.fetching.fetch import Fetch, PreferredReplica
 from barnabas.server.fetching.preferred import RACK_AWARE, replica_in_rack
 from barnabas.server.fetching.replica_fetch import ReplicaFetch
 from barnabas.server.fetching.sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
     FetchSession,
     FetchSessions,
     FetchTarget,
@@ -114,6 +116,15 @@ async def _fetch_named(
     ports: Ports, context: RequestContext, request: FetchRequest, is_of_replica: bool
 ) -> FetchResponse:
     """A fetch that names so many partitions that even to note them takes steps."""
+    if not is_of_replica and request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
+        sessions, uses_topic_ids = ports.sessions, context.api_version >= TOPIC_ID_VERSION
+        try:
+            session = sessions.find(request, uses_topic_ids, context.connection.principal)
+            async for _ in ports.long_work.slices(sessions.advance(session, request)):
+                pass
+        except KafkaError as error:
+            return FetchResponse(error_code=error.code)
+        return await settled(_fetch_of(ports, context, request, session, session))
     noted = requested(request, ReplicaTarget if is_of_replica else FetchTarget)
     targets: list[FetchTarget] = []
     async for some in ports.long_work.slices(iter(lambda: list(islice(noted, NOTED_A_STEP)), [])):
@@ -131,6 +142,17 @@ def _fetch(
         )
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
+    return _fetch_of(ports, context, request, session, session or targets or requested(request))
+
+
+def _fetch_of(
+    ports: Ports,
+    context: RequestContext,
+    request: FetchRequest,
+    session: FetchSession | None,
+    wanted: FetchSession | Iterable[FetchTarget],
+) -> Answer[FetchResponse]:
+    """The records of what is `wanted`: the partitions of the session, or without one those that are named."""
     max_bytes = max(0, min(request.max_bytes, ports.config().fetch_max_bytes))
     admits = None
     if context.usage is not None and context.usage.most_fetched < math.inf:
@@ -138,7 +160,7 @@ def _fetch(
         admits = partial(_admits, ports.sessions, session, context.usage)
     operation = Fetch(
         ports.replicas,
-        session or targets or requested(request),
+        wanted,
         min_bytes=request.min_bytes,
         max_bytes=max_bytes,
         committed=request.isolation_level == READ_COMMITTED,

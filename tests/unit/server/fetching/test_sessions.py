@@ -153,3 +153,29 @@ def test_a_partition_is_news_when_it_has_records_an_error_or_new_bounds():
     assert target.is_news(PartitionData(error_code=3, high_watermark=-1, records=b""))
     assert target.is_news(PartitionData(error_code=3, high_watermark=-1, records=b""))
     assert target.is_news(PartitionData(high_watermark=6, log_start_offset=2, records=b""))
+
+
+def test_a_large_change_is_made_in_steps_and_counts_as_it_comes(sessions):
+    session = sessions.resolve(request(partitions=[(0, 0)]), False)
+    large = request(session.session_id, 1, [(number, 5) for number in range(1000)])
+    steps = sessions.advance(sessions.find(large, False), large)
+    next(steps)
+    next(steps)
+    assert 1 < len(session.targets) < 1000
+    assert sessions.partitions == len(session.targets)
+    refused(ErrorCode.INVALID_FETCH_SESSION_EPOCH, lambda: sessions.find(large, False))
+    list(steps)
+    assert sessions.partitions == len(session.targets) == 1000
+    assert set(offsets(session).values()) == {5}
+
+
+def test_a_session_that_goes_between_two_steps_takes_no_more_partitions(sessions):
+    session = sessions.resolve(request(partitions=[(0, 0)]), False)
+    large = request(session.session_id, 1, [(number, 5) for number in range(1000)])
+    steps = sessions.advance(session, large)
+    next(steps)
+    sessions.drop(session)
+    before = len(session.targets)
+    refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, lambda: next(steps))
+    assert len(session.targets) == before
+    assert sessions.partitions == 0
