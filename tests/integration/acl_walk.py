@@ -105,6 +105,11 @@ OPEN = {
     "PushTelemetry",
     "ListGroups",
     "ListTransactions",
+    # one's own tokens; tests/unit/server/handlers/admin/test_delegation_tokens.py has the rules for others'
+    "CreateDelegationToken",
+    "RenewDelegationToken",
+    "ExpireDelegationToken",
+    "DescribeDelegationToken",
 }
 #: the operations that imply others
 IMPLIED = {

@@ -319,6 +319,36 @@ class BrokerConfig(Settings):
         doc="The cipher suites of TLS 1.2, by OpenSSL's names; empty means OpenSSL's choice.",
     )
 
+    delegation_token_secret_key: str | None = setting(
+        Type.PASSWORD,
+        None,
+        sensitive=True,
+        synonyms=("delegation.token.master.key",),
+        doc="What the passwords of delegation tokens are made with: the same on all brokers. Unset means "
+        "that there are no delegation tokens.",
+    )
+    delegation_token_master_key: str | None = setting(
+        Type.PASSWORD, None, sensitive=True, doc="The old name of delegation.token.secret.key."
+    )
+    delegation_token_max_lifetime_ms: int = setting(
+        Type.LONG,
+        604_800_000,
+        minimum=1,
+        doc="How long a delegation token holds at most, however often it is renewed, in milliseconds.",
+    )
+    delegation_token_expiry_time_ms: int = setting(
+        Type.LONG,
+        86_400_000,
+        minimum=1,
+        doc="How long a delegation token holds until it has to be renewed, in milliseconds.",
+    )
+    delegation_token_expiry_check_interval_ms: int = setting(
+        Type.LONG,
+        3_600_000,
+        minimum=1,
+        doc="How often delegation tokens that have expired are deleted, in milliseconds.",
+    )
+
     authorizer_class_name: str | None = setting(
         Type.STRING,
         None,

@@ -60,7 +60,6 @@ _UNSUPPORTED = (
             "sasl.",
             "security.",
             "listener.name.",
-            "delegation.token.",
             "password.encoder.",
             "zookeeper.ssl.",
             "zookeeper.clientCnxnSocket",

@@ -21,6 +21,7 @@ from barnabas.controller.reassignments import ReassignmentControl
 from barnabas.controller.registration import Registration
 from barnabas.controller.replica_logs import Ask
 from barnabas.controller.standing import leaders_to_move
+from barnabas.controller.tokens import TokenControl
 from barnabas.controller.topics import TopicControl
 from barnabas.controller.unclean_elections import UncleanElections
 from barnabas.controller.users import UserControl
@@ -37,6 +38,7 @@ from barnabas.metadata.store import (
     StoreError,
     StoreUnavailableError,
 )
+from barnabas.security.delegation_tokens import TokenKeys
 from barnabas.text import logger_of
 from barnabas.types import NO_BROKER
 
@@ -64,6 +66,7 @@ class Controller:
         random: spreads replicas.
         ask: sends a request to a broker.
         on_failure: called when another broker has registered by this one's id: this one has to stop.
+        token_keys: makes the HMACs of delegation tokens; None where there are none.
     """
 
     def __init__(
@@ -76,6 +79,7 @@ class Controller:
         random: Random,
         ask: Ask,
         on_failure: Callable[[Exception], None] | None = None,
+        token_keys: TokenKeys | None = None,
     ) -> None:
         self._store = store
         self._on_failure = on_failure
@@ -120,6 +124,15 @@ class Controller:
         self.quotas = QuotaControl(self._election, loader)
         #: who may do what
         self.acls = AclControl(self._election, loader)
+        #: what stands for users in the hands of others
+        self.tokens = TokenControl(
+            self._election,
+            loader,
+            lambda: configs.broker_config(loader.image),
+            token_keys,
+            clock,
+            random,
+        )
         #: blocks of producer ids
         self.producer_ids = ProducerIdControl(store, self._election)
         #: what the cluster knows of this broker

@@ -10,11 +10,12 @@ from urllib.parse import unquote
 
 from immutables import Map
 
-from barnabas.metadata import acl_nodes, znodes
+from barnabas.metadata import acl_nodes, token_nodes, znodes
 from barnabas.metadata.features import FinalizedFeatures
 from barnabas.metadata.image import BrokerImage, ClusterImage, ImageDelta, PartitionState, TopicImage
 from barnabas.metadata.store import MetadataStore, Node
 from barnabas.security.acls import Acls, ResourcePattern
+from barnabas.security.delegation_tokens import DelegationToken
 from barnabas.security.quotas import DEFAULT, QuotaEntity, QuotaKind
 from barnabas.text import logger_of
 from barnabas.types import NO_BROKER, BrokerId, TopicId, topic_id_from_str
@@ -28,6 +29,7 @@ _NAMED = (
     znodes.CLIENT_METRICS_CONFIGS,
     znodes.USER_CONFIGS,
     znodes.DELETED_TOPICS,
+    token_nodes.FOLDER,
 )
 #: those with quotas, which users' nodes have too
 _QUOTAS = (znodes.CLIENT_CONFIGS, znodes.IP_CONFIGS)
@@ -70,6 +72,7 @@ async def all_paths(store: MetadataStore, image: ClusterImage) -> set[str]:
     paths.update(map(znodes.quota_config, image.client_quotas))
     paths.update(map(znodes.deleted_topic, image.deleted_topics))
     paths.update(map(acl_nodes.path, image.acls.rules))
+    paths.update(map(token_nodes.path, image.delegation_tokens))
     return paths
 
 
@@ -136,6 +139,7 @@ class ImageBuilder:
             user_configs=user_configs,
             client_quotas=await self._client_quotas(quotas),
             acls=await self._acls(acls),
+            delegation_tokens=await self._delegation_tokens(names.get(token_nodes.FOLDER, ())),
             features=await self._features() if znodes.FEATURES in paths else before.features,
             deleted_topics=await self._deleted_topics(names.get(znodes.DELETED_TOPICS, ())),
         )
@@ -223,6 +227,18 @@ class ImageBuilder:
                 for (path, resource), node in zip(changed.items(), nodes, strict=True)
             }
         )
+
+    async def _delegation_tokens(self, names: Collection[str]) -> Mapping[str, DelegationToken]:
+        if not names:
+            return self._before.delegation_tokens
+        tokens = _map(self._before.delegation_tokens).mutate()
+        for name, node in await self._read(token_nodes.FOLDER, names):
+            token = None if node is None else token_nodes.decode(name, node.data)
+            if token is None:
+                tokens.pop(name, None)
+            else:
+                tokens[name] = token
+        return tokens.finish()
 
     async def _deleted_topics(self, names: Collection[str]) -> Mapping[TopicId, frozenset[BrokerId]]:
         if not names:

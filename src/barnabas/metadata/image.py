@@ -11,6 +11,7 @@ from immutables import Map
 
 from barnabas.metadata.features import FinalizedFeatures
 from barnabas.security.acls import Acls
+from barnabas.security.delegation_tokens import DelegationToken
 from barnabas.security.quotas import QuotaEntity
 from barnabas.types import NO_BROKER, BrokerId, LeaderEpoch, TopicId, TopicPartition
 
@@ -134,6 +135,8 @@ class ClusterImage(NamedTuple):
     client_quotas: Mapping[QuotaEntity, Mapping[str, str]] = _EMPTY
     #: who may do what
     acls: Acls = _NO_ACLS
+    #: delegation tokens by their ids; those that have expired are here until they are deleted
+    delegation_tokens: Mapping[str, DelegationToken] = _EMPTY
 
     features: FinalizedFeatures = FinalizedFeatures()
     #: topics that are gone, and the brokers that may still have folders of theirs

@@ -18,6 +18,7 @@ Paths and JSON are those of Apache Kafka on ZooKeeper (its ``ZkData``): who know
     /config/clients/CLIENT                      quotas of a client id
     /config/ips/ADDRESS                         a quota of an address; <default> stands for all others
     /kafka-acl, /kafka-acl-extended             who may do what (`barnabas.metadata.acl_nodes`)
+    /delegation_token/tokens/ID                 a delegation token (`barnabas.metadata.token_nodes`)
     /feature                                    the level at which each feature is used
     /latest_producer_id_block                   the producer ids handed out last
     /admin/delete_topics/TOPIC_ID               a topic that is gone, whose folders may still lie somewhere
@@ -32,7 +33,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
-from barnabas.metadata import acl_nodes
+from barnabas.metadata import acl_nodes, token_nodes
 from barnabas.metadata.image import BrokerEndpoint, BrokerImage, BrokerState, PartitionState, TopicImage
 from barnabas.metadata.store import Node
 from barnabas.security.quotas import DEFAULT, Default, QuotaEntity
@@ -75,6 +76,7 @@ FOLDERS = (
     "/admin",
     DELETED_TOPICS,
     *acl_nodes.ALL_FOLDERS,
+    *token_nodes.ALL_FOLDERS,
 )
 
 

@@ -45,6 +45,7 @@ from barnabas.replication.partition import Partition
 from barnabas.replication.serving_time import ServingTime
 from barnabas.replication.throttles import ReplicationThrottles
 from barnabas.security import ANONYMOUS, Principal, Sasl
+from barnabas.security.delegation_tokens import TokenKeys
 from barnabas.security.quotas import ClientQuotas, ConnectionRates, Windows
 from barnabas.security.scram import MECHANISMS, SALT_BYTES
 from barnabas.server.auditing.trail import AuditTrail
@@ -237,6 +238,8 @@ class Broker:
         check_store(self.config)
         self._authorizer = open_authorizer(self.config, lambda: self.image.acls)
         self._trail = AuditTrail(self.config, environment)
+        secret = self.config.delegation_token_secret_key
+        self._token_keys = None if secret is None else TokenKeys(secret)
         self._undo.append(self._trail.close)
         listeners = self._bind()
         await self._open_tokens()
@@ -272,6 +275,7 @@ class Broker:
             environment.random,
             self._ask,
             lambda error: self._fail(f"it cannot register again: {error}"),
+            self._token_keys,
         )
         self._undo.append(self.controller.stop)
         await self.controller.start()
@@ -692,6 +696,7 @@ class Broker:
             authorizer=self._authorizer,
             trail=self._trail,
             telemetry=self.telemetry,
+            token_keys=self._token_keys,
         )
         slow_ms = self.config.barnabas_slow_request_ms
         return Dispatcher(
@@ -703,6 +708,9 @@ class Broker:
 
     def _start_jobs(self) -> None:
         jobs = upkeep(lambda: self.config, self.logs)
+        if self._token_keys is not None:
+            interval_ms = self.config.delegation_token_expiry_check_interval_ms
+            jobs.append(Job("delegation tokens", interval_ms, self.controller.tokens.delete_expired))
         keys = self._tls_keys
         if keys is not None:
             jobs.append(Job("keys of the listeners", CHECK_MS, lambda: keys.check(self._disk)))

@@ -18,6 +18,7 @@ from barnabas.metadata.configs import ConfigResolver
 from barnabas.replication.manager import ReplicaManager
 from barnabas.replication.throttles import ReplicationThrottles
 from barnabas.security.acls import Authorizer
+from barnabas.security.delegation_tokens import TokenKeys
 from barnabas.security.quotas import ClientQuotas
 from barnabas.server.auditing.trail import AuditTrail
 from barnabas.server.auditing.watch import Denials, changes_audited
@@ -37,6 +38,7 @@ from barnabas.server.handlers import (
     consumer_group_describe,
     consumer_group_heartbeat,
     create_acls,
+    create_delegation_token,
     create_partitions,
     create_topics,
     delete_acls,
@@ -47,6 +49,7 @@ from barnabas.server.handlers import (
     describe_client_quotas,
     describe_cluster,
     describe_configs,
+    describe_delegation_token,
     describe_groups,
     describe_log_dirs,
     describe_producers,
@@ -56,6 +59,7 @@ from barnabas.server.handlers import (
     elect_leaders,
     end_txn,
     envelope,
+    expire_delegation_token,
     fetch,
     find_coordinator,
     get_replica_log_info,
@@ -77,6 +81,7 @@ from barnabas.server.handlers import (
     offset_for_leader_epoch,
     produce,
     push_telemetry,
+    renew_delegation_token,
     sasl_authenticate,
     sasl_handshake,
     sync_group,
@@ -88,6 +93,7 @@ from barnabas.server.handlers import (
 from barnabas.server.requests.api import Served
 from barnabas.server.requests.dispatch import Dispatcher
 from barnabas.server.requests.guard import guarded
+from barnabas.server.requests.logged_in_only import logged_in_only
 from barnabas.server.requests.long_work import LongWork
 from barnabas.server.responses.config_listing import SettingDescriptions
 from barnabas.server.responses.topics import TopicAnswers
@@ -125,6 +131,7 @@ def served_apis(
     authorizer: Authorizer | None,
     trail: AuditTrail,
     telemetry: TelemetryClients,
+    token_keys: TokenKeys | None,
 ) -> Mapping[int, Served]:
     """Everything a broker serves, by the API's key."""
 
@@ -186,6 +193,19 @@ def served_apis(
                 alter_client_quotas.alter_client_quotas.using(controller.quotas),
                 create_acls.create_acls.using(create_acls.Ports(controller.acls, has_acls)),
                 delete_acls.delete_acls.using(delete_acls.Ports(controller.acls, long_work, has_acls)),
+            )
+        ),
+        *(
+            logged_in_only(forwarding.forwarded(keep(served)))
+            for served in (
+                create_delegation_token.create_delegation_token.using(controller.tokens),
+                renew_delegation_token.renew_delegation_token.using(controller.tokens),
+                expire_delegation_token.expire_delegation_token.using(controller.tokens),
+            )
+        ),
+        logged_in_only(
+            describe_delegation_token.describe_delegation_token.using(
+                describe_delegation_token.Ports(image, long_work, token_keys)
             )
         ),
         describe_acls.describe_acls.using(describe_acls.Ports(image, long_work, has_acls)),

@@ -22,8 +22,9 @@ from barnabas.metadata.opening import prepare
 from barnabas.protocol.codec import decode, encode
 from barnabas.protocol.framing import RequestHeader
 from barnabas.replication.throttles import ReplicationThrottles
-from barnabas.security import ANONYMOUS
+from barnabas.security import ANONYMOUS, Principal
 from barnabas.security.acls import Authorizer
+from barnabas.security.delegation_tokens import TokenKeys
 from barnabas.security.quotas import ClientQuotas
 from barnabas.server.auditing.trail import AuditTrail
 from barnabas.server.forwarding import Forwarding
@@ -37,9 +38,11 @@ from barnabas.simulation.clocks import ManualClock
 class FakeConnection:
     connection_id = 1
     client_host = "127.0.0.1"
-    principal = ANONYMOUS
     listener = "PLAINTEXT"
     client_software_name = client_software_version = ""
+
+    def __init__(self, principal: Principal = ANONYMOUS) -> None:
+        self.principal = principal
 
     def close(self, reason: str) -> None:
         raise AssertionError(f"closed: {reason}")
@@ -59,8 +62,18 @@ class AdminBroker:
         endpoint = BrokerEndpoint("PLAINTEXT", "127.0.0.1", 9092)
         broker = BrokerImage(config.node_id, (endpoint,))
         absent: Any = None
+        self.clock = ManualClock()
+        secret = config.delegation_token_secret_key
+        self.token_keys = None if secret is None else TokenKeys(secret)
         self.controller = Controller(
-            self.store, self.loader, self.configs, broker, ManualClock(), Random(config.node_id), absent
+            self.store,
+            self.loader,
+            self.configs,
+            broker,
+            self.clock,
+            Random(config.node_id),
+            absent,
+            token_keys=self.token_keys,
         )
         self.quotas = ClientQuotas(lambda: self.now)
         #: the time by which use is measured, in seconds
@@ -94,6 +107,7 @@ class AdminBroker:
             authorizer=authorizer,
             trail=AuditTrail(config, Environment.of_system()),
             telemetry=absent,
+            token_keys=self.token_keys,
         )
 
     def _take_quotas(self, delta: ImageDelta) -> None:
@@ -118,7 +132,7 @@ class AdminBroker:
         await self.loader.start()
         await self.controller.start()
 
-    async def ask(self, request: Any, version: int | None = None) -> Any:
+    async def ask(self, request: Any, version: int | None = None, principal: Principal = ANONYMOUS) -> Any:
         """What a client gets back: both messages go through the wire's encoding."""
         cls = type(request)
         version = cls.versions[1] if version is None else version
@@ -126,7 +140,7 @@ class AdminBroker:
         api = served.api
         assert api.versions[0] <= version <= api.versions[1]
         request = decode(cls, version, encode(request, version))
-        context = RequestContext(RequestHeader(cls.api_key, version, 1, "test"), FakeConnection())
+        context = RequestContext(RequestHeader(cls.api_key, version, 1, "test"), FakeConnection(principal))
         response = await settled(served.handle(context, request))
         assert response is not None
         return decode(api.response, version, encode(response, version))
