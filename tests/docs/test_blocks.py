@@ -54,6 +54,11 @@ NOT_RUN = {
         "docs/use/pipelines.md",
         "barnabas pipeline list               # all pipelines of the cluster, wherever they run",
     ): "tests/spark/test_status_topic.py lists some",
+    (
+        "docs/use/pipelines.md",
+        '@sink(jdbc="jdbc:mariadb://db.example/shop", table="sales", key="minute,item", '
+        'mode="update", user="shop")',
+    ): "needs a database; tests/spark/test_jdbc_sink.py has Derby",
     ("docs/use/pipelines.md", "def test_dear_orders(barnabas_pipeline):"): (
         "tests/spark/test_pipelines_under_test.py does the same on the session of the other tests"
     ),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from barnabas.errors import ConfigError
 from barnabas.pipelines.errors import PipelineError, Place
+from barnabas.pipelines.jdbc_drivers import check_driver
 from barnabas.pipelines.options import NAME, REGISTERED, PipelineOptions, SinkOptions, SourceOptions
 from barnabas.pipelines.packages import check_packages
 from barnabas.pipelines.parameters import Parameters
@@ -97,6 +98,22 @@ class Pipeline:
                 check_packages(end.options.format, end.options.kind)
             except ConfigError as error:
                 raise PipelineError(f"{end.place}: {error}") from None
+        self._check_inputs()
+
+    def check_drivers(self, spark: Mapping[str, str]) -> None:
+        """Check that Spark, with these settings, will have the JDBC drivers of the sinks.
+
+        Raises:
+            PipelineError: one is in no jar; the text names it.
+        """
+        for sink in self.sinks:
+            if sink.options.jdbc:
+                try:
+                    check_driver(sink.options.jdbc, sink.options.driver, spark)
+                except ConfigError as error:
+                    raise PipelineError(f"{sink.place}: {error}") from None
+
+    def _check_inputs(self) -> None:
         known = [source.name for source in self.sources]
         for step in self.steps:
             _check_known(step.place, _inputs(step.body), known)

@@ -222,7 +222,7 @@ class SourceOptions(Options):
             raise refuse("watermark", self.watermark, "write a column and a delay: `at 10 minutes`")
 
 
-SINK_KINDS = ("topic", "parquet", "delta", "postgres", "console")
+SINK_KINDS = ("topic", "parquet", "delta", "postgres", "jdbc", "console")
 SINK_FORMATS = ("json", "csv", "text", *REGISTERED, "raw")
 
 #: which rows a sink can write; the first is the default
@@ -232,15 +232,31 @@ _MODES = {
     "parquet": ("append", "complete"),
     "delta": ("append", "complete"),
     "postgres": ("append", "update"),
+    "jdbc": ("append", "update"),
 }
+
+#: sinks whose rows do not pass through the driver, beside those that Spark itself writes
+WRITTEN_BY_EXECUTORS = ("jdbc",)
+
+#: Spark's options of JDBC that the sink has as its own
+_OWN_OF_JDBC = {
+    "dbtable": "table",
+    "driver": "driver",
+    "password": "the environment variable of password_env",
+    "query": "table",
+    "url": "jdbc",
+    "user": "user",
+}
+_SECRET_IN_JDBC = re.compile(r"(?i)(?:password|passwd|pwd|secret|token)\w*\s*=|//[^?;]*@|oracle:\w+:[^@]+@")
 
 #: options that mean something to some kinds of sinks only
 _ONLY_OF = (
     (("topic",), ("format", "schema", "subject", "subject_strategy", "message", "references", "delivery")),
-    (("topic", "postgres"), ("key",)),
+    (("topic", "postgres", "jdbc"), ("key",)),
     (("parquet", "delta"), ("partition_by",)),
-    (("postgres",), ("table",)),
-    (("topic", "parquet", "console"), ("options",)),
+    (("postgres", "jdbc"), ("table",)),
+    (("jdbc",), ("driver", "user", "password_env")),
+    (("topic", "parquet", "console", "jdbc"), ("options",)),
 )
 
 
@@ -256,8 +272,17 @@ class SinkOptions(Options):
     parquet: str = option("The folder to write Parquet files to.", "")
     delta: str = option("The folder or URI of a Delta table; made when it is not there.", "")
     postgres: str = option("The database: `postgresql://user@host/name`; PGPASSWORD has the password.", "")
+    jdbc: str = option(
+        "The database, by the URL of its JDBC driver, without user and password: `jdbc:mariadb://host/shop`.",
+        "",
+    )
     console: bool = option("Print the rows.", False)
-    table: str = option("Of PostgreSQL: the table, which must be there.", "")
+    table: str = option("Of PostgreSQL and JDBC: the table, which must be there.", "")
+    driver: str = option("Of JDBC: the driver's class; by default the usual one for the URL.", "")
+    user: str = option("Of JDBC: who writes.", "")
+    password_env: str = option(
+        "Of JDBC: the environment variable that has the password; by default BARNABAS_JDBC_PASSWORD.", ""
+    )
     format: str = option(
         "How a row becomes a record's value: json (the default) or csv of all columns; text, of the column "
         "value; avro, protobuf and jsonschema, by `schema`; raw, where the columns are those that the data "
@@ -283,8 +308,8 @@ class SinkOptions(Options):
     )
     key: str = option(
         "Columns, by commas. Of topics: the one that becomes the record's key, as text unless it is binary; "
-        "several become a JSON object. Of PostgreSQL: those of a unique index; a row replaces the one of the "
-        "same key.",
+        "several become a JSON object. Of PostgreSQL and JDBC: those of a unique index; a row replaces the "
+        "one of the same key.",
         "",
     )
     mode: str = option(
@@ -318,8 +343,12 @@ class SinkOptions(Options):
             if self.kind not in kinds:
                 self.refuse_set(names, f"it goes with {' or '.join(kinds)}, not with {self.kind}")
         self.choose("mode", _MODES[self.kind])
+        if self.kind in ("postgres", "jdbc"):
+            self._check_table()
         if self.kind == "postgres":
             self._check_postgres()
+        if self.kind == "jdbc":
+            self._check_jdbc()
         if self.kind == "topic":
             self.format = self.format or "json"
             self.delivery = self.delivery or "at-least-once"
@@ -354,14 +383,29 @@ class SinkOptions(Options):
         for name, where in self.references.items():
             Reference.parse(name, where)
 
-    def _check_postgres(self) -> None:
+    def _check_table(self) -> None:
         if not self.table:
             raise ConfigError("option table is missing: name the table to write to")
+        if self.mode == "update" and not self.key:
+            raise ConfigError("option key is missing: mode=update replaces rows, so name the key's columns")
+
+    def _check_jdbc(self) -> None:
+        self.password_env = self.password_env or "BARNABAS_JDBC_PASSWORD"
+        if not re.fullmatch(r"jdbc:\w+:.+", self.jdbc):
+            raise refuse("jdbc", self.jdbc, "write the driver's URL: jdbc:mariadb://host/shop")
+        # URLs are shown in logs and plans; Oracle's has an @ before the host
+        if _SECRET_IN_JDBC.search(self.jdbc):
+            cure = f"the user is the option user, and the password is in {self.password_env}"
+            raise refuse("jdbc", "[hidden]", cure)
+        for name, value in self.options.items():
+            if name.lower() in _OWN_OF_JDBC:
+                hidden = "[hidden]" if name.lower() == "password" else value
+                raise refuse(f"options.{name}", hidden, f"write it as {_OWN_OF_JDBC[name.lower()]}")
+
+    def _check_postgres(self) -> None:
         if "://" in self.postgres and not is_plain_url(self.postgres):
             cure = "in user and password, percent-encode /, ?, #, @ and spaces: postgresql://user@host/name"
             raise refuse("postgres", self.postgres, cure)
-        if self.mode == "update" and not self.key:
-            raise ConfigError("option key is missing: mode=update replaces rows, so name the key's columns")
 
 
 def _check_registered(options: SourceOptions | SinkOptions) -> None:

@@ -120,7 +120,7 @@ def _consequence(sink: SinkOptions | None) -> str:
         return "all records are written again, after those that are there"
     if sink.console:
         return "all rows are shown again"
-    if sink.postgres and sink.key:
+    if (sink.postgres or sink.jdbc) and sink.key:
         return "all rows are written again, and replace those of the same keys"
     if sink.parquet:
         return "all rows are written to a new folder"

@@ -70,6 +70,8 @@ def run_pipeline(path: Path, choices: Choices, observer: Observer) -> PipelineSt
     check_java()
     pipeline = read_pipeline(path, choices.parameters)
     folder = Folder.of(pipeline, choices.folder)
+    settings = {**pipeline.options.spark, **choices.spark}
+    pipeline.check_drivers(settings)
     with folder.held():
         observer.say(f"{pipeline.name}: starting Spark on {choices.master}; its log is {folder.log}")
         if not (choices.master.startswith("local") or pipeline.options.checkpoints):
@@ -77,7 +79,6 @@ def run_pipeline(path: Path, choices: Choices, observer: Observer) -> PipelineSt
                 f"{pipeline.name}: its checkpoints are in {folder.checkpoints}, which every machine of the "
                 "cluster must see; else set checkpoints to a folder that they all do"
             )
-        settings = {**pipeline.options.spark, **choices.spark}
         spark = start_session(pipeline.name, folder.path, choices.master, settings, folder.log)
         try:
             with _signals() as stop:

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from types import ModuleType
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import DataStreamWriter
 
-from barnabas.pipelines.options import SinkOptions
+from barnabas.pipelines.options import WRITTEN_BY_EXECUTORS, SinkOptions
 from barnabas.pipelines.sources import ORIGIN
 from barnabas.spark.debezium import DELETED
 from barnabas.spark.formats import encode
@@ -42,7 +43,7 @@ def writer_to(
 
     def write(batch: DataFrame, number: int) -> None:
         # read even when it was written before: operators before the sink keep their state only then
-        tables.write_batch(options, batch.toArrow(), _query_id(batch), number)
+        tables.write_batch(options, _handed(options, batch), _query_id(batch), number)
 
     return rows.writeStream.outputMode(options.mode).foreachBatch(write)
 
@@ -70,7 +71,12 @@ def static_writer(
         )
     _check_deletions(rows, options)
     tables = _tables(options)
-    return lambda: tables.write_batch(options, rows.toArrow(), name, 0)
+    return lambda: tables.write_batch(options, _handed(options, rows), name, 0)
+
+
+def _handed(options: SinkOptions, rows: DataFrame) -> Any:
+    """The rows of a batch as its writer takes it: a plan for the executors, or the rows themselves."""
+    return rows if options.kind in WRITTEN_BY_EXECUTORS else rows.toArrow()
 
 
 def _check_deletions(rows: DataFrame, options: SinkOptions) -> None:
@@ -80,7 +86,7 @@ def _check_deletions(rows: DataFrame, options: SinkOptions) -> None:
 
 
 def _tables(options: SinkOptions) -> ModuleType:
-    """What writes to PostgreSQL or Delta; the driver needs the package, and only for such a sink."""
+    """What writes to a table of this kind; the driver needs the package, and only for such a sink."""
     try:
         return import_module(f"barnabas.pipelines.{options.kind}")
     except ModuleNotFoundError as error:

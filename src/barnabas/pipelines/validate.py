@@ -35,6 +35,7 @@ def validate(
     """
     check_java()
     pipeline = read_pipeline(path, parameters)
+    pipeline.check_drivers(pipeline.options.spark)
     with tempfile.TemporaryDirectory(prefix="barnabas-validate-") as folder:
         place = Path(folder)
         spark = start_session(

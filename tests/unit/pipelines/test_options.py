@@ -52,10 +52,10 @@ def test_a_source_that_cannot_be_is_refused_with_the_cure(given: dict[str, objec
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({}, "where the rows go is given by one of topic, parquet, delta, postgres, console"),
+        ({}, "where the rows go is given by one of topic, parquet, delta, postgres, jdbc, console"),
         (
             {"parquet": "p", "key": "id"},
-            "option key=id is not allowed: it goes with topic or postgres, not with",
+            "option key=id is not allowed: it goes with topic or postgres or jdbc, not with",
         ),
         (
             {"parquet": "p", "mode": "update"},
@@ -66,6 +66,16 @@ def test_a_source_that_cannot_be_is_refused_with_the_cure(given: dict[str, objec
         (
             {"postgres": "u", "table": "t", "mode": "update"},
             "option key is missing: mode=update replaces rows",
+        ),
+        ({"jdbc": "jdbc:derby:d"}, "option table is missing: name the table to write to"),
+        ({"jdbc": "derby:d", "table": "t"}, "option jdbc=derby:d is not allowed: write the driver's URL"),
+        (
+            {"jdbc": "jdbc:derby:d", "table": "t", "mode": "update"},
+            "option key is missing: mode=update replaces rows",
+        ),
+        (
+            {"jdbc": "jdbc:derby:d", "table": "t", "options": {"dbTable": "u"}},
+            "option options.dbTable=u is not allowed: write it as table",
         ),
         (
             {"topic": "t,u"},
@@ -98,6 +108,19 @@ def test_secrets_are_not_repeated() -> None:
         PipelineOptions.parse({"password": "hunter2"})
     with pytest.raises(ConfigError, match=r"option postgress=postgresql://\[hidden\]@h/db is not allowed"):
         SinkOptions.parse({"postgress": "postgresql://me:hunter2@h/db"})
+    for url in (
+        "jdbc:derby:d;user=me;password=hunter2",
+        "jdbc:mysql://me:hunter2@h/db",
+        "jdbc:mysql://me:hun/ter2@h/db",
+        "jdbc:postgresql://h/db?user=me&PASSWORD=hunter2",
+        "jdbc:oracle:thin:me/hunter2@//h/db",
+    ):
+        with pytest.raises(ConfigError, match="the password is in BARNABAS_JDBC_PASSWORD") as caught:
+            SinkOptions.parse({"jdbc": url, "table": "t"})
+        assert "ter2" not in str(caught.value)
+    with pytest.raises(ConfigError, match=r"options.password=\[hidden\] is not allowed"):
+        SinkOptions.parse({"jdbc": "jdbc:derby:d", "table": "t", "options": {"password": "hunter2"}})
+    assert SinkOptions.parse({"jdbc": "jdbc:oracle:thin:@//h/db", "table": "t"}).kind == "jdbc"
     for beside in ({"socket.timeout.ms": 5}, {"bootstrap.servers": "b:1"}):
         with pytest.raises(ConfigError, match=r"option kafka\.") as caught:
             PipelineOptions.parse({"kafka": {"sasl.password": "hunter2", **beside}})

@@ -1,0 +1,117 @@
+"""The SQL of the JDBC sink: what the databases that people use have in common, and no more.
+
+There is no common statement for "insert or replace": MERGE and ON CONFLICT are each missing somewhere. So
+rows that are there are updated, others inserted, and deletions come last; all of it is one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+#: What is known of batches: a row a query. PostgreSQL's own sink has another table, of another shape.
+BATCHES = "barnabas_jdbc_batches"
+CREATE_BATCHES = (
+    f"CREATE TABLE {BATCHES} "
+    "(query VARCHAR(64) NOT NULL PRIMARY KEY, batch DECIMAL(20) NOT NULL, staging VARCHAR(64))"
+)
+FIND = f"SELECT batch, staging FROM {BATCHES} WHERE query = ?"
+ADD = f"INSERT INTO {BATCHES} (query, batch, staging) VALUES (?, -1, ?)"
+TAKE_OVER = f"UPDATE {BATCHES} SET staging = ? WHERE query = ?"
+#: Changes no row when the batch is written, or when another attempt has taken over since.
+CLAIM = f"UPDATE {BATCHES} SET batch = ? WHERE query = ? AND batch < ? AND staging = ?"
+
+#: Columns of a staging table beside those of the rows: a row's number, and whether it deletes.
+ROW, DELETES = "barnabas_row", "barnabas_deletes"
+
+#: How a table is made from a query without its rows, by the URL's subprotocol; else by a condition.
+_NO_DATA = ("derby", "db2", "hsqldb")
+
+
+@dataclass(frozen=True)
+class Statements:
+    """The statements for one target table and one staging table.
+
+    Attributes:
+        table, staging: as they are written in SQL.
+        columns: those of the rows, by the target's own spelling; `key`: those of them that name a row.
+        quote: makes an identifier of a column's name.
+        as_clob: columns that are staged as CLOB, each with its type in the target.
+    """
+
+    subprotocol: str
+    table: str
+    staging: str
+    columns: Sequence[str]
+    key: Sequence[str]
+    quote: Callable[[str], str]
+    as_clob: Mapping[str, str] = field(default_factory=dict)
+
+    def create(self) -> list[str]:
+        """Make the staging table: the target's columns and types, each of which may be NULL.
+
+        A column of an outer join's far side may be NULL in every database: a row that deletes has but a key.
+        The index refuses the rows of a task that Spark runs again though they are there: the batch fails and
+        is written anew, as a whole, into another table.
+        """
+        alike = [name for name in self.columns if name not in self.as_clob]
+        listed = ", ".join(f"shape.{self.quote(name)}" for name in alike) or f"1 AS {ROW}_only"
+        outer = f"FROM {self.table} any_row LEFT JOIN {self.table} shape ON 1 = 0"
+        if self.subprotocol == "sqlserver":
+            made = f"SELECT {listed} INTO {self.staging} {outer} WHERE 1 = 0"
+        elif self.subprotocol in _NO_DATA:
+            made = f"CREATE TABLE {self.staging} AS SELECT {listed} {outer} WITH NO DATA"
+        else:
+            made = f"CREATE TABLE {self.staging} AS SELECT {listed} {outer} WHERE 1 = 0"
+        statements = [
+            made,
+            *(f"ALTER TABLE {self.staging} ADD {self.quote(name)} CLOB" for name in self.as_clob),
+            f"ALTER TABLE {self.staging} ADD {ROW} DECIMAL(20)",
+            f"ALTER TABLE {self.staging} ADD {DELETES} SMALLINT",
+            f"CREATE UNIQUE INDEX {self.staging}_r ON {self.staging} ({ROW})",
+        ]
+        if self.key:
+            statements.append(f"CREATE INDEX {self.staging}_k ON {self.staging} ({self._names(self.key)})")
+        return statements
+
+    def merge(self, *, deletes: bool) -> list[str]:
+        """Take over the rows of the staging table, which has at most one of each key."""
+        if not self.key:
+            return [self._insert("")]
+        statements = []
+        others = [name for name in self.columns if name not in self.key]
+        if others:
+            changes = ", ".join(f"{self.quote(name)} = ({self._value(name)})" for name in others)
+            statements.append(f"UPDATE {self.table} SET {changes} WHERE EXISTS ({self._match(0)})")
+        known = f"SELECT 1 FROM {self.table} known WHERE {self._same('known', 'staged')}"
+        statements.append(self._insert(f" WHERE staged.{DELETES} = 0 AND NOT EXISTS ({known})"))
+        if deletes:
+            statements.append(f"DELETE FROM {self.table} WHERE EXISTS ({self._match(1)})")
+        return statements
+
+    def drop(self) -> str:
+        return f"DROP TABLE {self.staging}"
+
+    def _insert(self, condition: str) -> str:
+        listed = ", ".join(map(self._staged, self.columns))
+        names = self._names(self.columns)
+        return f"INSERT INTO {self.table} ({names}) SELECT {listed} FROM {self.staging} staged{condition}"
+
+    def _value(self, name: str) -> str:
+        same = self._same("staged", self.table)
+        return f"SELECT {self._staged(name)} FROM {self.staging} staged WHERE {same}"
+
+    def _staged(self, name: str) -> str:
+        value = f"staged.{self.quote(name)}"
+        return f"CAST({value} AS {self.as_clob[name]})" if name in self.as_clob else value
+
+    def _match(self, deletes: int) -> str:
+        same = self._same("staged", self.table)
+        return f"SELECT 1 FROM {self.staging} staged WHERE {same} AND staged.{DELETES} = {deletes}"
+
+    def _same(self, one: str, other: str) -> str:
+        pairs = (f"{one}.{self.quote(name)} = {other}.{self.quote(name)}" for name in self.key)
+        return " AND ".join(pairs)
+
+    def _names(self, columns: Sequence[str]) -> str:
+        return ", ".join(map(self.quote, columns))

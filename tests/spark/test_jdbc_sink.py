@@ -1,0 +1,288 @@
+"""Batches into a database by JDBC: each once, whatever dies on the way. Derby, whose jars come with Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from tests.spark.pipeline_run import PipelineRunner
+
+from barnabas.errors import ConfigError
+from barnabas.pipelines import jdbc
+from barnabas.pipelines.jdbc import JdbcError
+from barnabas.pipelines.options import SinkOptions
+
+Answer = list[tuple[Any, ...]]
+
+
+class Derby:
+    """A database in a folder, which Spark's JVM has open."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.url = f"jdbc:derby:{folder}/db"
+        self._jvm = spark.sparkContext._jvm
+        self._jvm.System.setProperty("derby.stream.error.file", f"{folder}/derby.log")
+        self.connect(create=True).close()
+
+    def connect(self, create: bool = False) -> Any:
+        driver = self._jvm.org.apache.derby.iapi.jdbc.AutoloadedDriver()
+        return driver.connect(
+            f"{self.url};create=true" if create else self.url, self._jvm.java.util.Properties()
+        )
+
+    def run(self, *statements: str) -> Answer:
+        """Run them; the rows of the last."""
+        connection = self.connect()
+        try:
+            rows: Answer = []
+            for text in statements:
+                statement = connection.createStatement()
+                if statement.execute(text):
+                    rows = _rows(statement.getResultSet())
+                statement.close()
+            return rows
+        finally:
+            connection.close()
+
+    def stop(self) -> None:
+        driver = self._jvm.org.apache.derby.iapi.jdbc.AutoloadedDriver()
+        with pytest.raises(Exception, match="08006"):  # as Derby says that it has shut down
+            driver.connect(f"{self.url};shutdown=true", self._jvm.java.util.Properties())
+
+    @property
+    def people(self) -> Answer:
+        return self.run("SELECT id, name FROM people ORDER BY id, name")
+
+    @property
+    def tables(self) -> list[str]:
+        found = self.run("SELECT tablename FROM sys.systables WHERE tabletype = 'T' ORDER BY 1")
+        return [name for (name,) in found]
+
+
+def _rows(found: Any) -> Answer:
+    count = found.getMetaData().getColumnCount()
+    rows = []
+    while found.next():
+        rows.append(tuple(found.getObject(number + 1) for number in range(count)))
+    return rows
+
+
+@pytest.fixture
+def derby(spark: SparkSession, tmp_path: Path) -> Iterator[Derby]:
+    made = Derby(spark, tmp_path)
+    made.run("CREATE TABLE people (id BIGINT NOT NULL PRIMARY KEY, name VARCHAR(20) DEFAULT 'nobody')")
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def rows(spark: SparkSession) -> Callable[..., DataFrame]:
+    def rows(*ids: int | None, name: str | None = "a") -> DataFrame:
+        return spark.createDataFrame([(each, name) for each in ids], "id BIGINT, name STRING")
+
+    return rows
+
+
+def to_people(derby: Derby, **options: Any) -> SinkOptions:
+    return SinkOptions.parse({"jdbc": derby.url, "table": "people", **options})
+
+
+def test_a_batch_that_comes_again_is_written_once(derby: Derby, rows: Any) -> None:
+    sink = to_people(derby)
+    for number, batch in ((0, rows(1, 2)), (0, rows(1, 2)), (1, rows(3, name=None)), (0, rows(1, 2))):
+        jdbc.write_batch(sink, batch, "query-1", number)
+    jdbc.write_batch(sink, rows(4), "query-2", 0)
+    assert derby.people == [(1, "a"), (2, "a"), (3, None), (4, "a")]
+    assert derby.tables == ["BARNABAS_JDBC_BATCHES", "PEOPLE"]
+
+
+def test_rows_with_a_key_replace_those_of_the_same_key_and_the_last_of_a_batch_stays(
+    derby: Derby, rows: Any
+) -> None:
+    derby.run("ALTER TABLE people ADD COLUMN city VARCHAR(9) DEFAULT 'Kent'")
+    sink = to_people(derby, key="ID", mode="update")
+    jdbc.write_batch(sink, rows(1, 2), "query-1", 0)
+    derby.run("UPDATE people SET city = 'Boise' WHERE id = 2")
+    batch = rows(2, 3, name="b").union(rows(3, name="c")).repartition(1)
+    jdbc.write_batch(sink, batch, "query-1", 1)
+    assert derby.people == [(1, "a"), (2, "b"), (3, "c")]
+    cities = derby.run("SELECT city FROM people ORDER BY id")
+    assert cities == [("Kent",), ("Boise",), ("Kent",)], "columns that the rows lack are left alone"
+
+
+def test_a_row_that_is_deleted_is_gone_unless_a_later_one_brings_it_back(derby: Derby, rows: Any) -> None:
+    sink = to_people(derby, key="id")
+    jdbc.write_batch(sink, rows(1, 2, 3), "query-1", 0)
+    changes = [(1, "b", None), (2, None, True), (3, None, True), (4, None, True), (3, "c", False)]
+    batch = rows().sparkSession.createDataFrame(changes, "id BIGINT, name STRING, _deleted BOOLEAN")
+    jdbc.write_batch(sink, batch.coalesce(1), "query-1", 1)
+    assert derby.people == [(1, "b"), (3, "c")]
+
+
+def test_values_keep_their_types_and_names_their_spelling(spark: SparkSession, derby: Derby) -> None:
+    derby.run(
+        'CREATE TABLE kinds ("order" INT, "At" TIMESTAMP, price DECIMAL(9,2), raw BLOB, more CLOB, '
+        "yes BOOLEAN)"
+    )
+    batch = spark.sql(
+        "SELECT 7 AS `order`, TIMESTAMP '2026-03-01 10:00:30' AS at, 1.50BD AS PRICE, X'00FF' AS raw, "
+        "named_struct('x', 1, 'y', array('z')) AS more, true AS yes "
+        "UNION ALL SELECT NULL, NULL, NULL, NULL, NULL, NULL"
+    )
+    sink = SinkOptions.parse({"jdbc": derby.url, "table": "APP.kinds"})
+    jdbc.write_batch(sink, batch, "query-1", 0)
+    text = 'SELECT "order", CAST("At" AS CHAR(21)), price, LENGTH(raw), CAST(more AS VARCHAR(30)), yes'
+    found = derby.run(f"{text} FROM kinds ORDER BY 1")
+    assert [str(value) for value in found[0]] == [
+        "7", "2026-03-01 10:00:30.0", "1.50", "2", '{"x":1,"y":["z"]}', "True",
+    ]  # fmt: skip
+    assert found[1] == (None,) * 6
+
+
+def test_what_does_not_fit_is_named_and_leaves_nothing(derby: Derby, rows: Any) -> None:
+    with pytest.raises(ConfigError, match="table people has no column city: it has ID, NAME"):
+        jdbc.write_batch(to_people(derby), rows(1).withColumn("city", F.lit("x")), "query-1", 0)
+    with pytest.raises(ConfigError, match="option key=name: the rows have no such column: id"):
+        jdbc.write_batch(to_people(derby, key="id,name"), rows(1).select("id"), "query-1", 0)
+    with pytest.raises(JdbcError, match=r"jdbc:derby:\S+, table people: .*duplicate key") as caught:
+        jdbc.write_batch(to_people(derby), rows(5, 1, 1), "query-1", 0)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(JdbcError, match=r"table nobody: .*'NOBODY' does not exist"):
+        jdbc.write_batch(SinkOptions.parse({"jdbc": derby.url, "table": "nobody"}), rows(1), "query-1", 0)
+    assert derby.people == []
+    jdbc.write_batch(to_people(derby), rows(5), "query-1", 0)
+    assert derby.people == [(5, "a")]
+    assert derby.tables == ["BARNABAS_JDBC_BATCHES", "PEOPLE"], "the table of the failed attempt is dropped"
+
+
+class Died(Exception):
+    """What stands for the end of the driver."""
+
+
+@pytest.mark.parametrize("step", ["prepare", "fill", "take_over", "_commit", "clean_up"])
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_driver_that_dies_at_any_step_neither_loses_nor_doubles_rows(
+    derby: Derby, rows: Any, monkeypatch: pytest.MonkeyPatch, step: str, moment: str
+) -> None:
+    sink = to_people(derby, key="id")
+    jdbc.write_batch(sink, rows(1, 2), "query-1", 0)
+    acts = getattr(jdbc._Attempt, step)
+
+    def die(attempt: Any) -> None:
+        if moment == "after":
+            acts(attempt)
+        raise Died
+
+    with monkeypatch.context() as patched:
+        patched.setattr(jdbc._Attempt, step, die)
+        with pytest.raises(Died):
+            jdbc.write_batch(sink, rows(2, 3, name="b"), "query-1", 1)
+    jdbc.write_batch(sink, rows(2, 3, name="b"), "query-1", 1)
+    jdbc.write_batch(sink, rows(3, name="c"), "query-1", 2)
+    assert derby.people == [(1, "a"), (2, "b"), (3, "c")]
+    assert derby.tables == ["BARNABAS_JDBC_BATCHES", "PEOPLE"]
+
+
+@pytest.mark.skipif(not os.environ.get("BARNABAS_THOROUGH"), reason="BARNABAS_THOROUGH=1 runs it: it is slow")
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_a_driver_and_its_jvm_killed_between_the_steps_neither_lose_nor_double_rows(tmp_path: Path) -> None:
+    steps = ["prepare", "fill", "_commit", "take_over", "clean_up"]
+    for number, step in enumerate(steps):
+        done = _victim(tmp_path, str(number), step)
+        assert done.returncode == -signal.SIGKILL, done.stderr
+    done = _victim(tmp_path, str(len(steps)))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    batches = range(len(steps) + 1)
+    events = [[f"{what} {number}"] for number in batches for what in ("new", "at", "old")]
+    assert found["events"] == sorted(map(str, events))
+    people = [[-1, "old 0"], *([number, f"old {number + 1}"] for number in batches[1:-1])]
+    people += [[0, f"at {batches[-1]}"], [batches[-1], f"new {batches[-1]}"]]
+    assert found["people"] == sorted(map(str, people))
+    assert found["left"] == ["BARNABAS_JDBC_BATCHES"]
+
+
+def _victim(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tests.spark.jdbc_victim", str(folder), *arguments]
+    return subprocess.run(
+        command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+def test_an_attempt_that_was_taken_for_dead_writes_nothing_any_more(derby: Derby, rows: Any) -> None:
+    sink = to_people(derby)
+    with jdbc._Attempt(sink, rows(1), "query-1", 0).open() as late:
+        late.prepare()
+        jdbc.write_batch(sink, rows(1), "query-1", 0)
+        late.fill()  # Spark makes the table again
+        late.take_over()
+        late.clean_up()
+    with jdbc._Attempt(sink, rows(2), "query-1", 1).open() as late:
+        late.prepare()
+        late.fill()
+        with jdbc._Attempt(sink, rows(2), "query-1", 1).open() as other:
+            other.prepare()
+            late.take_over()
+            other.fill()
+            other.take_over()
+            other.clean_up()
+            late.clean_up()
+    assert derby.people == [(1, "a"), (2, "a")]
+    assert derby.tables == ["BARNABAS_JDBC_BATCHES", "PEOPLE"]
+
+
+def test_the_rows_of_a_task_that_runs_again_are_refused(derby: Derby, rows: Any) -> None:
+    with jdbc._Attempt(to_people(derby), rows(1), "query-1", 0).open() as attempt:
+        attempt.prepare()
+        attempt.fill()
+        with pytest.raises(Exception, match="duplicate key"):
+            attempt.fill()
+
+
+def test_the_password_is_in_no_plan(
+    spark: SparkSession, derby: Derby, rows: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_PASSWORD", "hunter2")
+    sink = to_people(derby, user="APP", password_env="SHOP_PASSWORD")
+    jdbc.write_batch(sink, rows(1), "query-1", 0)
+    store = spark._jsparkSession.sharedState().statusStore()
+    plans = [store.execution(number).get().physicalPlanDescription() for number in _last_executions(store)]
+    assert any("JDBC" in plan or "jdbc" in plan or "SaveIntoDataSource" in plan for plan in plans)
+    assert not any("hunter2" in plan for plan in plans)
+    assert derby.people == [(1, "a")]
+
+
+def _last_executions(store: Any) -> list[int]:
+    listed = store.executionsList()
+    return [listed.apply(number).executionId() for number in range(max(0, listed.size() - 5), listed.size())]
+
+
+def test_a_pipeline_writes_changes_to_a_database(
+    pipeline: PipelineRunner, derby: Derby, make_topic: Any, feed: Any
+) -> None:
+    topic = make_topic()
+    text = f'''
+@source(topic="{topic}", format="json", schema="id BIGINT NOT NULL, name STRING, _deleted BOOLEAN")
+def people(rows):
+    return rows
+
+@sink(jdbc="{derby.url}", table="people", key="id", mode="update")
+def copy(people):
+    return people
+'''
+    feed(topic, ['{"id": 1, "name": "a"}', '{"id": 2, "name": "b"}'])
+    pipeline(text)
+    assert derby.people == [(1, "a"), (2, "b")]
+    feed(topic, ['{"id": 2, "_deleted": true}', '{"id": 3, "name": "c"}'])
+    pipeline(text)
+    assert derby.people == [(1, "a"), (3, "c")]
