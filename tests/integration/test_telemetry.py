@@ -12,8 +12,9 @@ import pytest
 from tests.integration.conftest import Wire
 from tests.unit.server.telemetry.test_otlp import gauge, pushed, total, whole
 
+from barnabas.client import Admin
 from barnabas.config import BrokerConfig
-from barnabas.errors import ErrorCode
+from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from barnabas.protocol.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
@@ -28,6 +29,7 @@ from barnabas.server.run import BrokerServer
 
 CLIENT_METRICS = 16
 MOST = 2000
+SOME = ("client metrics", "some")
 INTRODUCTION = ApiVersionsRequest(client_software_name="wired", client_software_version="1.2")
 
 
@@ -217,3 +219,19 @@ def test_librdkafka_pushes_its_metrics(server, wire):
         'client_software_name="confluent-kafka-python"' in line or "librdkafka" in line for line in lines
     )
     assert any('metric="org.apache.kafka.producer.connection.creation.total"' in line for line in lines)
+
+
+def test_the_command_line_makes_shows_and_deletes_a_subscription(server):
+    admin = Admin(server.bootstrap_servers)
+    admin.alter_configs("client metrics", "some", set={"metrics": "a.,b.", "interval.ms": "5000"})
+    told = {value.name: (value.value, value.source, value.is_default) for value in admin.configs(*SOME)}
+    assert told == {
+        "metrics": ("a.,b.", "client metrics", False),
+        "interval.ms": ("5000", "client metrics", False),
+        "match": ("", "default", True),
+    }
+    admin.alter_configs("client metrics", "some", append={"metrics": "c."})
+    admin.alter_configs("client metrics", "some", subtract={"metrics": "a."}, delete=["interval.ms"])
+    assert {v.name: v.value for v in admin.configs(*SOME)}["metrics"] == "b.,c."
+    with pytest.raises(KafkaError, match="client_id"):
+        admin.alter_configs("client metrics", "some", set={"match": "client_id"})

@@ -43,11 +43,15 @@ def broker_settings(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 
 def settings_of_resource(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """`name=` of each setting of what --topic, --group, --broker or --broker-defaults names."""
+    """`name=` of each setting of the resource that --topic, --group, --broker and the like name."""
     if ctx.params.get("group"):
         from barnabas.config import GroupConfig
 
         return [f"{name}=" for name in GroupConfig.declared if name.startswith(incomplete)]
+    if ctx.params.get("client_metrics"):
+        from barnabas.config import ClientMetricsConfig
+
+        return [f"{name}=" for name in ClientMetricsConfig.declared if name.startswith(incomplete)]
     brokers = ctx.params.get("broker") is not None or ctx.params.get("broker_defaults")
     names = broker_settings if brokers else topic_settings
     return names(ctx, param, incomplete)

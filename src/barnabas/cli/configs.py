@@ -1,4 +1,4 @@
-"""`barnabas configs`: the settings of topics, groups and brokers."""
+"""`barnabas configs`: the settings of topics, groups, brokers and client metrics."""
 
 from __future__ import annotations
 
@@ -51,6 +51,12 @@ def _resource_options(command: F) -> F:
             click.option(
                 "--group", type=NAME, metavar="NAME", shell_complete=group_names, help="A group's settings."
             ),
+            click.option(
+                "--client-metrics",
+                type=NAME,
+                metavar="NAME",
+                help="Those of a client-metrics resource: which clients push which metrics (KIP-714).",
+            ),
             click.option("--broker", type=_BROKER_ID, metavar="ID", help="A broker's settings."),
             click.option(
                 "--broker-defaults", is_flag=True, help="The settings that all brokers of the cluster share."
@@ -63,7 +69,7 @@ def _resource_options(command: F) -> F:
 
 @click.group()
 def configs() -> None:
-    """Show and change settings of topics, groups and brokers."""
+    """Show and change settings of topics, groups, brokers and client metrics."""
 
 
 @configs.command(
@@ -73,6 +79,7 @@ def configs() -> None:
         barnabas configs describe --topic orders --changed
         barnabas configs describe --group billing
         barnabas configs describe --broker 1 --json
+        barnabas configs describe --client-metrics all
         barnabas configs describe --broker-defaults
         """,
         "SOURCE says where a value comes from: topic or group (its own setting), dynamic broker (the "
@@ -87,6 +94,7 @@ def configs() -> None:
 def describe(
     topic: str | None,
     group: str | None,
+    client_metrics: str | None,
     broker: int | None,
     broker_defaults: bool,
     changed: bool,
@@ -94,7 +102,7 @@ def describe(
     bootstrap_server: str,
 ) -> None:
     """Show settings with their values, and where each value comes from."""
-    kind, name, _ = _resource(topic, group, broker, broker_defaults)
+    kind, name, _ = _resource(topic, group, client_metrics, broker, broker_defaults)
     values = connect(bootstrap_server).configs(kind, name)
     values = [value for value in values if not (changed and value.source == "default")]
     if as_json:
@@ -127,6 +135,7 @@ def describe(
         barnabas configs alter --topic orders --append cleanup.policy=compact
         barnabas configs alter --topic orders --delete retention.ms
         barnabas configs alter --group billing --set consumer.session.timeout.ms=30000
+        barnabas configs alter --client-metrics all --set metrics=org.apache.kafka.producer.
         barnabas configs alter --broker 1 --set log.retention.ms=86400000
         barnabas configs alter --broker-defaults --set log.retention.ms=86400000
         """,
@@ -150,6 +159,7 @@ def describe(
 def alter(
     topic: str | None,
     group: str | None,
+    client_metrics: str | None,
     broker: int | None,
     broker_defaults: bool,
     to_set: tuple[str, ...],
@@ -159,7 +169,7 @@ def alter(
     bootstrap_server: str,
 ) -> None:
     """Change some settings and leave the others as they are."""
-    kind, name, words = _resource(topic, group, broker, broker_defaults)
+    kind, name, words = _resource(topic, group, client_metrics, broker, broker_defaults)
     if not (to_set or delete or append or subtract):
         raise click.UsageError("nothing to alter: give --set, --delete, --append or --subtract")
     values = {
@@ -192,16 +202,26 @@ def require_known(admin: Admin, kind: str, name: str, settings: Sequence[str]) -
             raise UnknownSetting(f"a {kind} has no setting {setting}{hint}")
 
 
-def _resource(topic: str | None, group: str | None, broker: int | None, broker_defaults: bool) -> _Resource:
+def _resource(
+    topic: str | None,
+    group: str | None,
+    client_metrics: str | None,
+    broker: int | None,
+    broker_defaults: bool,
+) -> _Resource:
     given = []
     if topic is not None:
         given.append(_Resource("topic", topic, f"topic {topic}"))
     if group is not None:
         given.append(_Resource("group", group, f"group {group}"))
+    if client_metrics is not None:
+        given.append(_Resource("client metrics", client_metrics, f"client metrics {client_metrics}"))
     if broker is not None:
         given.append(_Resource("broker", str(broker), f"broker {broker}"))
     if broker_defaults:
         given.append(_Resource("broker", "", "the defaults of all brokers"))
     if len(given) != 1:
-        raise click.UsageError("name one: --topic NAME, --group NAME, --broker ID or --broker-defaults")
+        raise click.UsageError(
+            "name one: --topic NAME, --group NAME, --client-metrics NAME, --broker ID or --broker-defaults"
+        )
     return given[0]

@@ -20,8 +20,8 @@ from barnabas.client.admin_types import (
     TopicDescription,
 )
 from barnabas.client.broker_calls import (
-    alter_broker_defaults,
-    describe_broker_defaults,
+    alter_settings,
+    describe_settings,
     replica_sizes,
 )
 from barnabas.client.consumer_groups import describe_consumer_group
@@ -39,6 +39,7 @@ _RESOURCES = {
     "broker": confluent_admin.ResourceType.BROKER,
     "group": confluent_admin.ResourceType.GROUP,
 }
+_DEFAULT = 5
 _SOURCES = {
     1: "topic",
     2: "dynamic broker",
@@ -216,23 +217,23 @@ class Admin:
     # -- settings
 
     def configs(self, kind: str, name: str) -> list[ConfigValue]:
-        """Every setting of a "topic", "broker" or "group" with its value and where that comes from.
+        """Every setting of a "topic", "broker", "group" or "client metrics", and where its value is from.
 
         A broker without a name stands for all: only the settings that have a cluster-wide default (KIP-226).
         """
-        if kind == "broker" and not name:
+        if kind not in _RESOURCES or (kind == "broker" and not name):
             return sorted(
                 (
                     ConfigValue(
                         entry.name,
                         entry.value,
                         _SOURCES.get(entry.config_source, "unknown"),
-                        False,
+                        entry.config_source == _DEFAULT,
                         entry.read_only,
                         entry.is_sensitive,
                         tuple((synonym.name, synonym.value) for synonym in entry.synonyms),
                     )
-                    for entry in describe_broker_defaults(self._servers, self._timeout)
+                    for entry in describe_settings(self._servers, self._timeout, kind, name)
                 ),
                 key=lambda value: value.name,
             )
@@ -277,8 +278,8 @@ class Admin:
             *(("append", key, value) for key, value in (append or {}).items()),
             *(("subtract", key, value) for key, value in (subtract or {}).items()),
         ]
-        if kind == "broker" and not name:
-            alter_broker_defaults(self._servers, self._timeout, changes)
+        if kind not in _RESOURCES or (kind == "broker" and not name):
+            alter_settings(self._servers, self._timeout, kind, name, changes)
             return
         if kind == "broker":
             self._require_node(name)

@@ -1,4 +1,4 @@
-"""What librdkafka cannot ask of brokers: the cluster-wide default of their settings, and sizes on disk."""
+"""What librdkafka cannot ask of brokers: settings that all share, those of client metrics, sizes on disk."""
 
 from __future__ import annotations
 
@@ -26,22 +26,26 @@ from barnabas.protocol.messages.incremental_alter_configs import (
 from barnabas.protocol.schema import Request
 from barnabas.types import BrokerId, TopicPartition
 
-_BROKER = 4
-#: The name of the resource whose settings every broker has (KIP-226).
-_EVERY_BROKER = ""
+#: the types of resources, by their numbers in the protocol
+_TYPES = {"broker": 4, "client metrics": 16}
 #: By what is to be done with a setting: its number in IncrementalAlterConfigs.
 _OPERATIONS = {"set": 0, "delete": 1, "append": 2, "subtract": 3}
 
 
-def describe_broker_defaults(servers: str, timeout: float) -> Sequence[DescribeConfigsResourceResult]:
-    """The settings that have a cluster-wide default, as the protocol gives them.
+def describe_settings(
+    servers: str, timeout: float, kind: str, name: str
+) -> Sequence[DescribeConfigsResourceResult]:
+    """The settings of a resource, as the protocol gives them.
+
+    Args:
+        kind: "client metrics", or "broker" with the name "" for what every broker has (KIP-226).
 
     Raises:
         KafkaError: the broker refused.
         ClientError: none answers.
     """
     resource = DescribeConfigsResource(
-        resource_type=_BROKER, resource_name=_EVERY_BROKER, configuration_keys=None
+        resource_type=_TYPES[kind], resource_name=name, configuration_keys=None
     )
     (result,) = ask_any(
         servers, timeout, DescribeConfigsRequest(resources=[resource], include_synonyms=True)
@@ -51,12 +55,13 @@ def describe_broker_defaults(servers: str, timeout: float) -> Sequence[DescribeC
     return configs
 
 
-def alter_broker_defaults(
-    servers: str, timeout: float, changes: Iterable[tuple[str, str, str | None]]
+def alter_settings(
+    servers: str, timeout: float, kind: str, name: str, changes: Iterable[tuple[str, str, str | None]]
 ) -> None:
-    """Change cluster-wide defaults.
+    """Change settings of a resource.
 
     Args:
+        kind, name: as of `describe_settings`.
         changes: for each setting "set", "delete", "append" or "subtract", its name, and the value.
 
     Raises:
@@ -64,8 +69,8 @@ def alter_broker_defaults(
         ClientError: none answers.
     """
     resource = AlterConfigsResource(
-        resource_type=_BROKER,
-        resource_name=_EVERY_BROKER,
+        resource_type=_TYPES[kind],
+        resource_name=name,
         configs=[
             AlterableConfig(name=name, config_operation=_OPERATIONS[operation], value=value)
             for operation, name, value in changes

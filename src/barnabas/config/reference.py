@@ -49,8 +49,8 @@ def configuration_reference() -> str:
         + "group exists.\n\n"
         + _table(GroupConfig.declared.values(), "Broker's", _names)
         + "\n## Settings of client metrics\n\n"
-        + "They belong to resources of the type `client-metrics` (KIP-714), which Kafka's\n"
-        + "`kafka-client-metrics.sh` and `kafka-configs.sh` make, and can be changed at run time.\n\n"
+        + "They belong to resources of the type `client-metrics` (KIP-714), which `barnabas configs alter`\n"
+        + "and Kafka's `kafka-client-metrics.sh` make, and can be changed at run time.\n\n"
         + _table(ClientMetricsConfig.declared.values(), "Broker's", _names)
     )
 

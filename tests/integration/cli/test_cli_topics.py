@@ -100,7 +100,7 @@ def test_what_a_broker_refuses_of_settings_names_whose_they_are(barnabas, whose)
         (["topics", "create", "t", "--replica-assignment", "1", "--partitions", "1"], "leave out"),
         (["topics", "alter", "t"], "nothing to alter"),
         (["topics", "delete"], "Missing argument"),
-        (["configs", "describe"], "--topic NAME, --group NAME, --broker ID or --broker-defaults"),
+        (["configs", "describe"], "--client-metrics NAME, --broker ID or --broker-defaults"),
         (["configs", "alter", "--topic", "t"], "nothing to alter"),
         (["configs", "describe", "--topic", "t", "--broker-defaults"], "name one"),
         (["configs", "describe", "--broker", ""], "is not a valid integer"),
