@@ -25,13 +25,16 @@ def plain(username: str, password: str) -> ClientExchange:
     yield f"\0{username}\0{password}".encode()
 
 
-def scram(mechanism: str, username: str, password: str, nonce: bytes) -> ClientExchange:
+def scram(
+    mechanism: str, username: str, password: str, nonce: bytes, *, is_token: bool = False
+) -> ClientExchange:
     """SCRAM-SHA-256 or SCRAM-SHA-512: both sides prove that they know the password.
 
     Deriving the proof takes milliseconds of CPU time.
 
     Args:
         nonce: 18 random bytes or more, never used before.
+        is_token: the name is a delegation token's id, the password its HMAC as base64 (KIP-48).
 
     Raises:
         SaslError: the server does not know the password, or speaks otherwise.
@@ -39,7 +42,7 @@ def scram(mechanism: str, username: str, password: str, nonce: bytes) -> ClientE
     variant = MECHANISMS[mechanism]
     ours = base64.b64encode(nonce).decode()
     name = username.replace("=", "=3D").replace(",", "=2C")
-    bare = f"n={name},r={ours}"
+    bare = f"n={name},r={ours}{',tokenauth=true' if is_token else ''}"
     challenge = (yield f"n,,{bare}".encode()).decode(errors="replace")
     fields = _fields(challenge)
     both = fields.get("r", "")

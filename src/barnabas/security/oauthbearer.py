@@ -23,6 +23,7 @@ class OauthbearerExchange:
         self._refused = ""
         self.user = ""
         self.is_complete = False
+        self.token_id: str | None = None
         #: when the token ends, in milliseconds since the epoch
         self.expires_ms: int | None = None
 

@@ -29,6 +29,7 @@ class PlainExchange:
         self._secret = secret
         self.user = ""
         self.is_complete = False
+        self.token_id: str | None = None
         self.expires_ms: int | None = None
 
     def respond(self, message: bytes) -> bytes:

@@ -4,19 +4,32 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from random import Random
 from typing import Protocol
 
+from barnabas.security.delegation_tokens import TokenLogins
 from barnabas.security.errors import InvalidCredential, SaslError
 from barnabas.security.oauthbearer import OauthbearerExchange
 from barnabas.security.plain import PlainExchange
-from barnabas.security.scram import MECHANISMS, Mechanism, ScramCredential, ScramExchange
+from barnabas.security.scram import (
+    MECHANISMS,
+    MIN_ITERATIONS,
+    Mechanism,
+    ScramCredential,
+    ScramExchange,
+    ShownToken,
+    derive,
+    made_up,
+)
 from barnabas.security.tokens import Tokens
 
 __all__ = ["Exchange", "Sasl", "SaslError"]
 
 #: what is stored of a user: a credential as text by the name of its mechanism, None for an unknown user
 FindUser = Callable[[str], Mapping[str, str] | None]
+#: how many credentials of delegation tokens are remembered: each takes milliseconds to derive
+_MOST_DERIVED = 2_000
 
 
 class Exchange(Protocol):
@@ -28,6 +41,8 @@ class Exchange(Protocol):
     is_complete: bool
     #: when what the client has shown ends, in milliseconds since the epoch; None for never
     expires_ms: int | None
+    #: the id of the delegation token that the client has shown, if it has
+    token_id: str | None
 
     def respond(self, message: bytes) -> bytes:
         """The answer to the client's next message; may take tens of milliseconds of CPU time.
@@ -44,13 +59,22 @@ class Sasl:
         find_user: what is stored of a user. Called from threads.
         random: nonces; safe from any thread.
         tokens: reads those of OAUTHBEARER, where that is enabled.
+        delegation_tokens: finds those that clients show by SCRAM, where there are any.
     """
 
-    def __init__(self, find_user: FindUser, random: Random, tokens: Tokens | None = None) -> None:
+    def __init__(
+        self,
+        find_user: FindUser,
+        random: Random,
+        tokens: Tokens | None = None,
+        delegation_tokens: TokenLogins | None = None,
+    ) -> None:
         self._tokens = tokens
         self._find_user = find_user
         self._random = random
         self._secret = random.randbytes(32)
+        self._delegation_tokens = delegation_tokens
+        self._derive = lru_cache(_MOST_DERIVED)(derive)
 
     def begin(self, mechanism: str) -> Exchange:
         """A login by a mechanism: PLAIN, OAUTHBEARER, or one of SCRAM's by the name that SASL has for it."""
@@ -62,7 +86,11 @@ class Sasl:
         scram = MECHANISMS[mechanism]
         nonce = base64.b64encode(self._random.randbytes(24)).decode()
         return ScramExchange(
-            scram, lambda user: self._credential(scram, user), nonce=nonce, secret=self._secret
+            scram,
+            lambda user: self._credential(scram, user),
+            nonce=nonce,
+            secret=self._secret,
+            find_token=lambda token_id: self._token(scram, token_id),
         )
 
     def _credential(self, mechanism: Mechanism, user: str) -> ScramCredential | None:
@@ -71,6 +99,14 @@ class Sasl:
             return None if text is None else ScramCredential.decode(text)
         except InvalidCredential as error:
             raise SaslError(str(error)) from error
+
+    def _token(self, mechanism: Mechanism, token_id: str) -> ShownToken | None:
+        found = None if self._delegation_tokens is None else self._delegation_tokens.find(token_id)
+        if found is None:
+            return None
+        salt = made_up(mechanism, token_id, self._secret).salt  # as of a token that is not there
+        credential = self._derive(mechanism, found.password, salt, MIN_ITERATIONS)
+        return ShownToken(credential, found.owner, found.expires_ms)
 
     def _any_credential(self, user: str) -> tuple[Mechanism, ScramCredential] | None:
         for mechanism in Mechanism:

@@ -104,7 +104,7 @@ def made_up(mechanism: Mechanism, user: str, secret: bytes) -> ScramCredential:
 _ATTRIBUTE = r"[A-Za-z]+=[^,\0]+"
 _CLIENT_FIRST = re.compile(
     rf"(?P<gs2>(?P<binding>[ny]),(?:a=(?P<authzid>[^,\0]+))?,)"
-    rf"(?P<bare>n=(?P<user>[^,\0]+),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)(?:,{_ATTRIBUTE})*)"
+    rf"(?P<bare>n=(?P<user>[^,\0]+),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)(?P<extensions>(?:,{_ATTRIBUTE})*))"
 )
 _CLIENT_FINAL = re.compile(
     rf"(?P<unsigned>c=(?P<binding>[A-Za-z0-9+/=]+),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)(?:,{_ATTRIBUTE})*)"
@@ -112,6 +112,15 @@ _CLIENT_FINAL = re.compile(
 )
 _ESCAPE = re.compile("=(2C|3D|)")
 _ESCAPED = {"2C": ",", "3D": "="}
+
+
+class ShownToken(NamedTuple):
+    """A delegation token that a client logs in by."""
+
+    credential: ScramCredential
+    owner: str
+    #: in milliseconds since the epoch
+    expires_ms: int
 
 
 class ScramExchange:
@@ -122,6 +131,7 @@ class ScramExchange:
         find: the credential of a user, None when there is none.
         nonce: the server's part of the nonce, printable and without commas.
         secret: what `made_up` credentials are made with.
+        find_token: the delegation token of an id, None when there is none.
     """
 
     def __init__(
@@ -131,18 +141,24 @@ class ScramExchange:
         *,
         nonce: str,
         secret: bytes,
+        find_token: Callable[[str], ShownToken | None] | None = None,
     ) -> None:
         self._mechanism = mechanism
         self._find = find
+        self._find_token = find_token
         self._nonce = nonce
         self._secret = secret
         self._first: tuple[str, str, str] | None = None
         self._credential: ScramCredential | None = None
         self._is_known = False
-        #: who the client says it is
+        #: who the client says it is; the id of a delegation token until it has proven that it has the token
         self.user = ""
+        self._owner = ""
+        #: the delegation token that is shown
+        self.token_id: str | None = None
         #: whether the client has proven it
         self.is_complete = False
+        #: when the delegation token expires
         self.expires_ms: int | None = None
 
     def respond(self, message: bytes) -> bytes:
@@ -164,8 +180,8 @@ class ScramExchange:
         user = _unescaped(first["user"])
         if first["authzid"] is not None and _unescaped(first["authzid"]) != user:
             raise SaslError("a client may only act for the user that it logs in as")
-        self.user = user
-        found = self._find(user)
+        self.user = self._owner = user
+        found = self._find_shown(user) if _shows_token(first["extensions"]) else self._find(user)
         self._is_known = found is not None
         self._credential = credential = found or made_up(self._mechanism, user, self._secret)
         salt = base64.b64encode(credential.salt).decode()
@@ -173,6 +189,14 @@ class ScramExchange:
         self._first = first["gs2"], first["bare"], answer
         self._nonce = first["nonce"] + self._nonce
         return answer.encode()
+
+    def _find_shown(self, token_id: str) -> ScramCredential | None:
+        self.token_id = token_id
+        shown = None if self._find_token is None else self._find_token(token_id)
+        if shown is None:
+            return None
+        self._owner, self.expires_ms = shown.owner, shown.expires_ms
+        return shown.credential
 
     def _verify(self, text: str) -> bytes:
         assert self._first is not None and self._credential is not None
@@ -195,7 +219,13 @@ class ScramExchange:
         if not is_proven or not self._is_known:
             raise SaslError("the credentials are invalid")
         self.is_complete = True
+        self.user = self._owner
         return b"v=" + base64.b64encode(hmac.digest(credential.server_key, signed, self._mechanism.hash))
+
+
+def _shows_token(extensions: str) -> bool:
+    """Whether the name in a client's first message is a delegation token's id (KIP-48)."""
+    return any(each.lower() == "tokenauth=true" for each in extensions.split(","))
 
 
 def _unescaped(name: str) -> str:

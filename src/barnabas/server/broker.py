@@ -45,7 +45,7 @@ from barnabas.replication.partition import Partition
 from barnabas.replication.serving_time import ServingTime
 from barnabas.replication.throttles import ReplicationThrottles
 from barnabas.security import ANONYMOUS, Principal, Sasl
-from barnabas.security.delegation_tokens import TokenKeys
+from barnabas.security.delegation_tokens import TokenKeys, TokenLogins
 from barnabas.security.quotas import ClientQuotas, ConnectionRates, Windows
 from barnabas.security.scram import MECHANISMS, SALT_BYTES
 from barnabas.server.auditing.trail import AuditTrail
@@ -295,7 +295,12 @@ class Broker:
         self.dispatcher = self._dispatcher()
         self._logins = Logins(
             lambda: self.config,
-            Sasl(lambda user: self.image.user_configs.get(user), environment.random, self._tokens),
+            Sasl(
+                lambda user: self.image.user_configs.get(user),
+                environment.random,
+                self._tokens,
+                self._token_logins(),
+            ),
             self.dispatcher.serve,
             self.clock.now_ms,
             environment.blocking,
@@ -314,6 +319,12 @@ class Broker:
         self.health.running(lambda: self.image)
         for bound, told in zip(self.bound, self.advertised, strict=True):
             log.info("listening on %s, advertised as %s", bound, told.address)
+
+    def _token_logins(self) -> TokenLogins | None:
+        keys = self._token_keys
+        if keys is None:
+            return None
+        return TokenLogins(keys, lambda: self.image.delegation_tokens, self.clock.now_ms)
 
     def _begin_login(self, listener: str) -> Serve:
         return self._logins.begin(listener).serve

@@ -8,6 +8,7 @@ from barnabas.errors import ProtocolError
 from barnabas.protocol.codec import decode, encode
 from barnabas.protocol.records.principal import DefaultPrincipalData
 from barnabas.security import ANONYMOUS, Principal
+from barnabas.security.delegation_tokens import TokenPrincipal
 from barnabas.types import Buffer
 
 _VERSION = struct.Struct(">h")
@@ -15,7 +16,12 @@ _VERSION = struct.Struct(">h")
 
 def encode_principal(principal: Principal) -> bytes:
     """The bytes that name a principal."""
-    return _VERSION.pack(0) + encode(DefaultPrincipalData(type=principal.kind, name=principal.name), 0)
+    data = DefaultPrincipalData(
+        type=principal.kind,
+        name=principal.name,
+        token_authenticated=isinstance(principal, TokenPrincipal),
+    )
+    return _VERSION.pack(0) + encode(data, 0)
 
 
 def decode_principal(data: Buffer | None) -> Principal:
@@ -30,4 +36,5 @@ def decode_principal(data: Buffer | None) -> Principal:
         raise ProtocolError(f"a principal of {len(data)} bytes")
     (version,) = _VERSION.unpack_from(data)
     found = decode(DefaultPrincipalData, version, data, _VERSION.size)
-    return Principal(found.name, found.type)
+    kind = TokenPrincipal if found.token_authenticated else Principal
+    return kind(found.name, found.type)

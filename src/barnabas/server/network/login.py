@@ -18,6 +18,7 @@ from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest, Sasl
 from barnabas.protocol.registry import ApiKey
 from barnabas.protocol.wire import Readable
 from barnabas.security import Exchange, Principal, Sasl, SaslError
+from barnabas.security.delegation_tokens import TokenPrincipal
 from barnabas.server.auditing.trail import LOGIN, LOGIN_FAILED, AuditTrail
 from barnabas.server.requests.context import Chunks, Client
 from barnabas.text import logger_of, shown
@@ -163,7 +164,8 @@ class Login:
 
     def _complete(self, client: LoginClient, exchange: Exchange) -> int:
         """Serve the client from now on. Returns for how many milliseconds; 0 means without end."""
-        principal = Principal(exchange.user)
+        kind = Principal if exchange.token_id is None else TokenPrincipal
+        principal = kind(exchange.user)
         if self._principal not in (None, principal):
             raise SaslError(f"it was {self._principal} before, and may not become another user")
         self._principal = principal
@@ -171,7 +173,8 @@ class Login:
         lifetime_ms = self._lifetime_ms(exchange)
         self._ends = asyncio.get_running_loop().time() + lifetime_ms / 1000
         client.logged_in(principal, self.serve_again if lifetime_ms else self._logins.serve)
-        self._logins.trail.note(LOGIN, client, mechanism=self._mechanism)
+        shown_token = {} if exchange.token_id is None else {"token": exchange.token_id}
+        self._logins.trail.note(LOGIN, client, mechanism=self._mechanism, **shown_token)
         return lifetime_ms
 
     def _lifetime_ms(self, exchange: Exchange) -> int:

@@ -35,6 +35,7 @@ from barnabas.security.acls import (
     SubjectRules,
 )
 from barnabas.security.delegation_tokens import MOST_RENEWERS, TokenPrincipal
+from barnabas.server.forwarded_principal import decode_principal, encode_principal
 
 ALICE, BOB, CAROL, ROOT = (Principal(name) for name in ("alice", "bob", "carol", "root"))
 HOUR = 3_600_000
@@ -221,3 +222,10 @@ def test_what_a_client_may_ask_for_is_bounded(monkeypatch: pytest.MonkeyPatch) -
 def test_what_is_logged_of_a_request_has_no_hmac() -> None:
     for kind in (RenewDelegationTokenRequest, ExpireDelegationTokenRequest):
         assert "hidden" not in repr(kind(hmac=b"hidden"))
+
+
+def test_a_forwarded_request_says_that_its_client_has_logged_in_by_a_token() -> None:
+    for principal in (ALICE, TokenPrincipal("alice")):
+        forwarded = decode_principal(encode_principal(principal))
+        assert forwarded == ALICE
+        assert type(forwarded) is type(principal)

@@ -1,0 +1,141 @@
+"""Logins by delegation tokens (KIP-48): who has one may do what its owner may, until it expires."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.integration.acl_broker import AclBroker
+from tests.integration.conftest import Wire
+
+from barnabas.errors import ErrorCode
+from barnabas.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from barnabas.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
+from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.protocol.messages.describe_delegation_token import DescribeDelegationTokenRequest
+from barnabas.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
+from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from barnabas.security.acls import Operation, Permission, ResourceType
+from barnabas.security.clients import scram
+
+HOUR = 3_600_000
+MECHANISMS = ["SCRAM-SHA-256", "SCRAM-SHA-512"]
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AclBroker]:
+    settings = {
+        "delegation.token.master.key": "a secret of the cluster",
+        "delegation.token.expiry.time.ms": str(HOUR),
+        "delegation.token.expiry.check.interval.ms": "100",
+        "sasl.enabled.mechanisms": ",".join(["PLAIN", *MECHANISMS]),
+        "connection.failed.authentication.delay.ms": "0",
+    }
+    with AclBroker(tmp_path_factory.mktemp("tokens"), **settings) as broker:
+        broker.add("alice")
+        yield broker
+
+
+@pytest.fixture
+def alice(broker: AclBroker) -> Iterator[Wire]:
+    wire = broker.connect("alice")
+    yield wire
+    wire.close()
+
+
+def begin(wire: Wire, mechanism: str, token_id: str, password: str, *, is_token: bool = True) -> Any:
+    """What the broker answers to the last message of a login."""
+    assert wire(SaslHandshakeRequest(mechanism=mechanism), 1).error_code == 0
+    client = scram(mechanism, token_id, password, b"eighteen bytes....", is_token=is_token)
+    challenge = wire(SaslAuthenticateRequest(auth_bytes=next(client)), 2)
+    assert challenge.error_code == 0
+    answer = wire(SaslAuthenticateRequest(auth_bytes=client.send(challenge.auth_bytes)), 2)
+    if answer.error_code == 0:
+        with pytest.raises(StopIteration):  # the broker has proven that it knows the token, too
+            client.send(answer.auth_bytes)
+    return answer
+
+
+def password(token: Any) -> str:
+    return base64.b64encode(token.hmac).decode()
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_who_has_a_token_is_its_owner_until_it_expires(broker, alice, mechanism):
+    token = alice(CreateDelegationTokenRequest(max_lifetime_ms=-1))
+    wire = Wire(broker.address)
+    answer = begin(wire, mechanism, token.token_id, password(token))
+    assert answer.error_code == 0
+    assert 0 < answer.session_lifetime_ms <= HOUR
+    admin = Wire(broker.open_address)
+    rule = AclCreation(
+        resource_type=ResourceType.TOPIC,
+        resource_name=f"of-{mechanism}",
+        principal="User:alice",
+        host="*",
+        operation=Operation.CREATE,
+        permission_type=Permission.ALLOW,
+    )
+    topics = [
+        CreatableTopic(name=f"{kind}-{mechanism}", num_partitions=1, replication_factor=1)
+        for kind in ("of", "not-of")
+    ]
+    assert admin(CreateAclsRequest(creations=[rule])).results[0].error_code == 0
+    made = wire(CreateTopicsRequest(topics=topics, timeout_ms=60_000), 5)
+    assert [each.error_code for each in made.topics] == [0, ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+    admin.close()
+    wire.close()
+
+
+def test_who_has_logged_in_by_a_token_may_do_nothing_with_tokens(broker, alice):
+    token = alice(CreateDelegationTokenRequest(max_lifetime_ms=-1))
+    wire = Wire(broker.address)
+    assert begin(wire, "SCRAM-SHA-256", token.token_id, password(token)).error_code == 0
+    for request in (
+        CreateDelegationTokenRequest(max_lifetime_ms=-1),
+        ExpireDelegationTokenRequest(hmac=token.hmac, expiry_time_period_ms=-1),
+        DescribeDelegationTokenRequest(owners=None),
+    ):
+        assert wire(request).error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    wire.close()
+    assert token.token_id in [
+        each.token_id for each in alice(DescribeDelegationTokenRequest(owners=None)).tokens
+    ]
+
+
+@pytest.mark.parametrize(
+    ("token_id", "wrong", "is_token"),
+    [("{id}", "secret", True), ("{id}", "{password}", False), ("alice", "secret", True), ("none", "x", True)],
+)
+def test_a_token_is_no_user_and_a_user_no_token(broker, alice, token_id, wrong, is_token):
+    token = alice(CreateDelegationTokenRequest(max_lifetime_ms=-1))
+    known = {"id": token.token_id, "password": password(token)}
+    wire = Wire(broker.address)
+    answer = begin(wire, "SCRAM-SHA-256", token_id.format(**known), wrong.format(**known), is_token=is_token)
+    assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    wire.close()
+
+
+def test_nobody_logs_in_by_a_token_that_was_deleted_or_has_expired(broker, alice):
+    for period_ms in (-1, 0):
+        token = alice(CreateDelegationTokenRequest(max_lifetime_ms=-1))
+        ended = alice(ExpireDelegationTokenRequest(hmac=token.hmac, expiry_time_period_ms=period_ms))
+        assert ended.error_code == 0
+        while token.token_id in [
+            each.token_id for each in alice(DescribeDelegationTokenRequest(owners=None)).tokens
+        ]:
+            pass  # until the job has deleted it
+        wire = Wire(broker.address)
+        answer = begin(wire, "SCRAM-SHA-256", token.token_id, password(token))
+        assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        wire.close()
+
+
+def test_tokens_are_for_those_who_have_logged_in(broker):
+    wire = Wire(broker.open_address)
+    answer = wire(CreateDelegationTokenRequest(max_lifetime_ms=-1))
+    assert answer.error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    wire.close()
