@@ -1,8 +1,6 @@
 """Registered Protobuf: from a registry's serialized schemas to messages, and from a record to JSON.
 
-The registry compiles; here its FileDescriptorProtos are only linked, so that no protoc is needed. Behind the
-schema's id a record says which message it is: indexes, of the first level and then within, as zigzag varints
-with their number before them, where a single 0 is the first message.
+The registry compiles; here its FileDescriptorProtos are only linked, so that no protoc is needed.
 """
 
 from __future__ import annotations
@@ -13,8 +11,10 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from typing import Any
 
+from barnabas.records.message_indexes import read_message_indexes
+
 #: what a schema may import at most, and how deep, so that no registry holds the console up
-_MOST_FILES, _DEEPEST, _VARINT_BYTES = 200, 32, 10
+_MOST_FILES, _DEEPEST = 200, 32
 _MAIN = "schema.proto"
 #: files that nobody registers; they come with the libraries
 _KNOWN = re.compile(r"google/(protobuf|type)/[a-z_]+\.proto")
@@ -67,7 +67,7 @@ class ProtobufSchema:
         from google.protobuf.json_format import MessageToDict
         from google.protobuf.message_factory import GetMessageClass
 
-        indexes, start = _indexes(data)
+        indexes, start = read_message_indexes(data, 0)
         first, *deeper = indexes
         found = list(self._main.message_types_by_name.values())[first]
         for index in deeper:
@@ -106,28 +106,3 @@ def _known(name: str) -> Any:
     file = FileDescriptorProto()
     import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2").DESCRIPTOR.CopyToProto(file)
     return file
-
-
-def _indexes(data: bytes) -> tuple[list[int], int]:
-    """The indexes of the message, and where it begins."""
-    count, start = _varint(data, 0)
-    if count == 0:
-        return [0], start
-    if not 0 < count <= _DEEPEST:
-        raise ValueError("no message lies so deep")
-    indexes = []
-    for _ in range(count):
-        index, start = _varint(data, start)
-        if index < 0:
-            raise ValueError("an index is below zero")
-        indexes.append(index)
-    return indexes, start
-
-
-def _varint(data: bytes, start: int) -> tuple[int, int]:
-    value = 0
-    for number, byte in enumerate(data[start : start + _VARINT_BYTES]):
-        value |= (byte & 0x7F) << 7 * number
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), start + number + 1
-    raise ValueError("it ends before its message begins")

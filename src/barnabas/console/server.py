@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import socket
 import ssl
@@ -12,7 +11,7 @@ from dataclasses import dataclass, field
 
 from barnabas.client.servers import servers_of
 from barnabas.console.view import ClusterView, Privacy
-from barnabas.system.signals import handle_stop_signals
+from barnabas.system.signals import run_until_signal
 from barnabas.system.sockets import claim_address
 
 DEFAULT_LISTEN = "127.0.0.1:8080"
@@ -94,15 +93,8 @@ def run(settings: ConsoleSettings, on_ready: Callable[[str], None]) -> None:
     Raises:
         BarnabasError: as `serve`, or the address is in use.
     """
-
-    async def until_signal() -> None:
-        serving = asyncio.ensure_future(serve(settings, claimed, on_ready))
-        handle_stop_signals(asyncio.get_running_loop(), lambda number: serving.cancel())
-        with contextlib.suppress(asyncio.CancelledError):
-            await serving
-
     # Answers of a large cluster are a million objects that live for a while: to look through them after each
     # 700 takes longer than to decode them.
     gc.set_threshold(_COLLECTED_AFTER, 20, 100)
     with claim(settings.listen) as claimed:
-        asyncio.run(until_signal())
+        run_until_signal(serve(settings, claimed, on_ready))

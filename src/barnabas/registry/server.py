@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from barnabas.system.signals import handle_stop_signals
+from barnabas.system.signals import run_until_signal
 from barnabas.system.sockets import claim_address
 
 DEFAULT_TOPIC = "_schemas"
@@ -99,15 +99,8 @@ def run(settings: RegistrySettings, on_ready: Callable[[str], None]) -> None:
     Raises:
         BarnabasError: as `serve`, or the address is in use.
     """
-
-    async def until_signal() -> None:
-        serving = asyncio.ensure_future(serve(settings, claimed, on_ready))
-        handle_stop_signals(asyncio.get_running_loop(), lambda number: serving.cancel())
-        with contextlib.suppress(asyncio.CancelledError):
-            await serving
-
     with claim(settings.listen) as claimed:
-        asyncio.run(until_signal())
+        run_until_signal(serve(settings, claimed, on_ready))
 
 
 class RegistryServer:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from types import FrameType
+from typing import Any
 
 #: Ctrl-C and SIGTERM; on Windows Ctrl-Break too, the only one that another process can send there
 STOP_SIGNALS: tuple[signal.Signals, ...] = (
@@ -21,6 +23,18 @@ def handle_stop_signals(loop: asyncio.AbstractEventLoop, handle: Callable[[int],
     """Call `handle` on the event loop with the number of each of `STOP_SIGNALS`; for the main thread only."""
     for number in STOP_SIGNALS:
         _handle(loop, number, handle)
+
+
+def run_until_signal(main: Coroutine[Any, Any, None]) -> None:
+    """Run `main` on a new event loop until it ends, or cancel it at the first of `STOP_SIGNALS`."""
+
+    async def until_signal() -> None:
+        running = asyncio.ensure_future(main)
+        handle_stop_signals(asyncio.get_running_loop(), lambda number: running.cancel())
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+
+    asyncio.run(until_signal())
 
 
 def handle_reload_signal(loop: asyncio.AbstractEventLoop, handle: Callable[[], object]) -> None:
