@@ -19,7 +19,7 @@ from soak import cluster_nemesis, java, nemesis, report
 from soak.checker import check, sift
 from soak.clients import Client
 from soak.cluster import Cluster
-from soak.cluster_nemesis import ClusterFaults
+from soak.cluster_nemesis import KINDS, ClusterFaults, kinds_of
 from soak.disk import LimitedDisk, NoDiskError, unmount
 from soak.history import Recorder, read
 from soak.nemesis import Fault
@@ -53,6 +53,11 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         "--only", default="", help="only clients whose name has one of these words, with commas"
     )
     parser.add_argument(
+        "--faults",
+        default="",
+        help="of a cluster's faults only those with one of these words, with commas, even if they last long",
+    )
+    parser.add_argument(
         "--fsync", action="store_true", help="acknowledge what has been fsynced, not page cache"
     )
     parser.add_argument(
@@ -67,6 +72,11 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--keep", action="store_true", help="keep the histories though nothing was found")
     options = parser.parse_args(arguments)
+    options.faults = [word for word in options.faults.split(",") if word]
+    if options.faults and options.brokers < 2:
+        parser.error("--faults chooses among the faults of a cluster: give --brokers 3, too")
+    if not kinds_of(options.minutes * 60, options.faults):
+        parser.error(f"--faults: none of this name is over within the soak; there are: {', '.join(KINDS)}")
     options.seed = secrets.randbelow(1_000_000) if options.seed is None else options.seed
     return options
 
@@ -155,7 +165,9 @@ class Soak:
             survey.create_topics(0)
             self._engage(cluster.bootstrap, cluster.port)
             taking_part = [client.slot for client in self.clients.values()]
-            faults = cluster_nemesis.schedule(self.options.seed, self.seconds, taking_part, self.options.gap)
+            faults = cluster_nemesis.schedule(
+                self.options.seed, self.seconds, taking_part, self.options.gap, self.options.faults
+            )
             try:
                 self._storm(ClusterFaults(cluster, self.options.seed), faults, cluster.revive)
                 self._calm(survey)

@@ -96,10 +96,16 @@ def _left(random: Random) -> int:
     return random.choice((0, random.randrange(10_000), random.randrange(300_000)))
 
 
-def schedule(seed: int, seconds: float, slots: Sequence[Slot], gap: float) -> list[Fault]:
-    """The faults in order of time, all over by `seconds`; the cluster's about `gap` seconds apart."""
+def schedule(
+    seed: int, seconds: float, slots: Sequence[Slot], gap: float, words: Sequence[str] = ()
+) -> list[Fault]:
+    """The faults in order of time, all over by `seconds`; the cluster's about `gap` seconds apart.
+
+    Args:
+        words: the cluster has only faults with one of them in their name, that are over within `seconds`.
+    """
     random = Random(seed)
-    faults = [*_of_cluster(random, seconds, gap), *of_clients(random, seconds, slots, 2 * gap)]
+    faults = [*_of_cluster(random, seconds, gap, words), *of_clients(random, seconds, slots, 2 * gap)]
     at = random.uniform(5, 10)
     while at < seconds:
         faults.append(Fault(at, MOVE, MOVES, 0))
@@ -107,11 +113,21 @@ def schedule(seed: int, seconds: float, slots: Sequence[Slot], gap: float) -> li
     return sorted(faults, key=lambda fault: fault.at)
 
 
-def _of_cluster(random: Random, seconds: float, gap: float) -> list[Fault]:
+def kinds_of(seconds: float, words: Sequence[str] = ()) -> dict[str, Kind]:
+    """The faults of a soak that lasts so long: none is most of it, unless it is asked for."""
+    longest = seconds if words else max(seconds / 3, _LONG[1])
+    wanted = words or ("",)
+    return {
+        name: kind
+        for name, kind in KINDS.items()
+        if kind.lasts[-1][1] <= longest and any(word in name for word in wanted)
+    }
+
+
+def _of_cluster(random: Random, seconds: float, gap: float, words: Sequence[str]) -> list[Fault]:
     faults: list[Fault] = []
     at = random.uniform(3, 6)
-    # One fault is not to be most of a soak.
-    kinds = {name: kind for name, kind in KINDS.items() if kind.lasts[-1][1] <= max(seconds / 3, _LONG[1])}
+    kinds = kinds_of(seconds, words)
     names, weights = list(kinds), [kind.weight for kind in kinds.values()]
     while True:
         kind = random.choices(names, weights)[0]

@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 from confluent_kafka import Producer
 from soak import cluster_nemesis, witness
+from soak.__main__ import parse
 from soak.checker import check, sift
 from soak.disk import LimitedDisk, NoDiskError
 from soak.history import Recorder, read
@@ -186,3 +187,16 @@ def test_no_fault_of_a_cluster_is_most_of_a_soak():
     faults = cluster_nemesis.schedule(7, 900, SLOTS, 6)
     assert max(fault.seconds for fault in faults if fault.target == BROKER) < 300
     assert max(fault.seconds for fault in cluster_nemesis.schedule(7, 36_000, SLOTS, 6)) >= 300
+
+
+@pytest.mark.parametrize("word", ["down for minutes", "clock"])
+def test_faults_that_are_asked_for_are_the_only_ones_though_one_is_most_of_a_soak(word):
+    asked = [f for f in cluster_nemesis.schedule(7, 360, SLOTS, 6, [word]) if f.target == BROKER]
+    assert asked
+    assert all(word in fault.kind for fault in asked)
+
+
+def test_faults_that_nobody_knows_are_refused_with_those_that_there_are(capsys):
+    with pytest.raises(SystemExit):
+        parse(["--brokers", "3", "--faults", "earthquake"])
+    assert "set a clock" in capsys.readouterr().err
