@@ -148,6 +148,16 @@ def test_values_keep_their_types_and_names_their_spelling(spark: SparkSession, d
     assert found[1] == (None,) * 6
 
 
+def test_a_table_may_have_nothing_but_texts(derby: Derby, rows: Any) -> None:
+    derby.run("CREATE TABLE words (word VARCHAR(9), letter CHAR(1))")
+    sink = SinkOptions.parse({"jdbc": derby.url, "table": "words"})
+    jdbc.write_batch(
+        sink, rows(1, name="apple").selectExpr("name AS word", "left(name, 1) AS letter"), "q", 0
+    )
+    jdbc.write_batch(sink, rows(1, name=None).selectExpr("name AS word", "name AS letter"), "q", 1)
+    assert derby.run("SELECT * FROM words ORDER BY word") == [("apple", "a"), (None, None)]
+
+
 def test_what_does_not_fit_is_named_and_leaves_nothing(derby: Derby, rows: Any) -> None:
     with pytest.raises(ConfigError, match="table people has no column city: it has ID, NAME"):
         jdbc.write_batch(to_people(derby), rows(1).withColumn("city", F.lit("x")), "query-1", 0)

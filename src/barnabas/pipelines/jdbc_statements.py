@@ -55,9 +55,12 @@ class Statements:
         is written anew, as a whole, into another table.
         """
         alike = [name for name in self.columns if name not in self.as_clob]
-        listed = ", ".join(f"shape.{self.quote(name)}" for name in alike) or f"1 AS {ROW}_only"
+        listed = ", ".join(f"shape.{self.quote(name)}" for name in alike)
         outer = f"FROM {self.table} any_row LEFT JOIN {self.table} shape ON 1 = 0"
-        if self.subprotocol == "sqlserver":
+        add_row = [f"ALTER TABLE {self.staging} ADD {ROW} DECIMAL(20)"]
+        if not alike:
+            made, add_row = f"CREATE TABLE {self.staging} ({ROW} DECIMAL(20))", []
+        elif self.subprotocol == "sqlserver":
             made = f"SELECT {listed} INTO {self.staging} {outer} WHERE 1 = 0"
         elif self.subprotocol in _NO_DATA:
             made = f"CREATE TABLE {self.staging} AS SELECT {listed} {outer} WITH NO DATA"
@@ -66,7 +69,7 @@ class Statements:
         statements = [
             made,
             *(f"ALTER TABLE {self.staging} ADD {self.quote(name)} CLOB" for name in self.as_clob),
-            f"ALTER TABLE {self.staging} ADD {ROW} DECIMAL(20)",
+            *add_row,
             f"ALTER TABLE {self.staging} ADD {DELETES} SMALLINT",
             f"CREATE UNIQUE INDEX {self.staging}_r ON {self.staging} ({ROW})",
         ]
