@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import pyspark
 
-PATIENCE_S = 150.0
+PATIENCE_S = 300.0
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from tests.spark.standalone import StandaloneCluster, wait_for
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(1200),
     pytest.mark.skipif(
         not os.environ.get("BARNABAS_THOROUGH"), reason="BARNABAS_THOROUGH=1 runs it: it is slow"
     ),
@@ -64,14 +64,25 @@ def test_a_pipeline_whose_worker_is_killed_under_it_writes_each_row_once(
             stderr=log,
             env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": os.pathsep.join(sys.path)},
         )
+
+    def has_begun() -> bool:
+        assert pipeline.poll() is None, "it ended before the worker was killed"
+        return last_stable_offset(servers, target) > ROWS / 10
+
     try:
-        wait_for(lambda: last_stable_offset(servers, target) > ROWS / 10)
+        wait_for(has_begun)
         assert [cluster.executors(worker) for worker in range(2)] == [1, 1]
         cluster.kill_worker(0)
         assert last_stable_offset(servers, target) < ROWS, "it was done before"
-        assert pipeline.wait(200) == 0, (tmp_path / "pipeline.err").read_text()
+        assert pipeline.wait(400) == 0
     finally:
         pipeline.kill()
         pipeline.wait()
+        # shown when the test fails: what the pipeline said, Spark's driver and its cluster
+        print((tmp_path / "pipeline.err").read_text())
+        spark_log = tmp_path / ".barnabas" / "copy" / "spark.log"
+        print(spark_log.read_text()[-10_000:] if spark_log.exists() else "Spark's log is not there")
+        for name in ("master", "worker-0", "worker-1"):
+            print(name, cluster.log(name)[-3_000:])
     assert "which every machine of the cluster must see" in (tmp_path / "pipeline.err").read_text()
     assert committed_values(servers, target) == sorted(f"ROW {number}" for number in range(ROWS))
