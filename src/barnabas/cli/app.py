@@ -133,6 +133,10 @@ def _os_error(error: OSError) -> str:
         ),
         "brokers": ("barnabas.cli.brokers:brokers", "List, describe and drain brokers."),
         "users": ("barnabas.cli.users:users", "Users and their passwords: add, list, delete."),
+        "tokens": (
+            "barnabas.cli.tokens:tokens",
+            "Delegation tokens: create, list, renew, expire.",
+        ),
         "acls": ("barnabas.cli.acls:acls", "Who may do what: grant, revoke, list, check."),
         "quotas": ("barnabas.cli.quotas:quotas", "How much clients may use: set and list."),
         "tls": ("barnabas.cli.tls:tls", "Make certificates: an authority, brokers, clients."),

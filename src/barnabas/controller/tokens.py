@@ -95,7 +95,7 @@ class TokenControl:
             longest = config.delegation_token_max_lifetime_ms
             max_ms = now_ms + (min(max_lifetime_ms, longest) if max_lifetime_ms > 0 else longest)
             token = DelegationToken(
-                base64.urlsafe_b64encode(self._random.randbytes(_ID_BYTES)).decode().rstrip("="),
+                self._new_id(),
                 owner,
                 requester,
                 tuple(dict.fromkeys(renewers)),
@@ -149,6 +149,13 @@ class TokenControl:
                 await self._loader.settled()
         except KafkaError as error:
             log.warning("delegation tokens that have expired are still stored: %s", error)
+
+    def _new_id(self) -> str:
+        """128 random bits as base64; on a command line it is no option."""
+        token_id = "-"
+        while token_id.startswith("-"):
+            token_id = base64.urlsafe_b64encode(self._random.randbytes(_ID_BYTES)).decode().rstrip("=")
+        return token_id
 
     async def _expire_in(self, token: DelegationToken, period_ms: int) -> int:
         now_ms = self._clock.now_ms()

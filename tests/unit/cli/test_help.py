@@ -71,7 +71,7 @@ def complete(monkeypatch, words):
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
-        ("barnabas to", ["topics", "top"]),
+        ("barnabas to", ["topics", "tokens", "top"]),
         ("barnabas topics de", ["delete", "describe"]),
         ("barnabas consume --un", ["--until-end"]),
         ("barnabas topics create t --config retention.m", ["retention.ms="]),

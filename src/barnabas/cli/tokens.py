@@ -1,0 +1,134 @@
+"""`barnabas tokens`: delegation tokens, by which others log in as a user for some time."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import click
+
+from barnabas.cli.offset_targets import parse_duration
+from barnabas.cli.options import NAME, bootstrap_option, example, json_option
+from barnabas.cli.output import print_json, print_table
+from barnabas.cli.streams import report
+
+_TIMEOUT = 15.0
+_DEFAULT = -1
+#: what the protocol can say
+_LONGEST_MS = 2**63 - 1
+
+
+@click.group()
+def tokens() -> None:
+    """Delegation tokens: let others log in as you for some time."""
+
+
+@tokens.command(
+    epilog=example(
+        """
+        barnabas tokens create --config alice.properties
+        barnabas tokens create --renewer scheduler --max-lifetime 2d --json --config alice.properties
+        """,
+        "Log in with SCRAM: the token is the name, and tokenauth=true says so (Java's clients can do that). "
+        "The password is shown once.",
+    )
+)
+@click.option("--owner", type=NAME, metavar="USER", help="The user whom it stands for; by default you.")
+@click.option(
+    "--renewer",
+    type=NAME,
+    multiple=True,
+    metavar="USER",
+    help="Who may renew it, too; repeatable.",
+)
+@click.option("--max-lifetime", metavar="TIME", help="It ends then at the latest: 90s, 10m, 2h, 1d ...")
+@json_option
+@bootstrap_option
+def create(
+    owner: str | None,
+    renewer: tuple[str, ...],
+    max_lifetime: str | None,
+    as_json: bool,
+    bootstrap_server: str,
+) -> None:
+    """Create a token and show its password."""
+    from barnabas.client.delegation_tokens import create_token
+    from barnabas.client.reach import require_broker
+
+    lifetime_ms = _period(max_lifetime, "--max-lifetime")
+    require_broker(bootstrap_server)
+    token = create_token(
+        bootstrap_server, _TIMEOUT, owner=owner, renewers=renewer, max_lifetime_ms=lifetime_ms
+    )
+    if as_json:
+        print_json(token._asdict())
+    else:
+        rows = [
+            (token.id, token.owner, token.password, _shown(token.expires_ms), _shown(token.max_ms)),
+        ]
+        print_table(["TOKEN", "OWNER", "PASSWORD", "EXPIRES", "ENDS"], rows)
+
+
+@tokens.command("list", epilog=example("barnabas tokens list --json --config alice.properties"))
+@json_option
+@bootstrap_option
+def list_tokens(as_json: bool, bootstrap_server: str) -> None:
+    """List the tokens that you may see, without their passwords."""
+    from barnabas.client.delegation_tokens import list_tokens
+    from barnabas.client.reach import require_broker
+
+    require_broker(bootstrap_server)
+    found = list_tokens(bootstrap_server, _TIMEOUT)
+    if as_json:
+        print_json([token._asdict() for token in found])
+    elif not found:
+        click.echo("no tokens", err=True)
+    else:
+        rows = [
+            (
+                token.id,
+                token.owner,
+                token.requester,
+                ",".join(token.renewers),
+                _shown(token.expires_ms),
+                _shown(token.max_ms),
+            )
+            for token in found
+        ]
+        print_table(["TOKEN", "OWNER", "CREATED BY", "RENEWERS", "EXPIRES", "ENDS"], rows)
+
+
+@tokens.command(epilog=example("barnabas tokens renew TOKEN --for 2h --config alice.properties"))
+@click.argument("token", type=NAME)
+@click.option("--for", "period", metavar="TIME", help="From now on; by default as the broker's settings say.")
+@bootstrap_option
+def renew(token: str, period: str | None, bootstrap_server: str) -> None:
+    """Let a token hold for longer."""
+    from barnabas.client.delegation_tokens import renew_token
+    from barnabas.client.reach import require_broker
+
+    period_ms = _period(period, "--for")
+    require_broker(bootstrap_server)
+    report(f"{token} expires {_shown(renew_token(bootstrap_server, _TIMEOUT, token, period_ms))}")
+
+
+@tokens.command(epilog=example("barnabas tokens expire TOKEN --config alice.properties"))
+@click.argument("token", type=NAME)
+@click.option("--in", "period", metavar="TIME", help="So long from now; by default at once.")
+@bootstrap_option
+def expire(token: str, period: str | None, bootstrap_server: str) -> None:
+    """Let a token end: nobody logs in by it any more. Connections that are open stay."""
+    from barnabas.client.delegation_tokens import expire_token
+    from barnabas.client.reach import require_broker
+
+    period_ms = _period(period, "--in")
+    require_broker(bootstrap_server)
+    expires_ms = expire_token(bootstrap_server, _TIMEOUT, token, period_ms)
+    report(f"{token} is deleted" if period is None else f"{token} expires {_shown(expires_ms)}")
+
+
+def _period(text: str | None, option: str) -> int:
+    return _DEFAULT if text is None else min(parse_duration(text, option), _LONGEST_MS)
+
+
+def _shown(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,131 @@
+"""Delegation tokens, asked in the protocol itself: librdkafka has no calls for them (KIP-48)."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from barnabas.client.broker_calls import ask_any
+from barnabas.client.errors import ClientError, error_code
+from barnabas.errors import KafkaError
+from barnabas.protocol.messages.create_delegation_token import (
+    CreatableRenewers,
+    CreateDelegationTokenRequest,
+)
+from barnabas.protocol.messages.describe_delegation_token import (
+    DescribedDelegationToken,
+    DescribeDelegationTokenRequest,
+)
+from barnabas.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
+from barnabas.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
+
+_USER = "User"
+
+
+class TokenListing(NamedTuple):
+    """A delegation token; times in milliseconds since the epoch."""
+
+    id: str
+    owner: str
+    requester: str
+    renewers: tuple[str, ...]
+    expires_ms: int
+    max_ms: int
+
+
+class NewToken(NamedTuple):
+    """A token that was created, by which one logs in with SCRAM."""
+
+    id: str
+    password: str
+    owner: str
+    expires_ms: int
+    max_ms: int
+
+    def __repr__(self) -> str:
+        return f"NewToken(id={self.id!r}, ...)"
+
+
+def create_token(
+    servers: str, timeout: float, *, owner: str | None, renewers: Sequence[str], max_lifetime_ms: int
+) -> NewToken:
+    """Create a token.
+
+    Args:
+        owner: the user whom it stands for; None for who asks.
+        renewers: users who may renew and expire it beside the owner.
+        max_lifetime_ms: it ends then at the latest; -1 for as late as the broker allows.
+
+    Raises:
+        KafkaError: the broker refused. ClientError: none answers.
+    """
+    request = CreateDelegationTokenRequest(
+        renewers=[CreatableRenewers(principal_type=_USER, principal_name=name) for name in renewers],
+        max_lifetime_ms=max_lifetime_ms,
+    )
+    if owner is not None:
+        request.owner_principal_type, request.owner_principal_name = _USER, owner
+    answer = _asked(servers, timeout, request)
+    return NewToken(
+        answer.token_id,
+        base64.b64encode(answer.hmac).decode(),
+        answer.principal_name,
+        answer.expiry_timestamp_ms,
+        answer.max_timestamp_ms,
+    )
+
+
+def list_tokens(servers: str, timeout: float) -> list[TokenListing]:
+    """The tokens that one may see, without their passwords. Raises as `create_token`."""
+    return [
+        TokenListing(
+            token.token_id,
+            token.principal_name,
+            token.token_requester_principal_name,
+            tuple(renewer.principal_name for renewer in token.renewers),
+            token.expiry_timestamp,
+            token.max_timestamp,
+        )
+        for token in _described(servers, timeout)
+    ]
+
+
+def renew_token(servers: str, timeout: float, token_id: str, period_ms: int) -> int:
+    """Let a token hold for a period from now, -1 for the broker's own; when it expires.
+
+    Raises as `create_token`.
+    """
+    mac = _hmac(servers, timeout, token_id)
+    answer = _asked(servers, timeout, RenewDelegationTokenRequest(hmac=mac, renew_period_ms=period_ms))
+    expires_ms: int = answer.expiry_timestamp_ms
+    return expires_ms
+
+
+def expire_token(servers: str, timeout: float, token_id: str, period_ms: int) -> int:
+    """Let a token end after a period from now, -1 for at once; when it expires. Raises as `create_token`."""
+    mac = _hmac(servers, timeout, token_id)
+    answer = _asked(servers, timeout, ExpireDelegationTokenRequest(hmac=mac, expiry_time_period_ms=period_ms))
+    expires_ms: int = answer.expiry_timestamp_ms
+    return expires_ms
+
+
+def _hmac(servers: str, timeout: float, token_id: str) -> bytes:
+    for token in _described(servers, timeout):
+        if token.token_id == token_id:
+            return token.hmac
+    raise ClientError(f"there is no delegation token {token_id} that you may see: see barnabas tokens list")
+
+
+def _described(servers: str, timeout: float) -> list[DescribedDelegationToken]:
+    found: list[DescribedDelegationToken] = _asked(
+        servers, timeout, DescribeDelegationTokenRequest(owners=None)
+    ).tokens
+    return found
+
+
+def _asked(servers: str, timeout: float, request: Any) -> Any:
+    answer = ask_any(servers, timeout, request)
+    if answer.error_code:
+        raise KafkaError(error_code(answer.error_code))
+    return answer
