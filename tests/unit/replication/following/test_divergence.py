@@ -80,6 +80,32 @@ def test_a_follower_truncates_when_the_same_leader_begins_a_new_epoch(scenario):
     scenario(story)
 
 
+def test_a_follower_whose_log_is_damaged_is_not_half_truncated(scenario):
+    """It goes on when the disk returns what was written: nothing was cut off meanwhile."""
+
+    async def story(cluster):
+        leader, follower = cluster.add(1, 2)
+        cluster.elect(1, 0)
+        for value in (b"a", b"b", b"c", b"d"):
+            leader.produce(value)
+        await cluster.settle()
+        file = follower.disk.open("/data/t-0/00000000000000000000.log")
+        magic = follower.log.files.segments.active.position_of(1) + 16
+        file.write_at([b"\xff"], magic)
+        await leader.crash()
+        leader.restart(end=3)
+        cluster.elect(1, 1)
+        leader.produce(b"e")
+        await cluster.settle()
+        assert follower.log.log_end_offset == 4
+        assert not follower.log.is_offline
+        file.write_at([b"\x02"], magic)
+        await cluster.settle()
+        assert follower.content() == leader.content() == [(0, 0), (1, 0), (2, 0), (3, 1)]
+
+    scenario(story)
+
+
 def test_a_leader_that_leads_again_before_it_has_truncated(scenario):
     """KAFKA-6361: the leader knows nothing of the epoch in which the follower led."""
 
