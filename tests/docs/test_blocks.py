@@ -56,6 +56,10 @@ NOT_RUN = {
     ): "tests/spark/test_status_topic.py lists some",
     (
         "docs/use/pipelines.md",
+        '@sink(iceberg="lake.shop.sales", options={"type": "rest", "uri": "http://catalog.example:8181"})',
+    ): "needs a catalog; tests/spark/test_iceberg_sink.py has one of SQL",
+    (
+        "docs/use/pipelines.md",
         '@sink(jdbc="jdbc:mariadb://db.example/shop", table="sales", key="minute,item", '
         'mode="update", user="shop")',
     ): "needs a database; tests/spark/test_jdbc_sink.py has Derby",

@@ -222,7 +222,7 @@ class SourceOptions(Options):
             raise refuse("watermark", self.watermark, "write a column and a delay: `at 10 minutes`")
 
 
-SINK_KINDS = ("topic", "parquet", "delta", "postgres", "jdbc", "console")
+SINK_KINDS = ("topic", "parquet", "delta", "iceberg", "postgres", "jdbc", "console")
 SINK_FORMATS = ("json", "csv", "text", *REGISTERED, "raw")
 
 #: which rows a sink can write; the first is the default
@@ -231,12 +231,13 @@ _MODES = {
     "console": ("append", "update", "complete"),
     "parquet": ("append", "complete"),
     "delta": ("append", "complete"),
+    "iceberg": ("append", "complete"),
     "postgres": ("append", "update"),
     "jdbc": ("append", "update"),
 }
 
 #: sinks whose rows do not pass through the driver, beside those that Spark itself writes
-WRITTEN_BY_EXECUTORS = ("jdbc",)
+WRITTEN_BY_EXECUTORS = ("iceberg", "jdbc")
 
 #: Spark's options of JDBC that the sink has as its own
 _OWN_OF_JDBC = {
@@ -256,7 +257,7 @@ _ONLY_OF = (
     (("parquet", "delta"), ("partition_by",)),
     (("postgres", "jdbc"), ("table",)),
     (("jdbc",), ("driver", "user", "password_env")),
-    (("topic", "parquet", "console", "jdbc"), ("options",)),
+    (("topic", "parquet", "iceberg", "jdbc", "console"), ("options",)),
 )
 
 
@@ -271,6 +272,11 @@ class SinkOptions(Options):
     )
     parquet: str = option("The folder to write Parquet files to.", "")
     delta: str = option("The folder or URI of a Delta table; made when it is not there.", "")
+    iceberg: str = option(
+        "The Iceberg table, as CATALOG.NAMESPACE.TABLE; made when it is not there. `options`, or PyIceberg's "
+        "own configuration, say where the catalog is.",
+        "",
+    )
     postgres: str = option("The database: `postgresql://user@host/name`; PGPASSWORD has the password.", "")
     jdbc: str = option(
         "The database, by the URL of its JDBC driver, without user and password: `jdbc:mariadb://host/shop`.",
@@ -314,13 +320,15 @@ class SinkOptions(Options):
     )
     mode: str = option(
         "Which rows are written: append (the default), update or complete. Where no source is a stream, "
-        "complete replaces what is in Parquet files or in a Delta table.",
+        "complete replaces what is in Parquet files or in a Delta or Iceberg table.",
         "append",
     )
     delivery: str = option("Of topics: at-least-once (the default) or exactly-once.", "")
     partition_by: str = option("Of Parquet and Delta: the columns to make folders of, by commas.", "")
     trigger: str = option("How often a batch begins: `10 seconds`; by default when the last is done.", "")
-    options: Texts = option("Options of the writer: the data source's or Spark's.", {})
+    options: Texts = option(
+        "Options of the writer: the data source's or Spark's; of Iceberg the catalog's properties.", {}
+    )
 
     @property
     def kind(self) -> str:
@@ -349,6 +357,8 @@ class SinkOptions(Options):
             self._check_postgres()
         if self.kind == "jdbc":
             self._check_jdbc()
+        if self.kind == "iceberg" and not re.fullmatch(r"[^.]+(\.[^.]+){2,}", self.iceberg):
+            raise refuse("iceberg", self.iceberg, "write CATALOG.NAMESPACE.TABLE: lake.shop.sales")
         if self.kind == "topic":
             self.format = self.format or "json"
             self.delivery = self.delivery or "at-least-once"

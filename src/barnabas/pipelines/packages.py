@@ -12,6 +12,7 @@ _NEEDED = {
     "jsonschema": (("jsonschema", "referencing"), "registry"),
     "protobuf": (("google.protobuf",), "spark"),
     "delta": (("deltalake",), "delta"),
+    "iceberg": (("pyiceberg",), "iceberg"),
     "postgres": (("psycopg",), "postgres"),
 }
 

@@ -22,8 +22,8 @@ def pipeline_reference() -> str:
         + _table("A source", "Either `topic` or `files` says where the rows come from.", SourceOptions)
         + _table(
             "A sink",
-            "One of `topic`, `parquet`, `delta`, `postgres`, `jdbc` and `console` says where the rows go. "
-            "In SQL, `from` names the view.",
+            "One of `topic`, `parquet`, `delta`, `iceberg`, `postgres`, `jdbc` and `console` says where "
+            "the rows go. In SQL, `from` names the view.",
             SinkOptions,
         )
         + _metrics()

@@ -52,7 +52,7 @@ def test_a_source_that_cannot_be_is_refused_with_the_cure(given: dict[str, objec
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({}, "where the rows go is given by one of topic, parquet, delta, postgres, jdbc, console"),
+        ({}, "where the rows go is given by one of topic, parquet, delta, iceberg, postgres, jdbc, console"),
         (
             {"parquet": "p", "key": "id"},
             "option key=id is not allowed: it goes with topic or postgres or jdbc, not with",
@@ -66,6 +66,10 @@ def test_a_source_that_cannot_be_is_refused_with_the_cure(given: dict[str, objec
         (
             {"postgres": "u", "table": "t", "mode": "update"},
             "option key is missing: mode=update replaces rows",
+        ),
+        (
+            {"iceberg": "shop.sales"},
+            "option iceberg=shop.sales is not allowed: write CATALOG.NAMESPACE.TABLE",
         ),
         ({"jdbc": "jdbc:derby:d"}, "option table is missing: name the table to write to"),
         ({"jdbc": "derby:d", "table": "t"}, "option jdbc=derby:d is not allowed: write the driver's URL"),

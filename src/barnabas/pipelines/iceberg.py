@@ -1,0 +1,159 @@
+"""Rows into an Iceberg table: each batch once, and no row through the driver.
+
+The executors write a batch as Parquet files beside the table's other data, by Spark's own writer. Then the
+driver adds the files to the table, by PyIceberg, in one commit that also sets the table's property
+``barnabas.batch.QUERY`` to the number of the batch: one that comes again is known by it. The snapshot has
+both in its summary, for people; snapshots expire, and so do not remember.
+
+A commit stands only on the metadata that it was made from. When another one comes first it is made again, and
+so is the question whether the batch is written: of two drivers with the same batch one finds it done.
+
+The files of an attempt that died belong to no snapshot. Nobody here deletes them: the attempt may live and
+just be committing them. Iceberg calls them orphan files, and has a procedure for them.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyiceberg.catalog import load_catalog
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchTableError
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.table import Table, TableProperties
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from barnabas.errors import BarnabasError, ConfigError
+from barnabas.pipelines.errors import explain
+from barnabas.pipelines.options import SinkOptions
+
+#: Commits that others come before, until the batch fails.
+_COMMITS = 20
+
+
+class IcebergError(BarnabasError):
+    """The catalog cannot be reached, or the table does not take the rows."""
+
+
+def write_batch(options: SinkOptions, rows: DataFrame, query: str, number: int) -> None:
+    """Append batch `number` of `query`, or in mode complete replace all by it, unless that is done.
+
+    Raises:
+        IcebergError: the table does not take it; the text is PyIceberg's, in one line.
+        ConfigError: the table is partitioned.
+    """
+    try:
+        table = _table(options, rows)
+        if _is_written(table, query, number):
+            # read all the same: operators before the sink keep their state only then
+            rows.write.format("noop").mode("overwrite").save()
+            return
+        folder = f"{table.location()}/data/barnabas-{query}/{number}-{uuid.uuid4().hex[:16]}"
+        files = _write(rows, folder)
+        if not _commit(options, table, files, query, number):
+            _remove(rows, folder)
+    except BarnabasError:
+        raise
+    except Exception as error:  # PyIceberg raises what its catalogs and file systems raise
+        spark = isinstance(error, (Py4JError, PySparkException))
+        said = " ".join((explain(error) if spark else f"{type(error).__name__}: {error}").split())
+        raise IcebergError(f"Iceberg table {options.iceberg}: {said}") from None
+
+
+def _table(options: SinkOptions, rows: DataFrame) -> Table:
+    """The table, made with the columns of `rows` when it is not there."""
+    catalog, _, identifier = options.iceberg.partition(".")
+    opened = load_catalog(catalog, **options.options)
+    try:
+        table = opened.load_table(identifier)
+    except NoSuchTableError:
+        opened.create_namespace_if_not_exists(identifier.rpartition(".")[0])
+        table = opened.create_table_if_not_exists(identifier, _schema(rows))
+    if not table.spec().is_unpartitioned():
+        raise ConfigError(f"option iceberg={options.iceberg} is not allowed: the table is partitioned")
+    return table
+
+
+def _schema(rows: DataFrame) -> pa.Schema:
+    fields = to_arrow_schema(rows.schema, timezone="UTC")
+    # a column that has no NULL today may have one in a later batch
+    return pa.schema([field.with_nullable(True) for field in fields])
+
+
+def _is_written(table: Table, query: str, number: int) -> bool:
+    return int(table.properties.get(_property(query), -1)) >= number
+
+
+def _property(query: str) -> str:
+    return f"barnabas.batch.{query}"
+
+
+def _write(rows: DataFrame, folder: str) -> list[str]:
+    """Write the rows to files of a new folder; their names, of those that have rows."""
+    rows.write.mode("errorifexists").parquet(_for_spark(folder))
+    path, files = _file_system(rows, folder)
+    return [f"{folder}/{name}" for name in _parquet_files(files, path)]
+
+
+def _parquet_files(files: Any, path: Any) -> Iterator[str]:
+    for each in files.listStatus(path):
+        name = each.getPath().getName()
+        if name.endswith(".parquet") and not name.startswith(("_", ".")):
+            yield str(name)
+
+
+def _commit(options: SinkOptions, table: Table, files: list[str], query: str, number: int) -> bool:
+    """Add the files to the table; False when the batch has been written meanwhile."""
+    known = {"barnabas.query": query, "barnabas.batch": str(number)}
+    for attempt in range(_COMMITS):
+        if attempt:
+            table.refresh()
+            if _is_written(table, query, number):
+                return False
+        _forbid_retries(table)
+        try:
+            with table.transaction() as commit:
+                if options.mode == "complete" and table.current_snapshot() is not None:
+                    commit.delete(AlwaysTrue(), snapshot_properties=known)
+                if files:
+                    # the files are new: to look for them in all manifests would take ever longer
+                    commit.add_files(files, snapshot_properties=known, check_duplicate_files=False)
+                commit.set_properties({_property(query): str(number)})
+            return True
+        except CommitStateUnknownException:
+            raise
+        except CommitFailedException as error:
+            failed = error
+    raise IcebergError(f"Iceberg table {options.iceberg}: others kept committing: {failed}")
+
+
+def _forbid_retries(table: Table) -> None:
+    """Have a commit that another one came before fail: PyIceberg would make it again, and nobody would ask
+    whether the batch is written meanwhile. Changes the table's properties in this process only.
+    """
+    properties = {**table.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
+    table.metadata = table.metadata.model_copy(update={"properties": properties})
+
+
+def _remove(rows: DataFrame, folder: str) -> None:
+    """Remove the files of this attempt, which were not committed."""
+    with suppress(Py4JError):
+        path, files = _file_system(rows, folder)
+        files.delete(path, True)
+
+
+def _file_system(rows: DataFrame, folder: str) -> tuple[Any, Any]:
+    spark = rows.sparkSession
+    path = spark._jvm.org.apache.hadoop.fs.Path(_for_spark(folder))
+    return path, path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+
+
+def _for_spark(location: str) -> str:
+    """The location as Hadoop's file systems are named; Iceberg's own say s3."""
+    return location.replace("s3://", "s3a://", 1) if location.startswith("s3://") else location

@@ -1,0 +1,193 @@
+"""Batches into an Iceberg table: each once, whatever dies on the way; a SQL catalog and a local warehouse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from tests.spark.pipeline_run import PipelineRunner
+
+from barnabas.errors import ConfigError
+from barnabas.pipelines import iceberg
+from barnabas.pipelines.iceberg import IcebergError
+from barnabas.pipelines.options import SinkOptions
+
+
+class Lake:
+    """A catalog in a file, and tables in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        (folder / "warehouse").mkdir()
+        self.properties = {
+            "type": "sql",
+            "uri": f"sqlite:///{folder}/catalog.db",
+            "warehouse": (folder / "warehouse").as_uri(),
+        }
+
+    @property
+    def catalog(self) -> Any:
+        from pyiceberg.catalog import load_catalog
+
+        return load_catalog("lake", **self.properties)
+
+    def sink(self, **options: Any) -> SinkOptions:
+        return SinkOptions.parse({"iceberg": "lake.shop.people", "options": self.properties, **options})
+
+    @property
+    def people(self) -> list[tuple[Any, ...]]:
+        found = self.catalog.load_table("shop.people").scan().to_arrow().to_pylist()
+        return sorted(tuple(row.values()) for row in found)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Lake]:
+    yield Lake(tmp_path)
+
+
+@pytest.fixture
+def rows(spark: SparkSession) -> Callable[..., DataFrame]:
+    def rows(*ids: int, name: str = "a") -> DataFrame:
+        return spark.createDataFrame([(each, name) for each in ids], "id BIGINT, name STRING")
+
+    return rows
+
+
+def test_a_batch_that_comes_again_is_written_once(lake: Lake, rows: Any) -> None:
+    for number, batch in ((0, rows(1, 2)), (0, rows(1, 2)), (1, rows(3)), (0, rows(1, 2)), (1, rows(3))):
+        iceberg.write_batch(lake.sink(), batch, "query-1", number)
+    iceberg.write_batch(lake.sink(), rows(4), "query-2", 0)
+    assert lake.people == [(1, "a"), (2, "a"), (3, "a"), (4, "a")]
+    table = lake.catalog.load_table("shop.people")
+    told = [(each.summary["barnabas.query"], each.summary["barnabas.batch"]) for each in table.snapshots()]
+    assert told == [("query-1", "0"), ("query-1", "1"), ("query-2", "0")]
+
+
+def test_a_batch_without_rows_is_remembered_too(lake: Lake, rows: Any) -> None:
+    iceberg.write_batch(lake.sink(), rows(1).where("id = 2"), "query-1", 0)
+    iceberg.write_batch(lake.sink(), rows(1), "query-1", 0)
+    assert lake.people == []
+    iceberg.write_batch(lake.sink(), rows(1), "query-1", 1)
+    assert lake.people == [(1, "a")]
+
+
+def test_mode_complete_replaces_all_rows(lake: Lake, rows: Any) -> None:
+    sink = lake.sink(mode="complete")
+    for number, batch in ((0, rows(1, 2)), (1, rows(3)), (0, rows(1, 2))):
+        iceberg.write_batch(sink, batch, "query-1", number)
+    assert lake.people == [(3, "a")]
+
+
+def test_values_keep_their_types(spark: SparkSession, lake: Lake) -> None:
+    spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")  # as pipelines have it
+    try:
+        batch = spark.sql(
+            "SELECT 1.50BD AS price, X'00FF' AS raw, TIMESTAMP '2026-03-01 10:00:30Z' AS at, "
+            "DATE '2026-03-01' AS day, array('a') AS tags, "
+            "named_struct('x', 1) AS more, map('k', 2) AS counts"
+        )
+        iceberg.write_batch(lake.sink(), batch, "query-1", 0)
+    finally:
+        spark.conf.unset("spark.sql.parquet.outputTimestampType")
+    ((price, raw, at, day, tags, more, counts),) = lake.people
+    assert (price, raw, at.isoformat()) == (Decimal("1.50"), b"\x00\xff", "2026-03-01T10:00:30+00:00")
+    assert (day.isoformat(), tags, more, dict(counts)) == ("2026-03-01", ["a"], {"x": 1}, {"k": 2})
+
+
+class Died(Exception):
+    """What stands for the end of the driver."""
+
+
+@pytest.mark.parametrize("step", ["_write", "_commit"])
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_driver_that_dies_at_any_step_neither_loses_nor_doubles_rows(
+    lake: Lake, rows: Any, monkeypatch: pytest.MonkeyPatch, step: str, moment: str
+) -> None:
+    iceberg.write_batch(lake.sink(), rows(1), "query-1", 0)
+    acts = getattr(iceberg, step)
+
+    def die(*arguments: Any) -> None:
+        if moment == "after":
+            acts(*arguments)
+        raise Died
+
+    with monkeypatch.context() as patched:
+        patched.setattr(iceberg, step, die)
+        with pytest.raises((Died, IcebergError), match="Died"):
+            iceberg.write_batch(lake.sink(), rows(2, 3), "query-1", 1)
+    iceberg.write_batch(lake.sink(), rows(2, 3), "query-1", 1)
+    assert lake.people == [(1, "a"), (2, "a"), (3, "a")]
+
+
+def test_of_two_drivers_with_the_same_batch_one_finds_it_done(
+    lake: Lake, rows: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    iceberg.write_batch(lake.sink(), rows(1), "query-1", 0)
+    commits = iceberg._commit
+
+    def late(*arguments: Any) -> bool:
+        monkeypatch.setattr(iceberg, "_commit", commits)
+        iceberg.write_batch(lake.sink(), rows(2), "query-1", 1)
+        return commits(*arguments)
+
+    monkeypatch.setattr(iceberg, "_commit", late)
+    iceberg.write_batch(lake.sink(), rows(2), "query-1", 1)
+    assert lake.people == [(1, "a"), (2, "a")]
+    table = lake.catalog.load_table("shop.people")
+    assert [name for name in table.properties if name.startswith("commit.")] == []
+    attempts = Path(table.location().removeprefix("file://"), "data/barnabas-query-1").glob("1-*")
+    assert len(list(attempts)) == 1, "the files of the other are removed"
+
+
+def test_a_commit_of_another_writer_is_no_obstacle(
+    lake: Lake, rows: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    iceberg.write_batch(lake.sink(), rows(1), "query-1", 0)
+    commits = iceberg._commit
+
+    def late(*arguments: Any) -> bool:
+        monkeypatch.setattr(iceberg, "_commit", commits)
+        iceberg.write_batch(lake.sink(), rows(9), "query-2", 0)
+        return commits(*arguments)
+
+    monkeypatch.setattr(iceberg, "_commit", late)
+    iceberg.write_batch(lake.sink(), rows(2), "query-1", 1)
+    assert lake.people == [(1, "a"), (2, "a"), (9, "a")]
+
+
+def test_what_the_table_does_not_take_is_said_in_one_line(spark: SparkSession, lake: Lake, rows: Any) -> None:
+    from pyiceberg.partitioning import PartitionField, PartitionSpec
+    from pyiceberg.transforms import IdentityTransform
+
+    iceberg.write_batch(lake.sink(), rows(1), "query-1", 0)
+    with pytest.raises(IcebergError, match=r"Iceberg table lake\.shop\.people: ") as caught:
+        iceberg.write_batch(lake.sink(), spark.sql("SELECT 'x' AS other"), "query-1", 1)
+    assert "\n" not in str(caught.value)
+    schema = lake.catalog.load_table("shop.people").schema()
+    spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "name"))
+    lake.catalog.create_table("shop.parted", schema, partition_spec=spec)
+    with pytest.raises(ConfigError, match="the table is partitioned"):
+        iceberg.write_batch(lake.sink(iceberg="lake.shop.parted"), rows(1), "query-1", 0)
+
+
+def test_a_pipeline_writes_to_an_iceberg_table(
+    pipeline: PipelineRunner, lake: Lake, make_topic: Any, feed: Any
+) -> None:
+    topic = make_topic()
+    text = f"""
+@source(topic="{topic}", format="json", schema="id BIGINT NOT NULL, name STRING")
+def people(rows):
+    return rows
+
+@sink(iceberg="lake.shop.people", options={lake.properties!r})
+def copy(people):
+    return people
+"""
+    feed(topic, ['{"id": 1, "name": "a"}', '{"id": 2, "name": "b"}'])
+    pipeline(text)
+    feed(topic, ['{"id": 3, "name": "c"}'])
+    pipeline(text)
+    assert lake.people == [(1, "a"), (2, "b"), (3, "c")]
