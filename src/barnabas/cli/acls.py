@@ -158,7 +158,7 @@ def revoke(
 @json_option
 @bootstrap_option
 def list_acls(of_user: str | None, as_json: bool, bootstrap_server: str, **named: str | bool | None) -> None:
-    """List rules, with --topic and the like those that are about one resource."""
+    """List rules. --topic and the like select those of one resource."""
     from barnabas.client.acls import describe_acls
     from barnabas.client.reach import require_broker
 

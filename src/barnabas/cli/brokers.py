@@ -98,7 +98,7 @@ def _loads(moves: Moves) -> tuple[Counter[int], Counter[int], Counter[int]]:
 @json_option
 @bootstrap_option
 def describe(broker: int, as_json: bool, bootstrap_server: str) -> None:
-    """Show a broker, its log directories and the partitions that it leads and holds."""
+    """Show a broker's log directories and partitions. Says which of them it leads."""
     from barnabas.client.broker_calls import describe_log_dirs
     from barnabas.client.servers import security_for
 

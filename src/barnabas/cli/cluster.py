@@ -189,7 +189,7 @@ def _defaults(brokers: int) -> dict[str, str]:
 @_data_option
 @json_option
 def status(data: Path, as_json: bool) -> None:
-    """Show the brokers, the controller, under-replicated partitions and the ZooKeeper."""
+    """Show the brokers, the controller and the ZooKeeper. Counts under-replicated partitions."""
     from barnabas.cli.cluster_status import partitions_of, zookeeper_answers
 
     folder = ClusterFolder(data)
@@ -249,7 +249,7 @@ def _zookeeper_state(found: Mapping[str, Any]) -> str:
 @click.argument("broker", metavar="[N]", type=INT32, required=False)
 @_data_option
 def stop(broker: int | None, data: Path) -> None:
-    """Stop broker N cleanly, or the whole cluster: leadership moves away before a broker goes."""
+    """Stop broker N cleanly, or the whole cluster. A broker moves its leaders away first."""
     _change("stop", broker, data, f"Stopped broker {broker}" if broker else "The cluster stops")
 
 
@@ -281,7 +281,7 @@ def resume(broker: int, data: Path) -> None:
 @_broker_argument
 @_data_option
 def restart(broker: int, data: Path) -> None:
-    """Start broker N again with its data; one that runs is stopped cleanly first."""
+    """Start broker N again with its data. One that runs is stopped cleanly first."""
     _change("restart", broker, data, f"Broker {broker} serves again")
 
 

@@ -101,7 +101,7 @@ def describe(
     as_json: bool,
     bootstrap_server: str,
 ) -> None:
-    """Show settings with their values, and where each value comes from."""
+    """Show settings, their values, and where these come from."""
     kind, name, _ = _resource(topic, group, client_metrics, broker, broker_defaults)
     values = connect(bootstrap_server).configs(kind, name)
     values = [value for value in values if not (changed and value.source == "default")]

@@ -91,7 +91,7 @@ def list_groups(state: str | None, kind: str | None, as_json: bool, bootstrap_se
 @json_option
 @bootstrap_option
 def describe(group: str, members: bool, as_json: bool, bootstrap_server: str) -> None:
-    """Show the offsets, lag and member of each partition that GROUP reads."""
+    """Show offset, lag and member of each partition of GROUP."""
     from barnabas.errors import ErrorCode, KafkaError
 
     admin = connect(bootstrap_server)

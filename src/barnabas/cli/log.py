@@ -42,7 +42,7 @@ def log() -> None:
 @click.option("--from-offset", metavar="N", type=OFFSET, default=0, help="Skip batches before this offset.")
 @click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each batch or entry.")
 def dump(paths: tuple[Path, ...], records: bool, from_offset: int, as_json: bool) -> None:
-    """Print the batches of .log files, the entries of indexes, snapshots and checkpoints.
+    """Print .log files, indexes, snapshots and checkpoints.
 
     A partition's directory stands for all its files. Records of __consumer_offsets and
     __transaction_state are decoded.

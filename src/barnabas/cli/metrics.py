@@ -46,7 +46,7 @@ def metrics() -> None:
     help="The folder to write to, created if it is missing.",
 )
 def files(out: Path) -> None:
-    """Write Grafana dashboards, alert rules and an example of Prometheus' own settings."""
+    """Write Grafana dashboards, alert rules and Prometheus settings."""
     out.mkdir(parents=True, exist_ok=True)
     texts = {
         "prometheus.yml": _SCRAPES,

@@ -192,7 +192,7 @@ def validate(
 def reset(
     file: Path, queries: tuple[str, ...], execute: bool, parameters: tuple[str, ...], folder: Path | None
 ) -> None:
-    """Let the queries of the pipeline in FILE begin again, by removing their checkpoints."""
+    """Remove the checkpoints of the pipeline in FILE. Its queries then begin again."""
     _require_spark()
     from barnabas.cli.progress import human_bytes
     from barnabas.pipelines.folder import Folder
@@ -244,7 +244,7 @@ def reset(
 @_folder
 @json_option
 def status(file: Path, check: bool, parameters: tuple[str, ...], folder: Path | None, as_json: bool) -> None:
-    """Show the queries of the pipeline in FILE: rates, lag by partition, state, last error."""
+    """Show rates, lag, state and last error of the pipeline in FILE."""
     _require_spark()
     from barnabas.pipelines.folder import Folder
     from barnabas.pipelines.read import read_pipeline
@@ -287,7 +287,7 @@ def status(file: Path, check: bool, parameters: tuple[str, ...], folder: Path | 
 @json_option
 @bootstrap_option
 def list_pipelines(name: str | None, topic: str, as_json: bool, bootstrap_server: str) -> None:
-    """List the pipelines that write their status to a topic of the cluster, wherever they run."""
+    """List the pipelines that report to a topic of the cluster. They may run on any machine."""
     _require_spark()
     from barnabas.client.reach import require_broker
     from barnabas.pipelines.status_topic import read_statuses

@@ -41,7 +41,7 @@ PLAN = click.Path(exists=True, dir_okay=False, allow_dash=True)
 
 @click.group()
 def reassign() -> None:
-    """Move partitions to other brokers: plan, execute, verify, cancel, throttle."""
+    """Move partitions to other brokers. Plan, execute, verify, cancel, throttle."""
 
 
 def _brokers(ctx: click.Context, param: click.Parameter, text: str | None) -> list[BrokerId] | None:

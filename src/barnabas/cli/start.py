@@ -79,7 +79,10 @@ log = logging.getLogger(__name__)
 @click.option(
     "--registry",
     metavar="HOST:PORT",
-    help="Also run a schema registry there (see `barnabas registry`); its URL is a second line on stdout.",
+    is_flag=False,
+    flag_value="127.0.0.1:8081",
+    help="Also run a schema registry there (see `barnabas registry`), 127.0.0.1:8081 if none is named; its "
+    "URL is a second line on stdout.",
 )
 @click.option(
     "--console",

@@ -79,7 +79,7 @@ def init(name: str, folder: Path) -> None:
 )
 @_folder
 def issue(name: str, hosts: tuple[str, ...], days: int, folder: Path) -> None:
-    """Make a key and a certificate for a broker or a client; one of that name is replaced."""
+    """Make a key and a certificate for a broker or a client. One of that name is replaced."""
     opened = CertificateFolder(folder)
     _tell(opened, name, opened.issue(name, hosts, days))
 

@@ -202,7 +202,7 @@ def describe(
     as_json: bool,
     bootstrap_server: str,
 ) -> None:
-    """Show the partitions of topics: leader, replicas, offsets and size."""
+    """Show partitions of topics: leader, replicas, offsets, size."""
     from barnabas.cli.partition_health import UNAVAILABLE, UNDER_MIN_ISR, UNDER_REPLICATED, Health
 
     admin = connect(bootstrap_server)
@@ -292,7 +292,7 @@ def _line(
 )
 @bootstrap_option
 def elect(places: tuple[str, ...], unclean: bool, bootstrap_server: str) -> None:
-    """Make the preferred replicas the leaders of all partitions, or of these."""
+    """Elect the preferred leaders of all partitions, or of these."""
     from barnabas.cli.moving import connect_moves, raise_refused
 
     if unclean and not places:

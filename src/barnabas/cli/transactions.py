@@ -213,7 +213,7 @@ def _minutes_option(command: F) -> F:
 def find_hanging(
     topic: str | None, partition: int | None, minutes: float, as_json: bool, bootstrap_server: str
 ) -> None:
-    """Find transactions that will stay open; exit code 1 when there are any."""
+    """Find transactions that will stay open. The exit code is 1 if there are any."""
     with _connect(bootstrap_server) as cluster:
         hanging = cluster.hanging(
             _partitions(cluster, topic, partition),
@@ -284,7 +284,7 @@ def find_hanging(
 def abort(
     topic: str, partition: int, start_offset: int, force: bool, minutes: float, bootstrap_server: str
 ) -> None:
-    """Abort the transaction that begins at an offset of a partition."""
+    """Abort a transaction that begins at an offset of a partition."""
     from barnabas.types import TopicPartition
 
     where = TopicPartition(topic, partition)

@@ -209,6 +209,7 @@ def test_settings_come_from_toml(start, tmp_path, barnabas):
         (["--advertise", "0.0.0.0"], 1, "use a name or an address of this machine"),
         (["--advertise", "h", "--set", "listeners=PLAINTEXT://:0,B://:0"], 2, "which of several listeners"),
         (["--registry", "nowhere"], 2, "write HOST:PORT"),
+        (["--registry", "--set", "no.such.setting=1"], 1, "no.such.setting"),  # its address may be left out
         (["--listen", "192.0.2.1:0"], 1, "192.0.2.1 is not an address of this machine"),
         (["--listen", "no-such-host.invalid:0"], 1, "no-such-host.invalid is not known"),
         (["--config", "absent.toml"], 2, "does not exist"),
