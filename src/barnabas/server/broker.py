@@ -238,8 +238,7 @@ class Broker:
         check_store(self.config)
         self._authorizer = open_authorizer(self.config, lambda: self.image.acls)
         self._trail = AuditTrail(self.config, environment)
-        secret = self.config.delegation_token_secret_key
-        self._token_keys = None if secret is None else TokenKeys(secret)
+        self._token_keys = _token_keys(self.config)
         self._undo.append(self._trail.close)
         listeners = self._bind()
         await self._open_tokens()
@@ -748,3 +747,15 @@ class Broker:
 
 def _can_log_in(image: ClusterImage, user: str) -> bool:
     return any(mechanism in MECHANISMS for mechanism in image.user_configs.get(user, ()))
+
+
+def _token_keys(config: BrokerConfig) -> TokenKeys | None:
+    """The keys of delegation tokens; None without a secret. Raises ConfigError."""
+    secret = config.delegation_token_secret_key
+    try:
+        return None if secret is None else TokenKeys(secret)
+    except UnicodeEncodeError:
+        name = "secret" if config.delegation_token_master_key is None else "master"
+        raise ConfigError(
+            f"delegation.token.{name}.key is not allowed: UTF-8 has no such characters"
+        ) from None

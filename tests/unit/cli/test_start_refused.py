@@ -80,6 +80,8 @@ def test_a_set_that_is_unknown_or_malformed_is_refused_in_one_line(refused, item
 def test_a_value_that_no_setting_takes_is_refused_in_one_line(refused, name, value):
     if name == "log.dirs" and value == "nan":
         pytest.skip("a folder may be called so")
+    if name.startswith("delegation.token.") and name.endswith(".key") and value != "\ud800":
+        pytest.skip("any text may be the secret")
     line = refused("--set", f"{name}={value}")
     assert line.startswith(f"Error: {name}") or name == "listeners" or name == "log.dirs"
     assert line.isprintable()
