@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
 
+from barnabas.metadata import znodes
 from barnabas.simulation.ensemble import SimulatedEnsemble
 from soak.simulated.plan import SESSION_TIMEOUT
 from soak.simulated.stage import Stage, host_of
@@ -27,6 +28,7 @@ class EnsembleFaults:
             self._suspend,
             self._expire,
             self._lag,
+            self._hold_back,
             self._lose_answer_of_ensemble,
         ]
 
@@ -59,6 +61,23 @@ class EnsembleFaults:
         self._ensemble.lag(name, random.choice([0.05, 0.3, 1.0]))
         await asyncio.sleep(random.uniform(0.5, 5.0))
         self._ensemble.lag(name, 0.0)
+
+    async def _hold_back(self, random: Random) -> None:
+        self.hold_back(random)
+
+    def hold_back(self, random: Random) -> None:
+        """Some brokers, or all but the controller, hear of nothing for a while, and then of all at once.
+
+        What lasted for less than that they never see: the same leader may have led in other epochs.
+        """
+        node = self._ensemble.tree.find(znodes.CONTROLLER)
+        controller = None if node is None else host_of(znodes.decode_controller(node.data))
+        others = [name for name in self._names if name != controller]
+        if random.random() < 0.5:
+            others = random.sample(others, random.randint(1, len(others)))
+        seconds = random.uniform(0.1, 1.5)
+        for name in others:
+            self._ensemble.hold_back(name, seconds + random.uniform(0.0, 0.3))
 
     async def _lose_answer_of_ensemble(self, random: Random) -> None:
         for name in random.sample(self._names, random.randint(1, len(self._names))):

@@ -41,7 +41,9 @@ class Nemesis:
             kinds["broker too"] = (5.0, self._of_brokers.kinds)
             kinds["cluster"] = (8.0, self._of_brokers.of_several)
             kinds["between brokers"] = (4.0, [self._cut_brokers, self._slow_brokers, self._reset_brokers])
-            kinds["ensemble"] = (4.0, EnsembleFaults(self._stage, ensemble).kinds)
+            of_ensemble = EnsembleFaults(self._stage, ensemble)
+            kinds["ensemble"] = (4.0, of_ensemble.kinds)
+            self._stage.hold_back = of_ensemble.hold_back
         for name, (gap, of_kind) in kinds.items():
             self._tasks.append(
                 loop.create_task(self._bring(self._stage.random(f"faults {name}"), gap, of_kind))
@@ -49,6 +51,7 @@ class Nemesis:
 
     async def calm(self) -> None:
         """No more faults; everything heals."""
+        self._stage.hold_back = lambda random: None
         for task in self._tasks:
             task.cancel()
         for task in self._tasks:

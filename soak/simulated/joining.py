@@ -35,6 +35,7 @@ class Joining:
         """Hear of each partition that a fetch names, of replies and what is appended, and of truncations."""
         tell, append, now_ends_at = Followed.tell, Follower.append, LogUpkeep._now_ends_at
         take, advance = Fetcher._take, LogUpkeep.advance_high_watermark
+        follow = Fetcher.follow
 
         def advancing(log: LogUpkeep, offset: Offset) -> bool:
             has_moved = advance(log, offset)
@@ -56,6 +57,13 @@ class Joining:
             self._check_asked(follower._log, leader_epoch, "records")
             append(follower, records, leader_epoch)
 
+        def following(fetcher: Fetcher, partition: Partition) -> None:
+            known = fetcher._followed.get((partition.log.topic_id, partition.topic_partition.partition))
+            before = None if known is None or known.partition is not partition else known.leader_epoch
+            follow(fetcher, partition)
+            if before is not None and before != partition.leader_epoch:
+                self._check_restart(fetcher, partition, before)
+
         def ending(log: LogUpkeep, end: Offset) -> None:
             self._check_truncation(log, end)
             now_ends_at(log, end)
@@ -63,11 +71,23 @@ class Joining:
         with replaced(
             (Followed, "tell", telling),
             (Fetcher, "_take", taking),
+            (Fetcher, "follow", following),
             (Follower, "append", appending),
             (LogUpkeep, "_now_ends_at", ending),
             (LogUpkeep, "advance_high_watermark", advancing),
         ):
             yield
+
+    def _check_restart(self, fetcher: Fetcher, partition: Partition, before: LeaderEpoch) -> None:
+        """A new epoch of the same leader: what was asked or put off before does not count."""
+        followed = fetcher._followed[partition.log.topic_id, partition.topic_partition.partition]
+        follower = partition.follower(partition.leader_epoch)
+        if follower is not None and follower.is_durable and followed not in fetcher._due:
+            self._stage.complain(
+                "epoch-not-begun",
+                f"{partition.topic_partition} of {_process()} follows broker {fetcher.leader} in "
+                f"leader epoch {partition.leader_epoch} as it did in {before}",
+            )
 
     def _check_reply(self, followed: Followed) -> None:
         """A follower heeds a reply, which may be an error: it has asked in its present leader epoch."""

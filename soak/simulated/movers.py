@@ -48,8 +48,9 @@ class Move(Client):
     """Reassigns partitions, internal ones too, gives moves up, drains brokers, elects preferred leaders.
 
     Sometimes two replicas lead in turn, so fast that a follower may see nothing but the same leader again,
-    and has replies of an earlier leader epoch under way. Sometimes replicas are throttled (KIP-73). Where the
-    stage `is_unclean`, it asks for leaders that may lack what was committed, too.
+    and has replies of an earlier leader epoch under way: often while brokers hear late of it. Sometimes
+    replicas are throttled (KIP-73). Where the stage `is_unclean`, it asks for leaders that may lack what was
+    committed, too.
     """
 
     role = "move"
@@ -61,7 +62,7 @@ class Move(Client):
             if not replicas or self.stopping:
                 continue
             acts = [self._reassign, self._reassign, self._give_up, self._drain, self._elect]
-            acts += [self._swap, self._swap, self._throttle]
+            acts += [self._swap, self._swap, self._swap, self._throttle]
             if self.stage.is_unclean:
                 acts += [self._elect_uncleanly] * 6
             with contextlib.suppress(ChannelError):
@@ -130,7 +131,11 @@ class Move(Client):
         await self._ask_to_elect(None if is_for_all else self._some(replicas, len(replicas)))
 
     async def _swap(self, replicas: dict[Place, list[int]]) -> None:
-        for _ in range(self.random.randint(2, _MOST_SWAPS)):
+        count, pauses = self.random.randint(2, _MOST_SWAPS), [0.0, 0.02, 0.2]
+        if self.random.random() < 0.6:  # there and back at once, while others hear of nothing
+            count, pauses = self.random.choice([2, 2, 4]), [0.0]
+            self.stage.hold_back(self.random)
+        for _ in range(count):
             swapped: dict[Place, list[int]] = {
                 place: [held[1], held[0], *held[2:]]
                 for place, held in sorted(replicas.items())
@@ -139,7 +144,7 @@ class Move(Client):
             await self._ask_for(dict(swapped))
             await self._ask_to_elect(sorted(swapped))
             replicas = swapped
-            await self.pause_for(self.random.choice([0.0, 0.02, 0.2]))
+            await self.pause_for(self.random.choice(pauses))
 
     async def _elect_uncleanly(self, replicas: dict[Place, list[int]]) -> None:
         await self._ask_to_elect(sorted(replicas), _UNCLEAN)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Callable
 from contextvars import copy_context
 from dataclasses import dataclass
 from random import Random
@@ -29,6 +30,10 @@ def host_of(broker_id: int) -> str:
 def rack_of(broker_id: int) -> str:
     """The rack of a broker: three have them all."""
     return f"rack-{broker_id % 3}"
+
+
+def _nobody(random: Random) -> None:
+    """Hold back nobody."""
 
 
 class Trace:
@@ -102,6 +107,8 @@ class Stage:
         self.losing: dict[str, int] = {}
         self.histories: list[list[Event]] = []
         self.violations: list[Violation] = []
+        #: has some brokers hear late, and at once, of what the cluster agrees on; while there are faults
+        self.hold_back: Callable[[Random], None] = _nobody
         #: of the simulation itself, which is no process
         self.context = copy_context()
         self._last = 0

@@ -105,6 +105,8 @@ class SimulatedEnsemble:
         #: when each client's last cut ended
         self._healed_at: dict[str, float] = {}
         self._lags: dict[str, float] = {}
+        #: until when each client's server hears of nothing
+        self._held_back: dict[str, float] = {}
         #: how many answers to writes are to be lost
         self._losses: dict[str, int] = {}
 
@@ -145,6 +147,7 @@ class SimulatedEnsemble:
         for name in list(self._cut):
             self.heal(name)
         self._lags.clear()
+        self._held_back.clear()
         self._losses.clear()
 
     def reset(self, name: str) -> None:
@@ -169,6 +172,14 @@ class SimulatedEnsemble:
         """Have the client's server be at least so far behind, from the next transaction on; 0 ends that."""
         self._lags[name] = seconds
 
+    def hold_back(self, name: str, seconds: float) -> None:
+        """Have the client's server hear of no transaction for so long, and then of all at once.
+
+        The client may never see what lasted for less: a follower of ZooKeeper that was slow catches up so.
+        """
+        self.note(name, f"held back for {seconds:.3f}")
+        self._held_back[name] = asyncio.get_running_loop().time() + seconds
+
     # --- what servers do ---
 
     def note(self, name: str, what: str) -> None:
@@ -187,6 +198,10 @@ class SimulatedEnsemble:
 
     def draw_lag(self, name: str) -> float:
         return self.rng.uniform(*self.conditions.lag) + self._lags.get(name, 0.0)
+
+    def held_back_until(self, name: str) -> float:
+        """Before that moment the client's server hears of nothing."""
+        return self._held_back.get(name, 0.0)
 
     def loses_answer(self, name: str) -> bool:
         """Whether the answer to a write that was carried out is to be lost."""
@@ -315,7 +330,9 @@ class _Link:
         """A transaction has its place in the order: this server knows it after its lag."""
         # What was asked before is answered without it.
         than = max(self._follows_at, self._answers_at)
-        self._follows_at = self._later(than, self._ensemble.draw_lag(self._store.name))
+        name = self._store.name
+        than = max(than, self._ensemble.held_back_until(name))
+        self._follows_at = self._later(than, self._ensemble.draw_lag(name))
         self._behind.append((self._follows_at, changes, transaction))
         self._loop.call_at(self._follows_at, self._catch_up, context=self._ensemble.context)
 

@@ -130,6 +130,34 @@ def test_a_server_that_lags_shows_old_nodes_and_watches_and_its_clients_own_writ
     play(scenario)
 
 
+def test_a_server_that_is_held_back_hears_of_all_at_once_and_its_client_misses_what_was_between():
+    async def scenario(ensemble, one, two):
+        await one.create("/a", b"1")
+        await two.sync()
+        seen = []
+
+        async def read():
+            seen.append((await two.get("/a")).data)
+
+        reads = []
+        await two.watch("/a", lambda event, path: reads.append(asyncio.create_task(read())))
+        ensemble.hold_back("two", 2.0)
+        for value in (b"2", b"3", b"1"):
+            await one.set("/a", value)
+            await asyncio.sleep(0.3)
+        assert not reads
+        assert (await two.get("/a")).version == 0
+        await asyncio.sleep(2)
+        await asyncio.gather(*reads)
+        assert set(seen) == {b"1"}
+        assert (await two.get("/a")).version == 3
+        await one.set("/a", b"4")
+        await asyncio.sleep(0.5)
+        assert (await two.get("/a")).data == b"4"
+
+    play(scenario)
+
+
 def test_a_sync_waits_until_what_others_wrote_was_reported():
     async def scenario(ensemble, one, two):
         seen = []
