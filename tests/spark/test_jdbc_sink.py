@@ -129,6 +129,18 @@ def test_a_row_that_is_deleted_is_gone_unless_a_later_one_brings_it_back(derby: 
     assert derby.people == [(1, "b"), (3, "c")]
 
 
+def test_nested_values_are_json_beside_rows_that_are_deleted(spark: SparkSession, derby: Derby) -> None:
+    derby.run("CREATE TABLE orders (id BIGINT NOT NULL PRIMARY KEY, item VARCHAR(40))")
+    orders = spark.sql(
+        "SELECT id, named_struct('name', 'pear', 'sizes', array(1, 2)) AS item, id = 2 AS _deleted "
+        "FROM VALUES (1L), (2L) AS given(id)"
+    )
+    jdbc.write_batch(
+        SinkOptions.parse({"jdbc": derby.url, "table": "orders", "key": "id"}), orders, "query-1", 0
+    )
+    assert derby.run("SELECT * FROM orders") == [(1, '{"name":"pear","sizes":[1,2]}')]
+
+
 def test_values_keep_their_types_and_names_their_spelling(spark: SparkSession, derby: Derby) -> None:
     derby.run(
         'CREATE TABLE kinds ("order" INT, "At" TIMESTAMP, price DECIMAL(9,2), raw BLOB, more CLOB, '

@@ -129,15 +129,12 @@ class _Attempt:
 
         Done for a batch that is written already, too: operators before the sink keep their state only then.
         """
-        rows = self._rows.drop(DELETED)
+        rows = self._rows
         for field in rows.schema.fields:
             if isinstance(field.dataType, (T.ArrayType, T.MapType, T.StructType)):
                 rows = rows.withColumn(field.name, F.to_json(F.col(_quoted(field.name))))
-        if self._deletes:
-            deletes = F.coalesce(F.col(DELETED), F.lit(False)).cast("int")
-            rows = self._rows.select(*rows.columns, deletes.alias(sql.DELETES))
-        else:
-            rows = rows.withColumn(sql.DELETES, F.lit(0))
+        deletes = F.coalesce(F.col(DELETED), F.lit(False)) if self._deletes else F.lit(False)
+        rows = rows.withColumn(sql.DELETES, deletes.cast("int")).drop(DELETED)
         rows = rows.withColumn(sql.ROW, F.monotonically_increasing_id())
         writer = _last_of(self._options.keys, rows).write.format("jdbc").options(**self._login)
         writer.option("dbtable", self._staging).mode("append").save()
