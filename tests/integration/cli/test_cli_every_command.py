@@ -54,13 +54,14 @@ def run(barnabas_broker, folder, found):
 
 @pytest.fixture
 def words(barnabas_broker, folder):
-    """A call of the command that finds what it names: the topic `t` with records, the group `g`."""
+    """A call of the command that finds what it names: a topic with records, a group that has read them."""
 
     def make(path):
         admin = barnabas_broker.admin()
         name = f"every-{uuid.uuid4().hex[:8]}"
         admin.create_topic(name)
         barnabas_broker.produce(name, "a", "b")
+        admin.set_group_offsets(name, {TopicPartition(name, 0): 2})
         return [name if word == "t" else word for word in arguments(path, folder)]
 
     return make

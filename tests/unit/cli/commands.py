@@ -41,7 +41,7 @@ SENSIBLE = {
     ("topics", "reassign", "cancel"): ["--all"],
     ("topics", "reassign", "throttle"): ["1000000"],
     ("brokers", "drain"): ["--dry-run"],
-    ("groups", "reset-offsets"): ["--all-topics", "--to-earliest"],
+    ("groups", "reset-offsets"): ["--all-topics", "--to-earliest", "--execute"],
     ("acls", "grant"): ["--topic", "t"],
     ("acls", "check"): ["--topic", "t"],
     ("quotas", "list"): ["--json"],  # there may be none yet, and later there are
