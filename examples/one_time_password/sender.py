@@ -36,7 +36,12 @@ class Sender:
         self._stopping = False
         client = {"bootstrap.servers": servers, "client.id": name}
         self._producer = Producer(
-            {**client, "transactional.id": f"otp-{name}", "transaction.timeout.ms": TRANSACTION_MS}
+            {
+                **client,
+                "transactional.id": f"otp-{name}",
+                "transaction.timeout.ms": TRANSACTION_MS,
+                "connections.max.idle.ms": 10_000,  # or it may wait for a coordinator that died
+            }
         )
         self._consumer = Consumer(
             {

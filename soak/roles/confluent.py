@@ -9,7 +9,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from barnabas.client.settings import KEEP_BROKERS
+from barnabas.client.settings import ASK_AGAIN, KEEP_BROKERS
 from soak.roles.common import (
     SECONDS,
     SESSION_MS,
@@ -157,6 +157,7 @@ def _transactional(task: Task, recorder: Any) -> Producer:
         | {
             "transactional.id": task.transactional_id,
             "transaction.timeout.ms": task.transaction_timeout_ms,
+            **ASK_AGAIN,
         }
     )
     recorder.note("init")

@@ -24,6 +24,12 @@ DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 #: process (librdkafka issue 5511): with a single broker, after any restart.
 KEEP_BROKERS = {"metadata.recovery.strategy": "none"}
 
+#: For producers with transactions: closes a connection that has been idle for so many milliseconds. A broker
+#: that has left the cluster's metadata is forgotten by librdkafka all the same, except as a group's
+#: coordinator: `send_offsets_to_transaction` waits for that one, whatever its timeout (issues 5511 and 5456),
+#: until the state of any other connection changes. So one has to: then it asks for the coordinator again.
+ASK_AGAIN = {"connections.max.idle.ms": 10_000}
+
 
 def librdkafka_settings(bootstrap_servers: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """`linger_ms=5` becomes `linger.ms: 5`; librdkafka's own chatter on stderr is off unless asked for.
@@ -34,7 +40,8 @@ def librdkafka_settings(bootstrap_servers: str, settings: Mapping[str, Any]) -> 
         name if name in _UNDERSCORED else name.replace("_", "."): value for name, value in settings.items()
     }
     own = bootstrap_servers.settings if isinstance(bootstrap_servers, Servers) else {}
-    return {"log_level": 0, **KEEP_BROKERS, **own, **named, "bootstrap.servers": str(bootstrap_servers)}
+    failover = {**KEEP_BROKERS, **(ASK_AGAIN if "transactional.id" in named else {})}
+    return {"log_level": 0, **failover, **own, **named, "bootstrap.servers": str(bootstrap_servers)}
 
 
 def create_client(

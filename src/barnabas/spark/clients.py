@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import KafkaError as ClientError
 from confluent_kafka.admin import AdminClient
 
-from barnabas.client.settings import KEEP_BROKERS
+from barnabas.client.settings import ASK_AGAIN, KEEP_BROKERS
 from barnabas.errors import ConfigError
 from barnabas.spark.librdkafka import BatchProducer, Failed
 from barnabas.spark.option_values import refuse
@@ -48,6 +48,7 @@ PRODUCER_DEFAULTS: Settings = {
 TRANSACTION_DEFAULTS: Settings = {
     "transaction.timeout.ms": 300_000,
     "reconnect.backoff.ms": 10,  # librdkafka also waits this long before it asks for the coordinator
+    **ASK_AGAIN,
 }
 
 #: of requests to a broker, that an idempotent producer may have

@@ -80,7 +80,9 @@ class Copy:
                 "socket.timeout.ms": 4000,
                 "linger.ms": 2,
                 "log_level": 0,
-                **KEEP_BROKERS,  # without it librdkafka may wait for a coordinator that died for ever (5511)
+                # without these librdkafka may wait for ever for a coordinator that died
+                "connections.max.idle.ms": 5000,
+                **KEEP_BROKERS,
                 **self._settings,
             }
         )
@@ -109,6 +111,7 @@ class Copy:
             if not error.args[0].fatal() and error.args[0].code() != KafkaError._STATE:
                 raise
         finally:
+            self.doing = f"close after {self.doing[0]}", time.monotonic()
             consumer.close()
 
     def _copy(self, producer: Producer, consumer: Consumer, messages: list[Any]) -> bool:
