@@ -19,6 +19,7 @@ import tempfile
 import threading
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -98,7 +99,10 @@ def pages(directory: Path, topics: int, groups: int) -> None:
         found = json.loads(peer.stall_report.read_text())
         print(f"longest turn {found['longest_ms']:.1f} ms ({found['longest_cpu_ms']:.1f} ms of CPU time)")
         print(f"turns over 5 ms: {found['stalls']}, of CPU time: {found['cpu_stalls']}")
-        print(json.dumps(found, indent=1)[:6000], file=sys.stderr)
+        for late, cpu, seen in found["longest"]:
+            print(f"{late} ms late, {cpu} ms of CPU time:", file=sys.stderr)
+            for what, times in Counter(seen).most_common():
+                print(f"  {times} times {what[:300]}", file=sys.stderr)
     finally:
         peer.stop()
 

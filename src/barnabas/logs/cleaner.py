@@ -170,14 +170,16 @@ class LogCleaner(Generic[P]):
         """The log with the largest dirty part among those worth it."""
         now_ms = self._clock.now_ms()
         found: list[tuple[PartitionLog, Dirtiness]] = []
-        logs: dict[TopicPartition, PartitionLog] = {}
-        for number, partition in enumerate(list(self._partitions), 1):
+        before = dict(self._setbacks)
+        still_there: set[TopicPartition] = set()
+        for number, partition in enumerate(self._partitions, 1):
             if number % _LOGS_A_TURN == 0:
                 await asyncio.sleep(0)
             log = partition.log
             name = log.topic_partition
-            logs[name] = log
             setback = self._setbacks.get(name)
+            if setback is not None and setback.log is log:
+                still_there.add(name)
             if partition.unavailable is not None or log.is_offline or name in self._at_work:
                 continue
             if setback is not None and setback.log is log and setback.holds(now_ms):
@@ -192,7 +194,9 @@ class LogCleaner(Generic[P]):
                 continue
             if dirt.is_worth_it(log.config.min_cleanable_dirty_ratio):
                 found.append((log, dirt))
-        self._setbacks = {name: s for name, s in self._setbacks.items() if logs.get(name) is s.log}
+        for name in before.keys() - still_there:
+            if self._setbacks.get(name) is before[name]:
+                del self._setbacks[name]
         free = (item for item in found if item[0].topic_partition not in self._at_work and not item[0].closed)
         return max(free, key=lambda item: item[1].ratio, default=None)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from types import MappingProxyType
 
 from barnabas.errors import ErrorCode, KafkaError
@@ -86,7 +87,8 @@ class ReplicaManager:
         #: the image by which this broker has led until it resigned
         self._resigned = ClusterImage()
         #: partitions to be checked in later turns of the event loop
-        self._unchecked: deque[Partition] = deque()
+        #: those that `check_in_sync` has yet to come to; None when it has come to all
+        self._unchecked: Iterator[Partition] | None = None
         #: new partitions that are not open yet, by topic
         self._unopened: dict[TopicId, deque[int]] = {}
         #: the logs of deleted topics that are still there
@@ -102,9 +104,11 @@ class ReplicaManager:
         self._refused: dict[tuple[TopicKey, int], Producers] = {}
 
     def __iter__(self) -> Iterator[Partition]:
-        for topic, partitions in self._topics.items():
-            if isinstance(topic, str):
-                yield from partitions.values()
+        """All partitions. They may change meanwhile: some of those that come or go then are told."""
+        # Of 100,000 partitions no list is made at once: it takes milliseconds, and so does each garbage
+        # collection that finds it.
+        for partitions in [each for topic, each in self._topics.items() if isinstance(topic, str)]:
+            yield from list(partitions.values())
 
     def find(self, topic: TopicKey, index: int) -> Partition:
         """The local partition, which this broker need not lead.
@@ -160,17 +164,20 @@ class ReplicaManager:
 
     def check_in_sync(self) -> None:
         """Have high watermarks and ISRs follow from the time and the brokers, some partitions at a time."""
-        if not self._unchecked:
+        if self._unchecked is None:
             asyncio.get_running_loop().call_soon(self._check_some)
-        self._unchecked = deque(self)
+        self._unchecked = iter(self)
 
     def _check_some(self) -> None:
-        for _ in range(min(_CHECKED_AT_ONCE, len(self._unchecked))):
-            partition = self._unchecked.popleft()
+        assert self._unchecked is not None
+        some = list(islice(self._unchecked, _CHECKED_AT_ONCE))
+        for partition in some:
             if partition.unavailable is None:
                 partition.check_in_sync()
-        if self._unchecked:
+        if some:
             asyncio.get_running_loop().call_soon(self._check_some)
+        else:
+            self._unchecked = None
 
     def resign_all(self) -> None:
         """Lead nothing before a leader epoch that the present image does not show: others may lead by now."""

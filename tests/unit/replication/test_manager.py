@@ -11,6 +11,7 @@ from barnabas.config import TopicConfig
 from barnabas.errors import KafkaError
 from barnabas.metadata.image import ClusterImage, ImageDelta, PartitionState, TopicImage
 from barnabas.replication.manager import ReplicaManager
+from barnabas.replication.partition import Partition
 from barnabas.types import TopicPartition
 
 ME = 1
@@ -93,6 +94,46 @@ def test_partitions_of_a_large_topic_are_opened_over_several_turns(logs, replica
         await turns()
         assert len(logs.made) == 500
         assert [partition.topic_partition.partition for partition in replicas] == list(range(500))
+
+    asyncio.run(scenario())
+
+
+def test_partitions_may_come_and_go_while_somebody_goes_through_them(logs, replicas):
+    async def scenario():
+        apply(replicas, ClusterImage(), image_of(50))
+        await turns()
+        told = iter(replicas)
+        next(told)
+        apply(replicas, image_of(50), image_of(60))
+        await turns()
+        assert len({partition.topic_partition for partition in told}) >= 49
+        told = iter(replicas)
+        next(told)
+        apply(replicas, image_of(60), image_of(0))
+        await turns()
+        assert len(list(told)) <= 59
+
+    asyncio.run(scenario())
+
+
+def test_what_is_in_sync_is_checked_over_several_turns(replicas, monkeypatch):
+    checked = []
+    monkeypatch.setattr(Partition, "check_in_sync", lambda each: checked.append(each.topic_partition))
+
+    async def scenario():
+        apply(replicas, ClusterImage(), image_of(500))
+        await turns()
+        checked.clear()
+        replicas.check_in_sync()
+        await asyncio.sleep(0)
+        assert 0 < len(checked) < 500
+        seen = len(checked)
+        replicas.check_in_sync()  # the time has come again: it begins anew
+        await turns()
+        assert len(checked) == seen + 500
+        replicas.check_in_sync()
+        await turns()
+        assert len(checked) == seen + 1000
 
     asyncio.run(scenario())
 
