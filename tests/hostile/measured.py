@@ -15,8 +15,13 @@ from typing import Any, NamedTuple
 
 from barnabas.config import BrokerConfig
 from barnabas.environment.environment import Environment
+from barnabas.protocol.framing import RequestHeader, encode_request, parse_response
+from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from barnabas.server.broker import Broker
 from barnabas.server.garbage import short_collections
+
+PASSWORD = "secret"
 
 
 class Turn(NamedTuple):
@@ -29,15 +34,23 @@ class Turn(NamedTuple):
 
 
 class MeasuredBroker:
-    """A broker on asyncio's own loop, in a thread, whose handles are timed by the thread's CPU clock."""
+    """A broker on asyncio's own loop, in a thread, whose handles are timed by the thread's CPU clock.
+
+    Args:
+        settings: of the broker, by their attributes' names.
+    """
 
     def __init__(self, directory: Path, **settings: Any) -> None:
         self._config = BrokerConfig(
-            log_dirs=(str(directory),),
-            listeners=("PLAINTEXT://127.0.0.1:0",),
-            group_initial_rebalance_delay_ms=0,
-            **settings,
+            **{
+                "log_dirs": (str(directory),),
+                "listeners": ("PLAINTEXT://127.0.0.1:0",),
+                "group_initial_rebalance_delay_ms": 0,
+                **settings,
+            },
         )
+        #: as whom requests come whose cost is measured, by a second listener; None without a login
+        self.user: str | None = None
         self._thread = threading.Thread(target=self._run, name="measured broker", daemon=True)
         self._started = threading.Event()
         self.longest = Turn(0, "nothing")
@@ -57,6 +70,22 @@ class MeasuredBroker:
     def address(self) -> tuple[str, int]:
         host, _, port = self.broker.address.rpartition(":")
         return host, int(port)
+
+    def connect(self) -> socket.socket:
+        """A connection for a request whose cost is measured, logged in as `user`."""
+        if self.user is None:
+            return socket.create_connection(self.address)
+        client = socket.create_connection(("127.0.0.1", self.broker.bound[1].port), timeout=60)
+        for request in (
+            SaslHandshakeRequest(mechanism="PLAIN"),
+            SaslAuthenticateRequest(auth_bytes=f"\0{self.user}\0{PASSWORD}".encode()),
+        ):
+            header = RequestHeader(request.api_key, request.versions[1], 1, "hostile")
+            client.sendall(b"".join(map(bytes, encode_request(header, request))))
+            size = int.from_bytes(_exactly(client, 4), "big")
+            answer: Any = parse_response(header, _exactly(client, size))
+            assert answer.error_code == 0
+        return client
 
     def _run(self) -> None:
         self._ident = threading.get_ident()
@@ -136,8 +165,8 @@ def cost(broker: MeasuredBroker, frame: bytes, patience: float = 60.0) -> Cost:
     _trim()
     before = _status("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
-    broker.reset()
-    with socket.create_connection(broker.address) as client:
+    with broker.connect() as client:
+        broker.reset()
         answered = _exchange(broker, client, frame, patience)
         peak = _status("VmHWM") - before
     _settle(broker)
@@ -177,6 +206,15 @@ def _exchange(broker: MeasuredBroker, client: socket.socket, frame: bytes, patie
         else:
             left -= got
     return size
+
+
+def _exactly(client: socket.socket, size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        part = client.recv(size - len(data))
+        assert part, "the broker has closed the connection"
+        data += part
+    return bytes(data)
 
 
 def _settle(broker: MeasuredBroker) -> None:

@@ -123,7 +123,7 @@ def test_frames_before_a_login_are_refused() -> None:
         frames = [frame for frame in seeds() if int.from_bytes(frame[:2], "big") in (17, 18, 36)]
         slowest = 0.0
         for number in range(count):
-            client, login = Client(), logins.begin()
+            client, login = Client(), logins.begin(Client.listener)
             for _ in range(2):
                 frame = damaged(rng.choice(frames), rng)
                 began = time.thread_time()

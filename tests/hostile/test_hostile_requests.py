@@ -13,9 +13,16 @@ from dataclasses import replace
 import pytest
 from tests.hostile.generated import CHANGES, Shape, World, frame, shapes
 from tests.hostile.measured import Cost, MeasuredBroker, cost
-from tests.hostile.world import populate
+from tests.hostile.world import WITH_AUTHORIZER, Wire, admit, populate
 
+from barnabas.protocol.framing import RequestHeader, encode_request
 from barnabas.protocol.messages.fetch import FetchRequest
+from barnabas.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from barnabas.protocol.wire import MAX_ELEMENTS
 from barnabas.server.handlers import load
 
 APIS = list(load().values())
@@ -28,11 +35,22 @@ MOST_MB = 64
 pytestmark = pytest.mark.timeout(3600)
 
 
-@pytest.fixture(scope="module", params=["before anything exists", "with topics, groups and transactions"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        "before anything exists",
+        "with topics, groups and transactions",
+        pytest.param("with an authorizer, by a user with few rights", marks=pytest.mark.hostile),
+    ],
+)
 def target(request, tmp_path_factory):
     """The broker, and what exists in it."""
-    with MeasuredBroker(tmp_path_factory.mktemp("hostile")) as broker:
-        yield broker, populate(broker) if "with" in request.param else World()
+    settings = WITH_AUTHORIZER if "authorizer" in request.param else {}
+    with MeasuredBroker(tmp_path_factory.mktemp("hostile"), **settings) as broker:
+        world = populate(broker) if "with" in request.param else World()
+        if settings:
+            admit(broker, "alice")
+        yield broker, world
 
 
 CHANCE = random.Random(9)
@@ -82,6 +100,28 @@ def test_no_request_that_changes_much_holds_up_the_broker(name, tmp_path):
             spent = cost(broker, request(world))
             print(f"{name}: {spent}")
             assert spent.turn.seconds <= LONGEST_TURN, spent
+
+
+@pytest.mark.parametrize("setting", ["consumer.session.timeout.ms", "n" * 200])
+def test_a_request_that_sets_too_much_is_refused_before_any_of_it_is_looked_at(setting, tmp_path):
+    """25,000 settings of groups, in 6.5 to 10.8 MB, took five seconds of CPU time and up to 195 MB."""
+    config = AlterableConfig(name=setting, config_operation=0, value="50000")
+    resources = [
+        AlterConfigsResource(resource_type=32, resource_name=f"{number:0220}", configs=[config])
+        for number in range(MAX_ELEMENTS // 2)
+    ]
+    request = IncrementalAlterConfigsRequest(resources=resources)
+    header = RequestHeader(request.api_key, 1, 1, "hostile")
+    with MeasuredBroker(tmp_path) as broker:
+        worked = broker.worked
+        check(
+            "settings of 25,000 groups", cost(broker, b"".join(map(bytes, encode_request(header, request))))
+        )
+        assert broker.worked - worked < 1
+        wire = Wire(broker)
+        errors = {(each.error_code, each.error_message) for each in wire(request).responses}
+        wire.close()
+    assert errors == {(44, "25000 resources in one request, 10000 are allowed: send several requests")}
 
 
 def test_fetches_that_wait_hold_little_however_many_and_wide(tmp_path):

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import socket
 from typing import Any
 
 from tests.hostile.generated import World
-from tests.hostile.measured import MeasuredBroker
+from tests.hostile.measured import PASSWORD, MeasuredBroker
 
 from barnabas.protocol.framing import RequestHeader, encode_request, parse_response
+from barnabas.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialUpsertion,
+)
+from barnabas.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -62,6 +68,64 @@ class Wire:
 
     def close(self) -> None:
         self._socket.close()
+
+
+#: settings of a broker that knows its clients: who comes by the first listener may do everything
+WITH_AUTHORIZER = {
+    "listeners": ("PLAINTEXT://127.0.0.1:0", "SASL_PLAINTEXT://127.0.0.1:0"),
+    "sasl_enabled_mechanisms": ("PLAIN",),
+    "authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super_users": "User:ANONYMOUS",
+}
+#: rules of other users; about as many topics
+RULES = 2000
+
+
+def admit(broker: MeasuredBroker, user: str) -> None:
+    """Let a user log in who may do some things with half of the topics; requests come as this user then."""
+    wire = Wire(broker)
+    salted = hashlib.pbkdf2_hmac("sha256", PASSWORD.encode(), b"salt for tests", 4096)
+    upsertion = ScramCredentialUpsertion(
+        name=user, mechanism=1, iterations=4096, salt=b"salt for tests", salted_password=salted
+    )
+    answer = wire(AlterUserScramCredentialsRequest(upsertions=[upsertion]))
+    assert not any(result.error_code for result in answer.results)
+    allowed = [
+        (2, "here", 3, 2),
+        (2, "d1", 4, 2),
+        (2, "d2", 4, 7),
+        (3, "g", 4, 2),
+        (5, "t", 4, 2),
+        (4, "kafka-cluster", 3, 8),
+    ]
+    creations = [
+        AclCreation(
+            resource_type=kind,
+            resource_name=name,
+            resource_pattern_type=pattern,
+            principal=f"User:{user}",
+            host="*",
+            operation=operation,
+            permission_type=3,
+        )
+        for kind, name, pattern, operation in allowed
+    ]
+    creations += [
+        AclCreation(
+            resource_type=2,
+            resource_name=f"n{number}",
+            resource_pattern_type=3 + number % 2,
+            principal=f"User:other{number}",
+            host="*",
+            operation=3,
+            permission_type=3,
+        )
+        for number in range(RULES)
+    ]
+    answer = wire(CreateAclsRequest(creations=creations))
+    assert not any(result.error_code for result in answer.results)
+    wire.close()
+    broker.user = user
 
 
 def populate(broker: MeasuredBroker) -> World:

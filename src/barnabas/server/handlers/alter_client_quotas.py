@@ -17,6 +17,7 @@ from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.needs import Cluster
 from barnabas.server.requests.pieces import Pieces
+from barnabas.server.responses.mutations import limit_changes
 
 _FIELDS = {"user": "user", "client-id": "client_id", "ip": "ip"}
 
@@ -29,7 +30,7 @@ def _failed(request: AlterClientQuotasRequest, error: KafkaError) -> AlterClient
     AlterClientQuotasRequest,
     needs=[Cluster(Operation.ALTER_CONFIGS)],
     on_error=_failed,
-    pieces=[Pieces("entries", size=64)],
+    pieces=[Pieces("entries", size=64, check=limit_changes("entries", "ops"))],
     is_heavy=True,
 )
 async def alter_client_quotas(

@@ -20,6 +20,7 @@ from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.needs import EachConfigResource
 from barnabas.server.requests.pieces import Pieces
 from barnabas.server.responses.config_changes import resources_once
+from barnabas.server.responses.mutations import limit_changes
 
 
 def _failed(request: AlterConfigsRequest, error: KafkaError) -> AlterConfigsResponse:
@@ -30,7 +31,9 @@ def _failed(request: AlterConfigsRequest, error: KafkaError) -> AlterConfigsResp
     AlterConfigsRequest,
     needs=[EachConfigResource(Operation.ALTER_CONFIGS, "responses")],
     on_error=_failed,
-    pieces=[Pieces("resources", "responses", size=16, unique=True)],
+    pieces=[
+        Pieces("resources", "responses", size=16, unique=True, check=limit_changes("resources", "configs"))
+    ],
     is_heavy=True,
 )
 async def alter_configs(

@@ -13,6 +13,7 @@ from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.needs import Cluster
 from barnabas.server.requests.pieces import Pieces
 from barnabas.server.responses.acls import DISABLED, rule_of
+from barnabas.server.responses.mutations import limit_changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ def _failed(request: CreateAclsRequest, error: KafkaError) -> CreateAclsResponse
     CreateAclsRequest,
     needs=[Cluster(Operation.ALTER)],
     on_error=_failed,
-    pieces=[Pieces("creations", "results", size=64)],
+    pieces=[Pieces("creations", "results", size=64, check=limit_changes("creations"))],
     is_heavy=True,
 )
 async def create_acls(

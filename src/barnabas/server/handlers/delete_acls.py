@@ -20,6 +20,7 @@ from barnabas.server.requests.long_work import LongWork
 from barnabas.server.requests.needs import Cluster
 from barnabas.server.requests.pieces import Pieces
 from barnabas.server.responses.acls import DISABLED, filter_of
+from barnabas.server.responses.mutations import limit_changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ def _failed(request: DeleteAclsRequest, error: KafkaError) -> DeleteAclsResponse
     DeleteAclsRequest,
     needs=[Cluster(Operation.ALTER)],
     on_error=_failed,
-    pieces=[Pieces("filters", "filter_results", size=16)],
+    pieces=[Pieces("filters", "filter_results", size=16, check=limit_changes("filters"))],
     is_heavy=True,
     listing="filter_results.matching_acls",
 )

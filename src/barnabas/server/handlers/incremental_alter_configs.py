@@ -19,6 +19,7 @@ from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.needs import EachConfigResource
 from barnabas.server.requests.pieces import Pieces
 from barnabas.server.responses.config_changes import resources_once
+from barnabas.server.responses.mutations import limit_changes
 
 
 def _failed(request: IncrementalAlterConfigsRequest, error: KafkaError) -> IncrementalAlterConfigsResponse:
@@ -29,7 +30,9 @@ def _failed(request: IncrementalAlterConfigsRequest, error: KafkaError) -> Incre
     IncrementalAlterConfigsRequest,
     needs=[EachConfigResource(Operation.ALTER_CONFIGS, "responses")],
     on_error=_failed,
-    pieces=[Pieces("resources", "responses", size=16, unique=True)],
+    pieces=[
+        Pieces("resources", "responses", size=16, unique=True, check=limit_changes("resources", "configs"))
+    ],
     is_heavy=True,
 )
 async def incremental_alter_configs(
