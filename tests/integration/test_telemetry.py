@@ -173,10 +173,11 @@ def test_a_push_is_shown_on_the_page_of_metrics(server, wire):
         ({"compression_type": 9}, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
         ({"metrics": bytes(MOST + 1)}, ErrorCode.TELEMETRY_TOO_LARGE),
         ({"metrics": gzip.compress(bytes(10**6)), "compression_type": 1}, ErrorCode.TELEMETRY_TOO_LARGE),
+        ({"metrics": gzip.compress(bytes(10))[:-1], "compression_type": 1}, ErrorCode.INVALID_RECORD),
         ({"metrics": b"\x0a\x05a"}, ErrorCode.INVALID_RECORD),
         ({"metrics": b""}, ErrorCode.NONE),
     ],
-    ids=["id", "subscription", "compression", "large", "bomb", "no-protobuf", "empty"],
+    ids=["id", "subscription", "compression", "large", "bomb", "damaged", "no-protobuf", "empty"],
 )
 def test_what_is_wrong_with_a_push_is_told(wire, fields, expected):
     subscribe(wire, interval_ms="60000")

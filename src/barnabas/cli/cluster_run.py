@@ -138,7 +138,8 @@ class ClusterRunner:
         from barnabas.cli.start_console import running_console
 
         login = self._secured.login_options(servers) if self._secured is not None else ()
-        return running_console(str(self._console), servers, login)
+        metrics = [url for _, url in sorted(self._metrics_urls.items())]
+        return running_console(str(self._console), servers, login, metrics=metrics)
 
     # -- starting
 

@@ -52,7 +52,7 @@ def read_series(urls: Sequence[str]) -> tuple[list[Series], list[str]]:
     problems = []
     for url in urls:
         try:
-            for series in parse_series(_lines(f"{url.rstrip('/')}/metrics")):
+            for series in parse_series(_lines(f"{url.rstrip('/').removesuffix('/metrics')}/metrics")):
                 if len(found) >= _MOST_SERIES:
                     break
                 found.append(series)

@@ -20,6 +20,12 @@ from barnabas.types import Buffer
 DEFAULT_LIMIT = 256 * 1024 * 1024
 
 _GZIP_WINDOW = 31
+#: how cramjam says that the room was too small, whatever the data is worth
+_NO_ROOM = "failed to write whole buffer"
+
+
+class ExpandsTooFarError(KafkaError):
+    """Data that would decompress to more than the limit: CORRUPT_MESSAGE to clients, as damaged data is."""
 
 
 class Compression(IntEnum):
@@ -62,8 +68,9 @@ def decompress(codec: int, data: Buffer, limit: int = DEFAULT_LIMIT) -> bytes:
     """The inverse of `compress`; never makes more than about `limit` bytes, whatever the input.
 
     Raises:
-        KafkaError: CORRUPT_MESSAGE, the data is damaged or decompresses to more than `limit`;
-            UNSUPPORTED_COMPRESSION_TYPE, no codec has this number.
+        ExpandsTooFarError: the data decompresses to more than `limit`.
+        KafkaError: CORRUPT_MESSAGE, the data is damaged; UNSUPPORTED_COMPRESSION_TYPE, no codec has this
+            number.
     """
     try:
         if codec == Compression.NONE:
@@ -76,10 +83,14 @@ def decompress(codec: int, data: Buffer, limit: int = DEFAULT_LIMIT) -> bytes:
             return _into_growing_buffer(cramjam.lz4.decompress_into, data, limit)
         if codec == Compression.ZSTD:
             return _into_growing_buffer(cramjam.zstd.decompress_into, data, limit)
+    except OverflowError as error:
+        raise ExpandsTooFarError(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"{Compression(codec).name.lower()} data decompresses to more than {limit} bytes",
+        ) from error
     except (zlib.error, cramjam.DecompressionError, ValueError) as error:
         raise KafkaError(
-            ErrorCode.CORRUPT_MESSAGE,
-            f"{Compression(codec).name.lower()} data is damaged or larger than {limit} bytes: {error}",
+            ErrorCode.CORRUPT_MESSAGE, f"{Compression(codec).name.lower()} data is damaged: {error}"
         ) from error
     raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"no compression has the number {codec}")
 
@@ -93,7 +104,7 @@ def _gunzip(data: Buffer, limit: int) -> bytes:
         parts.append(member.decompress(rest, room + 1))
         room -= len(parts[-1])
         if room < 0:
-            raise ValueError("too large")
+            raise OverflowError("too large")
         if not member.eof:
             raise ValueError("cut off")
         rest = member.unused_data
@@ -111,9 +122,11 @@ def _into_growing_buffer(
         output = bytearray(room)
         try:
             size = decompress_into(data, output)
-        except cramjam.DecompressionError:
-            if room >= limit:
+        except cramjam.DecompressionError as error:
+            if str(error) != _NO_ROOM:
                 raise
+            if room >= limit:
+                raise OverflowError("too large") from error
             room = min(limit, room * 8)
             continue
         return bytes(memoryview(output)[:size])

@@ -34,7 +34,8 @@ def decompress(data: Buffer, limit: int) -> bytes:
     """What Xerial's framing, or one bare block, holds.
 
     Raises:
-        ValueError: damaged, or larger than `limit` bytes.
+        ValueError: damaged.
+        OverflowError: larger than `limit` bytes.
         cramjam.DecompressionError: damaged.
     """
     view = memoryview(data)
@@ -59,5 +60,5 @@ def decompress(data: Buffer, limit: int) -> bytes:
 def _block(block: memoryview, limit: int) -> bytes:
     size = cramjam.snappy.decompress_raw_len(block)
     if size > limit:
-        raise ValueError("too large")
+        raise OverflowError("too large")
     return bytes(cramjam.snappy.decompress_raw(block))

@@ -132,6 +132,19 @@ def test_a_cluster_starts_serves_and_leaves_nothing_behind_after_ctrl_c(start):
     assert "no cluster runs in" in cluster.call("status").stderr
 
 
+def test_the_console_of_a_cluster_reads_the_metrics_of_its_brokers(start):
+    cluster = start("--metrics", "127.0.0.1:0", "--console", "127.0.0.1:0")
+    word, link = cluster.process.stdout.readline().split()
+    assert word == "console"
+    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    browser.open(link, timeout=60).close()
+    with browser.open(f"{link.partition('login')[0]}api/clients", timeout=60) as answer:
+        told = json.load(answer)
+    pages = [broker["metrics"] for broker in cluster.status()["brokers"]]
+    assert told["pages"] == pages and len(pages) == BROKERS
+    assert not [problem for problem in told["problems"] if "404" in problem]
+
+
 def test_a_cluster_continues_where_it_was(start):
     first = start()
     Admin(first.servers).create_topic("orders")

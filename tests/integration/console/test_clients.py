@@ -40,7 +40,7 @@ def test_what_is_asked_for_and_what_a_client_has_pushed_is_shown(start_console, 
         assert wire(pushing(answer, metrics=metrics)).error_code == 0
     finally:
         wire.socket.close()
-    console = start_console(server.bootstrap_servers, metrics=(server.metrics_url,))
+    console = start_console(server.bootstrap_servers, metrics=(f"{server.metrics_url}/metrics/",))
     told = console.get("clients")
     assert told["subscriptions"] == [
         {"name": "all", "metrics": "*", "interval.ms": "60000", "match": "client_id=w.*"}

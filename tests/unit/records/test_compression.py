@@ -21,7 +21,7 @@ from barnabas.records import (
     parse_header,
     recompress,
 )
-from barnabas.records.compression import compress, decompress
+from barnabas.records.compression import ExpandsTooFarError, compress, decompress
 from barnabas.records.lz4_frame import BLOCK_SIZE
 
 CODECS = [codec for codec in Compression if codec is not Compression.NONE]
@@ -54,7 +54,7 @@ def test_any_bytes_decompress_or_are_corrupt(codec, data):
 def test_a_bomb_stops_at_the_limit(codec):
     bomb = compress(codec, bytes(10_000_000))
     assert len(decompress(codec, bomb, limit=10_000_000)) == 10_000_000
-    with pytest.raises(KafkaError) as refused:
+    with pytest.raises(ExpandsTooFarError) as refused:
         decompress(codec, bomb, limit=9_999_999)
     assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
     assert "9999999" in refused.value.message
@@ -67,6 +67,7 @@ def test_data_cut_off_is_corrupt(codec, cut):
     with pytest.raises(KafkaError) as refused:
         decompress(codec, data)
     assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert not isinstance(refused.value, ExpandsTooFarError)
 
 
 def test_a_codec_that_does_not_exist_is_unsupported():

@@ -13,7 +13,7 @@ from barnabas.answers import Answer
 from barnabas.config import BrokerConfig
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
-from barnabas.records.compression import Compression, decompress
+from barnabas.records.compression import Compression, ExpandsTooFarError, decompress
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.long_work import LongWork
@@ -83,9 +83,10 @@ def _read(compression: int, metrics: bytes, most: int) -> Pushed:
     """In the thread. Raises KafkaError."""
     try:
         data = decompress(compression, metrics, most)
-    except KafkaError as error:
-        # It does not say which: what is damaged is told as too large, which a client does not take amiss.
+    except ExpandsTooFarError as error:
         raise KafkaError(ErrorCode.TELEMETRY_TOO_LARGE) from error
+    except KafkaError as error:  # as Apache Kafka, where the plugin that is to read it fails
+        raise KafkaError(ErrorCode.INVALID_RECORD) from error
     if len(data) > most:
         raise KafkaError(ErrorCode.TELEMETRY_TOO_LARGE)
     try:
