@@ -281,6 +281,19 @@ class BrokerConfig(Settings):
     ssl_key_password: str | None = setting(
         Type.PASSWORD, None, sensitive=True, doc="The password of an encrypted private key."
     )
+    ssl_keystore_key: str | None = setting(
+        Type.PASSWORD,
+        None,
+        sensitive=True,
+        doc="The broker's private key itself, as PEM (PKCS#8, encrypted or not), in place of "
+        "ssl.keystore.location. Spaces may stand for line ends.",
+    )
+    ssl_keystore_certificate_chain: str | None = setting(
+        Type.PASSWORD,
+        None,
+        sensitive=True,
+        doc="The certificate of ssl.keystore.key and those that have signed it, as PEM.",
+    )
     ssl_truststore_type: str = setting(
         Type.STRING,
         "PEM",
@@ -293,6 +306,24 @@ class BrokerConfig(Settings):
     )
     ssl_truststore_password: str | None = setting(
         Type.PASSWORD, None, sensitive=True, doc="The password of a PKCS12 truststore."
+    )
+    ssl_truststore_certificates: str | None = setting(
+        Type.PASSWORD,
+        None,
+        sensitive=True,
+        doc="The certificates that clients' must be signed by themselves, as PEM, in place of "
+        "ssl.truststore.location.",
+    )
+    ssl_allow_dn_changes: bool = setting(
+        Type.BOOLEAN,
+        False,
+        doc="Whether a certificate may be replaced, while the broker runs, by one with another subject.",
+    )
+    ssl_allow_san_changes: bool = setting(
+        Type.BOOLEAN,
+        False,
+        doc="Whether a certificate may be replaced, while the broker runs, by one that lacks some of its "
+        "alternative names.",
     )
     ssl_client_auth: str = setting(
         Type.STRING,

@@ -1,4 +1,7 @@
-"""Files with keys and certificates, for `ssl`, which takes keys from PEM files alone. The calls block."""
+"""Keys and certificates, in files or as text, for `ssl`, which takes keys from PEM files alone.
+
+The calls block.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,13 @@ import ssl
 import tempfile
 from pathlib import Path
 
-from barnabas.security.stores import kind_of, pem_of_pkcs12, trusted_of_pkcs12
+from barnabas.security.stores import (
+    certificates_of_text,
+    key_of_text,
+    kind_of,
+    pem_of_pkcs12,
+    trusted_of_pkcs12,
+)
 
 
 def load_key(
@@ -24,10 +33,24 @@ def load_key(
         context.load_cert_chain(path, password=lambda: key_password or "")
         return
     key, chain = pem_of_pkcs12(data, store_password)
+    _load_pem(context, f"{key}\n{chain}", None)
+
+
+def load_key_text(context: ssl.SSLContext, key: str, chain: str, key_password: str | None) -> None:
+    """Show a key and its certificates, given as PEM. Raises as `load_key`."""
+    _load_pem(context, key_of_text(key) + certificates_of_text(chain), key_password)
+
+
+def load_trust_text(context: ssl.SSLContext, certificates: str) -> None:
+    """Trust certificates, given as PEM. Raises as `load_key`."""
+    context.load_verify_locations(cadata=certificates_of_text(certificates))
+
+
+def _load_pem(context: ssl.SSLContext, pem: str, key_password: str | None) -> None:
     with tempfile.NamedTemporaryFile("w") as file:  # readable by its owner only, and gone at once
-        file.write(f"{key}\n{chain}")
+        file.write(pem)
         file.flush()
-        context.load_cert_chain(file.name)
+        context.load_cert_chain(file.name, password=lambda: key_password or "")
 
 
 def load_trust(context: ssl.SSLContext, path: str, store_password: str | None) -> None:

@@ -172,6 +172,28 @@ def describe(certificate: bytes) -> Description:
     return Description(name, hosts, found.not_valid_before_utc, found.not_valid_after_utc)
 
 
+def lost_names(before: bytes, after: bytes) -> tuple[bool, list[str]]:
+    """What a certificate (DER) does not name any more that another one did.
+
+    Returns:
+        Whether its subject is another, and the alternative names that it lacks.
+    """
+    from cryptography import x509
+
+    old, new = (x509.load_der_x509_certificate(each) for each in (before, after))
+    kept = _names_of(new)
+    return old.subject != new.subject, [str(name.value) for name in _names_of(old) if name not in kept]
+
+
+def _names_of(certificate: x509.Certificate) -> list[x509.GeneralName]:
+    from cryptography import x509
+
+    try:
+        return list(certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
+    except x509.ExtensionNotFound:
+        return []
+
+
 def _certificate(pem: bytes) -> x509.Certificate:
     from cryptography import x509
 

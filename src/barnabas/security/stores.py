@@ -1,10 +1,20 @@
-"""Keys and certificates as Java keeps them (PKCS#12), made PEM; `cryptography` is imported on use."""
+"""Keys and certificates as Java keeps them, PKCS#12 and PEM in one line, made PEM as OpenSSL reads it.
+
+`cryptography` is imported on use.
+"""
 
 from __future__ import annotations
+
+import re
+import textwrap
 
 #: how a Java keystore in the old format begins
 JKS_MAGIC = b"\xfe\xed\xfe\xed"
 _PEM_MARK = b"-----BEGIN "
+_PEM_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----([^-]*)-----END \1-----")
+_BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
+#: the width of a line of PEM (RFC 7468)
+_WIDTH = 64
 
 
 def kind_of(data: bytes) -> str:
@@ -49,6 +59,42 @@ def trusted_of_pkcs12(data: bytes, password: str | None) -> str:
     if not found:
         raise ValueError("it has no certificate")
     return "".join(each.certificate.public_bytes(Encoding.PEM).decode() for each in found)
+
+
+def key_of_text(text: str) -> str:
+    """The private key that a setting has, as PEM; spaces may stand for line ends, as in Java.
+
+    Raises:
+        ValueError: it is not one private key in PKCS#8.
+    """
+    blocks = _pem_blocks(text)
+    if [label for label, _ in blocks] not in (["PRIVATE KEY"], ["ENCRYPTED PRIVATE KEY"]):
+        raise ValueError("it must be one private key: -----BEGIN PRIVATE KEY-----, or ENCRYPTED PRIVATE KEY")
+    return blocks[0][1]
+
+
+def certificates_of_text(text: str) -> str:
+    """As `key_of_text`, of certificates.
+
+    Raises:
+        ValueError: it has none, or something else.
+    """
+    blocks = _pem_blocks(text)
+    if not blocks or any(label != "CERTIFICATE" for label, _ in blocks):
+        raise ValueError("it must be certificates alone: -----BEGIN CERTIFICATE-----")
+    return "".join(block for _, block in blocks)
+
+
+def _pem_blocks(text: str) -> list[tuple[str, str]]:
+    """What each block is, and the block with line ends where they belong."""
+    blocks = []
+    for label, body in _PEM_BLOCK.findall(text):
+        data = "".join(body.split())
+        if not _BASE64.fullmatch(data):
+            raise ValueError(f"its {label} is not base64")
+        lines = "\n".join(textwrap.wrap(data, _WIDTH))
+        blocks.append((label, f"-----BEGIN {label}-----\n{lines}\n-----END {label}-----\n"))
+    return blocks
 
 
 def _encoded(password: str | None) -> bytes | None:

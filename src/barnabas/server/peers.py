@@ -10,7 +10,7 @@ from barnabas.interbroker import Address, BrokerClient, ChannelSettings, PeerLog
 from barnabas.metadata import ClusterImage, ImageDelta
 from barnabas.security.clients import ClientExchange, plain, scram
 from barnabas.server.network.endpoint import Endpoint, broker_login
-from barnabas.server.network.tls import peer_context
+from barnabas.server.network.tls import has_trust, peer_context
 from barnabas.server.requests.long_work import LongWork
 from barnabas.types import BrokerId
 
@@ -34,7 +34,7 @@ def open_peers(
         return None if endpoint is None else (endpoint.host, endpoint.port)
 
     # A broker on its own needs nobody's trust, and logs in nowhere.
-    is_in_cluster = config.zookeeper_connect is not None or config.ssl_truststore_location is not None
+    is_in_cluster = config.zookeeper_connect is not None or has_trust(config)
     needs_login = config.zookeeper_connect is not None or config.sasl_jaas_config is not None
     return BrokerClient(
         environment.network,

@@ -67,7 +67,7 @@ def test_faults_are_told_with_their_lines(tmp_path: Path) -> None:
 def test_settings_of_kafka_that_are_not_supported_are_told_once_for_each_reason(tmp_path: Path) -> None:
     text = (
         "replication.quota.window.num=11\nreplication.quota.window.size.seconds=1\n"
-        "ssl.provider=x\nssl.keystore.key=secret\nssl.engine.factory.class=/t\n"
+        "ssl.provider=x\nssl.keymanager.algorithm=secret\nssl.engine.factory.class=/t\n"
     )
     with pytest.raises(ConfigError) as caught:
         read_settings(write(tmp_path, "server.properties", text))

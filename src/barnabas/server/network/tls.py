@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from barnabas.config import BrokerConfig
 from barnabas.config.setting import shown
-from barnabas.environment.key_stores import load_key, load_trust
+from barnabas.environment.key_stores import load_key, load_key_text, load_trust, load_trust_text
 from barnabas.errors import ConfigError
 
 _VERIFY = {
@@ -40,7 +40,7 @@ def tls_context(config: BrokerConfig) -> ssl.SSLContext:
             ) from None
     _load_key(context, config)
     _load_trust(context, config)
-    if config.ssl_client_auth != "none" and config.ssl_truststore_location is None:
+    if config.ssl_client_auth != "none" and not has_trust(config):
         raise ConfigError(
             f"ssl.client.auth={config.ssl_client_auth} needs ssl.truststore.location: name the PEM file with "
             "the certificates that sign those of clients"
@@ -62,7 +62,7 @@ def peer_context(config: BrokerConfig) -> ssl.SSLContext:
     context.minimum_version = _VERSIONS[min(config.ssl_enabled_protocols)]
     context.maximum_version = _VERSIONS[max(config.ssl_enabled_protocols)]
     _load_key(context, config)
-    if config.ssl_truststore_location is None:
+    if not has_trust(config):
         raise ConfigError(
             "brokers reach each other by TLS, and ssl.truststore.location is not set: name the PEM file with "
             "the certificates that sign those of the brokers"
@@ -100,12 +100,11 @@ def trial_certificate(config: BrokerConfig) -> bytes:
                     end.do_handshake()
     except ssl.SSLError as error:
         raise ConfigError(
-            f"ssl.keystore.location={config.ssl_keystore_location} cannot be used: a trial handshake has "
-            f"failed ({error.reason or error})"
+            f"{key_source(config)} cannot be used: a trial handshake has failed ({error.reason or error})"
         ) from None
     certificate = ends[0].getpeercert(binary_form=True)
     if certificate is None:
-        raise ConfigError(f"ssl.keystore.location={config.ssl_keystore_location} has no certificate")
+        raise ConfigError(f"{key_source(config)} has no certificate")
     return certificate
 
 
@@ -132,27 +131,48 @@ def why_not_secured(error: Exception) -> str | None:
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 
+def has_trust(config: BrokerConfig) -> bool:
+    """Whether there are certificates that others' certificates must be signed by."""
+    return config.ssl_truststore_location is not None or config.ssl_truststore_certificates is not None
+
+
+def key_source(config: BrokerConfig) -> str:
+    """Where the broker's key comes from, for a message: the setting, with its value if it is a file."""
+    path = config.ssl_keystore_location
+    return "ssl.keystore.key" if path is None else f"ssl.keystore.location={path}"
+
+
 def _load_key(context: ssl.SSLContext, config: BrokerConfig) -> None:
     path = config.ssl_keystore_location
+    key, chain = config.ssl_keystore_key, config.ssl_keystore_certificate_chain
     _refuse_jks("ssl.keystore.type", config.ssl_keystore_type)
-    if path is None:
+    if path is not None and (key is not None or chain is not None):
+        raise ConfigError("ssl.keystore.location and ssl.keystore.key are both set: remove one of them")
+    if (key is None) != (chain is None):
+        raise ConfigError(
+            "ssl.keystore.key and ssl.keystore.certificate.chain are only used together: set both"
+        )
+    if path is None and key is None:
         raise ConfigError(
             "a listener speaks TLS, and ssl.keystore.location is not set: name the file with the "
             "broker's key and certificate, PEM or PKCS12"
         )
     try:
-        load_key(context, path, config.ssl_keystore_password, config.ssl_key_password)
+        if path is not None:
+            load_key(context, path, config.ssl_keystore_password, config.ssl_key_password)
+        elif key is not None and chain is not None:
+            load_key_text(context, key, chain, config.ssl_key_password)
     except ssl.SSLError as error:
+        kind = "a PEM file with a private key and its certificate behind it" if path else "the chain's key"
         raise ConfigError(
-            f"ssl.keystore.location={path} cannot be used ({error.reason or error}): it must be a PEM file "
-            "with a private key and its certificate behind it; ssl.key.password is for an encrypted key"
+            f"{key_source(config)} cannot be used ({error.reason or error}): it must be {kind}; "
+            "ssl.key.password is for an encrypted key"
         ) from None
     except OSError as error:
-        raise ConfigError(f"ssl.keystore.location={path} cannot be read: {error.strerror}") from None
+        raise ConfigError(f"{key_source(config)} cannot be read: {error.strerror}") from None
     except ValueError as error:
-        raise ConfigError(
-            f"ssl.keystore.location={path} cannot be used: {error}; ssl.keystore.password is that of PKCS12"
-        ) from None
+        cure = "; ssl.keystore.password is that of PKCS12" if path else ""
+        raise ConfigError(f"{key_source(config)} cannot be used: {error}{cure}") from None
 
 
 def _refuse_jks(setting: str, kind: str) -> None:
@@ -164,20 +184,25 @@ def _refuse_jks(setting: str, kind: str) -> None:
 
 
 def _load_trust(context: ssl.SSLContext, config: BrokerConfig) -> None:
-    path = config.ssl_truststore_location
+    path, certificates = config.ssl_truststore_location, config.ssl_truststore_certificates
     _refuse_jks("ssl.truststore.type", config.ssl_truststore_type)
-    if path is not None:
-        try:
+    if path is not None and certificates is not None:
+        raise ConfigError(
+            "ssl.truststore.location and ssl.truststore.certificates are both set: remove one of them"
+        )
+    source = "ssl.truststore.certificates" if path is None else f"ssl.truststore.location={path}"
+    try:
+        if path is not None:
             load_trust(context, path, config.ssl_truststore_password)
-        except ssl.SSLError as error:
-            raise ConfigError(
-                f"ssl.truststore.location={path} cannot be used ({error.reason or error}): it must be a file "
-                "with certificates, PEM or PKCS12"
-            ) from None
-        except OSError as error:
-            raise ConfigError(f"ssl.truststore.location={path} cannot be read: {error.strerror}") from None
-        except ValueError as error:
-            raise ConfigError(
-                f"ssl.truststore.location={path} cannot be used: {error}; ssl.truststore.password is that of "
-                "PKCS12"
-            ) from None
+        elif certificates is not None:
+            load_trust_text(context, certificates)
+    except ssl.SSLError as error:
+        raise ConfigError(
+            f"{source} cannot be used ({error.reason or error}): it must be certificates, PEM or in a file "
+            "PKCS12, too"
+        ) from None
+    except OSError as error:
+        raise ConfigError(f"{source} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        cure = "; ssl.truststore.password is that of PKCS12" if path else ""
+        raise ConfigError(f"{source} cannot be used: {error}{cure}") from None

@@ -12,7 +12,8 @@ from barnabas.config import BrokerConfig
 from barnabas.environment.blocking import Pool
 from barnabas.environment.clock import Clock
 from barnabas.errors import ConfigError
-from barnabas.server.network.tls import renew_key, tls_context, trial_certificate
+from barnabas.security.certificates import lost_names
+from barnabas.server.network.tls import key_source, renew_key, tls_context, trial_certificate
 from barnabas.text import logger_of
 
 log = logger_of(__name__)
@@ -23,6 +24,8 @@ _DAY = 86_400.0
 #: how often a file is read that is replaced while it is read
 _MOST_READINGS = 5
 _WARN_BEFORE_DAYS = 30
+#: how many of the names that a certificate lacks are told
+_MOST_NAMED = 5
 
 
 class _Loaded(NamedTuple):
@@ -95,6 +98,11 @@ class TlsKeys:
         """The context for the next connection."""
         return self._now.context
 
+    @property
+    def certificate(self) -> bytes:
+        """The certificate that new connections are shown, DER."""
+        return self._now.certificate
+
     def shown_by(self, context: ssl.SSLContext) -> None:
         """Renew the key of another context, too."""
         self._as_client.append(context)
@@ -115,6 +123,7 @@ class TlsKeys:
         config = self._config()
         try:
             found = await threads.run(_load, config)
+            _check_names(self._now.certificate, found.certificate, config)
         except ConfigError as error:
             if str(error) != self._refused:
                 self._refused = str(error)
@@ -161,7 +170,24 @@ def _load(config: BrokerConfig) -> _Loaded:
         before, certificate = certificate, trial_certificate(config)
         if before == certificate:  # else the context may have the key from before
             return _Loaded(context, certificate, frozenset(context.get_ca_certs(binary_form=True)))
-    raise ConfigError(f"ssl.keystore.location={config.ssl_keystore_location} changes while it is read")
+    raise ConfigError(f"{key_source(config)} changes while it is read")
+
+
+def _check_names(before: bytes, after: bytes, config: BrokerConfig) -> None:
+    """Raises ConfigError unless a certificate may take the other's place while the broker runs (KIP-978)."""
+    if before == after or (config.ssl_allow_dn_changes and config.ssl_allow_san_changes):
+        return
+    is_other, lost = lost_names(before, after)
+    if is_other and not config.ssl_allow_dn_changes:
+        raise ConfigError(
+            f"the certificate of {key_source(config)} has another subject: ssl.allow.dn.changes=true, or a "
+            "restart, allows that"
+        )
+    if lost and not config.ssl_allow_san_changes:
+        raise ConfigError(
+            f"the certificate of {key_source(config)} lacks {', '.join(lost[:_MOST_NAMED])}, which the "
+            "present one names: ssl.allow.san.changes=true, or a restart, allows that"
+        )
 
 
 def _expiry(certificate: bytes) -> Any:

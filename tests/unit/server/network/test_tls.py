@@ -117,3 +117,73 @@ def test_a_file_without_a_key_is_told(certificates: Certificates) -> None:
         tls_context(config(certificates, **{"ssl.keystore.location": str(certificates.authority)}))
     with pytest.raises(ConfigError, match=r"ssl\.keystore\.location is not set"):
         tls_context(BrokerConfig())
+
+
+def test_key_and_certificates_may_be_settings_themselves(tmp_path: Path) -> None:
+    """As Java takes them: PKCS#8, encrypted or not, with spaces where the lines of a file end."""
+    authority = Authority.create("tests", datetime.now(UTC))
+    issued = authority.issue("broker", ["localhost"], datetime.now(UTC))
+    trusted = authority.certificate.decode()
+    chain = (issued.certificate + authority.certificate).decode()
+    encrypted = make(tmp_path, b"opensesame").server.read_text()
+    key, end, certificate = encrypted.partition("-----END ENCRYPTED PRIVATE KEY-----")
+    for settings in (
+        {"ssl.keystore.key": issued.key.decode(), "ssl.keystore.certificate.chain": chain},
+        {
+            "ssl.keystore.key": issued.key.decode().replace("\n", " "),
+            "ssl.keystore.certificate.chain": chain.replace("\n", " "),
+        },
+        {
+            "ssl.keystore.key": key + end,
+            "ssl.keystore.certificate.chain": certificate,
+            "ssl.key.password": "opensesame",
+        },
+    ):
+        config = BrokerConfig.from_text(
+            {**settings, "ssl.client.auth": "required", "ssl.truststore.certificates": trusted}
+        )
+        assert len(tls_context(config).get_ca_certs()) == 1
+        assert trial_certificate(config)
+        assert peer_context(config).check_hostname
+        assert "PRIVATE" not in str(BrokerConfig.find("ssl.keystore.key").refuse(issued.key, "no"))
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"ssl.keystore.location": "/a.pem"}, "and ssl.keystore.key are both set: remove one"),
+        ({"ssl.keystore.certificate.chain": None}, "are only used together: set both"),
+        ({"ssl.keystore.key": None}, "are only used together: set both"),
+        (
+            {"ssl.keystore.key": "/a/secret/path.pem"},
+            "ssl.keystore.key cannot be used: it must be one private",
+        ),
+        (
+            {"ssl.keystore.key": "-----BEGIN PRIVATE KEY-----\nse?cret\n-----END PRIVATE KEY-----"},
+            "its PRIVATE KEY is not base64",
+        ),
+        (
+            {"ssl.keystore.key": "-----BEGIN PRIVATE KEY-----\nsecret\n-----END PRIVATE KEY-----"},
+            "ssl.keystore.key cannot be used",
+        ),
+        ({"ssl.keystore.certificate.chain": "secret"}, "it must be certificates alone"),
+        ({"ssl.truststore.certificates": "secret"}, "ssl.truststore.certificates cannot be used: it must be"),
+        ({"ssl.truststore.location": "/a.pem"}, "and ssl.truststore.certificates are both set: remove one"),
+    ],
+)
+def test_settings_with_keys_are_told_by_their_names_and_never_repeated(
+    changed: dict[str, str | None], told: str
+) -> None:
+    authority = Authority.create("tests", datetime.now(UTC))
+    issued = authority.issue("broker", ["localhost"], datetime.now(UTC))
+    settings = {
+        "ssl.keystore.key": issued.key.decode(),
+        "ssl.keystore.certificate.chain": issued.certificate.decode(),
+        "ssl.truststore.certificates": authority.certificate.decode(),
+        **changed,
+    }
+    config = BrokerConfig.from_text({name: text for name, text in settings.items() if text is not None})
+    with pytest.raises(ConfigError) as refused:
+        tls_context(config)
+    assert told in str(refused.value)
+    assert "secret" not in str(refused.value) and "se?cret" not in str(refused.value)
