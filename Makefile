@@ -7,13 +7,14 @@ STAMP := $(VENV)/.installed-dev
 PORTABLE := tests/unit/system tests/unit/storage tests/unit/logs tests/unit/server tests/unit/client tests/unit/registry/test_workers.py \
 	$(addprefix tests/integration/test_,start.py produce.py fetch.py crash.py restart.py compaction.py testing_plugin.py)
 
-.PHONY: help setup demo test test-portable check docs site package compat corruption hostile properties kills mutants bench simulate soak clean
+.PHONY: help setup demo test test-portable check check-types docs site package compat corruption hostile properties kills mutants bench simulate soak clean
 
 help:
 	@echo "make demo    the main job end to end: logs -> topics -> Spark -> a summary"
 	@echo "make test    the tests"
 	@echo "make test-portable  tests of the broker without what other systems than Linux lack"
 	@echo "make check   lint, types, layers, generated docs"
+	@echo "make check-types  the types in the console's pages, by tsc (needs npm, and its registry the first time)"
 	@echo "make docs    write the generated reference pages again"
 	@echo "make package  the wheel for a package index, in dist/ (REPOSITORY=https://...)"
 	@echo "make site    the documentation as a site with search, in .site/"
@@ -50,6 +51,10 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m barnabas.docs --check
+
+# not part of check: what everyone runs needs no node
+check-types:
+	npm exec --yes --prefer-offline --package=typescript@5.9.3 -- tsc -p tools
 
 docs: setup
 	$(BIN)/python -m barnabas.docs

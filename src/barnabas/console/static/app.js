@@ -16,7 +16,9 @@ let shown = 0;
 /** Who uses the keyboard goes on from what was pressed, or at the beginning of the new page. */
 function refocus(label) {
   if (document.activeElement && document.activeElement !== document.body) return;
-  const same = label && [...main.querySelectorAll("[aria-label]")].find((element) => element.getAttribute("aria-label") === label);
+  /** @type {NodeListOf<HTMLElement>} */
+  const labelled = main.querySelectorAll("[aria-label]");
+  const same = label && [...labelled].find((element) => element.getAttribute("aria-label") === label);
   (same || main).focus({ preventScroll: !same });
 }
 
@@ -27,7 +29,7 @@ async function show(moved = true) {
   const [page, ...rest] = path.split("/").map(decodeURIComponent);
   const query = Object.fromEntries(new URLSearchParams(queryText ?? ""));
   for (const item of document.querySelectorAll("nav a")) {
-    const name = item.getAttribute("href").replace(/^#\/?/, "");
+    const name = (item.getAttribute("href") ?? "").replace(/^#\/?/, "");
     const isHere = name === page || (name && name.replace(/s$/, "") === page);
     if (isHere) item.setAttribute("aria-current", "page");
     else item.removeAttribute("aria-current");
@@ -66,9 +68,9 @@ async function show(moved = true) {
 }
 
 const about = get("console").then((told) => {
-  document.getElementById("where").textContent = told.servers + (told.allow_writes ? "" : " · read only");
+  /** @type {HTMLElement} */ (document.getElementById("where")).textContent = told.servers + (told.allow_writes ? "" : " · read only");
   return told;
 });
 addEventListener("hashchange", () => show());
-document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
+document.querySelector(".skip")?.addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
 show(false);

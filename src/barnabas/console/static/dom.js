@@ -1,12 +1,15 @@
 // Elements, numbers and questions: what all pages use. Content from the cluster is only ever set as text.
 
+/** @template {string} N @typedef {N extends keyof HTMLElementTagNameMap ? HTMLElementTagNameMap[N] : HTMLElement} Named */
+
 /**
  * An element: h("td.number", {title: "x"}, "text", child, [more]).
- * @param {string} tag @param {Record<string, any>} [attributes] @param {...any} children
+ * @template {string} T @param {T} tag @param {Record<string, any>} [attributes] @param {...any} children
+ * @returns {T extends `${infer N}.${string}` ? Named<N> : Named<T>}
  */
 export function h(tag, attributes = {}, ...children) {
   const [name, ...classes] = tag.split(".");
-  const element = document.createElement(name);
+  const element = /** @type {any} */ (document.createElement(name));
   if (classes.length) element.className = classes.join(" ");
   for (const [key, value] of Object.entries(attributes)) {
     if (value === undefined || value === null || value === false) continue;
@@ -153,6 +156,7 @@ export function enter(title, fields) {
 /**
  * A question before a change: the command that does the same, a preview, and for deleting the name to type.
  * Resolves to what the change has answered, or null.
+ * @param {string} title @param {Record<string, any>} wanted @param {{typed?: string}} [options]
  */
 export async function ask(title, wanted, { typed } = {}) {
   let told;
@@ -163,7 +167,7 @@ export async function ask(title, wanted, { typed } = {}) {
     return null;
   }
   return new Promise((resolve) => {
-    const name = typed && h("input", { "aria-label": `type ${typed}`, autocomplete: "off" });
+    const name = h("input", { "aria-label": `type ${typed ?? ""}`, autocomplete: "off" });
     const preview = Array.isArray(told.preview) && table("What will be", [
       ["topic", (r) => r.topic], ["partition", (r) => r.partition, true],
       ["from", (r) => count(r.from), true], ["to", (r) => count(r.to), true],

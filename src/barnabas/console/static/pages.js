@@ -50,12 +50,13 @@ function pager(query, page, told) {
     told.page < told.pages ? to(told.page + 1, "more →") : "");
 }
 
+/** @param {Record<string, string>} query @param {string} page @param {any} [more] */
 function searchForm(query, page, more = []) {
   const input = h("input.wide", { name: "search", value: query.search ?? "", type: "search" });
   const submit = (event) => {
     event.preventDefault();
     const form = new FormData(event.target);
-    location.hash = `#/${page}?${new URLSearchParams([...form].filter(([, value]) => value))}`;
+    location.hash = `#/${page}?${new URLSearchParams([...form].filter(([, value]) => value).map(([key, value]) => [key, String(value)]))}`;
   };
   return h("form", { onsubmit: submit, role: "search" }, h("label", {}, "name contains", input), more, h("button", {}, "Find"));
 }

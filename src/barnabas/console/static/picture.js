@@ -104,7 +104,7 @@ export class Picture {
       canvas.height = Math.round(height * scale);
       canvas.style.height = `${height}px`;
     }
-    const pen = canvas.getContext("2d");
+    const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
     const style = getComputedStyle(document.documentElement);
     const ink = Object.fromEntries(["text", "quiet", "lane", "line", "mark", "hatch", "bad", "card"].map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
     const isDark = matchMedia("(prefers-color-scheme: dark)").matches;

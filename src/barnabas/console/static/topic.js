@@ -153,7 +153,7 @@ async function records({ body, name, query, onLeave, isShown, about }) {
     if (told?.result) problem(`sent: ${told.result.topic}, partition ${told.result.partition}, offset ${told.result.offset}`, true);
   }
   function draw() {
-    const order = form.elements.namedItem("from").value === "end" ? [...found].reverse() : found;
+    const order = new FormData(form).get("from") === "end" ? [...found].reverse() : found;
     update(rows, table("Records", [
       ["partition", (r) => r.partition, true], ["offset", (r) => count(r.offset), true], ["time", (r) => when(r.timestamp)],
       ["key", (r) => r.marker ? "" : content(r.key)],
@@ -189,8 +189,8 @@ function editor(name) {
 
 /** Put a record into the editor: to send it again, changed, or to another topic (a dead letter to where it came from). */
 function fill(record) {
-  const editing = document.getElementById("editor");
-  const form = editing.querySelector("form");
+  const editing = /** @type {HTMLDetailsElement} */ (document.getElementById("editor"));
+  const form = /** @type {HTMLFormElement} */ (editing.querySelector("form"));
   editing.open = true;
   form.key.value = record.key.text ?? "";
   form.value.value = record.value.text ?? "";
