@@ -1,11 +1,12 @@
 """What a console costs: the first pages of a large cluster, and a live tab beside a producer.
 
-    python -m bench.console [--topics 10000] [--groups 10000] [--rounds 10] [--rate 20000]
+    python -m bench.console [--topics 10000] [--groups 10000] [--rounds 10] [--records 1000000]
 
 First it makes topics of ten partitions with a record each, and groups that have committed, starts a console
 and asks for the JSON of its pages as a browser does; `bench.stalls` counts the long turns of the broker's
-event loop meanwhile. Then, on a new broker, a producer sends 1 KB records at a steady rate, and the broker's
-CPU time is compared between windows with and without a live tab, in turn.
+event loop meanwhile. Then, on a new broker, the benchmark's bulk produce (1 KB records as fast as they go,
+one partition) runs many times with and without a live tab in turn, and the broker's CPU time a record is
+compared within each pair.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from statistics import median
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import OFFSET_END, Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -35,13 +37,13 @@ from barnabas.protocol.messages.offset_commit import (
 )
 from bench.connection import Connection
 from bench.peers import Barnabas, cpu_nanoseconds
-from bench.scale import TOPICS_A_REQUEST, create_topics, write_records
+from bench.scale import REST_SECONDS, TOPICS_A_REQUEST, create_topics, write_records
+from bench.workloads import Target
 
 PAGES = ("overview", "topics", "groups", "topic?name=scale-1", "brokers", "transactions")
-WINDOW = 5.0
 #: by how many connections groups commit
 _CONNECTIONS = 50
-#: bytes of a record of the steady producer
+#: bytes of a record of the bulk produce
 SIZE = 1000
 
 
@@ -144,42 +146,48 @@ def _commit(connections: list[Connection], start: int, end: int, names: list[str
                     raise RuntimeError(f"a commit failed: error {partition.error_code}")
 
 
-def live(directory: Path, rounds: int, rate: int) -> None:
-    """The broker's CPU time beside a steady producer, without and with a live tab."""
+def live(directory: Path, rounds: int, records: int) -> None:
+    """The broker's CPU time for the benchmark's bulk produce, without and with a live tab."""
     peer = Barnabas(directory)
     peer.start()
-    producer = None
     try:
-        with Connection(peer.bootstrap) as connection:
-            create_topics(connection, ["live"])
-        code = _PRODUCER.format(bootstrap=peer.bootstrap, rate=rate, size=SIZE)
-        producer = subprocess.Popen([sys.executable, "-c", code])
+        admin = AdminClient({"bootstrap.servers": peer.bootstrap, "log_level": 0})
+        settings = {"segment.bytes": str(256 << 20), "file.delete.delay.ms": "0"}
+        admin.create_topics([NewTopic("live", 1, 1, config=settings)])["live"].result(60)
+        target = Target(peer)
+
+        def produce() -> tuple[float, float]:
+            """Microseconds of CPU time a record, and records a second."""
+            figures, cpu = target.drive_weighed(
+                "produce", topic="live", size=SIZE, codec="none", records=records
+            )
+            place = TopicPartition("live", 0, OFFSET_END)
+            admin.delete_records([place])[place].result(60)
+            time.sleep(REST_SECONDS)  # its files are deleted
+            return cpu * 1e6 / records, figures["records/s"]
+
         with console_of(peer.bootstrap) as (_, url, browser):
-            began = time.monotonic()
-            time.sleep(WINDOW)
-            without, watched = [], []
-            for _ in range(rounds):
-                without.append(_cpu(peer))
+
+            def watched() -> tuple[float, float]:
                 with _tab(browser, f"{url}api/live?topic=live"):
-                    watched.append(_cpu(peer))
-            with browser.open(f"{url}api/topic?name=live") as answer:
-                ends = sum(p["end"] for p in json.load(answer)["partitions"])
-            print(f"{ends / (time.monotonic() - began):,.0f} records a second")
-        more = [b / a - 1 for a, b in zip(without, watched, strict=True)]
-        print(f"CPU without a tab: {median(without):.1%} of a core; with one: {median(watched):.1%}")
-        print(f"more in each pair: {', '.join(f'{each:+.1%}' for each in more)}; median {median(more):+.1%}")
+                    return produce()
+
+            produce()
+            pairs = []
+            for number in range(rounds):  # whoever is first has the same number of times the advantage
+                first, second = (produce, watched) if number % 2 else (watched, produce)
+                one, other = first(), second()
+                pairs.append((one, other) if number % 2 else (other, one))
+                print(f"{pairs[-1][1][0] / pairs[-1][0][0] - 1:+.1%}", end=" ", file=sys.stderr, flush=True)
+        without, watching = zip(*pairs, strict=True)
+        for title, measured in (("without a tab", without), ("with one", watching)):
+            cpu, rate = (median(each) for each in zip(*measured, strict=True))
+            print(f"{title}: {cpu:.3f} µs of CPU time a record, {rate:,.0f} records a second")
+        more = sorted(b[0] / a[0] - 1 for a, b in pairs)
+        print(f"more in each pair, sorted: {', '.join(f'{each:+.1%}' for each in more)}")
+        print(f"median {median(more):+.2%}")
     finally:
-        if producer is not None:
-            producer.terminate()
-            producer.wait()
         peer.stop()
-
-
-def _cpu(peer: Barnabas) -> float:
-    """The part of a core that the broker uses for a while."""
-    before, began = cpu_nanoseconds(peer.pid), time.monotonic()
-    time.sleep(WINDOW)
-    return (cpu_nanoseconds(peer.pid) - before) / 1e9 / (time.monotonic() - began)
 
 
 @contextmanager
@@ -205,35 +213,18 @@ def _tab(browser: urllib.request.OpenerDirector, url: str) -> Iterator[None]:
         thread.join()
 
 
-_PRODUCER = """
-import time
-from confluent_kafka import Producer
-producer = Producer({{"bootstrap.servers": "{bootstrap}", "linger.ms": 10, "log_level": 0}})
-value, began, sent = bytes({size}), time.monotonic(), 0
-while True:
-    due = int((time.monotonic() - began) * {rate})
-    while sent < due:
-        try:
-            producer.produce("live", value, partition=sent // 500 % 10)
-        except BufferError:  # the broker is slower: it is as busy as it can be
-            break
-        sent += 1
-    producer.poll(0.005)
-"""
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.console", description=__doc__)
     parser.add_argument("--topics", type=int, default=10_000)
     parser.add_argument("--groups", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=10, help="pairs of windows with and without a tab")
-    parser.add_argument("--rate", type=int, default=20_000, help="records a second")
+    parser.add_argument("--records", type=int, default=1_000_000, help="of 1 KB, in each window")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         if options.topics:
             pages(Path(directory) / "pages", options.topics, options.groups)
         if options.rounds:
-            live(Path(directory) / "live", options.rounds, options.rate)
+            live(Path(directory) / "live", options.rounds, options.records)
 
 
 if __name__ == "__main__":

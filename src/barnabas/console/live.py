@@ -11,7 +11,7 @@ from typing import Any
 
 from barnabas.client.errors import ClientError
 from barnabas.console.offsets import EARLIEST, LATEST, committed_offsets, offsets_at
-from barnabas.console.pages.topic import described
+from barnabas.console.pages.topic import found_in
 from barnabas.console.reading import Chunk, fetch, records_in
 from barnabas.console.view import ClusterView
 from barnabas.errors import BarnabasError, KafkaError
@@ -26,6 +26,8 @@ log = logger_of(__name__)
 _EVERY_S, _SLOWLY = 0.5, 4
 #: how many records of a partition are shown one by one in a look: 30 a second
 _ONE_BY_ONE = 15
+#: a partition that got more records between two looks is only asked where it ends in the next
+_COUNTED = 4 * _ONE_BY_ONE
 #: how many of the records that are there already are shown at the beginning
 _BEGIN_WITH = 40
 _MOST_PARTITIONS, _MOST_BYTES = 50, 128 << 10
@@ -40,6 +42,8 @@ class TopicReader:
         self._view = view
         self._topic = topic
         self._positions: dict[int, int] = {}
+        #: those that get more records than are shown one by one
+        self._counted: set[int] = set()
         self._starts: dict[int, int] = {}
         self._groups: list[str] = []
         self._offsets: dict[str, dict[TopicPartition, int]] = {}
@@ -55,8 +59,8 @@ class TopicReader:
             BarnabasError: the cluster does not answer, or has no such topic.
         """
         kafka = self._view.kafka
-        topic = described(self._view, self._topic)
-        metadata = kafka.metadata()
+        metadata = kafka.metadata([self._topic])  # of a large cluster all of it is megabytes
+        topic = found_in(metadata, self._topic)
         partitions = sorted(topic.partitions, key=lambda p: int(p.partition_index))[:_MOST_PARTITIONS]
         led = {
             TopicPartition(self._topic, p.partition_index): p.leader_id
@@ -64,7 +68,7 @@ class TopicReader:
             if p.leader_id >= 0
         }
         if self._looks % _SLOWLY == 0:
-            self._look_around(topic, led)
+            self._look_around(metadata, led)
         self._looks += 1
         chunks = self._read(topic, led)
         if self._groups:
@@ -85,7 +89,7 @@ class TopicReader:
             "producers": self._producers,
         }
 
-    def _look_around(self, topic: Any, led: dict[TopicPartition, int]) -> None:
+    def _look_around(self, metadata: Any, led: dict[TopicPartition, int]) -> None:
         """What changes slowly: where logs begin, who writes and reads, how far followers are behind."""
         kafka = self._view.kafka
         self._starts = {p.partition: offset for p, offset in offsets_at(kafka, led, EARLIEST).items()}
@@ -98,7 +102,7 @@ class TopicReader:
                 start = self._starts.get(partition.partition, 0)
                 self._positions[partition.partition] = max(start, end - _BEGIN_WITH)
         self._producers = self._describe_producers(led)
-        self._behind = self._describe_replicas(led)
+        self._behind = self._describe_replicas(metadata, led)
         self._ensemble = self._view.ensemble()
 
     def _describe_producers(self, led: dict[TopicPartition, int]) -> list[dict[str, Any]]:
@@ -127,13 +131,13 @@ class TopicReader:
             ]
         return found[:200]
 
-    def _describe_replicas(self, led: dict[TopicPartition, int]) -> dict[int, dict[int, int]]:
+    def _describe_replicas(self, metadata: Any, led: dict[TopicPartition, int]) -> dict[int, dict[int, int]]:
         """By broker and partition, by how much a replica's end is below the high watermark."""
         request = DescribeLogDirsRequest(
             topics=[DescribableLogDirTopic(topic=self._topic, partitions=[p.partition for p in sorted(led)])]
         )
         found: dict[int, dict[int, int]] = {}
-        for broker in self._view.kafka.metadata().brokers:
+        for broker in metadata.brokers:
             try:
                 response = self._view.kafka.ask(broker.node_id, request)
             except (ClientError, KafkaError):
@@ -148,18 +152,32 @@ class TopicReader:
         return found
 
     def _read(self, topic: Any, led: dict[TopicPartition, int]) -> dict[int, Chunk]:
-        by_leader: dict[int, dict[int, int]] = {}
-        for partition, leader in led.items():
-            if partition.partition in self._positions:
-                wanted = self._positions[partition.partition]
-                by_leader.setdefault(leader, {})[partition.partition] = wanted
+        """What has come since the last look; where much comes, only how much that is."""
+        leaders = {p.partition: leader for p, leader in led.items() if p.partition in self._positions}
+        counted = {number: leader for number, leader in leaders.items() if number in self._counted}
+        chunks = self._ends(counted)
+        self._counted &= {number for number, chunk in chunks.items() if self._is_busy(number, chunk)}
+        shown = {number: leader for number, leader in leaders.items() if number not in self._counted}
+        return chunks | self._fetch(topic, shown, _MOST_BYTES)
+
+    def _ends(self, leaders: dict[int, int]) -> dict[int, Chunk]:
+        led = {TopicPartition(self._topic, number): leader for number, leader in leaders.items()}
+        ends = offsets_at(self._view.kafka, led, LATEST)
+        stable = offsets_at(self._view.kafka, led, LATEST, committed=True)
+        return {p.partition: Chunk(-1, stable.get(p, -1), end, b"", ()) for p, end in ends.items()}
+
+    def _fetch(self, topic: Any, leaders: dict[int, int], most_bytes: int) -> dict[int, Chunk]:
         chunks: dict[int, Chunk] = {}
-        for leader, positions in by_leader.items():
+        for leader in sorted(set(leaders.values())):
+            wanted = {number: self._positions[number] for number in leaders if leaders[number] == leader}
             try:
-                chunks |= fetch(self._view.kafka, leader, topic, positions, _MOST_BYTES)
+                chunks |= fetch(self._view.kafka, leader, topic, wanted, most_bytes)
             except (ClientError, KafkaError):
                 continue  # the next look asks whoever leads then
         return chunks
+
+    def _is_busy(self, number: int, chunk: Chunk) -> bool:
+        return chunk.end - self._positions[number] > _COUNTED
 
     def _lane(self, partition: Any, chunk: Chunk | None) -> dict[str, Any]:
         number = partition.partition_index
@@ -176,7 +194,9 @@ class TopicReader:
         if first > chunk.end:  # the log was truncated, or the topic made anew
             first = self._positions[number] = chunk.end
         start = chunk.start if chunk.start >= 0 else self._starts.get(number, 0)
-        cells, next_one = self._cells(chunk, first)
+        cells, next_one = ([], first) if number in self._counted else self._cells(chunk, first)
+        if self._is_busy(number, chunk):
+            self._counted.add(number)
         lane |= {"start": start, "stable": chunk.stable, "end": chunk.end, "cells": cells}
         if next_one < chunk.end:  # more than can be followed one by one: their number is told
             lane["block"] = [next_one, chunk.end]

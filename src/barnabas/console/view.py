@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -108,12 +109,11 @@ class ClusterView:
 
     def controller(self) -> int:
         """The controller where the cluster tells; Apache Kafka names any broker in Metadata."""
-        metadata = self.kafka.metadata()
-        try:
+        with suppress(ClientError, KafkaError):
             response = self.kafka.ask_any(DescribeClusterRequest())
-        except (ClientError, KafkaError):
-            return int(metadata.controller_id)
-        return int(metadata.controller_id if response.error_code else response.controller_id)
+            if not response.error_code:
+                return int(response.controller_id)
+        return int(self.kafka.metadata().controller_id)
 
     def ensemble(self) -> list[str]:
         """The addresses of ZooKeeper's servers, where the brokers have them and tell; else none."""

@@ -216,7 +216,20 @@ def test_the_live_picture_follows_records_and_commits(console, orders, barnabas_
                 seen[lane["partition"]] = lane["block"][1]
         if seen == {0: 115, 1: 16} and look["groups"].get(f"g-{orders}") == {"1": 16}:
             break
+    # So many at a time are only counted in the next look; a single one is shown again.
+    with Producer(barnabas_broker.bootstrap_servers) as producer:
+        producer.send(orders, "one more", partition=0)
+    cells = [cell for look in until(looks, 0, 116) for cell in look["lanes"][0].get("cells", [])]
+    assert [offset for offset, *_ in cells] == [115]
     looks.close()
+
+
+def until(looks, partition, end):
+    """The looks up to the one that shows where a partition ends."""
+    for look in looks:
+        yield look
+        if look["lanes"][partition]["end"] == end:
+            return
 
 
 def test_a_console_in_front_of_nothing_says_so(start_console):

@@ -20,7 +20,12 @@ def described(view: ClusterView, name: str) -> Any:
     for topic in view.kafka.metadata().topics:
         if topic.name == name:
             return topic
-    for topic in view.kafka.metadata([name]).topics:
+    return found_in(view.kafka.metadata([name]), name)
+
+
+def found_in(metadata: Any, name: str) -> Any:
+    """The topic in a MetadataResponse about it. Raises KafkaError."""
+    for topic in metadata.topics:
         if not topic.error_code:
             return topic
     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
