@@ -30,7 +30,7 @@ from tests.certificates import Certificates, make
 
 from barnabas.config import BrokerConfig
 from barnabas.environment.network import SocketNetwork
-from barnabas.errors import ErrorCode
+from barnabas.errors import ConfigError, ErrorCode
 from barnabas.interbroker import Channel, NotConnectedError
 from barnabas.protocol.framing import RequestHeader, encode_request, parse_response
 from barnabas.protocol.messages.metadata import MetadataRequest
@@ -306,6 +306,51 @@ def test_listeners_may_have_certificates_mechanisms_and_rules_of_their_own(
         ):
             with pytest.raises(KafkaException):
                 AdminClient(wrong).list_topics(timeout=2)
+
+
+def test_a_listener_may_have_users_of_its_own(certificates: Certificates, tmp_path: Path) -> None:
+    """As Apache Kafka's users of PLAIN; the broker itself may log in as one of them."""
+    own = {
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
+            "org.apache.kafka.common.security.plain.PlainLoginModule required "
+            'username="broker" password="of the broker" user_broker="of the broker" user_carol="tea";'
+        ),
+        "inter.broker.listener.name": "SASL_PLAINTEXT",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+    }
+    with SecureBroker(tmp_path / "data", certificates, **own) as broker:
+
+        def log_in(listener: str, user: str, password: str, mechanism: str = "PLAIN") -> None:
+            settings = {**broker.settings(listener, mechanism, password), "sasl.username": user}
+            AdminClient(settings).list_topics(timeout=60)
+
+        log_in("SASL_PLAINTEXT", "carol", "tea")
+        log_in("SASL_PLAINTEXT", "broker", "of the broker")
+        log_in("SASL_PLAINTEXT", "alice", PASSWORD)
+        log_in("SASL_SSL", "alice", PASSWORD)
+        told: list[str] = []
+        for listener, mechanism in (("SASL_SSL", "PLAIN"), ("SASL_PLAINTEXT", "SCRAM-SHA-256")):
+            settings = {
+                **broker.settings(listener, mechanism, "tea"),
+                "sasl.username": "carol",
+                "error_cb": lambda error: told.append(error.name()),
+            }
+            client = AdminClient(settings)
+            with pytest.raises(KafkaException):
+                client.list_topics(timeout=3)
+            client.poll(1)
+        assert "_AUTHENTICATION" in told
+        users = AdminClient({"bootstrap.servers": broker.address("PLAINTEXT")})
+        assert list(users.describe_user_scram_credentials().result(60)) == ["alice"]
+
+
+def test_users_of_a_listener_that_cannot_be_read_stop_the_start(
+    certificates: Certificates, tmp_path: Path
+) -> None:
+    jaas = {"listener.name.sasl_ssl.plain.sasl.jaas.config": 'a.PlainLoginModule required user_a="secret"'}
+    with pytest.raises(ConfigError, match=r"sasl\.jaas\.config cannot be read") as refused:
+        SecureBroker(tmp_path / "data", certificates, **jaas).server.start()
+    assert "secret" not in str(refused.value)
 
 
 def test_a_broker_that_is_not_trusted_gets_no_requests(broker: SecureBroker) -> None:

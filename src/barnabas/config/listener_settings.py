@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 _MECHANISMS = ("plain", "scram-sha-256", "scram-sha-512", "oauthbearer")
-_BY_MECHANISM = ("connections.max.reauth.ms",)
+_BY_MECHANISM = ("connections.max.reauth.ms", "sasl.jaas.config")
 _BY_LISTENER = (
     *_BY_MECHANISM,
     "sasl.enabled.mechanisms",

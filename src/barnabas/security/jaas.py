@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from barnabas.errors import ConfigError
@@ -11,6 +13,9 @@ _JAAS = re.compile(
     r"\s*(?P<module>[\w.$]+)\s+(?:required|requisite|sufficient|optional)\b(?P<options>.*);\s*", re.DOTALL
 )
 _JAAS_OPTION = re.compile(r"""\s*([\w.$-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s"';]+))""")
+
+_PLAIN = "PlainLoginModule"
+_USER = "user_"
 
 
 class Jaas(NamedTuple):
@@ -37,6 +42,26 @@ def parse_jaas(text: str) -> Jaas:
             "(mind the semicolon)"
         )
     return Jaas(match["module"].rpartition(".")[2], options)
+
+
+@lru_cache(16)
+def plain_users(text: str) -> Mapping[str, str]:
+    """The passwords by user that a server's JAAS entry for PLAIN has: ``user_NAME="PASSWORD"``.
+
+    Raises:
+        ConfigError: it is no entry; the text repeats nothing of it.
+    """
+    entry = parse_jaas(text)
+    if entry.module != _PLAIN:
+        return {}
+    users = {
+        name.removeprefix(_USER): password
+        for name, password in entry.options.items()
+        if name.startswith(_USER) and name != _USER
+    }
+    if not all(users.values()):
+        raise ConfigError(f'a user in sasl.jaas.config has no password: write {_USER}NAME="PASSWORD"')
+    return users
 
 
 def _options(text: str) -> dict[str, str] | None:

@@ -60,6 +60,7 @@ class Sasl:
         random: nonces; safe from any thread.
         tokens: reads those of OAUTHBEARER, where that is enabled.
         delegation_tokens: finds those that clients show by SCRAM, where there are any.
+        plain_users: the passwords that a listener has for PLAIN beside those of `find_user`, by user.
     """
 
     def __init__(
@@ -68,7 +69,9 @@ class Sasl:
         random: Random,
         tokens: Tokens | None = None,
         delegation_tokens: TokenLogins | None = None,
+        plain_users: Callable[[str], Mapping[str, str]] = lambda listener: {},
     ) -> None:
+        self._plain_users = plain_users
         self._tokens = tokens
         self._find_user = find_user
         self._random = random
@@ -76,13 +79,14 @@ class Sasl:
         self._delegation_tokens = delegation_tokens
         self._derive = lru_cache(_MOST_DERIVED)(derive)
 
-    def begin(self, mechanism: str) -> Exchange:
+    def begin(self, mechanism: str, listener: str = "") -> Exchange:
         """A login by a mechanism: PLAIN, OAUTHBEARER, or one of SCRAM's by the name that SASL has for it."""
         if mechanism == "OAUTHBEARER":
             assert self._tokens is not None
             return OauthbearerExchange(self._tokens)
         if mechanism == "PLAIN":
-            return PlainExchange(self._any_credential, secret=self._secret)
+            users = self._plain_users(listener)
+            return PlainExchange(lambda user: self._any_credential(user, users), secret=self._secret)
         scram = MECHANISMS[mechanism]
         nonce = base64.b64encode(self._random.randbytes(24)).decode()
         return ScramExchange(
@@ -108,7 +112,15 @@ class Sasl:
         credential = self._derive(mechanism, found.password, salt, MIN_ITERATIONS)
         return ShownToken(credential, found.owner, found.expires_ms)
 
-    def _any_credential(self, user: str) -> tuple[Mechanism, ScramCredential] | None:
+    def _any_credential(
+        self, user: str, passwords: Mapping[str, str]
+    ) -> tuple[Mechanism, ScramCredential] | None:
+        password = passwords.get(user)
+        if password is not None:
+            # Derived, so that a login takes as long whether a user has a password here, or is unknown.
+            mechanism = Mechanism.SCRAM_SHA_256
+            salt = made_up(mechanism, user, self._secret).salt
+            return mechanism, self._derive(mechanism, password, salt, MIN_ITERATIONS)
         for mechanism in Mechanism:
             credential = self._credential(mechanism, user)
             if credential is not None:

@@ -63,7 +63,10 @@ from barnabas.server.network.endpoint import (
     bound_endpoints,
     broker_login,
     check_protection,
+    has_broker_login,
     inter_broker_listener,
+    login_config,
+    users_of_listener,
 )
 from barnabas.server.network.listener import Connections, Listener
 from barnabas.server.network.login import Logins
@@ -299,6 +302,7 @@ class Broker:
                 environment.random,
                 self._tokens,
                 self._token_logins(),
+                lambda listener: users_of_listener(self.config, listener),
             ),
             self.dispatcher.serve,
             self.clock.now_ms,
@@ -334,7 +338,7 @@ class Broker:
     def _connect_peers(self) -> None:
         listener = inter_broker_listener(self.config, self.bound)
         self._require_own_access(listener)
-        config = self.config.for_listener(listener.name)
+        config = login_config(self.config, listener.name)
         self.peers = open_peers(config, self._environment, listener, lambda: self.image, self.long_work)
         self._undo.append(self.peers.close)
         if self._tls_keys is not None and self.peers.tls is not None:
@@ -358,19 +362,21 @@ class Broker:
     async def _own_user(self) -> Users:
         """The user as whom brokers log in to each other: before they do, nobody could make it."""
         listener = inter_broker_listener(self.config, self.bound)
-        if not listener.has_sasl or self.config.sasl_jaas_config is None:
+        config = login_config(self.config, listener.name)
+        if not listener.has_sasl or not has_broker_login(config):
             return NO_USERS
-        user, password = broker_login(self.config.for_listener(listener.name))
+        user, password = broker_login(config)
+        if config.sasl_mechanism_inter_broker_protocol == "PLAIN" and user in users_of_listener(
+            self.config, listener.name
+        ):
+            return NO_USERS  # its password is in the settings, as those of the listener's other users are
         salt = self._environment.random.randbytes(SALT_BYTES)
         return {user: await self.long_work.run(credentials, password, salt)}
 
     def _require_own_access(self, listener: Endpoint) -> None:
-        if self.config.zookeeper_connect is not None or self.config.sasl_jaas_config is not None:
-            user = (
-                Principal(broker_login(self.config.for_listener(listener.name))[0])
-                if listener.has_sasl
-                else ANONYMOUS
-            )
+        config = login_config(self.config, listener.name)
+        if config.zookeeper_connect is not None or has_broker_login(config):
+            user = Principal(broker_login(config)[0]) if listener.has_sasl else ANONYMOUS
             require_own_access(self._authorizer, user, listener.host)
 
     async def _allocate_producer_ids(self) -> range:

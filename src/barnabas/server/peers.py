@@ -9,7 +9,7 @@ from barnabas.environment.environment import Environment
 from barnabas.interbroker import Address, BrokerClient, ChannelSettings, PeerLogin
 from barnabas.metadata import ClusterImage, ImageDelta
 from barnabas.security.clients import ClientExchange, plain, scram
-from barnabas.server.network.endpoint import Endpoint, broker_login
+from barnabas.server.network.endpoint import Endpoint, broker_login, has_broker_login
 from barnabas.server.network.tls import has_trust, peer_context
 from barnabas.server.requests.long_work import LongWork
 from barnabas.types import BrokerId
@@ -35,7 +35,7 @@ def open_peers(
 
     # A broker on its own needs nobody's trust, and logs in nowhere.
     is_in_cluster = config.zookeeper_connect is not None or has_trust(config)
-    needs_login = config.zookeeper_connect is not None or config.sasl_jaas_config is not None
+    needs_login = config.zookeeper_connect is not None or has_broker_login(config)
     return BrokerClient(
         environment.network,
         address_of,

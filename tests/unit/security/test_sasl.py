@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scramp import ScramClient
 
+from barnabas.errors import ConfigError
 from barnabas.security import Sasl, SaslError
 from barnabas.security.clients import scram
+from barnabas.security.jaas import plain_users
 from barnabas.security.scram import (
     MECHANISMS,
     InvalidCredential,
@@ -195,3 +197,32 @@ def test_a_stored_credential_that_is_damaged_refuses_the_login(text: str) -> Non
 
 def test_names_of_mechanisms() -> None:
     assert list(MECHANISMS) == ["SCRAM-SHA-256", "SCRAM-SHA-512"]
+
+
+def test_a_listener_has_users_of_its_own_for_plain():
+    """As Apache Kafka has them in JAAS; such a password decides for its user, whatever the cluster knows."""
+    passwords = {"OWN": {"alice": "of the listener", "bob": "builder"}}
+    both = Sasl(USERS.get, Random(1), plain_users=lambda listener: passwords.get(listener, {}))
+    assert both.begin("PLAIN", "OWN").respond(b"\0bob\0builder") == b""
+    assert both.begin("PLAIN", "OWN").respond(b"\0alice\0of the listener") == b""
+    assert both.begin("PLAIN", "OTHER").respond(b"\0alice\0wonderland") == b""
+    for listener, message in (
+        ("OWN", b"\0alice\0wonderland"),
+        ("OWN", b"\0bob\0of the listener"),
+        ("OWN", b"\0carol\0builder"),
+        ("OTHER", b"\0bob\0builder"),
+        ("OTHER", b"\0alice\0of the listener"),
+    ):
+        with pytest.raises(SaslError, match="the credentials are invalid"):
+            both.begin("PLAIN", listener).respond(message)
+
+
+def test_users_in_jaas_are_read_and_never_repeated():
+    jaas = 'org.apache.PlainLoginModule required username="b" password="p" user_alice="a b" user_x-y.z="2";'
+    assert plain_users(jaas) == {"alice": "a b", "x-y.z": "2"}
+    assert plain_users('a.ScramLoginModule required user_alice="a";') == {}
+    with pytest.raises(ConfigError, match="has no password"):
+        plain_users('a.PlainLoginModule required user_alice="" user_bob="secret";')
+    with pytest.raises(ConfigError) as refused:
+        plain_users('a.PlainLoginModule required user_alice="secret"')
+    assert "secret" not in str(refused.value)

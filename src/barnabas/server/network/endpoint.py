@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from barnabas.config import BrokerConfig
 from barnabas.config.listener_settings import ListenerSetting
 from barnabas.config.setting import shown
 from barnabas.errors import ConfigError
-from barnabas.security.jaas import parse_jaas
+from barnabas.security.jaas import parse_jaas, plain_users
 
 _PATTERN = re.compile(
     r"(?P<name>[A-Za-z0-9_-]+)://(?:\[(?P<v6>[0-9a-fA-F:.%]+)\]|(?P<host>[\w.-]{0,255})):(?P<port>\d{1,5})"
@@ -146,6 +146,9 @@ def check_protection(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> Non
                 f"{name} is set, and none of listeners speaks {protocol}: add {protocol}://HOST:PORT to "
                 f"listeners, or remove {name}"
             )
+    for endpoint in endpoints:
+        if endpoint.has_sasl and "PLAIN" in config.for_listener(endpoint.name).sasl_enabled_mechanisms:
+            users_of_listener(config, endpoint.name)
 
 
 def _check_override(override: ListenerSetting, endpoints: Sequence[Endpoint]) -> None:
@@ -189,12 +192,39 @@ def inter_broker_listener(config: BrokerConfig, endpoints: list[Endpoint]) -> En
         )
     endpoint = endpoints[names.index(name.upper())]
     if endpoint.has_sasl and config.zookeeper_connect is not None:
-        broker_login(config.for_listener(endpoint.name))
+        broker_login(login_config(config, endpoint.name))
     return endpoint
+
+
+def login_config(config: BrokerConfig, listener: str) -> BrokerConfig:
+    """What holds where this broker logs in to the others by `listener`."""
+    return config.for_listener(listener, config.sasl_mechanism_inter_broker_protocol)
+
+
+def has_broker_login(config: BrokerConfig) -> bool:
+    """Whether ``sasl.jaas.config`` says as whom this broker logs in: it may only name others (`plain_users`).
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    return config.sasl_jaas_config is not None and "username" in parse_jaas(config.sasl_jaas_config).options
+
+
+def users_of_listener(config: BrokerConfig, listener: str) -> Mapping[str, str]:
+    """The passwords by user that ``listener.name.NAME.plain.sasl.jaas.config`` has for a listener.
+
+    Raises:
+        ConfigError: it cannot be used.
+    """
+    jaas = config.for_listener(listener, "PLAIN").sasl_jaas_config
+    return {} if jaas is None else plain_users(jaas)
 
 
 def broker_login(config: BrokerConfig) -> tuple[str, str]:
     """The user and the password by which this broker logs in to the others.
+
+    Args:
+        config: as `login_config` has it.
 
     Raises:
         ConfigError: ``sasl.jaas.config`` is missing, or is not one of PLAIN or SCRAM.

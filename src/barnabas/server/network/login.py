@@ -139,7 +139,7 @@ class Login:
         if request.mechanism not in offered:
             return SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=offered)
         self._mechanism = request.mechanism
-        self._exchange = self._logins.sasl.begin(request.mechanism)
+        self._exchange = self._logins.sasl.begin(request.mechanism, self._listener)
         self._is_bare = header.api_version == 0
         return SaslHandshakeResponse(mechanisms=offered)
 

@@ -32,7 +32,7 @@ class SlowExchange:
         assert self.let_go.wait(60)
         return b"go on"
 
-    def begin(self, mechanism):
+    def begin(self, mechanism, listener):
         return self
 
 
