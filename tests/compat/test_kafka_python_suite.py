@@ -19,7 +19,6 @@ LEFT_OUT = {
     "test_elect_leaders": "replication",
     "test_alter_partition_reassignments": "replication",
     "test_list_partition_reassignments": "replication",
-    "test_list_config_resources": "client metrics",
     "test_describe_metadata_quorum": "KRaft",
 }
 #: its sources lack the module that starts brokers; one that runs already needs no more than this

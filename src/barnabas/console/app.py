@@ -197,6 +197,7 @@ class Console:
             )
         log.info("a change by the console: %s", shown(made.command))
         result = await self._run(made.carry_out)
+        self._view.events.add(self._view.clock.now_ms(), made.command)
         return web.json_response({**told, "done": True, "result": result})
 
     async def _asset(self, request: web.Request) -> web.StreamResponse:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from barnabas.client import Admin
 from barnabas.client.errors import ClientError
+from barnabas.console.events import Events
 from barnabas.console.kafka import Kafka, rest
 from barnabas.console.offsets import LATEST, committed_offsets, leaders_of, offsets_at
 from barnabas.console.rates import Rates
@@ -54,6 +55,7 @@ class ClusterView:
     def __init__(self, servers: str, *, decode: Decode | None = None, privacy: Privacy | None = None) -> None:
         self.kafka = Kafka(servers)
         self.rates = Rates()
+        self.events = Events()
         self.clock = SystemClock()
         self.decode = decode
         self.privacy = privacy or Privacy()

@@ -32,6 +32,10 @@ def test_a_topic_is_created_grown_changed_and_deleted(console, topic, admin):
     assert refused.status == 400
     assert console.change(do="delete-topic", topic=name, confirm=name, execute=True).body["done"]
     assert name not in admin.topics()
+    done = [event["text"] for event in console.get("overview")["events"]]
+    (deleted,) = [text for text in done if text.startswith(f"barnabas topics delete {name} ")]
+    (created,) = [text for text in done if text.startswith(f"barnabas topics create {name} ")]
+    assert done.index(deleted) < done.index(created)  # newest first
 
 
 def test_commands_are_safe_to_paste(console):

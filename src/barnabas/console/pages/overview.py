@@ -1,16 +1,19 @@
-"""The cluster at a glance: brokers, what is offline or under-replicated, rates, and the worst lags."""
+"""The cluster at a glance: brokers, what is offline or under-replicated, rates, the worst lags, events."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import Any
 
+from barnabas.console.events import Seen
 from barnabas.console.offsets import lags
 from barnabas.console.pages.query import Query
 from barnabas.console.view import ClusterView
 
 #: how many partitions and groups are named
 _NAMED, _GROUPS = 50, 10
+#: how many events are told
+_EVENTS = 20
 
 
 def overview(view: ClusterView, query: Query) -> dict[str, Any]:
@@ -36,6 +39,14 @@ def overview(view: ClusterView, query: Query) -> dict[str, Any]:
             if len(p.isr_nodes) < len(p.replica_nodes):
                 under_replicated.append(f"{topic.name}-{p.partition_index}")
     controller = view.controller()
+    seen = Seen(
+        frozenset(broker.node_id for broker in metadata.brokers),
+        controller,
+        frozenset(topic.name for topic in metadata.topics if not topic.is_internal),
+        frozenset(offline),
+        frozenset(under_replicated),
+    )
+    view.events.look(view.clock.now_ms(), seen)
     return {
         "cluster": metadata.cluster_id,
         "controller": controller,
@@ -55,6 +66,7 @@ def overview(view: ClusterView, query: Query) -> dict[str, Any]:
         "partitions": sum(len(topic.partitions) for topic in metadata.topics),
         "offline": {"count": len(offline), "names": offline[:_NAMED]},
         "under_replicated": {"count": len(under_replicated), "names": under_replicated[:_NAMED]},
+        "events": [event._asdict() for event in view.events.recent()[:_EVENTS]],
         "records_a_second": view.rates.total(),
         "rate_age_s": totals.age_s,
         "groups": {"count": len(groups), "looked_at": len(committed), "problem": problem},

@@ -28,7 +28,9 @@ export async function overview({ main, every, isShown }) {
       ], o.brokers),
       h("h2", {}, "The groups that are furthest behind"),
       o.groups.problem ? h("p.warn", {}, o.groups.problem) : "",
-      table("Lags", [["group", (g) => link("group", g.group)], ["records behind", (g) => count(g.lag), true]], o.lags));
+      table("Lags", [["group", (g) => link("group", g.group)], ["records behind", (g) => count(g.lag), true]], o.lags),
+      h("h2", {}, "Recent events"),
+      table("Recent events", [["seen at", (e) => when(e.at)], ["what", (e) => e.text]], o.events, "nothing has changed while somebody looked"));
   });
 }
 

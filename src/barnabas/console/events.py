@@ -1,0 +1,80 @@
+"""What has changed in the cluster lately, as the overview has seen it: nobody else tells a client."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
+
+#: how many events are kept, and how many names one of them tells
+_KEPT, _NAMED = 100, 3
+
+
+class Seen(NamedTuple):
+    """The cluster at one look; partitions by their names (``orders-0``)."""
+
+    brokers: frozenset[int]
+    controller: int
+    topics: frozenset[str]
+    offline: frozenset[str]
+    under_replicated: frozenset[str]
+
+
+class Event(NamedTuple):
+    """Something that has happened before `at`, in milliseconds since 1970."""
+
+    at: int
+    text: str
+
+
+class Events:
+    """The differences between looks, newest first. From any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._before: Seen | None = None
+        self._events: deque[Event] = deque(maxlen=_KEPT)
+
+    def look(self, at_ms: int, seen: Seen) -> None:
+        """Note what is not as it was at the look before."""
+        with self._lock:
+            if self._before is not None and seen != self._before:
+                self._events.extendleft(Event(at_ms, text) for text in _changes(self._before, seen))
+            self._before = seen
+
+    def add(self, at_ms: int, text: str) -> None:
+        """Note what the console has done itself."""
+        with self._lock:
+            self._events.appendleft(Event(at_ms, text))
+
+    def recent(self) -> list[Event]:
+        """Newest first."""
+        with self._lock:
+            return list(self._events)
+
+
+def _changes(before: Seen, now: Seen) -> Iterator[str]:
+    for broker in sorted(before.brokers - now.brokers):
+        yield f"broker {broker} has gone"
+    for broker in sorted(now.brokers - before.brokers):
+        yield f"broker {broker} has joined"
+    # Apache Kafka (KRaft) names any broker as the controller, another each time.
+    if before.controller != now.controller and before.controller not in now.brokers:
+        yield f"broker {now.controller} is the controller, which was {before.controller}"
+    yield from _told(now.topics - before.topics, "was created", "were created")
+    yield from _told(before.topics - now.topics, "was deleted", "were deleted")
+    for past, present, lost, back in (
+        (before.offline, now.offline, "no leader", "a leader again"),
+        (before.under_replicated, now.under_replicated, "replicas out of sync", "all replicas in sync again"),
+    ):
+        yield from _told(present - past, f"has {lost}", f"have {lost}")
+        there = {name for name in past - present if name.rpartition("-")[0] in now.topics}
+        yield from _told(there, f"has {back}", f"have {back}")
+
+
+def _told(names: Collection[str], one: str, several: str) -> Iterator[str]:
+    if names:
+        first = sorted(names)[:_NAMED]
+        more = f" and {len(names) - len(first):,} more" if len(names) > len(first) else ""
+        yield f"{', '.join(first)}{more} {one if len(names) == 1 else several}"
