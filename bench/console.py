@@ -45,6 +45,8 @@ PAGES = ("overview", "topics", "groups", "topic?name=scale-1", "brokers", "trans
 _CONNECTIONS = 50
 #: bytes of a record of the bulk produce
 SIZE = 1000
+#: records a second, and windows of how many seconds, in which the cost of a tab is measured by itself
+TRICKLE, WINDOWS, WINDOW = 500, 12, 4.0
 
 
 @contextmanager
@@ -167,6 +169,8 @@ def live(directory: Path, rounds: int, records: int) -> None:
             return cpu * 1e6 / records, figures["records/s"]
 
         with console_of(peer.bootstrap) as (_, url, browser):
+            own = _tab_alone(peer, browser, f"{url}api/live?topic=live")
+            print(f"a tab takes {own * 1000:.2f} ms of CPU time a second beside {TRICKLE} records a second")
 
             def watched() -> tuple[float, float]:
                 with _tab(browser, f"{url}api/live?topic=live"):
@@ -183,11 +187,52 @@ def live(directory: Path, rounds: int, records: int) -> None:
         for title, measured in (("without a tab", without), ("with one", watching)):
             cpu, rate = (median(each) for each in zip(*measured, strict=True))
             print(f"{title}: {cpu:.3f} µs of CPU time a record, {rate:,.0f} records a second")
+        busy = median(cpu * rate for cpu, rate in without) / 1e6
+        print(
+            f"that is {own / busy:.2%} of the {busy:.0%} of a core that the broker takes for the bulk produce"
+        )
         more = sorted(b[0] / a[0] - 1 for a, b in pairs)
         print(f"more in each pair, sorted: {', '.join(f'{each:+.1%}' for each in more)}")
         print(f"median {median(more):+.2%}")
     finally:
         peer.stop()
+
+
+def _tab_alone(peer: Barnabas, browser: urllib.request.OpenerDirector, url: str) -> float:
+    """Seconds of CPU time a second that a tab takes where the broker has little else to do, which can be
+    measured more exactly than beside the bulk produce: the median of differences between windows."""
+    code = _TRICKLE.format(bootstrap=peer.bootstrap, size=SIZE, rate=TRICKLE)
+    producer = subprocess.Popen([sys.executable, "-c", code])
+    try:
+        more = []
+        for _ in range(WINDOWS):
+            without = _cpu(peer)
+            with _tab(browser, url):
+                more.append(_cpu(peer) - without)
+        return median(more)
+    finally:
+        producer.terminate()
+        producer.wait()
+
+
+def _cpu(peer: Barnabas) -> float:
+    """The part of a core that the broker uses for a while."""
+    before, began = cpu_nanoseconds(peer.pid), time.monotonic()
+    time.sleep(WINDOW)
+    return (cpu_nanoseconds(peer.pid) - before) / 1e9 / (time.monotonic() - began)
+
+
+#: so many records that a tab counts them, in five batches a second
+_TRICKLE = """
+import time
+from confluent_kafka import Producer
+producer = Producer({{"bootstrap.servers": "{bootstrap}", "linger.ms": 50, "log_level": 0}})
+while True:
+    for _ in range({rate} // 5):
+        producer.produce("live", bytes({size}))
+    producer.poll(0)
+    time.sleep(0.2)
+"""
 
 
 @contextmanager

@@ -128,10 +128,8 @@ def _cpu(peer: Peer, work: Callable[[], object]) -> float:
     return (cpu_nanoseconds(peer.pid) - before) / 1e9
 
 
-def create_topics(connection: Connection, names: Sequence[str]) -> None:
-    wanted = [
-        CreatableTopic(name=name, num_partitions=TOPIC_PARTITIONS, replication_factor=1) for name in names
-    ]
+def create_topics(connection: Connection, names: Sequence[str], partitions: int = TOPIC_PARTITIONS) -> None:
+    wanted = [CreatableTopic(name=name, num_partitions=partitions, replication_factor=1) for name in names]
     request = CreateTopicsRequest(topics=wanted, timeout_ms=60_000)
     for topic in connection.ask(request, CreateTopicsResponse).topics:
         if topic.error_code:
