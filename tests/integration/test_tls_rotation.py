@@ -17,15 +17,23 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from tests.integration.conftest import Wire
 
 from barnabas.config import BrokerConfig
 from barnabas.environment.blocking import Threads
 from barnabas.environment.clock import SystemClock
 from barnabas.protocol.framing import RequestHeader, encode_request
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from barnabas.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from barnabas.security.certificates import Authority
 from barnabas.server.network.tls import tls_context
 from barnabas.server.network.tls_keys import TlsKeys
+from barnabas.server.run import BrokerServer
 
 #: 1,000 have been tried by hand (BARNABAS_ROTATIONS)
 ROTATIONS = int(os.environ.get("BARNABAS_ROTATIONS", "20"))
@@ -139,7 +147,7 @@ def test_a_key_that_is_replaced_while_it_is_read_is_shown_all_the_same(
 
     renew()
     config = BrokerConfig.from_text({"ssl.keystore.location": str(key)})
-    keys = TlsKeys(lambda: config, SystemClock())
+    keys = TlsKeys(lambda: config, SystemClock(), "SSL")
     renew()
     written: list[bytes] = []
 
@@ -171,3 +179,92 @@ def _shown_by(context: ssl.SSLContext) -> bytes | None:
             with contextlib.suppress(ssl.SSLWantReadError):
                 end.do_handshake()
     return ends[0].getpeercert(binary_form=True)
+
+
+def test_keys_are_altered_while_the_broker_runs_and_stay_after_a_restart(tmp_path: Path) -> None:
+    """As by kafka-configs (KIP-226): for one listener of one broker; what could not be used is refused."""
+    authority, other = (Authority.create(name, datetime.now(UTC)) for name in ("rotations", "others"))
+    trusted = tmp_path / "trusted.pem"
+    trusted.write_bytes(authority.certificate + other.certificate)
+    paths = [tmp_path / f"{name}.pem" for name in ("first", "second", "lacking")]
+    hosts = (["127.0.0.1"], ["127.0.0.1", "broker"], ["elsewhere"])
+    for path, named in zip(paths, hosts, strict=True):
+        signer = authority if path == paths[0] else other
+        path.write_bytes(signer.issue("broker", named, datetime.now(UTC)).pem)
+    first, second, lacking = map(str, paths)
+    config = BrokerConfig.from_text(
+        {
+            "log.dirs": str(tmp_path / "data"),
+            "listeners": "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0,INSIDE://127.0.0.1:0",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL,INSIDE:SSL",
+            "ssl.keystore.location": first,
+        }
+    )
+    name = "listener.name.ssl.ssl.keystore.location"
+
+    def issuer(server: BrokerServer, listener: str) -> str:
+        address = next(each for each in server.bound if each.name == listener)
+        context = ssl.create_default_context(cafile=str(trusted))
+        plain = socket.create_connection((address.host, address.port), timeout=60)
+        with context.wrap_socket(plain, server_hostname="127.0.0.1") as connection:
+            found = connection.getpeercert()
+        assert found is not None
+        return dict(pair[0] for pair in found["issuer"])["commonName"]  # type: ignore[misc,index]
+
+    def alter(wire: Wire, *changes: tuple[str, str | None], broker: str = "1") -> tuple[int, str]:
+        configs = [
+            AlterableConfig(name=each, config_operation=0 if value is not None else 1, value=value)
+            for each, value in changes
+        ]
+        resource = AlterConfigsResource(resource_type=4, resource_name=broker, configs=configs)
+        (answer,) = wire(IncrementalAlterConfigsRequest(resources=[resource])).responses
+        return answer.error_code, answer.error_message or ""
+
+    def wait_for(server: BrokerServer, wanted: str) -> None:
+        deadline = time.monotonic() + 60
+        while issuer(server, "SSL") != wanted:
+            assert time.monotonic() < deadline
+
+    server = BrokerServer(config)
+    server.start()
+    try:
+        wire = Wire(server.bound[0].address)
+        for changes, broker, told in (
+            ([(name, str(tmp_path / "none.pem"))], "1", "cannot be read"),
+            ([(name, str(trusted))], "1", "must be a PEM file with a private key"),
+            ([(name, lacking)], "1", "lacks 127.0.0.1, which the present one names"),
+            ([(name, second)], "", "name the broker that it is for"),
+            ([("ssl.keystore.location", second)], "1", "or alter listener.name.NAME.ssl.keystore.location"),
+            ([("listener.name.ssl.ssl.client.auth", "none")], "1", "is read at start only"),
+        ):
+            code, message = alter(wire, *changes, broker=broker)
+            assert code == 42 and told in message
+        assert issuer(server, "SSL") == "rotations"
+        assert alter(wire, (name, second), ("listener.name.ssl.ssl.key.password", "sesame")) == (0, "")
+        wait_for(server, "others")
+        assert issuer(server, "INSIDE") == "rotations"
+        described = wire(
+            DescribeConfigsRequest(resources=[DescribeConfigsResource(resource_type=4, resource_name="1")])
+        )
+        shown = {each.name: (each.value, each.config_source) for each in described.results[0].configs}
+        assert shown[name] == (second, 2)
+        assert shown["listener.name.ssl.ssl.key.password"] == (None, 2)
+        wire.close()
+    finally:
+        server.stop()
+    server = BrokerServer(config)
+    server.start()
+    try:
+        assert issuer(server, "SSL") == "others"
+        wire = Wire(server.bound[0].address)
+        assert alter(wire, (name, None), ("listener.name.ssl.ssl.key.password", None))[1].startswith(
+            "the certificate of ssl.keystore.location"
+        )
+        names = ("listener.name.ssl.ssl.keystore.certificate.chain", "listener.name.ssl.ssl.keystore.key")
+        issued = authority.issue("broker", hosts[1], datetime.now(UTC))
+        inline = zip(names, (issued.certificate.decode(), issued.key.decode()), strict=True)
+        # a place and a key are refused together: the place that the broker was started with is still there
+        assert "are both set" in alter(wire, *inline)[1]
+        wire.close()
+    finally:
+        server.stop()

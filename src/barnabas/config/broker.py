@@ -28,14 +28,18 @@ class BrokerConfig(Settings):
         override = ListenerSetting.parse(name)
         if override is None:
             return super().find(name)
-        return replace(super().find(override.overridden), name=override.name)
+        update = Update.PER_BROKER if override.may_change else Update.READ_ONLY
+        return replace(super().find(override.overridden), name=override.name, update=update)
 
     def for_listener(self, listener: str, mechanism: str = "") -> BrokerConfig:
         """What holds for a listener, and for who logs in there by a mechanism (`ListenerSetting`)."""
         known: dict[tuple[str, str], BrokerConfig] = self.__dict__.setdefault("_for_listeners", {})
         config = known.get((listener, mechanism))
         if config is None:
-            texts = overrides(self.given, listener, mechanism)
+            texts: dict[str, str] = {}
+            for layer in reversed(self.layers):
+                if layer.source is not Source.DEFAULT_CONFIG:
+                    texts |= overrides(layer.texts, listener, mechanism)
             layers = [Layer(Source.STATIC_BROKER_CONFIG, texts), *self.layers]
             config = self if not texts else BrokerConfig.from_layers(layers, self.given)
             known[listener, mechanism] = config

@@ -9,6 +9,7 @@ from barnabas.config.broker import BrokerConfig
 from barnabas.config.client_metrics import ClientMetricsConfig
 from barnabas.config.group import GroupConfig
 from barnabas.config.layers import Entry, Layer, Source, entries, read
+from barnabas.config.listener_settings import ListenerSetting
 from barnabas.config.setting import Setting
 from barnabas.config.settings import Settings
 from barnabas.config.topic import TopicConfig
@@ -50,6 +51,9 @@ def describe_broker(layers: Sequence[Layer]) -> Iterator[Description]:
             yield Description(setting, None, Source.DEFAULT_CONFIG, ())
         else:
             yield Description(setting, own[0].text, own[0].source, own)
+    for name in sorted({name for layer in layers for name in layer.texts if ListenerSetting.parse(name)}):
+        found = tuple(entries((name,), layers))
+        yield Description(BrokerConfig.find(name), found[0].text, found[0].source, found)
 
 
 def _describe(settings: type[Settings], layers: Sequence[Layer]) -> Iterator[Description]:

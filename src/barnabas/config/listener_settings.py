@@ -28,6 +28,21 @@ _BY_LISTENER = (
     "ssl.truststore.password",
     "ssl.truststore.type",
 )
+#: of these, what may be changed while a broker runs (KIP-226): keys and certificates
+_WHILE_RUNNING = frozenset(
+    {
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    }
+)
 _NAME = re.compile(rf"listener\.name\.([A-Za-z0-9_-]+)\.(?:({'|'.join(_MECHANISMS)})\.)?(.+)", re.IGNORECASE)
 
 
@@ -44,6 +59,11 @@ class ListenerSetting(NamedTuple):
         """As a file has it."""
         mechanism = f"{self.mechanism}." if self.mechanism else ""
         return f"listener.name.{self.listener}.{mechanism}{self.overridden}"
+
+    @property
+    def may_change(self) -> bool:
+        """Whether a broker takes another value while it runs."""
+        return self.overridden in _WHILE_RUNNING
 
     @classmethod
     def parse(cls, name: str) -> ListenerSetting | None:

@@ -51,6 +51,7 @@ class Update(Enum):
     """When a change takes effect, and how far it reaches (KIP-226)."""
 
     READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"
     CLUSTER_WIDE = "cluster-wide"
 
 

@@ -5,7 +5,7 @@ KIP-133, KIP-226, KIP-339, KIP-714.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from barnabas.config import (
 )
 from barnabas.config.client_metrics import parse_match
 from barnabas.config.layers import Layer, Source, entries, read
+from barnabas.config.listener_settings import ListenerSetting
 from barnabas.controller.controller_election import ControllerElection
 from barnabas.controller.names import check_topic_name
 from barnabas.controller.partition_changes import with_isr
@@ -30,6 +31,7 @@ from barnabas.metadata.configs import ConfigResolver
 from barnabas.metadata.image import ALL_BROKERS, ClusterImage
 from barnabas.metadata.loader import MetadataLoader
 from barnabas.metadata.store import Create, Delete, Operation, Set
+from barnabas.types import BrokerId
 
 _MIN_ISR = "min.insync.replicas"
 #: how many client-metrics resources there may be: each client is compared with all of them
@@ -72,6 +74,10 @@ class ConfigChange(NamedTuple):
 Change = Callable[["_Resource"], dict[str, str]]
 
 
+#: tries the keys of listeners as settings would have them, raises ConfigError when they cannot be used
+TryKeys = Callable[[BrokerConfig], Awaitable[None]]
+
+
 class _Resource(NamedTuple):
     """One resource as the image shows it."""
 
@@ -96,7 +102,12 @@ class _Resource(NamedTuple):
         if setting.update is Update.READ_ONLY:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
-                f"{name} is read at start only: set it for `barnabas start` and restart the broker",
+                f"{name} is read at start only: set it for `barnabas start` and restart the broker"
+                + (", or alter listener.name.NAME." + name if _may_change_by_listener(name) else ""),
+            )
+        if setting.update is Update.PER_BROKER and self.path == znodes.broker_config(ALL_BROKERS):
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"{name} is a broker's own: name the broker that it is for"
             )
         return setting
 
@@ -133,10 +144,23 @@ class _Resource(NamedTuple):
 
 
 class ConfigControl:
-    """The part of the controller that decides what is set for topics and brokers."""
+    """The part of the controller that decides what is set for topics and brokers.
 
-    def __init__(self, election: ControllerElection, loader: MetadataLoader, configs: ConfigResolver) -> None:
+    Args:
+        try_keys: tries what is to be set for this broker's own listeners.
+    """
+
+    def __init__(
+        self,
+        election: ControllerElection,
+        loader: MetadataLoader,
+        configs: ConfigResolver,
+        broker_id: BrokerId,
+        try_keys: TryKeys | None = None,
+    ) -> None:
         self._election = election
+        self._own_name = str(broker_id)
+        self._try_keys = try_keys
         self._loader = loader
         self._configs = configs
 
@@ -168,6 +192,7 @@ class ConfigControl:
                     texts = change(found)
                     found.check_together(texts)
                     self._check_limits(found, texts, image)
+                    await self._check_keys(resource, found, texts)
                 except KafkaError as error:
                     errors[resource] = error
                 else:
@@ -250,6 +275,19 @@ class ConfigControl:
             )
         raise KafkaError(ErrorCode.INVALID_REQUEST, unserved(resource.type))
 
+    async def _check_keys(self, resource: ConfigResource, found: _Resource, texts: Mapping[str, str]) -> None:
+        """Keys and certificates that this broker could not use are refused; those of others lie elsewhere."""
+        if self._try_keys is None or resource != (ResourceType.BROKER, self._own_name):
+            return
+        if _keys_in(texts) == _keys_in(found.texts):
+            return
+        own, *others = found.layers
+        config = BrokerConfig.from_layers([own._replace(texts=texts), *others], texts)
+        try:
+            await self._try_keys(config)
+        except ConfigError as error:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+
     def _check_limits(self, resource: _Resource, texts: Mapping[str, str], image: ClusterImage) -> None:
         """Settings of a group are bounded by those of the broker, and by each other."""
         if resource.settings is GroupConfig:
@@ -266,6 +304,15 @@ def _with_texts(image: ClusterImage, resource: ConfigResource, texts: Mapping[st
         return image._replace(topic_configs={**image.topic_configs, resource.name: texts})
     name = resource.name or ALL_BROKERS
     return image._replace(broker_configs={**image.broker_configs, name: texts})
+
+
+def _keys_in(texts: Mapping[str, str]) -> dict[str, str]:
+    return {name: text for name, text in texts.items() if ListenerSetting.parse(name) is not None}
+
+
+def _may_change_by_listener(name: str) -> bool:
+    setting = ListenerSetting.parse(f"listener.name.any.{name}")
+    return setting is not None and setting.may_change
 
 
 def check_group_name(name: str) -> None:

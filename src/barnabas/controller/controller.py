@@ -8,7 +8,7 @@ from collections.abc import Callable
 from random import Random
 
 from barnabas.controller.acls import AclControl
-from barnabas.controller.configs import ConfigControl
+from barnabas.controller.configs import ConfigControl, TryKeys
 from barnabas.controller.controller_election import ControllerElection
 from barnabas.controller.elections import ElectionControl
 from barnabas.controller.features import FeatureControl
@@ -80,6 +80,7 @@ class Controller:
         ask: Ask,
         on_failure: Callable[[Exception], None] | None = None,
         token_keys: TokenKeys | None = None,
+        try_keys: TryKeys | None = None,
     ) -> None:
         self._store = store
         self._on_failure = on_failure
@@ -115,7 +116,7 @@ class Controller:
             self.reassignments.alter,
         )
         #: what is set for topics, brokers and groups
-        self.configs = ConfigControl(self._election, loader, configs)
+        self.configs = ConfigControl(self._election, loader, configs, broker.id, try_keys)
         #: which level of each feature the cluster uses
         self.features = FeatureControl(store, self._election, loader)
         #: who may log in

@@ -278,6 +278,7 @@ class Broker:
             self._ask,
             lambda error: self._fail(f"it cannot register again: {error}"),
             self._token_keys,
+            self._try_keys,
         )
         self._undo.append(self.controller.stop)
         await self.controller.start()
@@ -287,6 +288,7 @@ class Broker:
             self.config.max_incremental_fetch_session_cache_slots, self.clock, environment.random
         )
         self._host_partitions()
+        await self._renew_keys()
         notes = DeletionNotes(store, self._loader, self.node_id, self.logs.without)
         self._undo.append(notes.stop)
         self._loader.subscribe(notes.on_image)
@@ -322,6 +324,24 @@ class Broker:
         self.health.running(lambda: self.image)
         for bound, told in zip(self.bound, self.advertised, strict=True):
             log.info("listening on %s, advertised as %s", bound, told.address)
+
+    async def _renew_keys(self) -> None:
+        """Take over the keys that are set for this broker in the metadata, now and whenever they change."""
+        keys = self._tls_keys
+        if keys is None:
+            return
+        await keys.check(self._disk, is_start=True)
+
+        def follow(delta: ImageDelta) -> None:
+            if delta.broker_configs:
+                keys.check_now(self._disk)
+
+        self._loader.subscribe(follow)
+
+    async def _try_keys(self, config: BrokerConfig) -> None:
+        """Raises ConfigError when the listeners could not use the keys that `config` names."""
+        if self._tls_keys is not None:
+            await self._tls_keys.try_out(config, self._disk)
 
     def _token_logins(self) -> TokenLogins | None:
         keys = self._token_keys

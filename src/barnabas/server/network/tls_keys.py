@@ -38,16 +38,12 @@ class _Loaded(NamedTuple):
 
 
 class ListenerKeys:
-    """The keys of all listeners with TLS; those that have no settings of their own share theirs."""
+    """The keys of all listeners with TLS: each may be given settings of its own while the broker runs."""
 
     def __init__(self, config: Callable[[], BrokerConfig], clock: Clock, listeners: Iterable[str]) -> None:
-        shared: TlsKeys | None = None
-        self._by_listener: dict[str, TlsKeys] = {}
-        for name in listeners:
-            if config().for_listener(name) is not config():
-                self._by_listener[name] = TlsKeys(partial(_for_listener, config, name), clock)
-            else:
-                shared = self._by_listener[name] = shared or TlsKeys(config, clock)
+        self._by_listener = {
+            name: TlsKeys(partial(_for_listener, config, name), clock, name) for name in listeners
+        }
 
     def of(self, listener: str) -> TlsKeys:
         """What a listener shows."""
@@ -55,13 +51,18 @@ class ListenerKeys:
 
     def check_now(self, threads: Pool) -> None:
         """As `check`, some time soon: those who ask meanwhile share one more reading."""
-        for keys in dict.fromkeys(self._by_listener.values()):
+        for keys in self._by_listener.values():
             keys.check_now(threads)
 
-    async def check(self, threads: Pool) -> None:
-        """Take over what has changed."""
-        for keys in dict.fromkeys(self._by_listener.values()):
-            await keys.check(threads)
+    async def check(self, threads: Pool, *, is_start: bool = False) -> None:
+        """Take over what has changed; at the start, whomever the certificates are for."""
+        for keys in self._by_listener.values():
+            await keys.check(threads, is_start=is_start)
+
+    async def try_out(self, config: BrokerConfig, threads: Pool) -> None:
+        """Raises ConfigError when a listener could not use what `config` has for it."""
+        for name, keys in self._by_listener.items():
+            await threads.run(_try, config.for_listener(name), keys.certificate)
 
 
 class TlsKeys:
@@ -73,12 +74,14 @@ class TlsKeys:
     Args:
         config: the broker's settings of the moment.
         clock: tells what has expired.
+        listener: whose keys they are, for the log.
 
     Raises:
         ConfigError: the files cannot be used.
     """
 
-    def __init__(self, config: Callable[[], BrokerConfig], clock: Clock) -> None:
+    def __init__(self, config: Callable[[], BrokerConfig], clock: Clock, listener: str) -> None:
+        self._listener = listener
         self._config = config
         self._clock = clock
         self._now = _load(config())
@@ -113,21 +116,26 @@ class TlsKeys:
             self._is_wanted = True
             self._asked = asyncio.ensure_future(self.check(threads))
 
-    async def check(self, threads: Pool) -> None:
-        """Take over what has changed."""
+    async def check(self, threads: Pool, *, is_start: bool = False) -> None:
+        """Take over what has changed; at the start, whomever the certificate is for."""
         async with self._turn:
             self._is_wanted = False
-            await self._check(threads)
+            await self._check(threads, is_start=is_start)
 
-    async def _check(self, threads: Pool) -> None:
+    async def _check(self, threads: Pool, *, is_start: bool) -> None:
         config = self._config()
         try:
             found = await threads.run(_load, config)
-            _check_names(self._now.certificate, found.certificate, config)
+            if not is_start:
+                _check_names(self._now.certificate, found.certificate, config)
         except ConfigError as error:
             if str(error) != self._refused:
                 self._refused = str(error)
-                log.error("cannot renew the key of the listeners, the present one stays in use: %s", error)
+                log.error(
+                    "cannot renew the key of the listener %s, the present one stays in use: %s",
+                    self._listener,
+                    error,
+                )
             return
         self._refused = ""
         if found[1:] != self._now[1:]:
@@ -136,7 +144,8 @@ class TlsKeys:
             self._now = found
             self._warned_at = None
             log.info(
-                "listeners show a new certificate, or trust others, from now on; it is valid until %s",
+                "listener %s shows a new certificate, or trusts others, from now on; it is valid until %s",
+                self._listener,
                 _expiry(found.certificate).date(),
             )
         self._warn_of_expiry()
@@ -149,10 +158,15 @@ class TlsKeys:
         expiry = _expiry(self._now.certificate)
         days_left = (expiry.timestamp() - self._clock.now_ms() / 1000) / _DAY
         if days_left < 0:
-            log.error("the certificate of the listeners has expired on %s: clients refuse it", expiry.date())
+            log.error(
+                "the certificate of the listener %s has expired on %s: clients refuse it",
+                self._listener,
+                expiry.date(),
+            )
         elif days_left < _WARN_BEFORE_DAYS:
             log.warning(
-                "the certificate of the listeners expires in %d days, on %s: put a new one in its place",
+                "the certificate of the listener %s expires in %d days, on %s: put a new one in its place",
+                self._listener,
                 days_left,
                 expiry.date(),
             )
@@ -171,6 +185,11 @@ def _load(config: BrokerConfig) -> _Loaded:
         if before == certificate:  # else the context may have the key from before
             return _Loaded(context, certificate, frozenset(context.get_ca_certs(binary_form=True)))
     raise ConfigError(f"{key_source(config)} changes while it is read")
+
+
+def _try(config: BrokerConfig, present: bytes) -> None:
+    """Raises ConfigError unless what `config` has may take the place of the certificate that is shown now."""
+    _check_names(present, _load(config).certificate, config)
 
 
 def _check_names(before: bytes, after: bytes, config: BrokerConfig) -> None:

@@ -27,7 +27,7 @@ def put(authority: Authority, path: Path, name: str, *hosts: str) -> None:
 def renewed(path: Path, change: object, **settings: str) -> str:
     """The name that is shown after what `change` does to the files."""
     config = BrokerConfig.from_text({"ssl.keystore.location": str(path), **settings})
-    keys = TlsKeys(lambda: config, SystemClock())
+    keys = TlsKeys(lambda: config, SystemClock(), "SSL")
     change()  # type: ignore[operator]
 
     async def check() -> None:
