@@ -6,7 +6,7 @@ begins. Topics come in the order of their names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 
 from barnabas.answers import Answer
@@ -59,7 +59,10 @@ def describe_topic_partitions(
     image = ports.image()
     names = sorted({topic.name for topic in request.topics} or image.topics)
     if context.access.is_unrestricted:
-        return _page(ports, context, request, image, names, frozenset())
+        response = DescribeTopicPartitionsResponse()
+        for _ in _fill(response, ports, context, request, image, names, frozenset()):
+            pass
+        return response
     context.exclusive = True
     return _page_of_allowed(ports, context, request, image, names)
 
@@ -75,24 +78,33 @@ async def _page_of_allowed(
     refused = {name async for name in ports.long_work.slices(names) if not may(Operation.DESCRIBE, name)}
     if not request.topics:
         names = [name for name in names if name not in refused]
-    return _page(ports, context, request, image, names, refused)
+    response = DescribeTopicPartitionsResponse()
+    async for _ in ports.long_work.slices(_fill(response, ports, context, request, image, names, refused)):
+        pass
+    return response
 
 
-def _page(
+def _fill(
+    response: DescribeTopicPartitionsResponse,
     ports: Ports,
     context: RequestContext,
     request: DescribeTopicPartitionsRequest,
     image: ClusterImage,
     names: list[str],
     refused: Container[str],
-) -> DescribeTopicPartitionsResponse:
+) -> Iterator[str]:
+    """Fill one page, topic by topic: which operations are allowed on one takes some ten decisions.
+
+    Raises:
+        KafkaError: INVALID_REQUEST for a cursor that points nowhere.
+    """
     first, start = _cursor(request)
     access = context.access
     room = max(1, min(request.response_partition_limit, ports.config().max_request_partition_size_limit))
-    response = DescribeTopicPartitionsResponse()
     for name in names:
         if name < first:
             continue
+        yield name
         topic = image.topics.get(name)
         if name in refused:
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -112,7 +124,6 @@ def _page(
         if end < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=end)
             break
-    return response
 
 
 def _cursor(request: DescribeTopicPartitionsRequest) -> tuple[str, int]:
