@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 from uuid import uuid4
@@ -17,6 +17,7 @@ from barnabas.pipelines.batch import BatchRun
 from barnabas.pipelines.errors import PipelineError, Place, explain, place_in
 from barnabas.pipelines.model import Pipeline, Sink, Source, Step, Transform
 from barnabas.pipelines.options import SinkOptions
+from barnabas.pipelines.refresh import Lookup
 from barnabas.pipelines.reset import PARQUET_LOG, remembers
 from barnabas.pipelines.session import SPARK_FAILS, answers
 from barnabas.pipelines.sinks import static_writer, writer_to
@@ -36,6 +37,8 @@ class Query:
     start: Callable[[], StreamingQuery | BatchRun]
     #: has Spark analyse the query without starting it; raises PipelineError for what it refuses
     check: Callable[[], None] = lambda: None
+    #: the static sources that are read anew while it runs; all queries of a pipeline have the same ones
+    lookups: Sequence[Lookup] = ()
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,7 @@ class _Builder:
         self._pipeline = pipeline
         self._run = run
         self._frames: dict[str, DataFrame] = {}
+        self._lookups: list[Lookup] = []
         settings = pipeline.options.kafka
         self._registry = pipeline.options.registry
         servers = _servers(run)
@@ -125,6 +129,8 @@ class _Builder:
             source.place, what, lambda: open_source(self._spark, source, self._reader, self._registry)
         )
         rows = opened.rows
+        if source.options.refresh and not self._run.once:
+            self._lookups.append(Lookup(source.name, rows, source.options.refresh_s))
         if source.shape is not None:
             rows = self._call(source.place, what, Transform(source.shape, ()), rows)
         self._keep(source.name, rows)
@@ -160,6 +166,7 @@ class _Builder:
             name,
             lambda: self._attempt(place, name, begin),
             lambda: self._attempt(place, name, lambda: self._analyse(rows, options)),
+            self._lookups,
         )
 
     def _analyse(self, rows: DataFrame, options: SinkOptions) -> None:

@@ -113,8 +113,7 @@ class PipelineOptions(Options):
     @property
     def alert_after_s(self) -> float:
         """`alert_after` in seconds."""
-        match = _DURATION.fullmatch(self.alert_after.strip())
-        return float(match[1]) * _SECONDS[match[2]] if match else 0.0
+        return _seconds(self.alert_after)
 
     def check(self) -> None:
         if self.name and not NAME.fullmatch(self.name):
@@ -176,7 +175,13 @@ class SourceOptions(Options):
     )
     watermark: str = option("The column of event time and how late rows may come: `at 10 minutes`.", "")
     static: bool = option(
-        "Read once at the start and not as a stream: for a table to join with, or a batch that ends.", False
+        "Read as it is at the start and not as a stream: for a table to join with, or a batch that ends.",
+        False,
+    )
+    refresh: str = option(
+        "Of a static source that a stream is joined with: how often to look for what is new there, "
+        "`5 minutes`; by default never.",
+        "",
     )
     options: Texts = option(
         "Options of the reader: the data source's (startingOffsets, maxOffsetsPerTrigger ...) or Spark's for "
@@ -188,6 +193,11 @@ class SourceOptions(Options):
     @property
     def kind(self) -> str:
         return self.one_of(SOURCE_KINDS, "where the rows come from")
+
+    @property
+    def refresh_s(self) -> float:
+        """`refresh` in seconds; 0 if it is not set."""
+        return _seconds(self.refresh)
 
     @property
     def watermark_parts(self) -> tuple[str, str] | None:
@@ -218,6 +228,10 @@ class SourceOptions(Options):
             raise refuse("dead_letter", self.dead_letter, f"every record is good as {self.format}: remove it")
         if self.dead_letter and self.static:
             raise refuse("dead_letter", self.dead_letter, "a static source has none: remove it")
+        if self.refresh and not self.static:
+            raise refuse("refresh", self.refresh, "a stream is read as it comes: remove it, or set static")
+        if self.refresh and not self.refresh_s:
+            raise refuse("refresh", self.refresh, "write a number and a unit: `30 seconds`, `5 minutes`")
         if self.watermark and not self.watermark_parts:
             raise refuse("watermark", self.watermark, "write a column and a delay: `at 10 minutes`")
 
@@ -423,6 +437,11 @@ def _check_registered(options: SourceOptions | SinkOptions) -> None:
         options.refuse_set(("subject",), f"it goes with {', '.join(REGISTERED)}")
     if options.format != "protobuf":
         options.refuse_set(("message",), "it goes with protobuf")
+
+
+def _seconds(duration: str) -> float:
+    match = _DURATION.fullmatch(duration.strip())
+    return float(match[1]) * _SECONDS[match[2]] if match else 0.0
 
 
 def describe(options: type[Options]) -> dict[str, str]:

@@ -101,6 +101,8 @@ class Supervisor:
         for each in self._watched:
             if each.status.state in (STARTING, RUNNING):
                 self._look_at(each)
+                for lookup in each.query.lookups:
+                    lookup.look(self._say)
         for each in self._watched:
             if each.status.state == WAITING and self._stopping:
                 each.status.state = STOPPED

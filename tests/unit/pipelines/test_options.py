@@ -33,6 +33,18 @@ def test_a_watermark_is_a_column_and_a_delay() -> None:
             "option options.a=1 is not allowed: write a text",
         ),
         ({"topic": "t", "static": 1}, "option static=1 is not allowed: write true or false"),
+        (
+            {"topic": "t", "refresh": "1 minute"},
+            "refresh=1 minute is not allowed: a stream is read as it comes",
+        ),
+        (
+            {"topic": "t", "static": True, "refresh": "soon"},
+            "option refresh=soon is not allowed: write a number and a unit",
+        ),
+        (
+            {"topic": "t", "static": True, "refresh": "0 seconds"},
+            "option refresh=0 seconds is not allowed: write a number and a unit",
+        ),
         ({}, "where the rows come from is given by one of topic, files; here it is none"),
         ({"topic": "t", "files": "f"}, "by one of topic, files; here it is topic and files"),
         ({"topic": "t", "format": "jsn"}, "option format=jsn is not allowed: did you mean json?"),

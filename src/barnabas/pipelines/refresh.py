@@ -1,0 +1,96 @@
+"""Static sources that are read anew while streams are joined with them.
+
+Spark runs the plan of a static source again for each batch of a stream, but what the plan reads was fixed
+when the source was opened: the offsets of a topic, the files of a folder. Both are replaced here, in place,
+so that the next batch of any query reads what is there now.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from pyspark import InheritableThread
+from pyspark.sql import DataFrame, SparkSession
+
+from barnabas.pipelines.errors import explain
+
+
+class Lookup:
+    """A static source, refreshed in a thread of its own; a refresh that fails leaves what was known.
+
+    Args:
+        name: the source's, for messages.
+        rows: the source as it was opened.
+        every_s: how often to refresh it, in seconds, counted from now.
+        clock: gives seconds.
+    """
+
+    def __init__(
+        self, name: str, rows: DataFrame, every_s: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._name = name
+        self._rows = rows
+        self._every_s = every_s
+        self._clock = clock
+        self._due = clock() + every_s
+        self._thread: InheritableThread | None = None
+        self._failed: str | None = None
+
+    def look(self, say: Callable[[str], None]) -> None:
+        """Begin a refresh if one is due; returns at once. `say` is told, once, why the last one failed."""
+        if self._thread is not None and self._thread.is_alive():
+            return
+        if self._failed is not None:
+            say(f"source {self._name} cannot be read anew, going on with what was read: {self._failed}")
+            self._failed = None
+        if self._clock() >= self._due:
+            self._due = self._clock() + self._every_s
+            self._thread = InheritableThread(target=self._refresh, session=self._rows.sparkSession)
+            self._thread.daemon = True
+            self._thread.start()
+
+    def _refresh(self) -> None:
+        try:
+            refresh(self._rows)
+        except Exception as error:  # whatever it is, the stream goes on with what was read
+            self._failed = explain(error)
+
+
+def refresh(rows: DataFrame) -> None:
+    """Have each source of `rows` read as it is now by the queries that begin, or go on, after this.
+
+    Raises:
+        Py4JError, PySparkException: a source cannot be read; it stays as it was.
+    """
+    spark = rows.sparkSession
+    # Spark finds the data source by the thread's session; PySpark has no public way to say so
+    SparkSession._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
+    for leaf in _leaves(rows):
+        kind = leaf.getClass().getSimpleName()
+        if kind == "LogicalRelation":
+            leaf.relation().location().refresh()
+        elif kind == "DataSourceV2Relation":
+            _plan_anew(spark, leaf)
+
+
+def _leaves(rows: DataFrame) -> Iterator[Any]:
+    found = rows._jdf.queryExecution().analyzed().collectLeaves()
+    for number in range(found.size()):
+        yield found.apply(number)
+
+
+def _plan_anew(spark: SparkSession, relation: Any) -> None:
+    """Plan a Python data source's read again, and have its later scans read by that.
+
+    The new plan takes the place of the old one whole: a batch that begins meanwhile finds either.
+    """
+    table = relation.table()
+    field = table.getClass().getDeclaredField("ds")  # there is no public way to it
+    field.setAccessible(True)
+    source = field.get(table)
+    schema = table.schema()
+    some = spark._jvm.scala.Option.apply(schema)
+    made = source.getOrCreateDataSourceInPython(table.name(), relation.options(), some)
+    source.setReadInfo(source.source().createReadInfoInPython(made, schema, False))
