@@ -62,6 +62,13 @@ _config = click.option(
     envvar="BARNABAS_CONFIG",
     help="How to connect: Kafka's client.properties, or TOML; overrides the file's.",
 )
+_conf = click.option(
+    "--conf",
+    "settings",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="A setting of Spark; overrides the file's; may be repeated.",
+)
 _folder = click.option(
     "--folder",
     metavar="DIR",
@@ -89,13 +96,7 @@ _folder = click.option(
 )
 @_servers
 @_config
-@click.option(
-    "--conf",
-    "settings",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="A setting of Spark; overrides the file's; may be repeated.",
-)
+@_conf
 @click.option(
     "--metrics",
     metavar="HOST:PORT",
@@ -145,6 +146,7 @@ def run(
         """
         barnabas pipeline validate shop.py
         barnabas pipeline validate report.sql --set day=2026-03-01 --offline
+        barnabas pipeline validate shop.py --conf spark.jars=/opt/drivers/mariadb.jar
         """,
         "Spark is started, since it has to understand the queries, but reads and writes nothing. A registry "
         "is asked for the schemas of Avro.",
@@ -154,9 +156,15 @@ def run(
 @click.option("--offline", is_flag=True, help="Do not ask the brokers whether the topics are there.")
 @_servers
 @_config
+@_conf
 @_parameters
 def validate(
-    file: Path, offline: bool, bootstrap_server: str | None, config: str | None, parameters: tuple[str, ...]
+    file: Path,
+    offline: bool,
+    bootstrap_server: str | None,
+    config: str | None,
+    settings: tuple[str, ...],
+    parameters: tuple[str, ...],
 ) -> None:
     """Check the pipeline in FILE without running it."""
     _require_spark()
@@ -170,6 +178,7 @@ def validate(
         parse_assignments(parameters, "--set"),
         lambda pipeline: run_of(pipeline, Folder.of(pipeline, None), choices),
         offline=offline,
+        spark=parse_assignments(settings, "--conf"),
     )
     click.echo(f"{file} is valid; its queries are {', '.join(queries)}")
 

@@ -20,7 +20,12 @@ _PATIENCE_S = 10.0
 
 
 def validate(
-    path: Path, parameters: Mapping[str, str], run: Callable[[Pipeline], Run], *, offline: bool
+    path: Path,
+    parameters: Mapping[str, str],
+    run: Callable[[Pipeline], Run],
+    *,
+    offline: bool,
+    spark: Mapping[str, str],
 ) -> list[str]:
     """Read the file, have Spark analyse each query, and look for the topics; no job of Spark is run.
 
@@ -29,25 +34,25 @@ def validate(
     Args:
         run: what the pipeline would be run with.
         offline: ask no brokers.
+        spark: settings of Spark, which go before the file's.
 
     Raises:
         PipelineError: the first thing that is wrong.
     """
     check_java()
     pipeline = read_pipeline(path, parameters)
-    pipeline.check_drivers(pipeline.options.spark)
+    settings = {**pipeline.options.spark, **spark}
+    pipeline.check_drivers(settings)
     with tempfile.TemporaryDirectory(prefix="barnabas-validate-") as folder:
         place = Path(folder)
-        spark = start_session(
-            pipeline.name, place, "local[1]", dict(pipeline.options.spark), place / "spark.log"
-        )
+        session = start_session(pipeline.name, place, "local[1]", settings, place / "spark.log")
         try:
             whole = pipeline if pipeline.complete else read_pipeline(path, parameters)
-            queries = build(spark, whole, run(whole))
+            queries = build(session, whole, run(whole))
             for query in queries:
                 query.check()
         finally:
-            spark.stop()
+            session.stop()
     if not offline:
         check_topics(whole, run(whole))
     return [query.name for query in queries]
