@@ -6,6 +6,7 @@ It is skipped where Debian's `chromium`, or playwright and axe of the `browser` 
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -13,13 +14,22 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from bench.connection import Connection
 from bench.peers import Barnabas, Kafka, Peer
+from bench.scale import TOPICS_A_REQUEST, create_topics
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.console import RunningConsole
+from tests.integration.conftest import Wire
+from tests.integration.test_telemetry import INTRODUCTION, pushing
 from tests.prefix import PrefixProxy
+from tests.unit.server.telemetry.test_otlp import attribute, double, gauge, pushed, text
 
+from barnabas.client import Admin
+from barnabas.config import BrokerConfig
 from barnabas.console.server import ConsoleSettings
+from barnabas.protocol.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
+from barnabas.server.run import BrokerServer
 from barnabas.testing import BarnabasCluster
 
 playwright = pytest.importorskip("playwright.sync_api", reason="pip install 'barnabas[browser]'")
@@ -46,6 +56,7 @@ EVIL = (
 )
 EVIL_GROUP = "<b onclick=window.hacked=6>/..%2f?#&'\""
 TOPIC = "console-orders"
+MANY = 10_000
 
 
 @pytest.fixture(scope="module")
@@ -299,6 +310,88 @@ def test_two_tabs_see_the_same_record_arrive(console, new_context, served):
         tab.check()
 
 
+def test_what_clients_push_is_shown(new_context, tmp_path):
+    """Apache Kafka gives it to a plugin, so this is Barnabas alone."""
+    config = BrokerConfig.from_text(
+        {
+            "listeners": "PLAINTEXT://127.0.0.1:0",
+            "log.dirs": str(tmp_path),
+            "barnabas.metrics.listener": "127.0.0.1:0",
+        }
+    )
+    with BrokerServer(config) as broker:
+        servers, page = broker.bootstrap_servers, broker.metrics_url
+        settings = ConsoleSettings(servers, "127.0.0.1:0", metrics=(page,))
+        Admin(servers).alter_configs("client metrics", "all", set={"metrics": "*", "interval.ms": "60000"})
+        wire = Wire(servers)
+        try:
+            wire(INTRODUCTION)
+            asked = wire(GetTelemetrySubscriptionsRequest())
+            metrics = pushed(gauge(EVIL[0], double(1.5, attribute("topic", text(1, EVIL[1])))))
+            assert wire(pushing(asked, metrics=metrics)).error_code == 0
+        finally:
+            wire.socket.close()
+        with RunningConsole(settings) as console:
+            tab, expect = Tab(new_context(console), console.url), playwright.expect
+            main = tab.show("clients", "Clients' metrics")
+            expect(tab.page.get_by_role("table", name="Asked for")).to_contain_text("60 s")
+            expect(tab.page.get_by_role("table", name="Pushing")).to_contain_text("wired")
+            tab.page.get_by_role("table", name="Pushing").get_by_role("link", name="wire").click()
+            expect(main.locator("h1")).to_have_text("Client wire")
+            numbers = tab.page.get_by_role("table", name="Numbers").locator("tbody tr")
+            expect(numbers).to_have_count(1)
+            expect(numbers).to_contain_text("_img_src_x_onerror")  # as the page of metrics writes the name
+            expect(numbers).to_contain_text(EVIL[1])
+            expect(numbers).to_contain_text("1.5")
+            assert axe.Axe().run(tab.page).violations_count == 0
+            tab.check()
+
+
+@pytest.fixture(scope="module", params=[Barnabas, Kafka], ids=lambda kind: kind.name)
+def large(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
+    """A broker with ten thousand topics."""
+    if request.param is Kafka:
+        request.getfixturevalue("classpath")
+    peer: Peer = request.param(tmp_path_factory.mktemp(f"large-{request.param.name}"))
+    peer.start()
+    try:
+        names = [f"many-{n:05}" for n in range(MANY)]
+        with Connection(peer.bootstrap) as connection:
+            for start in range(0, MANY, TOPICS_A_REQUEST):
+                create_topics(connection, names[start : start + TOPICS_A_REQUEST], partitions=1)
+        yield peer
+    finally:
+        peer.stop()
+
+
+def test_ten_thousand_topics_are_searched_sorted_and_paged(large, new_context):
+    with RunningConsole(ConsoleSettings(large.bootstrap, "127.0.0.1:0")) as console:
+        tab, expect = Tab(new_context(console), console.url), playwright.expect
+        page = tab.page
+        main = tab.show("", "Overview")
+        expect(main.locator(".card", has_text="topics")).to_contain_text(re.compile(r"10[,.]?000"))
+        main = tab.show("topics", "Topics")
+        rows = main.locator("tbody tr")
+        expect(rows).to_have_count(50)
+        expect(main).to_contain_text("page 1 of 200")
+        expect(rows.first).to_contain_text("many-00000")
+        main.get_by_role("link", name="more →").click()
+        expect(rows.first).to_contain_text("many-00050")
+        main.get_by_role("button", name="sort by name").click()
+        main.get_by_role("button", name="sort by name").click()
+        expect(main.get_by_role("button", name="sort by name")).to_contain_text("↓")
+        main = tab.show("topics?order=down&sort=name", "Topics")
+        expect(rows.first).to_contain_text("many-09999")
+        main.get_by_label("name contains").fill("-0777")
+        page.keyboard.press("Enter")
+        expect(rows).to_have_count(10)
+        main = tab.show("brokers", "Brokers")
+        expect(main).to_contain_text(re.compile(r"The first 500 of 10[,.]?000 partitions"))
+        tab.show("topic/many-07777", "many-07777")
+        expect(page.get_by_role("table", name="Leaders and replicas").locator(".leads")).to_have_count(1)
+        tab.check()
+
+
 def test_a_broker_is_killed_while_it_is_watched(new_context):
     with BarnabasCluster(3) as cluster:
         cluster.create_topic("watched", partitions=3)
@@ -314,6 +407,11 @@ def test_a_broker_is_killed_while_it_is_watched(new_context):
             expect(head).to_contain_text(f"{controller} (gone)")
             expect(head).to_contain_text(f"♛ {cluster.controller(timeout=60)}")
             expect(tab.page.locator(".replica.leads")).to_have_count(3)
+            watching = Tab(tab.page.context, console.url)
+            main = watching.show("", "Overview")
+            expect(watching.page.get_by_role("table", name="Brokers").locator("tbody tr")).to_have_count(2)
             cluster.restart(controller)
             expect(head).not_to_contain_text("gone")
+            expect(main).to_contain_text(f"broker {controller} has joined")
             tab.check()
+            watching.check()
