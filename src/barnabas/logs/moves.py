@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from barnabas.config import BrokerConfig
 from barnabas.config.setting import LONG_MAX
@@ -27,7 +28,7 @@ from barnabas.logs import LogDirectory
 from barnabas.logs.manager import LogManager
 from barnabas.storage import PartitionLog
 from barnabas.text import logger_of
-from barnabas.types import Chunk, TopicPartition
+from barnabas.types import Chunk, Offset, TopicPartition
 
 log = logger_of(__name__)
 
@@ -163,9 +164,10 @@ class LogMoves:
 
     async def _copy_some(self, current: PartitionLog, future: PartitionLog, most: int) -> int:
         """How many bytes were copied, or 1 when some were cut off; 0 when there was nothing to do."""
-        if _align(current, future):
-            await self._fsync(future)  # nothing may be appended before
+        if (cut := _surplus(current, future)) is not None:
+            await self._truncate(future, cut)  # nothing may be appended before
             return 1
+        _follow(current, future)
         tail = current.files.tail
         chunks = _read(current, future, most)
         if not chunks:
@@ -187,7 +189,20 @@ class LogMoves:
             await asyncio.sleep(pause)
             left -= pause * rate
 
+    async def _truncate(self, future: PartitionLog, cut: _Cut) -> None:
+        """Cut off of the copy what the log does not have. Batches are read in a thread."""
+        if cut.starts_over:
+            future.truncate_fully_and_start_at(cut.offset, sync=False)
+        else:
+            truncation = future.begin_truncation(cut.offset)
+            if truncation is not None:
+                await _to_its_end(self._pool.run(truncation.run))
+            future.truncate_to(cut.offset, sync=False, truncation=truncation)
+        await self._fsync(future)
+
     async def _fsync(self, future: PartitionLog) -> None:
+        for _ in future.cut_in_parts():
+            await asyncio.sleep(0)
         flush = future.prepare_flush()
         if flush is not None:
             try:
@@ -222,9 +237,10 @@ class LogMoves:
                 or current.files.is_flushing
                 or current.files.is_cut
                 or current.files.swap is not None
-                or _align(current, future)
+                or _surplus(current, future) is not None
             ):
                 return False
+            _follow(current, future)
             chunks = _read(current, future, _CHUNK)
             if chunks:
                 _append(future, _joined(chunks))
@@ -252,28 +268,32 @@ def _start_of_copy(current: PartitionLog) -> int:
     return current.files.start_of_batch(current.log_start_offset)
 
 
-def _align(current: PartitionLog, future: PartitionLog) -> bool:
-    """Cut off of the copy what the log does not have (any more); whether there was anything.
+class _Cut(NamedTuple):
+    """What is to go of a copy."""
 
-    The next flush tells the disk.
-    """
+    #: the first that goes, or where the copy starts over
+    offset: Offset
+    starts_over: bool
+
+
+def _surplus(current: PartitionLog, future: PartitionLog) -> _Cut | None:
+    """What the copy has and the log does not have (any more)."""
     end = future.log_end_offset
     if end < current.log_start_offset:
         start = _start_of_copy(current)
         if start != end:
-            future.truncate_fully_and_start_at(start, sync=False)
-            return True
+            return _Cut(start, starts_over=True)
     cut = min(_agreed_end(current, future), end)
     if cut < future.log_start_offset:
-        future.truncate_fully_and_start_at(_start_of_copy(current), sync=False)
-        return True
-    if cut < end:
-        future.truncate_to(cut, sync=False)
-        return True
+        return _Cut(_start_of_copy(current), starts_over=True)
+    return _Cut(cut, starts_over=False) if cut < end else None
+
+
+def _follow(current: PartitionLog, future: PartitionLog) -> None:
+    """Move the copy's high watermark and its start to the log's."""
     future.advance_high_watermark(current.high_watermark)
     if future.log_start_offset < current.log_start_offset:
         future.advance_log_start(min(current.log_start_offset, future.high_watermark))
-    return False
 
 
 def _agreed_end(current: PartitionLog, future: PartitionLog) -> int:

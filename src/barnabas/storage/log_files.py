@@ -322,6 +322,7 @@ class LogFiles:
         self._forget_unflushed(self.segments.active.base_offset)
         self.segments.active.truncate(cut)
         if sync:  # else what was cut off could come back behind what is written next
+            self.segments.active.cut_surplus()
             self.segments.active.log.sync()
         self.note_indexes(self.segments.active)
         self.recovery_point = min(self.recovery_point, cut.end)
@@ -367,6 +368,7 @@ class LogFiles:
             or log_end_offset > self.recovery_point
         ):
             return None
+        self.segments.active.cut_surplus()
         sealed = list(self._unflushed.values())
         files = [file for segment in sealed for file in segment.kept_files()]
         active = self.segments.active

@@ -50,6 +50,8 @@ _FAR_TIMES = 16
 _LARGE_BATCHES = 16
 #: from here on the bytes of a read stay in the file until they are sent
 SLICE_BYTES = 64 * 1024
+#: so much of a file is given back to the disk in one turn of the event loop: a millisecond, or a few
+_CUT_AT_ONCE = 4 * 1024 * 1024
 #: an offset must fit the indexes relative to its segment's base
 MAX_RELATIVE_OFFSET = 2**31 - 1
 
@@ -102,6 +104,7 @@ class LogSegment:
         "offsets",
         "roll_jitter_ms",
         "size",
+        "surplus_end",
         "times",
     )
 
@@ -128,6 +131,8 @@ class LogSegment:
         self.times = TimeIndex(LogFile(files, directory, times), time_entries)
         self.aborted = TransactionIndex(LogFile(files, directory, aborted), aborted_bytes)
         self.size = size
+        #: where the file ends while it is longer than the segment: `cut_some` shortens it; else 0
+        self.surplus_end = 0
         self.created_ms = now_ms
         self.modified_ms = modified_ms or now_ms
         self.roll_jitter_ms = roll_jitter_ms
@@ -184,6 +189,8 @@ class LogSegment:
 
     def write(self, chunks: Sequence[Buffer]) -> None:
         """Writes bytes at the end that are not part of the segment yet: `indexed` and `size` follow."""
+        if self.surplus_end:
+            self.cut_surplus()
         try:
             self.log.write_at(chunks, self.size)
         except OSError:
@@ -530,6 +537,7 @@ class LogSegment:
 
     def seal(self) -> None:
         """Completes the indexes: the segment's largest timestamp is then the time index's last."""
+        self.cut_surplus()
         if self.latest.timestamp >= 0:
             self.times.append(self.latest.timestamp, self.latest.offset - self.base_offset)
         self.offsets.store()
@@ -584,17 +592,39 @@ class LogSegment:
         return end, offset
 
     def truncate(self, cut: Cut) -> None:
-        """Drops what lies behind the cut."""
+        """Drops what lies behind the cut; the file keeps what is much until `cut_some` or a write."""
         self.offsets.keep(cut.offset_entries)
         self.times.keep(cut.time_entries)
         self.aborted.truncate(cut.end)
+        self.surplus_end = max(self.size, self.surplus_end)
         self.size = cut.size
-        self.log.truncate(cut.size)
+        if self.surplus_end - self.size <= _CUT_AT_ONCE:
+            self.cut_surplus()
         self._build = None
         self._recent = _NONE_KNOWN
         self._since_indexed = 0
         self._latest = cut.latest
         self.first_timestamp = cut.first_timestamp
+
+    def cut_some(self) -> bool:
+        """Shortens the file by a part of what a truncation has left in it; whether there is more.
+
+        Raises:
+            OSError: the disk failed; the part is still due.
+        """
+        end = self.surplus_end - _CUT_AT_ONCE
+        if end <= self.size:
+            self.cut_surplus()
+            return False
+        self.log.truncate(end)
+        self.surplus_end = end
+        return True
+
+    def cut_surplus(self) -> None:
+        """Shortens the file by all that a truncation has left in it. Raises OSError."""
+        if self.surplus_end:
+            self.log.truncate(self.size)
+            self.surplus_end = 0
 
     def remove(self) -> None:
         """Deletes the segment's files."""

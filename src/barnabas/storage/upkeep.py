@@ -9,7 +9,7 @@ Always: log start offset <= last stable offset <= high watermark <= log end offs
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from barnabas.config import TopicConfig
@@ -407,6 +407,25 @@ class LogUpkeep:
     def _bounds_moved(self) -> None:
         if self.listener is not None:
             self.listener.bounds_moved()
+
+    def cut_in_parts(self) -> Iterator[None]:
+        """Shorten a file that a truncation has left too long, a part a step; other things may come between.
+
+        To be done before `prepare_flush`, which does the rest at once: a tenth of a second for some hundred
+        megabytes.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, the disk failed or the log directory is offline.
+        """
+        while True:
+            self._check_usable()
+            try:
+                is_more = self.files.segments.active.cut_some()
+            except OSError as error:
+                raise self._failed(error) from error
+            if not is_more:
+                return
+            yield
 
     def prepare_flush(self) -> Flush | None:
         """What makes the log durable up to its end: run it in any thread, then `complete_flush` it here.

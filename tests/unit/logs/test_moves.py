@@ -14,10 +14,12 @@ from barnabas.logs.manager import LogManager
 from barnabas.logs.moves import LogMoves
 from barnabas.records import Record, encode_batch
 from barnabas.records.batch import batches
+from barnabas.simulation.blocking import VirtualPool
 from barnabas.simulation.clocks import VirtualClock
 from barnabas.simulation.environment import simulated_environment
 from barnabas.simulation.faulty_disk import FaultyDisk, PowerCut
 from barnabas.simulation.virtual_time import run_virtual
+from barnabas.storage.truncation import Truncation
 from barnabas.types import TopicPartition
 
 T0 = TopicPartition("t", 0)
@@ -367,3 +369,42 @@ def _move_with_power_cut_after(changes, chance):
 
     run_virtual(next_life())
     return went
+
+
+def test_a_copy_is_truncated_in_threads(play, monkeypatch):
+    in_thread, found, told = [], [], []
+    run = Truncation.run
+    monkeypatch.setattr(Truncation, "run", lambda self: (found.append(bool(in_thread)), run(self)))
+    make = VirtualPool._make
+
+    def made(self, call, done):
+        in_thread.append(call)
+        try:
+            make(self, call, done)
+        finally:
+            in_thread.pop()
+
+    monkeypatch.setattr(VirtualPool, "_make", made)
+
+    async def scenario(bench):
+        bench.create(30)
+        bench.moves.begin(T0, "/b")
+        (future,) = (directory.futures[T0] for directory in bench.logs.directories if directory.futures)
+        await bench.until(lambda: future.log_end_offset > 10)
+        truncation = bench.log.begin_truncation(5)
+        run(truncation)
+        bench.log.high_watermark = 5
+        bench.log.truncate_to(5, truncation=truncation)
+        bench.append(3, 1)
+        bench.disk.refuse = lambda operation, path: (
+            told.append(bool(in_thread)) if path.startswith("/b") and operation.startswith("sync") else None
+        )
+        await bench.moved()
+        bench.disk.refuse = None
+        assert bench.values()[-1] == (7, 1)
+        await bench.stop()
+
+    play(scenario)
+    assert found == [True]
+    assert told
+    assert all(told)

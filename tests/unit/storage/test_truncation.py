@@ -8,6 +8,7 @@ import pytest
 
 from barnabas.errors import ErrorCode
 from barnabas.records import Record, all_records
+from barnabas.storage import segment
 
 NOW = 1_700_000_000_000
 LOG = "00000000000000000000.log"
@@ -30,8 +31,8 @@ def number(bench, count):
 
 def spoil_batch(bench, offset, *, name=LOG):
     """Take the magic from the header of a batch, as a disk does that returns other bytes."""
-    segment = bench.log.files.segments[bench.log.files.segments.place_of(offset)]
-    at = segment.position_of(offset) + 16
+    spoilt = bench.log.files.segments[bench.log.files.segments.place_of(offset)]
+    at = spoilt.position_of(offset) + 16
     bench.rewrite(name, lambda content: content[:at] + b"\xff" + content[at + 1 :])
 
 
@@ -150,3 +151,64 @@ def test_a_start_after_a_crash_removes_what_was_cut_off(bench):
     bench.crash()
     assert values(bench) == made[:5]
     assert not bench.names(".deleted")
+
+
+def stored_bytes(bench):
+    return {entry.name: entry.size for entry in bench.disk.entries("/data/logs-0")}[LOG]
+
+
+def test_a_file_that_has_much_to_lose_is_shortened_in_parts(bench, monkeypatch):
+    monkeypatch.setattr(segment, "_CUT_AT_ONCE", 300)
+    made = number(bench, 12)
+    before = stored_bytes(bench)
+    bench.log.truncate_to(3, sync=False)
+    log = bench.log
+    assert (values(bench), stored_bytes(bench)) == (made[:3], before)
+    sizes = [before]
+    for _ in log.cut_in_parts():
+        sizes.append(stored_bytes(bench))
+        assert 0 < sizes[-2] - sizes[-1] <= 300
+    assert len(sizes) > 2
+    assert 0 < sizes[-1] - stored_bytes(bench) <= 300
+    assert stored_bytes(bench) == log.files.segments.active.size
+    log.flush()
+    bench.append(Record(None, b"new", NOW), epoch=1)
+    bench.crash()
+    assert values(bench) == [*made[:3], b"new"]
+
+
+@pytest.mark.parametrize("parts", [0, 1])
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda bench: bench.log.flush(),
+        lambda bench: bench.log.truncate_to(1),
+        lambda bench: bench.restart(),
+        lambda bench: bench.append(Record(None, b"2", NOW), epoch=1),  # by a follower that leads now
+    ],
+)
+def test_what_is_left_of_a_cut_goes_before_anything_else_is_done(bench, monkeypatch, step, parts):
+    monkeypatch.setattr(segment, "_CUT_AT_ONCE", 300)
+    made = number(bench, 12)
+    bench.log.truncate_to(2, sync=False)
+    for _ in zip(range(parts), bench.log.cut_in_parts(), strict=False):
+        pass
+    step(bench)
+    assert stored_bytes(bench) == bench.log.files.segments.active.size
+    bench.crash()
+    assert values(bench) == made[: bench.log.log_end_offset]
+    assert bench.log.log_end_offset in (1, 2, 3)
+
+
+@pytest.mark.parametrize("parts", range(4))
+def test_a_crash_between_the_parts_of_a_cut_leaves_a_sound_log(bench, monkeypatch, parts):
+    monkeypatch.setattr(segment, "_CUT_AT_ONCE", 300)
+    made = number(bench, 12)
+    bench.log.flush()
+    bench.log.truncate_to(2, sync=False)
+    for _ in zip(range(parts), bench.log.cut_in_parts(), strict=False):
+        pass
+    bench.crash()
+    end = bench.log.log_end_offset
+    assert 2 <= end <= 12
+    assert values(bench) == made[:end]

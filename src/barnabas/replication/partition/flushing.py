@@ -122,6 +122,10 @@ class FlushSchedule(Generic[P]):
         if self._log.is_held:
             return
         try:
+            for _ in self._log.cut_in_parts():
+                await asyncio.sleep(0)
+                if self._log.is_held:
+                    return
             is_of_cut = self._log.files.is_cut
             flush = self._log.prepare_flush()
             if flush is not None:

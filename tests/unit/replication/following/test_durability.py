@@ -7,6 +7,7 @@ import errno
 import logging
 
 from barnabas.replication.following.fetcher import _FSYNC_PATIENCE
+from barnabas.storage import segment
 
 
 def partition_data(response):
@@ -284,6 +285,117 @@ def test_a_truncation_that_fails_is_tried_again(scenario):
         cluster.cut.clear()
         await cluster.settle(10)
         assert refused
+        assert first.content() == second.content() == [(0, 0), (1, 1)]
+
+    scenario(story)
+
+
+class Threads:
+    """Whether what a node does now, it does in a thread."""
+
+    def __init__(self, node):
+        self._run = node.pool.run
+        self.is_in_one = False
+        node.pool.run = lambda function, *args: self._run(self._in_one, function, *args)
+
+    def _in_one(self, function, *args):
+        self.is_in_one = True
+        try:
+            return function(*args)
+        finally:
+            self.is_in_one = False
+
+
+def test_a_log_that_starts_over_within_a_batch_tells_the_disk_in_threads(scenario):
+    async def story(cluster):
+        leader, follower = cluster.add(1, 2)
+        cluster.elect(1, 0, isr=(1,), only=[leader])
+        leader.produce(b"a", b"b", b"c")
+        leader.log.advance_log_start(2)
+        threads = Threads(follower)
+        told = []
+
+        def note(operation, path):
+            if operation.startswith("sync"):
+                told.append((operation, path, threads.is_in_one))
+
+        follower.disk.refuse = note
+        cluster.elect(1, 0, isr=(1,), only=[follower])
+        await cluster.settle()
+        assert (follower.log.log_start_offset, follower.log.log_end_offset) == (2, 3)
+        assert follower.content() == leader.content() == [(0, 0)]
+        assert ("sync_directory", "/data/t-0", True) in told
+        assert all(in_thread for _, _, in_thread in told)
+        assert not follower.log.files.is_cut
+        leader.produce(b"d")
+        await cluster.settle()
+        assert follower.content() == leader.content()
+
+    scenario(story)
+
+
+class Bounds:
+    """Notes where a log ends, whenever that changes."""
+
+    def __init__(self, log, ends):
+        self._log, self._ends, self._listener = log, ends, log.listener
+
+    def bounds_moved(self):
+        self._ends.append(self._log.log_end_offset)
+        self._listener.bounds_moved()
+
+
+def test_a_leader_that_changes_while_a_log_starts_over_is_followed(scenario):
+    async def story(cluster):
+        leader, follower = cluster.add(1, 2)
+        cluster.elect(1, 0, isr=(1,), only=[leader])
+        leader.produce(b"a", b"b", b"c")
+        leader.log.advance_log_start(2)
+        cluster.elect(1, 0, isr=(1,), only=[follower])
+        ends = []
+        follower.log.listener = Bounds(follower.log, ends)
+        await asyncio.sleep(0.003)  # the first fetch is refused by now
+        follower.threads.mean_delay = 1.0
+        for _ in range(60_000):
+            if 0 in ends:
+                break
+            await asyncio.sleep(0.001)
+        assert ends[-1] == 0
+        assert not follower.partition().follower(0).is_durable
+        cluster.elect(1, 1, isr=(1,))
+        await cluster.settle(60)
+        assert follower.content() == leader.content() == [(0, 0)]
+        assert (follower.log.log_start_offset, follower.log.log_end_offset) == (2, 3)
+
+    scenario(story)
+
+
+def test_other_things_happen_between_the_parts_of_a_large_truncation(scenario, monkeypatch):
+    monkeypatch.setattr(segment, "_CUT_AT_ONCE", 200)
+
+    async def story(cluster):
+        first, second = cluster.add(1, 2)
+        cluster.elect(1, 0)
+        first.produce(b"a")
+        await cluster.settle()
+        cluster.cut |= {(1, 2), (2, 1)}
+        for _ in range(12):
+            first.produce(b"b" * 50)
+        cluster.elect(2, 1, isr=(2,))
+        second.produce(b"c")
+        loop = asyncio.get_running_loop()
+        others, seen = [], []
+
+        def note(operation, path):
+            if operation == "truncate" and path.endswith(".log"):
+                seen.append(len(others))
+                loop.call_soon(others.append, path)
+
+        first.disk.refuse = note
+        cluster.cut.clear()
+        await cluster.settle(10)
+        assert seen == list(range(len(seen)))
+        assert len(seen) > 3
         assert first.content() == second.content() == [(0, 0), (1, 1)]
 
     scenario(story)
