@@ -8,20 +8,18 @@ from typing import Any
 from barnabas.client.errors import ClientError
 from barnabas.console.lag import seconds_behind
 from barnabas.console.offsets import EARLIEST, LATEST, committed_offsets, lags, leaders, offsets_at
-from barnabas.console.pages.query import Query, choice, whole
+from barnabas.console.pages.query import Listing, Query
 from barnabas.console.view import ClusterView
 from barnabas.errors import KafkaError
 from barnabas.types import TopicPartition
 
-_ON_A_PAGE = 50
 #: of how many partitions the lag is told in seconds, which takes a read each
 _READ = 50
 
 
 def groups(view: ClusterView, query: Query) -> dict[str, Any]:
     """The groups page. Query: search, sort (name, lag, state), order (up, down), page."""
-    search = query.get("search", "").lower()[:300]
-    sort, order = choice(query, "sort", ("name", "lag", "state")), choice(query, "order", ("up", "down"))
+    asked = Listing.asked(query, ("name", "lag", "state"))
     listed, problem = view.groups()
     committed = view.committed()
     ends = view.committed_ends()
@@ -34,12 +32,11 @@ def groups(view: ClusterView, query: Query) -> dict[str, Any]:
             **_read_by(ends, committed.get(group.group_id)),
         }
         for group in listed
-        if search in group.group_id.lower()
+        if asked.finds(group.group_id)
     ]
     rows.sort(key=lambda row: row["name"])
-    rows.sort(key=lambda row: row[sort] if row[sort] is not None else -1, reverse=order == "down")
-    page = whole(query, "page", 1, 1, 10**6)
-    shown = rows[(page - 1) * _ON_A_PAGE : page * _ON_A_PAGE]
+    rows.sort(key=lambda row: row[asked.sort] if row[asked.sort] is not None else -1, reverse=asked.is_down)
+    shown = asked.cut(rows)
     # Of more groups than are all asked for, those that are shown are.
     late = [row["name"] for row in shown if row["name"] not in committed]
     if late:
@@ -51,9 +48,7 @@ def groups(view: ClusterView, query: Query) -> dict[str, Any]:
     return {
         "groups": shown,
         "looked_at": len(committed),
-        "count": len(rows),
-        "page": page,
-        "pages": -(-len(rows) // _ON_A_PAGE) or 1,
+        **asked.told(len(rows)),
         "problem": problem,
     }
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from barnabas.errors import BarnabasError
 
 Query = Mapping[str, str]
+T = TypeVar("T")
+
+#: rows of a page of a long table
+_ON_A_PAGE = 50
 
 
 class QueryError(BarnabasError):
@@ -47,3 +52,31 @@ def numbers(query: Query, name: str) -> list[int] | None:
             raise QueryError(f"{name}={text[:40]}: write numbers and ranges, as in 0-3,7")
         found += range(int(first), min(int(last or first), int(first) + 10_000) + 1)
     return found[:10_000]
+
+
+class Listing(NamedTuple):
+    """Which part of a long table is asked for: search, sort, order (up, down) and page (from 1)."""
+
+    search: str
+    sort: str
+    is_down: bool
+    page: int
+
+    @classmethod
+    def asked(cls, query: Query, sorted_by: Collection[str]) -> Listing:
+        """Raises QueryError."""
+        sort, order = choice(query, "sort", sorted_by), choice(query, "order", ("up", "down"))
+        page = whole(query, "page", 1, 1, 10**6)
+        return cls(query.get("search", "").lower()[:300], sort, order == "down", page)
+
+    def finds(self, name: str) -> bool:
+        """Whether a name has in it what is searched for."""
+        return self.search in name.lower()
+
+    def cut(self, rows: Sequence[T]) -> Sequence[T]:
+        """Those on the page."""
+        return rows[(self.page - 1) * _ON_A_PAGE : self.page * _ON_A_PAGE]
+
+    def told(self, count: int) -> dict[str, Any]:
+        """What the page says of the table, which has `count` rows."""
+        return {"count": count, "page": self.page, "pages": -(-count // _ON_A_PAGE) or 1}

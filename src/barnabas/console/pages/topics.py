@@ -6,35 +6,31 @@ from collections.abc import Collection
 from typing import Any
 
 from barnabas.console.offsets import EARLIEST, LATEST, offsets_at
-from barnabas.console.pages.query import Query, choice, whole
+from barnabas.console.pages.query import Listing, Query, choice
 from barnabas.console.view import ClusterView
 from barnabas.types import TopicPartition
 
-_ON_A_PAGE = 50
 _SORTED_BY = ("name", "partitions", "records", "bytes", "rate")
 
 
 def topics(view: ClusterView, query: Query) -> dict[str, Any]:
     """The topics page. Query: search, sort, order (up, down), page (from 1), internal (no, yes)."""
-    search = query.get("search", "").lower()[:300]
-    sort, order = choice(query, "sort", _SORTED_BY), choice(query, "order", ("up", "down"))
+    asked = Listing.asked(query, _SORTED_BY)
     with_internal = choice(query, "internal", ("no", "yes")) == "yes"
     metadata = view.kafka.metadata()
     found = [
         topic
         for topic in metadata.topics
-        if search in topic.name.lower() and (with_internal or not topic.is_internal)
+        if asked.finds(topic.name) and (with_internal or not topic.is_internal)
     ]
-    page = whole(query, "page", 1, 1, 10**6)
-    on_page = slice((page - 1) * _ON_A_PAGE, page * _ON_A_PAGE)
     found.sort(key=lambda topic: str(topic.name))
     age: float | None = 0.0
-    if sort in ("name", "partitions"):
-        if sort == "name":
-            found.sort(key=lambda topic: str(topic.name), reverse=order == "down")
+    if asked.sort in ("name", "partitions"):
+        if asked.sort == "name":
+            found.sort(key=lambda topic: str(topic.name), reverse=asked.is_down)
         else:
-            found.sort(key=lambda topic: len(topic.partitions), reverse=order == "down")
-        rows = {topic.name: _row(topic) for topic in found[on_page]}
+            found.sort(key=lambda topic: len(topic.partitions), reverse=asked.is_down)
+        rows = {topic.name: _row(topic) for topic in asked.cut(found)}
         _count(view, metadata, rows)
         shown = [*rows.values()]
     else:
@@ -42,17 +38,15 @@ def topics(view: ClusterView, query: Query) -> dict[str, Any]:
         age = _count_all(view, rows)
         ordered = sorted(
             rows.values(),
-            key=lambda row: row[sort] if row[sort] is not None else -1,
-            reverse=order == "down",
+            key=lambda row: row[asked.sort] if row[asked.sort] is not None else -1,
+            reverse=asked.is_down,
         )
-        shown = ordered[on_page]
+        shown = [*asked.cut(ordered)]
     _name_groups(view, {row["name"]: row for row in shown})
     return {
         "topics": shown,
         "sorted_by_age_s": age,
-        "count": len(found),
-        "page": page,
-        "pages": -(-len(found) // _ON_A_PAGE) or 1,
+        **asked.told(len(found)),
     }
 
 
