@@ -158,6 +158,7 @@ def test_lost_answer_to_a_create_is_an_unknown_outcome_and_the_node_is_found_aft
         with pytest.raises(StoreUnavailableError) as lost:
             await reading
         assert not isinstance(lost.value, UnknownOutcomeError)
+        await until(store, SUSPENDED)  # requests fail before the state changes
         cut.heal()
         await until(store, CONNECTED)
         assert (await store.get("/mine")).owner == store.session_id
@@ -176,6 +177,7 @@ def test_requests_that_were_not_sent_yet_have_changed_nothing(zookeeper: ZooKeep
         unknown = [isinstance(error, UnknownOutcomeError) for error in errors]
         assert unknown == [True] * 10 + [False] * 20
         assert all(isinstance(error, StoreUnavailableError) for error in errors)
+        await until(store, SUSPENDED)
         cut.heal()
         await until(store, CONNECTED)
         names = await store.children("/")
