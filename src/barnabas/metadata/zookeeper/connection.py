@@ -45,6 +45,8 @@ _EVENTS = {1: Event.CREATED, 2: Event.DELETED, 3: Event.CHANGED}
 _READ_AHEAD = 1 << 18
 #: how often in a session timeout the loop shows that it runs
 _LOOKS = 6
+#: attempts to connect that a session outlives
+_ATTEMPTS_A_SESSION = 3
 #: between two attempts to connect, growing; in seconds
 _FIRST_RETRY, _LAST_RETRY = 0.05, 1.0
 
@@ -212,6 +214,12 @@ def _resolve(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
+def _attempt_in(session_timeout: float) -> float:
+    """Seconds for one attempt to connect. kazoo takes as long as a session lives: it would end by the first
+    server that takes connections and does not answer, as one that is starting may."""
+    return session_timeout / _ATTEMPTS_A_SESSION
+
+
 class _Handler(ConnectionHandler):
     """Notes when the ensemble was heard of, passes events of recursive watches on, and reads ahead.
 
@@ -297,6 +305,8 @@ class _Handler(ConnectionHandler):
                 sock.shutdown(socket.SHUT_RDWR)
 
     def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
+        if isinstance(request, Connect):
+            timeout = min(timeout, _attempt_in(self.client._session_timeout / 1000))
         result = super()._invoke(timeout, request, xid)
         if isinstance(request, Connect):
             self.heard_at = time.monotonic()
@@ -329,6 +339,7 @@ class _Sockets(SequentialThreadingHandler):
     def create_connection(
         self, address: tuple[str, int], hostname: str, timeout: float, **options: Any
     ) -> socket.socket:
+        timeout = _attempt_in(timeout)
         if self._tls is None:
             plain: socket.socket = super().create_connection(
                 address=address, hostname=hostname, timeout=timeout, **options
@@ -383,10 +394,14 @@ class _Client(KazooClient):
         )
 
     def _session_callback(self, state: Any) -> None:
-        before, session_id = self._state, self._session_id
+        """Tell the owner; of an end before its requests fail, or it would send the next ones."""
+        link = _LINKS[state]
+        changed, session_id = state != self._state, self._session_id or 0
+        if changed and link is not Link.CONNECTED:
+            self.connection.post(self.connection.owner.link_changed, link, session_id)
         super()._session_callback(state)
-        if state != before:
-            self.connection.post(self.connection.owner.link_changed, _LINKS[state], session_id or 0)
+        if changed and link is Link.CONNECTED:
+            self.connection.post(self.connection.owner.link_changed, link, session_id)
 
 
 class _KazooLog:

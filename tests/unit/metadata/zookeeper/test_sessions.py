@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionDropped
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.connection import ConnectionHandler
 from tests.relay import Relay, relay
 from tests.zookeeper import PATIENT, new_chroot, opened, until, until_true
 
@@ -201,6 +205,37 @@ def test_session_goes_on_after_zookeeper_was_killed_and_started_again(own_zookee
             assert (await store.get("/mine")).owner == before
 
     asyncio.run(scenario())
+
+
+def test_server_that_takes_a_connection_and_never_answers_leaves_time_for_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As a ZooKeeper that is starting may do; kazoo would wait for as long as the session lives."""
+    patience: list[float] = []
+
+    def connect(sockets: Any, address: Any, timeout: float, **options: Any) -> socket.socket:
+        patience.append(timeout)
+        return socket.create_connection(address)
+
+    def ask(handler: Any, timeout: float, request: Any, xid: int | None = None) -> None:
+        patience.append(timeout)
+        raise ConnectionDropped("no answer")
+
+    monkeypatch.setattr(SequentialThreadingHandler, "create_connection", connect)
+    monkeypatch.setattr(ConnectionHandler, "_invoke", ask)
+
+    async def session() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            servers = (f"127.0.0.1:{server.getsockname()[1]}",)
+            opening = asyncio.create_task(
+                ZooKeeperStore.open(ZooKeeperAddress(servers), session_timeout=30.0)
+            )
+            await until_true(lambda: len(patience) > 4)
+            opening.cancel()
+            await asyncio.wait([opening])
+
+    asyncio.run(session())
+    assert set(patience) == {10.0}
 
 
 def test_zookeeper_that_stands_still_is_noticed_and_watched_again_when_it_goes_on(
