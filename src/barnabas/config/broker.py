@@ -971,6 +971,22 @@ class BrokerConfig(Settings):
         choices=("bidirectional", "upgrade", "downgrade", "disabled"),
         doc="Which way groups in use may change between the classic and the consumer protocol.",
     )
+    barnabas_groups_per_principal: int = setting(
+        Type.INT,
+        10_000,
+        minimum=1,
+        update=Update.CLUSTER_WIDE,
+        doc="How many groups one principal may bring into being at a broker, where there are ACLs; super "
+        "users may any number. Kafka has no such setting.",
+    )
+    barnabas_transactional_ids_per_principal: int = setting(
+        Type.INT,
+        10_000,
+        minimum=1,
+        update=Update.CLUSTER_WIDE,
+        doc="How many transactional ids one principal may bring into being at a broker, where there are "
+        "ACLs; super users may any number. Kafka has no such setting.",
+    )
     group_consumer_max_size: int = setting(
         Type.INT, INT_MAX, minimum=1, doc="How many members a group of the consumer protocol may have."
     )

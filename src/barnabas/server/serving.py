@@ -95,6 +95,7 @@ from barnabas.server.requests.dispatch import Dispatcher
 from barnabas.server.requests.guard import guarded
 from barnabas.server.requests.logged_in_only import logged_in_only
 from barnabas.server.requests.long_work import LongWork
+from barnabas.server.requests.new_names import NewNames, bounded
 from barnabas.server.responses.config_listing import SettingDescriptions
 from barnabas.server.responses.topics import TopicAnswers
 from barnabas.server.telemetry.clients import TelemetryClients
@@ -141,6 +142,18 @@ def served_apis(
         return guarded(served, authorizer, lambda topic_id: image().topic_names.get(topic_id), denials)
 
     denials = Denials(trail)
+    new_groups = NewNames(
+        "groups",
+        "barnabas.groups.per.principal",
+        lambda: config().barnabas_groups_per_principal,
+        groups.has_group,
+    )
+    new_ids = NewNames(
+        "transactional ids",
+        "barnabas.transactional.ids.per.principal",
+        lambda: config().barnabas_transactional_ids_per_principal,
+        transactions.has_transactional_id,
+    )
     settings = SettingDescriptions(configs, image)
     topics = controller.topics
     has_acls = authorizer is not None
@@ -235,25 +248,37 @@ def served_apis(
             get_replica_log_info.Ports(replicas, lambda: controller.registration.epoch)
         ),
         # groups
-        join_group.join_group.using(groups),
+        bounded(join_group.join_group.using(groups), "group_id", new_groups),
         sync_group.sync_group.using(groups),
         heartbeat.heartbeat.using(groups),
         leave_group.leave_group.using(groups),
-        consumer_group_heartbeat.consumer_group_heartbeat.using(groups),
+        bounded(consumer_group_heartbeat.consumer_group_heartbeat.using(groups), "group_id", new_groups),
         consumer_group_describe.consumer_group_describe.using(
             consumer_group_describe.Ports(groups, image, config)
         ),
         describe_groups.describe_groups.using(groups),
         list_groups.list_groups.using(list_groups.Ports(groups, long_work)),
         delete_groups.delete_groups.using(groups),
-        offset_commit.offset_commit.using(offset_commit.Ports(groups, image)),
+        bounded(
+            offset_commit.offset_commit.using(offset_commit.Ports(groups, image)), "group_id", new_groups
+        ),
         offset_fetch.offset_fetch.using(offset_fetch.Ports(groups, image)),
         offset_delete.offset_delete.using(offset_delete.Ports(groups, image)),
         # producers and transactions
-        init_producer_id.init_producer_id.using(init_producer_id.Ports(transactions, producer_ids)),
+        bounded(
+            init_producer_id.init_producer_id.using(init_producer_id.Ports(transactions, producer_ids)),
+            "transactional_id",
+            new_ids,
+        ),
         add_partitions_to_txn.add_partitions_to_txn.using(add_partitions_to_txn.Ports(transactions, image)),
         add_offsets_to_txn.add_offsets_to_txn.using(add_offsets_to_txn.Ports(transactions, groups)),
-        txn_offset_commit.txn_offset_commit.using(txn_offset_commit.Ports(groups, replicas, image, guard)),
+        bounded(
+            txn_offset_commit.txn_offset_commit.using(
+                txn_offset_commit.Ports(groups, replicas, image, guard)
+            ),
+            "group_id",
+            new_groups,
+        ),
         end_txn.end_txn.using(transactions),
         write_txn_markers.write_txn_markers.using(markers),
         describe_producers.describe_producers.using(replicas),

@@ -124,6 +124,13 @@ class GroupCoordinator(Coordinator[GroupShard]):
                 if number % _GROUPS_A_TURN == 0:
                     await asyncio.sleep(0)
 
+    def has_group(self, group_id: str) -> bool | None:
+        """Whether there is such a group; None where another broker knows, or it is not loaded yet."""
+        try:
+            return self._read(group_id, lambda shard: group_id in shard.groups)
+        except KafkaError:
+            return None
+
     # --- membership ---
 
     def join(self, request: JoinGroupRequest, caller: Caller) -> Answer[JoinGroupResponse]:

@@ -79,6 +79,13 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
 
     # --- life ---
 
+    def has_transactional_id(self, transactional_id: str) -> bool | None:
+        """Whether somebody uses it; None where another broker knows, or it is not loaded yet."""
+        try:
+            return self._read(transactional_id, lambda shard: transactional_id in shard.transactions)
+        except KafkaError:
+            return None
+
     def start(self) -> None:
         """Begin to check for timed-out transactions and expired ids periodically."""
         config = self._config()
