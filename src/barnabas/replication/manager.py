@@ -107,8 +107,9 @@ class ReplicaManager:
         """All partitions. They may change meanwhile: some of those that come or go then are told."""
         # Of 100,000 partitions no list is made at once: it takes milliseconds, and so does each garbage
         # collection that finds it.
-        for partitions in [each for topic, each in self._topics.items() if isinstance(topic, str)]:
-            yield from list(partitions.values())
+        for topic in list(self._topics):
+            if isinstance(topic, str):
+                yield from list(self._topics.get(topic, _NONE).values())
 
     def find(self, topic: TopicKey, index: int) -> Partition:
         """The local partition, which this broker need not lead.
