@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from tests.spark.pipeline_run import PipelineRunner
 
 from barnabas.errors import ConfigError
@@ -159,18 +160,54 @@ def test_a_commit_of_another_writer_is_no_obstacle(
 
 
 def test_what_the_table_does_not_take_is_said_in_one_line(spark: SparkSession, lake: Lake, rows: Any) -> None:
-    from pyiceberg.partitioning import PartitionField, PartitionSpec
-    from pyiceberg.transforms import IdentityTransform
 
     iceberg.write_batch(lake.sink(), rows(1), "query-1", 0)
     with pytest.raises(IcebergError, match=r"Iceberg table lake\.shop\.people: ") as caught:
         iceberg.write_batch(lake.sink(), spark.sql("SELECT 'x' AS other"), "query-1", 1)
     assert "\n" not in str(caught.value)
-    schema = lake.catalog.load_table("shop.people").schema()
-    spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "name"))
-    lake.catalog.create_table("shop.parted", schema, partition_spec=spec)
-    with pytest.raises(ConfigError, match="the table is partitioned"):
-        iceberg.write_batch(lake.sink(iceberg="lake.shop.parted"), rows(1), "query-1", 0)
+
+
+def test_a_partitioned_table_gets_files_of_one_partition_each(spark: SparkSession, lake: Lake) -> None:
+    sink = lake.sink(iceberg="lake.shop.sales", partition_by="day(at), truncate[2](item), shop")
+    spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")  # as pipelines have it
+    try:
+        for number, items in enumerate((("apple", "apricot", "pear", None), ("a/b=%3A\u00e9", "fig"))):
+            rows = [
+                (item, shop, f"2026-03-0{1 + hour // 24} {hour % 24:02}:59:59.999999Z")
+                for item in items
+                for shop in (1, None)
+                for hour in (0, 23, 24)
+            ]
+            batch = spark.createDataFrame(rows, "item STRING, shop INT, at STRING")
+            batch = batch.withColumn("at", F.to_timestamp("at")).repartition(3)
+            for _ in "two times":
+                iceberg.write_batch(sink, batch, "query-1", number)
+    finally:
+        spark.conf.unset("spark.sql.parquet.outputTimestampType")
+    table = lake.catalog.load_table("shop.sales")
+    assert table.scan().to_arrow().num_rows == 36
+    partitions = [task.file.partition for task in table.scan().plan_files()]
+    assert len(partitions) == len(set(map(repr, partitions))) == 2 * 2 * (3 + 2)
+    found = table.scan("item = 'pear' AND shop = 1 AND at >= '2026-03-02T00:00:00+00:00'")
+    assert found.to_arrow().num_rows == 1 and len(list(found.plan_files())) == 1
+    assert table.scan("item IS NULL AND shop IS NULL").to_arrow().num_rows == 3
+    assert table.scan("item = 'a/b=%3A\u00e9'").to_arrow().num_rows == 6
+
+
+def test_partitions_that_files_do_not_tell_are_refused(lake: Lake, rows: Any) -> None:
+    from pyiceberg.transforms import BucketTransform
+
+    by_name = lake.sink(partition_by="name")
+    long = "x" * 5_000  # of such values Parquet has no bounds
+    with pytest.raises(ConfigError, match=r"shop\.people: it is partitioned by name .*no bounds"):
+        iceberg.write_batch(by_name, rows(1, name=long), "query-1", 0)
+    assert lake.people == []
+    iceberg.write_batch(by_name, rows(1), "query-1", 0)
+    with lake.catalog.load_table("shop.people").update_spec() as spec:
+        spec.add_field("id", BucketTransform(4), "id_bucket")
+    with pytest.raises(ConfigError, match=r"by id_bucket \(bucket\[4\]\): only identity, year"):
+        iceberg.write_batch(by_name, rows(2), "query-1", 1)
+    assert lake.people == [(1, "a")]
 
 
 def test_a_pipeline_writes_to_an_iceberg_table(

@@ -21,16 +21,22 @@ from typing import Any
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
-from pyiceberg.catalog import load_catalog
-from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchTableError
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    CommitStateUnknownException,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table import Table, TableProperties
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from barnabas.errors import BarnabasError, ConfigError
+from barnabas.errors import BarnabasError
 from barnabas.pipelines.errors import explain
+from barnabas.pipelines.iceberg_partitions import FOLDER, add_fields, by_partition, check_files
 from barnabas.pipelines.options import SinkOptions
 
 #: Commits that others come before, until the batch fails.
@@ -46,7 +52,7 @@ def write_batch(options: SinkOptions, rows: DataFrame, query: str, number: int) 
 
     Raises:
         IcebergError: the table does not take it; the text is PyIceberg's, in one line.
-        ConfigError: the table is partitioned.
+        ConfigError: the table is partitioned in a way that is not supported.
     """
     try:
         table = _table(options, rows)
@@ -55,7 +61,7 @@ def write_batch(options: SinkOptions, rows: DataFrame, query: str, number: int) 
             rows.write.format("noop").mode("overwrite").save()
             return
         folder = f"{table.location()}/data/barnabas-{query}/{number}-{uuid.uuid4().hex[:16]}"
-        files = _write(rows, folder)
+        files = _write(rows, folder, table)
         if not _commit(options, table, files, query, number):
             _remove(rows, folder)
     except BarnabasError:
@@ -73,11 +79,18 @@ def _table(options: SinkOptions, rows: DataFrame) -> Table:
     try:
         table = opened.load_table(identifier)
     except NoSuchTableError:
-        opened.create_namespace_if_not_exists(identifier.rpartition(".")[0])
-        table = opened.create_table_if_not_exists(identifier, _schema(rows))
-    if not table.spec().is_unpartitioned():
-        raise ConfigError(f"option iceberg={options.iceberg} is not allowed: the table is partitioned")
+        table = _make(opened, identifier, options, rows)
     return table
+
+
+def _make(catalog: Catalog, identifier: str, options: SinkOptions, rows: DataFrame) -> Table:
+    catalog.create_namespace_if_not_exists(identifier.rpartition(".")[0])
+    try:
+        with catalog.create_table_transaction(identifier, _schema(rows)) as made, made.update_spec() as spec:
+            add_fields(spec, options.partitions)
+    except TableAlreadyExistsError:
+        pass  # another driver was first
+    return catalog.load_table(identifier)
 
 
 def _schema(rows: DataFrame) -> pa.Schema:
@@ -94,18 +107,28 @@ def _property(query: str) -> str:
     return f"barnabas.batch.{query}"
 
 
-def _write(rows: DataFrame, folder: str) -> list[str]:
+def _write(rows: DataFrame, folder: str, table: Table) -> list[str]:
     """Write the rows to files of a new folder; their names, of those that have rows."""
-    rows.write.mode("errorifexists").parquet(_for_spark(folder))
+    if table.spec().is_unpartitioned():
+        rows.write.mode("errorifexists").parquet(_for_spark(folder))
+    else:
+        by_partition(rows, table).write.mode("errorifexists").partitionBy(FOLDER).parquet(_for_spark(folder))
     path, files = _file_system(rows, folder)
-    return [f"{folder}/{name}" for name in _parquet_files(files, path)]
+    made = [f"{folder}/{name}" for name in _parquet_files(files, path)]
+    if not table.spec().is_unpartitioned():
+        check_files(table, made)
+    return made
 
 
-def _parquet_files(files: Any, path: Any) -> Iterator[str]:
+def _parquet_files(files: Any, path: Any, within: str = "") -> Iterator[str]:
     for each in files.listStatus(path):
         name = each.getPath().getName()
-        if name.endswith(".parquet") and not name.startswith(("_", ".")):
-            yield str(name)
+        if name.startswith((".", "_")) and not name.startswith(f"{FOLDER}="):
+            continue
+        if each.isDirectory():
+            yield from _parquet_files(files, each.getPath(), f"{within}{name}/")
+        elif name.endswith(".parquet"):
+            yield f"{within}{name}"
 
 
 def _commit(options: SinkOptions, table: Table, files: list[str], query: str, number: int) -> bool:

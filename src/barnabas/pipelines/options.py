@@ -21,6 +21,7 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _DURATION = re.compile(r"(\d+)\s+(second|minute|hour)s?")
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600}
+_ICEBERG_PARTITION = re.compile(r"(?:(?:year|month|day|hour|truncate\[[1-9]\d{0,8}\])\([^()]+\)|[^()\[\]]+)")
 _WATERMARK = re.compile(r"(\S+)\s+(\d+\s+\w+)")
 
 _WORDS: dict[type, str] = {
@@ -268,7 +269,7 @@ _SECRET_IN_JDBC = re.compile(r"(?i)(?:password|passwd|pwd|secret|token)\w*\s*=|/
 _ONLY_OF = (
     (("topic",), ("format", "schema", "subject", "subject_strategy", "message", "references", "delivery")),
     (("topic", "postgres", "jdbc"), ("key",)),
-    (("parquet", "delta"), ("partition_by",)),
+    (("parquet", "delta", "iceberg"), ("partition_by",)),
     (("postgres", "jdbc"), ("table",)),
     (("jdbc",), ("driver", "user", "password_env")),
     (("topic", "parquet", "iceberg", "jdbc", "console"), ("options",)),
@@ -338,7 +339,11 @@ class SinkOptions(Options):
         "append",
     )
     delivery: str = option("Of topics: at-least-once (the default) or exactly-once.", "")
-    partition_by: str = option("Of Parquet and Delta: the columns to make folders of, by commas.", "")
+    partition_by: str = option(
+        "Of Parquet and Delta: the columns to make folders of, by commas. Of Iceberg: what a table that is "
+        "made is partitioned by, such as `day(at), item`; year, month, day, hour and truncate[N] go.",
+        "",
+    )
     trigger: str = option("How often a batch begins: `10 seconds`; by default when the last is done.", "")
     options: Texts = option(
         "Options of the writer: the data source's or Spark's; of Iceberg the catalog's properties.", {}
@@ -373,6 +378,11 @@ class SinkOptions(Options):
             self._check_jdbc()
         if self.kind == "iceberg" and not re.fullmatch(r"[^.]+(\.[^.]+){2,}", self.iceberg):
             raise refuse("iceberg", self.iceberg, "write CATALOG.NAMESPACE.TABLE: lake.shop.sales")
+        if self.kind == "iceberg":
+            for each in self.partitions:
+                if not _ICEBERG_PARTITION.fullmatch(each):
+                    cure = "write columns, year(c), month(c), day(c), hour(c) or truncate[N](c), by commas"
+                    raise refuse("partition_by", each, cure)
         if self.kind == "topic":
             self.format = self.format or "json"
             self.delivery = self.delivery or "at-least-once"

@@ -73,7 +73,10 @@ def test_a_source_that_cannot_be_is_refused_with_the_cure(given: dict[str, objec
             {"parquet": "p", "mode": "update"},
             "option mode=update is not allowed: choose from append, complete",
         ),
-        ({"console": True, "partition_by": "a"}, "it goes with parquet or delta, not with console"),
+        (
+            {"console": True, "partition_by": "a"},
+            "it goes with parquet or delta or iceberg, not with console",
+        ),
         ({"postgres": "u"}, "option table is missing: name the table to write to"),
         (
             {"postgres": "u", "table": "t", "mode": "update"},
@@ -82,6 +85,10 @@ def test_a_source_that_cannot_be_is_refused_with_the_cure(given: dict[str, objec
         (
             {"iceberg": "shop.sales"},
             "option iceberg=shop.sales is not allowed: write CATALOG.NAMESPACE.TABLE",
+        ),
+        (
+            {"iceberg": "lake.shop.sales", "partition_by": "day(at), truncate(2, item)"},
+            "option partition_by=truncate(2 is not allowed: write columns, year(c)",
         ),
         ({"jdbc": "jdbc:derby:d"}, "option table is missing: name the table to write to"),
         ({"jdbc": "derby:d", "table": "t"}, "option jdbc=derby:d is not allowed: write the driver's URL"),

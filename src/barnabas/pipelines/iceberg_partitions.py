@@ -1,0 +1,135 @@
+"""Partitioned Iceberg tables: files of one partition each, and the proof that they are.
+
+PyIceberg takes a file's partition from the least and the greatest value in its footer. So Spark is made to
+write the rows of each partition to files of their own, by a column that only the names of folders have. A
+footer without these values would be taken for a partition of NULLs, and readers would miss its rows: such a
+file is refused here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from pyiceberg.io.pyarrow import parquet_file_to_data_file
+from pyiceberg.partitioning import PartitionField
+from pyiceberg.table import Table
+from pyiceberg.table.update.spec import UpdateSpec
+from pyiceberg.transforms import (
+    DayTransform,
+    HourTransform,
+    IdentityTransform,
+    MonthTransform,
+    TimeTransform,
+    TruncateTransform,
+    VoidTransform,
+    YearTransform,
+    parse_transform,
+)
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, DateType, DoubleType, FloatType, TimestampType
+
+from barnabas.errors import ConfigError
+
+#: The column whose values are the folders of a batch; no file has it.
+FOLDER = "_barnabas_partition"
+
+_PARTITION = re.compile(r"(?:(\w+(?:\[\d+\])?)\((.+)\)|(.+))")
+_TRANSFORMS = (YearTransform, MonthTransform, DayTransform, HourTransform, IdentityTransform)
+_HOUR_US = 3_600_000_000
+_DAY_US = 24 * _HOUR_US
+
+
+def add_fields(spec: UpdateSpec, partitions: Sequence[str]) -> None:
+    """Partition a new table by columns such as ``item``, ``day(at)`` and ``truncate[8](name)``."""
+    for each in partitions:
+        match = _PARTITION.fullmatch(each)
+        assert match is not None
+        spec.add_field(match[2] or match[3], parse_transform(match[1] or "identity"))
+
+
+def by_partition(rows: DataFrame, table: Table) -> DataFrame:
+    """`rows` with the column `FOLDER`, each partition's together, in as few tasks as its size allows.
+
+    Raises:
+        ConfigError: the table is partitioned in a way that files cannot be proven to fit.
+    """
+    values = [
+        _value(rows, table, field).alias(f"f{number}")
+        for number, field in enumerate(table.spec().fields)
+        if not isinstance(field.transform, VoidTransform)
+    ]
+    # a digest, since a folder's name is escaped in ways that Hadoop and PyIceberg do not share
+    marked = rows.withColumn(FOLDER, F.sha2(F.to_json(F.struct(*values)), 256) if values else F.lit(""))
+    return marked.hint("rebalance", FOLDER)
+
+
+def check_files(table: Table, files: Sequence[str]) -> None:
+    """Check that the footer of each file tells its partition.
+
+    Raises:
+        ConfigError: one does not.
+        ValueError: PyIceberg finds several partitions in a file.
+    """
+    fields = table.spec().fields
+    for path in files:
+        found = parquet_file_to_data_file(table.io, table.metadata, path)
+        for number, field in enumerate(fields):
+            if found.partition[number] is not None or isinstance(field.transform, VoidTransform):
+                continue
+            nulls = found.null_value_counts.get(field.source_id)
+            if nulls is None or nulls != found.record_count:
+                why = "Parquet has no bounds of its values (too long, or metrics are off)"
+                raise _refused(table, field, why)
+
+
+def _value(rows: DataFrame, table: Table, field: PartitionField) -> Column:
+    """What tells the partitions of `field` apart: its own value, or something finer."""
+    name = table.schema().find_column_name(field.source_id)
+    if name is None or name not in rows.columns:
+        if name is not None and "." not in name:
+            return F.lit(None)  # a column that the rows do not have is NULL in all of them
+        raise _refused(table, field, "columns within columns are not supported")
+    column, kind = F.col(f"`{name}`"), rows.schema[name].dataType
+    transform = field.transform
+    if isinstance(kind, (FloatType, DoubleType)):
+        raise _refused(table, field, "floating-point numbers are not supported")
+    if isinstance(transform, TimeTransform) and isinstance(transform, _TRANSFORMS):
+        return _time(column, kind, transform)
+    if isinstance(transform, TruncateTransform):
+        return _truncated(column, kind, transform.width)
+    if isinstance(transform, IdentityTransform):  # times as JSON have no more than milliseconds
+        return F.unix_micros(column) if isinstance(kind, TimestampType) else column.cast("string")
+    raise _refused(table, field, "only identity, year, month, day, hour and truncate are supported")
+
+
+def _time(column: Column, kind: DataType, transform: TimeTransform) -> Column:
+    if isinstance(kind, TimestampType):  # by UTC, whatever the session's zone is
+        micros = F.unix_micros(column)
+        if isinstance(transform, HourTransform):
+            return micros - F.pmod(micros, F.lit(_HOUR_US))
+        days = (micros - F.pmod(micros, F.lit(_DAY_US))) / F.lit(_DAY_US)
+        day = F.date_add(F.lit("1970-01-01").cast("date"), days.cast("int"))
+    elif isinstance(kind, DateType):
+        day = column
+    else:  # without a zone
+        day = column.cast("date")
+        if isinstance(transform, HourTransform):
+            return F.concat_ws(" ", day.cast("string"), F.hour(column).cast("string"))
+    if isinstance(transform, YearTransform):
+        return F.year(day)
+    return F.trunc(day, "month") if isinstance(transform, MonthTransform) else day
+
+
+def _truncated(column: Column, kind: DataType, width: int) -> Column:
+    if kind.typeName() == "string":
+        return F.substring(column, 1, width)
+    if kind.typeName() in ("byte", "short", "integer", "long"):
+        return column - F.pmod(column, F.lit(width))
+    return column
+
+
+def _refused(table: Table, field: PartitionField, why: str) -> ConfigError:
+    name = ".".join(table.name())
+    return ConfigError(f"Iceberg table {name}: it is partitioned by {field.name} ({field.transform}): {why}")
