@@ -38,6 +38,9 @@ from barnabas.spark.debezium import DELETED
 
 _MAX_CAUSES = 20
 
+#: Spark's loggers that write the password to the log, at DEBUG and below.
+_TELLTALE = "org.apache.spark.sql.execution.datasources.jdbc.connection"
+
 
 class JdbcError(BarnabasError):
     """The database cannot be reached, or does not take the rows."""
@@ -61,6 +64,12 @@ def write_batch(options: SinkOptions, rows: DataFrame, query: str, number: int) 
     except (Py4JError, PySparkException) as error:
         said = " ".join(_reason(error).split())
         raise JdbcError(f"{options.jdbc}, table {options.table}: {said}") from None
+
+
+def _keep_secret(jvm: JVMView) -> None:
+    """Have the loggers that write passwords say no more than INFO, in this JVM; executors have their own."""
+    log4j = jvm.org.apache.logging.log4j
+    log4j.core.config.Configurator.setLevel(_TELLTALE, log4j.Level.INFO)
 
 
 class _Attempt:
@@ -88,6 +97,7 @@ class _Attempt:
 
     @contextmanager
     def open(self) -> Iterator[_Attempt]:
+        _keep_secret(self._jvm)
         given = self._jvm.PythonUtils.toScalaMap({**self._login, "dbtable": self._options.table})
         jdbc = self._jvm.org.apache.spark.sql.execution.datasources.jdbc
         dialect = self._jvm.org.apache.spark.sql.jdbc.JdbcDialects.get(self._options.jdbc)
