@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -121,6 +126,28 @@ def test_a_driver_that_dies_at_any_step_neither_loses_nor_doubles_rows(
             iceberg.write_batch(lake.sink(), rows(2, 3), "query-1", 1)
     iceberg.write_batch(lake.sink(), rows(2, 3), "query-1", 1)
     assert lake.people == [(1, "a"), (2, "a"), (3, "a")]
+
+
+@pytest.mark.skipif(not os.environ.get("BARNABAS_THOROUGH"), reason="BARNABAS_THOROUGH=1 runs it: it is slow")
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_a_driver_and_its_jvm_killed_between_the_steps_neither_lose_nor_double_rows(tmp_path: Path) -> None:
+    ends = [("_make", "after"), ("_write", "before"), ("_write", "after"), ("_commit", "after")]
+    for number, end in enumerate(ends):
+        last = max(0, number - 1)  # the table is made by the first batch
+        done = _victim(tmp_path, str(last), *end)
+        assert done.returncode == -signal.SIGKILL, done.stderr
+    done = _victim(tmp_path, str(len(ends) - 1))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found == [[number, name] for number in range(len(ends)) for name in "ab"]
+
+
+def _victim(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tests.spark.iceberg_victim", str(folder), *arguments]
+    return subprocess.run(
+        command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=300, check=False
+    )
 
 
 def test_of_two_drivers_with_the_same_batch_one_finds_it_done(
