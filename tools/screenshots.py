@@ -1,8 +1,8 @@
-"""Pictures of the console for the docs: a cluster on a real ZooKeeper, a producer, a group, a failover.
+"""Pictures of the console for the docs: a cluster on three ZooKeepers, a producer, a group, a failover.
 
     python -m tools.screenshots [--out docs/use/images]
 
-It needs Java and PySpark (for ZooKeeper), Debian's chromium and the extra `browser`. Look at each picture
+It needs Java and PySpark (for ZooKeepers), Debian's chromium and the extra `browser`. Look at each picture
 before it is committed: light and dark, wide and narrow, and a group whose lag is real.
 """
 
@@ -11,10 +11,16 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import shutil
+import socket
+import subprocess
+import sys
+import tempfile
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,9 +30,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from barnabas.console.server import ConsoleSettings, claim, serve
-from barnabas.testing import BarnabasCluster
+from barnabas.metadata.zookeeper.server import jars, java
 
 TOPIC, GROUP = "orders", "billing"
+_BARNABAS = (sys.executable, "-m", "barnabas.cli")
 WIDE, NARROW = {"width": 1280, "height": 860}, {"width": 430, "height": 860}
 #: milliseconds; reached only where something is broken
 PATIENCE = 90_000
@@ -38,7 +45,9 @@ def traffic(servers: str) -> Iterator[None]:
     ended = threading.Event()
 
     def produce() -> None:
-        producer = Producer({"bootstrap.servers": servers, "client.id": "shop"})
+        producer = Producer(
+            {"bootstrap.servers": servers, "client.id": "shop", "enable.idempotence": True}
+        )  # whose ids the brokers tell
         number = 0
         while not ended.wait(0.15):
             value = json.dumps({"order": number, "total": number * 7 % 300, "state": "paid"})
@@ -53,10 +62,13 @@ def traffic(servers: str) -> Iterator[None]:
             | {"enable.auto.commit": False}
         )
         consumer.subscribe([TOPIC])
+        read = 0
         while not ended.wait(0.05):
             message = consumer.poll(0.2)
             if message is not None and message.error() is None:
-                consumer.commit(message, asynchronous=False)
+                read += 1
+                if read % 25 == 0:  # so that it is behind for a while, and its pointers jump
+                    consumer.commit(asynchronous=False)
         consumer.close()
 
     threads = [threading.Thread(target=each) for each in (produce, consume)]
@@ -99,6 +111,82 @@ def console_of(servers: str) -> Iterator[str]:
         claimed.close()
 
 
+@contextmanager
+def ensemble(folder: Path) -> Iterator[str]:
+    """Three ZooKeepers that elect their leader; their addresses, as in zookeeper.connect."""
+    with ExitStack() as exits:
+        taken = [exits.enter_context(socket.socket()) for _ in range(9)]
+        for each in taken:
+            each.bind(("127.0.0.1", 0))
+        ports = [each.getsockname()[1] for each in taken]
+    members = [
+        f"server.{n}=127.0.0.1:{ports[3 * n - 2]}:{ports[3 * n - 1]};127.0.0.1:{ports[3 * n - 3]}"
+        for n in (1, 2, 3)
+    ]
+    processes = []
+    try:
+        for n in (1, 2, 3):
+            data = folder / f"zookeeper-{n}"
+            data.mkdir(parents=True)
+            (data / "myid").write_text(str(n))
+            settings = [f"dataDir={data}", "tickTime=500", "initLimit=20", "syncLimit=10"]
+            settings += ["admin.enableServer=false", "standaloneEnabled=false", *members]
+            settings += ["4lw.commands.whitelist=srvr"]
+            (data / "zoo.cfg").write_text("\n".join(settings))
+            command = [java(), "-Xmx128m", "-cp", os.pathsep.join(map(str, jars()))]
+            command += ["org.apache.zookeeper.server.quorum.QuorumPeerMain", str(data / "zoo.cfg")]
+            with (data / "output.log").open("wb") as output:
+                processes.append(subprocess.Popen(command, stdout=output, stderr=output))
+        for n in (1, 2, 3):
+            _wait_until_it_serves(ports[3 * n - 3])
+        yield ",".join(f"127.0.0.1:{ports[3 * n - 3]}" for n in (1, 2, 3))
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def _wait_until_it_serves(port: int) -> None:
+    deadline = time.monotonic() + PATIENCE / 1000
+    while time.monotonic() < deadline:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), 5) as connection:
+            connection.sendall(b"srvr")
+            with connection.makefile("rb") as answer:
+                if b"Mode: " in answer.read():
+                    return
+        time.sleep(0.2)
+    raise RuntimeError(f"the ZooKeeper at port {port} does not serve")
+
+
+class Cluster:
+    """`barnabas cluster start` with three brokers, on ZooKeepers that run."""
+
+    def __init__(self, folder: Path, zookeeper: str) -> None:
+        self._data = str(folder / "cluster")
+        command = [*_BARNABAS, "cluster", "start", "--data", self._data, "--brokers", "3"]
+        command += ["--zookeeper", zookeeper, "--listen", "127.0.0.1:0"]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        ready = self._process.stdout.readline().split()
+        if len(ready) < 2:
+            raise RuntimeError("the cluster does not start")
+        self.servers = ready[1]
+
+    def call(self, *words: str) -> str:
+        command = [*_BARNABAS, "cluster", *words, "--data", self._data]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    def kill_controller(self) -> None:
+        self.call("kill", str(json.loads(self.call("status", "--json"))["controller"]))
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        self._process.wait()
+
+
 class Camera:
     """Takes pictures of the pages of one console."""
 
@@ -127,17 +215,19 @@ class Camera:
         print(self._out / f"{name}.png")
 
 
-def take_all(browser: Browser, cluster: BarnabasCluster, link: str, out: Path) -> None:
+def take_all(browser: Browser, cluster: Cluster, link: str, out: Path) -> None:
     camera = Camera(browser, link, out)
     live = camera.open(f"topic/{TOPIC}")
     camera.take(live, "console-live", 12_000)
     camera.take(camera.open(f"topic/{TOPIC}", scheme="dark"), "console-dark", 12_000)
     camera.take(camera.open(f"topic/{TOPIC}", NARROW), "console-narrow", 12_000)
-    camera.take(camera.open(""), "console-overview")
+    camera.take(camera.open(f"topic/{TOPIC}", NARROW, "dark"), "console-narrow-dark", 12_000)
+    overview = camera.open("")
     camera.take(camera.open(f"topic/{TOPIC}/records?from=start"), "console-records")
     camera.take(camera.open(f"group/{GROUP}"), "console-group")
-    cluster.kill(cluster.controller())
-    camera.take(live, "console-failover", 12_000)
+    cluster.kill_controller()
+    camera.take(live, "console-failover", 15_000)
+    camera.take(overview, "console-overview")
 
 
 def main() -> None:
@@ -148,8 +238,10 @@ def main() -> None:
     if chromium is None:
         parser.error("there is no Chromium: apt-get install chromium")
     options.out.mkdir(parents=True, exist_ok=True)
-    with BarnabasCluster(3, mode="process") as cluster:
-        servers = cluster.bootstrap_servers
+    with ExitStack() as exits:
+        folder = Path(exits.enter_context(tempfile.TemporaryDirectory()))
+        cluster = exits.enter_context(Cluster(folder, exits.enter_context(ensemble(folder))))
+        servers = cluster.servers
         admin: Any = AdminClient({"bootstrap.servers": servers})
         admin.create_topics([NewTopic(TOPIC, 3, 3)])[TOPIC].result(60)
         with traffic(servers), console_of(servers) as link, sync_playwright() as started:
