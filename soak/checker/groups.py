@@ -135,13 +135,17 @@ def _stalled_producers(history: History) -> Iterator[Finding]:
     if history.calm == NEVER:
         return
     lively = {
-        send.process.name
+        send.process.name: send.process.client_name
         for send in history.sends.values()
         if send.outcome is Outcome.OK and NEVER > send.done > history.calm
     }
+    clients = set(lively.values())
     for process in history.processes.values():
         if process.role not in ("produce", "transact") or process.name in lively:
             continue
+        lived = history.stopped.get(process.name, NEVER) - process.began
+        if process.began > history.calm and lived < GRACE and process.client_name in clients:
+            continue  # it took over from one that got something done, and had hardly begun
         if history.stopped.get(process.name, NEVER) > history.calm + GRACE:
             yield Finding(
                 "stalled-producer",

@@ -38,6 +38,13 @@ class Process:
     transactional_id: str = ""
     transaction_timeout: int = NEVER
     """In nanoseconds."""
+    began: int = 0
+    """When, in nanoseconds."""
+
+    @property
+    def client_name(self) -> str:
+        """Which all lives of a client share: "produce-1" of "produce-1.3"."""
+        return self.name.rpartition(".")[0] or self.name
 
 
 @dataclass(slots=True)
@@ -301,7 +308,7 @@ class _Reader:
 
     def _process(self, event: Event) -> None:
         known = {name: event[name] for name in Process.__slots__ if name in event}
-        self._who = self._history.processes[event["name"]] = Process(**known)
+        self._who = self._history.processes[event["name"]] = Process(**known, began=event["at"])
 
     def _send(self, event: Event) -> None:
         transaction = self._transactions.get(event["txn"]) if event.get("txn") is not None else None

@@ -445,6 +445,42 @@ def test_producer_that_gets_nothing_done_in_the_calm_has_stalled():
     assert found(world) == []
 
 
+def test_lives_that_follow_each_other_and_get_nothing_done_have_stalled():
+    world = World(A)
+    first = world.producer("p.1")
+    first.send(A)
+    world.note("soak", "calm")
+    world.now += 20 * SECOND
+    late = world.producer("p.2")
+    world.note("soak", "stopped", target=late.name)
+    world.note("soak", "stopped", target=first.name)
+    assert found(world.survey()) == ["stalled-producer"]
+
+
+def test_a_life_that_takes_over_late_from_one_that_got_something_done_has_not_stalled():
+    world = World(A)
+    first = world.producer("p.1")
+    world.note("soak", "calm")
+    first.send(A)
+    world.now += 20 * SECOND
+    world.note("soak", "stopped", target=first.name)
+    late = world.producer("p.2")
+    world.note("soak", "stopped", target=late.name)
+    assert found(world.survey()) == []
+
+
+def test_a_life_that_gets_nothing_done_for_long_has_stalled_whatever_the_earlier_one_did():
+    world = World(A)
+    first = world.producer("p.1")
+    world.note("soak", "calm")
+    first.send(A)
+    world.note("soak", "stopped", target=first.name)
+    late = world.producer("p.2")
+    world.now += 20 * SECOND
+    world.note("soak", "stopped", target=late.name)
+    assert found(world.survey()) == ["stalled-producer"]
+
+
 def test_client_that_the_soak_has_killed_before_the_calm_owes_nothing():
     world = World(A)
     world.producer().send(A)
