@@ -7,7 +7,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -40,9 +40,27 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     options.peers = options.peers.split(",")
     if unknown := set(options.peers) - set(PEERS):
         parser.error(f"unknown broker {', '.join(sorted(unknown))}: known are {', '.join(PEERS)}")
+    names = [each.name for each in _offered(options.quick)]
+    names += [each.name for each in _offered_of_spark(options.quick)]
+    of_cluster = cluster.names()
+    if not any(
+        options.only in name for name in (of_cluster if options.only.startswith("cluster") else names)
+    ):
+        more = "; without --quick there are more" if options.quick else ""
+        parser.error(
+            f"--only {options.only!r} is part of none of these names{more}: {'; '.join(names + of_cluster)}"
+        )
     options.rounds = options.rounds or (2 if options.quick else 5)
     options.minutes = options.minutes or (3 if options.quick else 22)
     return options
+
+
+def _offered(quick: bool) -> Sequence[workloads.Workload]:
+    return workloads.quick() if quick else [*workloads.full(), *scale.scales()]
+
+
+def _offered_of_spark(quick: bool) -> Sequence[spark_workloads.SparkWorkload]:
+    return spark_workloads.quick() if quick else spark_workloads.full()
 
 
 class Bench:
@@ -105,8 +123,7 @@ class Bench:
 
 def measure_brokers(options: argparse.Namespace, directory: Path) -> Iterator[report.Results]:
     """The brokers' part of a run, when there is anything of it to do."""
-    offered = workloads.quick() if options.quick else [*workloads.full(), *scale.scales()]
-    chosen = [workload for workload in offered if options.only in workload.name]
+    chosen = [workload for workload in _offered(options.quick) if options.only in workload.name]
     if not chosen:
         return
     started = time.monotonic()
@@ -136,8 +153,7 @@ def measure_cluster(options: argparse.Namespace, directory: Path) -> Iterator[re
 
 def measure_spark(options: argparse.Namespace, directory: Path) -> Iterator[report.Results]:
     """Spark's part of a run, when there is anything of it to do."""
-    offered = spark_workloads.quick() if options.quick else spark_workloads.full()
-    chosen = [workload for workload in offered if options.only in workload.name]
+    chosen = [workload for workload in _offered_of_spark(options.quick) if options.only in workload.name]
     brokers = [name for name in options.peers if name in BROKERS]
     if not chosen or not brokers:
         return

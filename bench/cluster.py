@@ -39,6 +39,8 @@ BROKERS = 3
 SESSION_SECONDS = 6
 #: seconds until a cluster has all it needs to be measured: the others' replicas caught up, and all warm
 REST_SECONDS = 3.0
+#: the name, for `--only`, of what all brokers of a cluster do together
+_TOTAL = "cluster total"
 _REPLICATED = (
     "offsets.topic.replication.factor=3",
     "transaction.state.log.replication.factor=3",
@@ -173,6 +175,11 @@ def workloads() -> list[Workload]:
     ]
 
 
+def names() -> list[str]:
+    """Of the rows, as `--only` takes them."""
+    return [*(f"cluster {each.name}" for each in workloads()), _TOTAL]
+
+
 def measure(
     rounds: int, only: str, peers: Sequence[str], directory: Path, say: Callable[[str], None]
 ) -> Results:
@@ -198,7 +205,7 @@ def measure(
             finally:
                 cluster.stop()
                 shutil.rmtree(directory / name, ignore_errors=True)
-    if "barnabas" in peers and only in "cluster total":
+    if "barnabas" in peers and only in _TOTAL:
         for brokers in (1, 2, 3):
             _measure_total(brokers, directory, results, say)
     return results
