@@ -359,11 +359,18 @@ def large(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         with Connection(peer.bootstrap) as connection:
             for start in range(0, MANY, TOPICS_A_REQUEST):
                 create_topics(connection, names[start : start + TOPICS_A_REQUEST], partitions=1)
+        # Apache Kafka says that topics are created before its broker knows them.
+        deadline = time.monotonic() + 300
+        admin = AdminClient({"bootstrap.servers": peer.bootstrap, "log_level": 0})
+        while len(admin.list_topics(timeout=60).topics) < MANY:
+            assert time.monotonic() < deadline, "the broker does not know all topics"
+            time.sleep(1)
         yield peer
     finally:
         peer.stop()
 
 
+@pytest.mark.timeout(600)
 def test_ten_thousand_topics_are_searched_sorted_and_paged(large, new_context):
     with RunningConsole(ConsoleSettings(large.bootstrap, "127.0.0.1:0")) as console:
         tab, expect = Tab(new_context(console), console.url), playwright.expect
