@@ -38,6 +38,16 @@ _TIMEOUT = 15.0
 _LOOK = 0.5
 PLAN = click.Path(exists=True, dir_okay=False, allow_dash=True)
 
+#: the topics that a command is about; none for all
+topics_argument = click.argument(
+    "names",
+    metavar="[NAME]...",
+    nargs=-1,
+    type=NAME,
+    callback=unique_names,
+    shell_complete=topic_names,
+)
+
 
 @click.group()
 def reassign() -> None:
@@ -70,14 +80,7 @@ def _brokers(ctx: click.Context, param: click.Parameter, text: str | None) -> li
         "plan.json`.",
     )
 )
-@click.argument(
-    "names",
-    metavar="[NAME]...",
-    nargs=-1,
-    type=NAME,
-    callback=unique_names,
-    shell_complete=topic_names,
-)
+@topics_argument
 @click.option(
     "--brokers",
     metavar="1,2,3",

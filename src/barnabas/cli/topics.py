@@ -24,7 +24,7 @@ from barnabas.cli.options import (
     unique_names,
 )
 from barnabas.cli.output import numbers, print_json, print_table
-from barnabas.cli.reassign import reassign
+from barnabas.cli.reassign import reassign, topics_argument
 from barnabas.cli.streams import report
 from barnabas.types import TopicPartition
 
@@ -159,14 +159,7 @@ def list_topics(internal: bool, as_json: bool, bootstrap_server: str) -> None:
         "Of several filters, one is enough.",
     )
 )
-@click.argument(
-    "names",
-    metavar="[NAME]...",
-    nargs=-1,
-    type=NAME,
-    callback=unique_names,
-    shell_complete=topic_names,
-)
+@topics_argument
 @click.option(
     "--under-replicated",
     "--under-replicated-partitions",

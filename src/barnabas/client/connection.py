@@ -6,7 +6,6 @@ import itertools
 import socket
 import ssl
 import struct
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 from barnabas.client.errors import AuthenticationError, ClientError, unreachable
@@ -176,12 +175,7 @@ class Connection:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _secure(self, security: Security, host: str) -> None:
