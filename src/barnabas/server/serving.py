@@ -146,13 +146,13 @@ def served_apis(
         "groups",
         "barnabas.groups.per.principal",
         lambda: config().barnabas_groups_per_principal,
-        groups.has_group,
+        lambda name: groups.has_group(name),
     )
     new_ids = NewNames(
         "transactional ids",
         "barnabas.transactional.ids.per.principal",
         lambda: config().barnabas_transactional_ids_per_principal,
-        transactions.has_transactional_id,
+        lambda name: transactions.has_transactional_id(name),
     )
     settings = SettingDescriptions(configs, image)
     topics = controller.topics
