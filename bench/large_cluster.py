@@ -1,6 +1,6 @@
 """What a cluster of 100 brokers and 200,000 partitions costs its controller, each broker and ZooKeeper.
 
-    python -m bench.large_cluster [--brokers 100] [--partitions 200000]
+    python -m bench.large_cluster [--brokers 100] [--partitions 200000] [--new 10000]
 
 One process plays it. Two brokers are real as far as metadata goes: the controller, and one that only follows
 it; the others are registrations. The store is in memory, and counts. Nobody holds records. What ZooKeeper
@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import resource
 import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
 
@@ -42,8 +44,6 @@ _READS, _WRITES, _EVENTS = 50_000, 22_000, 8_000
 #: servers of the ensemble, which share its clients
 _SERVERS = 3
 _TOPIC = 100
-#: partitions of the topic that is created at the end
-_NEW = 10_000
 _REPLICAS = 3
 
 
@@ -155,8 +155,10 @@ def _broker(number: BrokerId) -> BrokerImage:
 class Cluster:
     """All of it, and the table that is printed."""
 
-    def __init__(self, brokers: int, partitions: int) -> None:
+    def __init__(self, brokers: int, partitions: int, new: int) -> None:
         self.brokers, self.partitions = brokers, partitions
+        #: partitions of the topic that is created at the end
+        self.new = new
         self.server = MemoryServer()
         self.controller: Member
         self.follower: Member
@@ -181,7 +183,8 @@ class Cluster:
         await self._measure("... and is back", self._come_back)
         await self._measure("... and is in sync again", self._catch_up)
         await self._measure("preferred leaders lead again", self._rebalance)
-        await self._measure(f"a topic of {_NEW:,} partitions", self._create)
+        if self.new:
+            await self._measure(f"a topic of {self.new:,} partitions", self._create)
         await self._measure("the controller dies", self._take_over, of_next=True)
         await self.follower.stop()
 
@@ -317,11 +320,15 @@ class Cluster:
         await self._settle()
 
     async def _create(self) -> None:
-        made = await self.controller.controller.topics.create([NewTopic("large", _NEW, _REPLICAS)])
+        made = await self.controller.controller.topics.create([NewTopic("large", self.new, _REPLICAS)])
         assert not isinstance(made["large"], KafkaError)
         await self._settle()
 
     async def _take_over(self) -> None:
+        with _taking_over():
+            await self._hand_over()
+
+    async def _hand_over(self) -> None:
         await self.controller.stop()
         await self.controller.store.close()
         await self._until(lambda: self.follower.controller.active)
@@ -331,10 +338,32 @@ class Cluster:
         assert not self._leads(1)
 
 
+class _Told(logging.Handler):
+    """Prints what the controller logs of its start: its own measure, without what this program waits for."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if "taken over" in (message := record.getMessage()):
+            print(f"({message})", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def _taking_over() -> Iterator[None]:
+    logger, told = logging.getLogger("barnabas"), _Told()
+    before = logger.level
+    logger.addHandler(told)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(told)
+        logger.setLevel(before)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.large_cluster", description=__doc__)
     parser.add_argument("--brokers", type=int, default=100, help="3 or more")
     parser.add_argument("--partitions", type=int, default=200_000)
+    parser.add_argument("--new", type=int, default=10_000, help="of the topic created last; 0: none is")
     options = parser.parse_args()
     if options.brokers < _REPLICAS:
         parser.error(f"--brokers {options.brokers}: partitions have {_REPLICAS} replicas, give 3 or more")
@@ -344,7 +373,7 @@ def main() -> None:
         "| all brokers read | MB | ZooKeeper s |"
     )
     print("|---|---|---|---|---|---|---|---|---|---|---|")
-    asyncio.run(Cluster(options.brokers, options.partitions).run())
+    asyncio.run(Cluster(options.brokers, options.partitions, options.new).run())
     print(f"\n{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB of memory for all of it")
 
 

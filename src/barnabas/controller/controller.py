@@ -275,7 +275,9 @@ class Controller:
 
     async def _join(self) -> None:
         await self.registration.register()
+        elected_at = None
         if not self._election.is_won and await self._election.run():
+            elected_at = self._clock.monotonic()
             log.info("broker %d is the controller, in epoch %d", self._broker.id, self._election.epoch)
         if self._election.is_won:
             self.partitions.begin()
@@ -284,4 +286,10 @@ class Controller:
                 raise KafkaError(ErrorCode.NOT_CONTROLLER, "the partitions could not be settled")
             self.reassignments.resume()
             self._internal_topics.begin()
+            if elected_at is not None:
+                log.info(
+                    "broker %d has taken over as the controller: all partitions settled in %.2f s",
+                    self._broker.id,
+                    self._clock.monotonic() - elected_at,
+                )
         await self._loader.settled()

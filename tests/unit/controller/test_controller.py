@@ -197,6 +197,19 @@ def test_broker_takes_over_when_the_controller_goes() -> None:
     asyncio.run(scenario())
 
 
+def test_log_says_how_long_a_controller_took_over(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        server = MemoryServer()
+        first = await join(server, BrokerConfig(node_id=1))
+        await join(server, BrokerConfig(node_id=2))
+        assert "broker 2 has taken over" not in caplog.text
+        await first.store.close()
+        await until(lambda: "broker 2 has taken over as the controller" in caplog.text)
+
+    with caplog.at_level("INFO", logger="barnabas.controller"):
+        asyncio.run(scenario())
+
+
 def test_broker_whose_id_was_taken_while_it_was_away_has_to_stop() -> None:
     async def scenario() -> None:
         server = MemoryServer()

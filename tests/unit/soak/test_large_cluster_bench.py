@@ -9,9 +9,8 @@ from bench.large_cluster import Cluster, main
 
 
 @pytest.mark.parametrize("brokers", [3, 4])
-def test_the_smallest_clusters_are_measured_to_the_end(capsys, monkeypatch, brokers):
-    monkeypatch.setattr("bench.large_cluster._NEW", 10)
-    asyncio.run(Cluster(brokers, 20).run())
+def test_the_smallest_clusters_are_measured_to_the_end(capsys, brokers):
+    asyncio.run(Cluster(brokers, 20, 10).run())
     assert "| the controller dies |" in capsys.readouterr().out
 
 
