@@ -181,7 +181,11 @@ class Recycle(Client):
         return self.time() + _PATIENCE if self.stopping and deadline is None else deadline
 
     async def _scan(self, place: Place) -> None:
-        """Read all that is there now; nothing is noted when the end is not reached soon."""
+        """Read all that is there now; nothing is noted when the end is not reached soon.
+
+        Nor when it was the topic before: a broker that is cut off from the ensemble does not know yet that
+        it was deleted, and tells of it by the same name and its old id.
+        """
         asked = self.stage.now()
         fetcher = Fetcher(self, "read_uncommitted", with_session=False)
         if not await fetcher.seek([place]):
@@ -192,7 +196,10 @@ class Recycle(Client):
             if place not in ends:
                 return
             if fetcher.positions[place] >= ends[place]:
-                self.recorder.note("scan", asked=asked, topic=place[0], partition=place[1], records=records)
+                if self.topic_ids.get(place[0]) not in self._gone:
+                    self.recorder.note(
+                        "scan", asked=asked, topic=place[0], partition=place[1], records=records
+                    )
                 return
             records += [(found.offset, found.id, found.key) for found in await fetcher.poll(0.05)]
 
