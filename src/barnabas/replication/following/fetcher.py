@@ -400,69 +400,23 @@ class Fetcher:
             elif data.diverging_epoch.epoch >= 0:
                 self._truncate(followed, follower, data)
             else:
-                first = follower.start_for(data.records) if data.records else None  # type: ignore[arg-type]
-                if first is not None:
-                    self._set_aside(followed)
-                    self._begin(self._start_with(followed, first, data), f"start of {followed!r}")
-                    return
-                self._copy(followed, follower, data, start)
-                if data.records and not follower.is_durable:
-                    written.append(followed)
+                if data.records:
+                    self._around.throttle.record(partition.topic_partition, len(data.records))
+                    self._append(followed, follower, data.records)  # type: ignore[arg-type]
+                    partition.traffic.replication_bytes_in += len(data.records)
+                    if not follower.is_durable:
+                        written.append(followed)
+                follower.follow_watermark(data.high_watermark)
+                if partition.log.log_start_offset < start:  # the batch that the start lies in is copied whole
+                    partition.log.advance_log_start(min(start, partition.log.high_watermark))
+                self._follow_log_start(followed, data.log_start_offset)
+                followed.failures = 0
         except KafkaError as error:
             self._put_off(followed, error)
             return
         if partition.log.log_end_offset != followed.told_offset or partition.log.log_start_offset != start:
             self._due[followed] = None
         self._hold_up(followed)
-
-    def _copy(self, followed: Followed, follower: Follower, data: PartitionData, start: Offset) -> None:
-        """Append what the leader has sent, and go where its high watermark and its log start are.
-
-        Args:
-            start: where the log was to start before this.
-        """
-        partition = followed.partition
-        if data.records:
-            self._around.throttle.record(partition.topic_partition, len(data.records))
-            self._append(followed, follower, data.records)  # type: ignore[arg-type]
-            partition.traffic.replication_bytes_in += len(data.records)
-        follower.follow_watermark(data.high_watermark)
-        if partition.log.log_start_offset < start:  # the batch that the start lies in is copied whole
-            partition.log.advance_log_start(min(start, partition.log.high_watermark))
-        self._follow_log_start(followed, data.log_start_offset)
-        followed.failures = 0
-
-    async def _start_with(self, followed: Followed, first: Offset, data: PartitionData) -> None:
-        """Have an empty log start over at `first`, where the leader's first batch begins, and append that.
-
-        Fetched again from there, the batch would be refused: the leader's log starts behind `first`.
-        """
-        partition_log = followed.partition.log
-        start = partition_log.log_start_offset
-        try:
-            await self._around.logs.prepare_truncation(partition_log, first)
-            follower = self._follower_at(followed, start)
-            if follower is None:
-                followed.partition.flush_if_due()
-                return
-            follower.start_at(first)
-            await follower.durable()
-            follower = self._follower_at(followed, first)
-            if follower is None:
-                return
-            self._copy(followed, follower, data, start)
-            await follower.durable()
-        except KafkaError as error:
-            if self._followed.get(followed.key) is followed:
-                self._put_off(followed, error)
-            return
-        self._resume(followed)
-
-    def _follower_at(self, followed: Followed, end: Offset) -> Follower | None:
-        """The follower if it is still copied in that epoch, and its log ends at `end`."""
-        if self._followed.get(followed.key) is not followed or followed.partition.log.log_end_offset != end:
-            return None
-        return followed.partition.follower(followed.leader_epoch)
 
     def _append(self, followed: Followed, follower: Follower, records: Buffer) -> None:
         try:

@@ -43,23 +43,6 @@ class Follower:
         """As `Partition.end_offset_for_epoch`."""
         return self._log.end_offset_for_epoch(epoch)
 
-    def start_for(self, records: Buffer) -> Offset | None:
-        """Where this log, which is empty, must start over before it can take what the leader has sent.
-
-        None when it need not. DeleteRecords may have moved the leader's start into a batch, which is sent
-        whole.
-
-        Raises:
-            KafkaError: CORRUPT_MESSAGE, the batch that it would start with is damaged.
-        """
-        log = self._log
-        if log.log_start_offset == log.log_end_offset:
-            first = parse_header(records)
-            if first.base_offset < log.log_end_offset <= first.last_offset:
-                check_crc(first, records)
-                return first.base_offset
-        return None
-
     def append(self, records: Buffer, leader_epoch: LeaderEpoch) -> None:
         """Append what the leader of an epoch has sent.
 
@@ -68,6 +51,12 @@ class Follower:
                 in the records.
         """
         log = self._log
+        if log.log_start_offset == log.log_end_offset:
+            # DeleteRecords may have moved the leader's start into a batch, which is sent whole
+            first = parse_header(records)
+            if first.base_offset < log.log_end_offset <= first.last_offset:
+                check_crc(first, records)
+                log.truncate_fully_and_start_at(first.base_offset)  # it is empty: there is little to sync
         if log.append_as_follower(records, leader_epoch) is None:
             raise KafkaError(
                 ErrorCode.CORRUPT_MESSAGE,
