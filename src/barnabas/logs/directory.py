@@ -192,6 +192,11 @@ class LogDirectory:
             self._forget_other_topics(topic_partition, topic_id)
         return self._recovery_points.offsets.get(topic_partition, 0)
 
+    def is_of_another_topic(self, topic_partition: TopicPartition, topic_id: TopicId) -> bool:
+        """Whether the checkpoints name another topic, for a folder that does not say whose it is."""
+        tag = checkpoints.tag_of_topic(topic_id)
+        return any(each.tags.get(topic_partition, tag) != tag for each in self._checkpoints)
+
     def found(self) -> dict[TopicPartition, TopicId]:
         """The partitions that lie in the directory, with their topic's id (zero when it is not known).
 
@@ -519,7 +524,11 @@ class LogDirectory:
         path: str | None = None,
     ) -> PartitionLog:
         self._forget_other_topics(topic_partition, topic_id)
-        path = path or f"{env.path}/{topic_partition}"
+        if path is None:
+            path = f"{env.path}/{topic_partition}"
+            found_id = self._found.pop(topic_partition, None)
+        else:  # a copy is taken for the one of the topic whose id it has
+            found_id = topic_id
         log = load_log(
             env,
             path,
@@ -534,9 +543,12 @@ class LogDirectory:
             sizes=None if self._sizes is None else self._sizes.get(topic_partition),
             cleaned_to=self.cleaned_to.get(topic_partition, 0),
         )
-        found_id = self._found.pop(topic_partition, None)
-        if not log.files.is_blank and not (was_clean and found_id == topic_id):
-            log.files.write_topic_id()
+        if not log.files.is_blank:
+            # What is right stays: written again in place, it would be lost to a full disk or a kill.
+            if found_id != topic_id:
+                log.files.write_topic_id()
+            elif not was_clean:
+                log.files.note_topic_id()
         return log
 
     def _flush_all(self) -> list[TopicPartition]:

@@ -261,6 +261,16 @@ class LogManager:
                     )
                     self._unreadable[topic_partition] = directory
                     continue
+                if found_id == ZERO_TOPIC_ID and directory.is_of_another_topic(topic_partition, topic_id):
+                    log.error(
+                        "%s in %s cannot be opened: its folder does not say which topic it is of, and the "
+                        "checkpoints name another one of that name, which was deleted; stop the broker and "
+                        "run `barnabas log repair` if the folder is the topic's, else remove the folder",
+                        topic_partition,
+                        directory.path,
+                    )
+                    self._unreadable[topic_partition] = directory
+                    continue
                 wanted.append((topic_partition, topic_id, config_of(topic_partition.topic)))
                 places.setdefault(topic_partition, []).append(directory)
             if wanted:

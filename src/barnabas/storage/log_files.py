@@ -136,6 +136,10 @@ class LogFiles:
     def write_topic_id(self) -> None:
         path = f"{self.path}/{PARTITION_METADATA}"
         write_file(self.env.fs, path, encode_partition_metadata(self._topic_id))
+        self.note_topic_id()
+
+    def note_topic_id(self) -> None:
+        """Has the next flush cover the file that names the topic."""
         self.note_new(LogFile(self.env.files, self.path, PARTITION_METADATA))
 
     def roll(self, offset: Offset, producers: Iterable[Producer], config: TopicConfig) -> LogSegment:

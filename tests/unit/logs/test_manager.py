@@ -116,6 +116,42 @@ def test_deleted_log_is_gone_at_once_and_its_files_after_the_delay(play):
     play(scenario)
 
 
+def test_a_start_after_a_kill_with_a_full_disk_leaves_each_folder_its_topic(play):
+    async def scenario(bench):
+        bench.create("t", records=3)
+        bench.disk.process_ended()
+        again = Bench("/a", disk=bench.disk)
+        full = OSError(errno.ENOSPC, "the disk is full")
+        # the small file is the one that the last block was not enough for
+        bench.disk.refuse = lambda operation, path: (
+            full if operation == "write" and path.endswith("partition.metadata") else None
+        )
+        await again.logs.load(hosted("t"), lambda _: CONFIG)
+        bench.disk.process_ended()
+        content = read_file(bench.disk, "/a/t-0/partition.metadata")
+        assert checkpoints.decode_partition_metadata(content) == b"t" * 16
+
+    play(scenario, "/a")
+
+
+def test_a_folder_without_its_topic_id_is_not_opened_for_another_topic_than_the_checkpoints_name(
+    play, caplog
+):
+    async def scenario(bench):
+        bench.create("t", records=3)
+        bench.logs.close()
+        bench.disk.remove("/a/t-0/partition.metadata")
+        partition = TopicPartition("t", 0)
+        for topic_id, is_open in ((b"u" * 16, False), (b"t" * 16, True)):
+            again = Bench("/a", disk=bench.disk)
+            await again.logs.load({partition: topic_id}, lambda _: CONFIG)
+            assert (again.logs.get(partition) is not None) is is_open
+            again.logs.close()
+
+    play(scenario, "/a")
+    assert "t-0 in /a cannot be opened" in caplog.text
+
+
 def test_files_whose_delay_is_not_over_at_the_stop_are_left_to_the_next_start(play):
     async def scenario(bench):
         bench.create("t", records=3)
