@@ -179,7 +179,9 @@ def _subscribed(task: Task, reader: Reader) -> KafkaConsumer:
 
 
 def _poll(consumer: KafkaConsumer, reader: Reader) -> None:
-    batches = consumer.poll(timeout_ms=200, max_records=BATCH)
+    # Not shorter: a member that joins again because its metadata has changed loses its assignment when a
+    # poll times out meanwhile, and stands still then (3.0.12).
+    batches = consumer.poll(timeout_ms=2000, max_records=BATCH)
     reader.read(
         [
             (part.topic, part.partition, record.offset, record.value.decode())

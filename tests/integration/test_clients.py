@@ -132,7 +132,7 @@ def test_kafka_python(servers, name, codec):
         bootstrap_servers=servers,
         group_id=uuid.uuid4().hex,
         auto_offset_reset="earliest",
-        consumer_timeout_ms=20_000,
+        consumer_timeout_ms=60_000,
     )
     found = []
     for message in consumer:

@@ -56,7 +56,7 @@ def test_commit_of_one_client_is_where_the_next_goes_on(barnabas_broker, servers
     consumer = KafkaConsumer(one, enable_auto_commit=False, max_poll_records=2, **settings)
     values = []
     while len(values) < 2:
-        values += [r.value for batch in consumer.poll(timeout_ms=500).values() for r in batch]
+        values += [r.value for batch in consumer.poll(timeout_ms=60_000).values() for r in batch]
     consumer.commit()
     consumer.close()
     assert values == [b"0", b"1"]

@@ -155,7 +155,7 @@ def test_kafka_python_logs_in_over_tls(broker: SecureBroker) -> None:
         sasl_plain_username="alice",
         sasl_plain_password=PASSWORD,
         auto_offset_reset="earliest",
-        consumer_timeout_ms=20_000,
+        consumer_timeout_ms=60_000,
     )
     assert next(iter(consumer)).value == b"one"
     consumer.close()

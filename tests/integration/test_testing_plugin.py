@@ -57,7 +57,7 @@ def test_kafka_python_works_in_a_test(barnabas_broker, barnabas_topic):
         bootstrap_servers=barnabas_broker.bootstrap_servers,
         group_id=barnabas_topic,
         auto_offset_reset="earliest",
-        consumer_timeout_ms=10_000,
+        consumer_timeout_ms=60_000,
     )
     record = next(consumer)
     assert (record.key, record.value) == (b"k", b"hello")

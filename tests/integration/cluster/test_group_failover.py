@@ -89,8 +89,12 @@ class KafkaPythonReader(Reader):
             session_timeout_ms=6000,
             heartbeat_interval_ms=500,
         )
+        # A member that joins again because its metadata has changed loses its assignment when a poll times
+        # out meanwhile (3.0.12), and its first round is often made without metadata.
+        timeout = 60_000
         while not self._stopping.is_set():
-            for records in consumer.poll(100).values():
+            for records in consumer.poll(timeout).values():
+                timeout = 100
                 self.numbers.update(int(record.value) for record in records)
         consumer.close()
 
