@@ -31,13 +31,22 @@ class StandaloneCluster:
         self._path = os.pathsep.join(sys.path) if with_our_packages else ""
         self._processes: list[subprocess.Popen[bytes]] = []
         self._start("master", "org.apache.spark.deploy.master.Master")
-        self.url = wait_for(lambda: re.search(r"Starting Spark master at (\S+)", self.log("master")))[1]
+        self.url = wait_for(
+            "the address of Spark's master",
+            lambda: re.search(r"Starting Spark master at (\S+)", self.log("master")),
+            lambda: self.log("master")[-2_000:],
+        )[1]
         for number in range(workers):
             name = f"worker-{number}"
             options = ["--cores", "1", "--memory", "1g", "--work-dir", str(folder / name), self.url]
             self._start(name, "org.apache.spark.deploy.worker.Worker", *options)
         for number in range(workers):
-            wait_for(lambda name=f"worker-{number}": "registered with master" in self.log(name))
+            name = f"worker-{number}"
+            wait_for(
+                f"{name} to be registered with Spark's master",
+                lambda name=name: "registered with master" in self.log(name),
+                lambda name=name: self.log(name)[-2_000:],
+            )
 
     def log(self, name: str) -> str:
         return (self._folder / f"{name}.log").read_text()
@@ -81,10 +90,10 @@ class StandaloneCluster:
             process.wait()
 
 
-def wait_for(condition: Callable[[], T]) -> T:
-    """What `condition` says once it is something."""
+def wait_for(what: str, condition: Callable[[], T], seen: Callable[[], object] = lambda: "nothing") -> T:
+    """What `condition` says once it is something; a failure tells what was waited for, and what is `seen`."""
     deadline = time.monotonic() + PATIENCE_S
     while not (found := condition()):
-        assert time.monotonic() < deadline, f"nothing after {PATIENCE_S:g} s"
+        assert time.monotonic() < deadline, f"waited {PATIENCE_S:g} s for {what}; there is: {seen()}"
         time.sleep(0.05)
     return found

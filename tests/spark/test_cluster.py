@@ -69,8 +69,18 @@ def test_a_pipeline_whose_worker_is_killed_under_it_writes_each_row_once(
         assert pipeline.poll() is None, "it ended before the worker was killed"
         return last_stable_offset(servers, target) > ROWS / 10
 
+    def seen() -> str:
+        """How far it came: an executor that is missing, a batch without an end and a retry look different."""
+        batches = {
+            kind: len(list((tmp_path / ".barnabas" / "copy").glob(f"checkpoints/copy/{kind}/[0-9]*")))
+            for kind in ("offsets", "commits")
+        }
+        executors = [cluster.executors(worker) for worker in range(2)]
+        rows = last_stable_offset(servers, target)
+        return f"{rows} rows, batches {batches}, executors by worker {executors}; the logs follow"
+
     try:
-        wait_for(has_begun)
+        wait_for("a tenth of the rows in the target topic", has_begun, seen)
         assert [cluster.executors(worker) for worker in range(2)] == [1, 1]
         cluster.kill_worker(0)
         assert last_stable_offset(servers, target) < ROWS, "it was done before"

@@ -36,6 +36,23 @@ from barnabas.spark.session import check_java, start_spark
 _NAME = "barnabas demo"
 _CORES = 2
 
+#: Options of Spark's JVM. It runs nothing but the installed Spark, whose compiler has made valid bytecode: to
+#: verify its classes at each start costs three of 22 seconds of CPU time. Without the size the whole heap is
+#: collected each time that the classes have grown. A JVM that lacks one of these options ignores it.
+_JAVA_OPTIONS = (
+    "-XX:+IgnoreUnrecognizedVMOptions -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote "
+    "-XX:MetaspaceSize=256m"
+)
+
+#: What suits a few thousand records in a folder that is new each time: to compile a stage costs more than it
+#: saves, and the checkpoint need not outlive a crash, so the manager that starts fewer processes will do.
+_SPARK = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+}
+
 #: How many of a topic's files are named on the terminal.
 _NAMED = 4
 
@@ -89,7 +106,14 @@ def run(console: Console, named: tuple[Path, ...], folder: Path, brokers: int = 
         ExitStack() as watching,
     ):
         # Spark takes longest to start, so it starts while the logs are shipped
-        starting = beside.submit(start_spark, _NAME, folder / "spark", cores=_CORES, log=Folder(folder).log)
+        starting = beside.submit(
+            start_spark,
+            _NAME,
+            folder / "spark",
+            cores=_CORES,
+            log=Folder(folder).log,
+            java_options=_JAVA_OPTIONS,
+        )
         with step(console, "Broker") as this:
             create_topics(broker.address)
             this.result = f"on {broker.address}, topics {', '.join((*LOG_TOPICS, STATS_TOPIC))}"
@@ -149,6 +173,7 @@ def _process(
         once=True,
         bootstrap=address,
         folder=folder,
+        spark=_SPARK,
         parameters={"window": describe(window), "records": str(folder / "records")},
     )
     with step(console, "Pipeline") as this:

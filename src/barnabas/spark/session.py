@@ -26,13 +26,15 @@ _PUT_BY_STREAMS = {
     "SPARK_PYTHON_RUNTIME": "PYTHON_WORKER",
 }
 
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
 _LOCAL = {
     # the loopback address only, and no web server
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
     # the first compiler and the simplest collector start soonest; a long-lived session wants neither
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    _JAVA_OPTIONS: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
@@ -58,11 +60,14 @@ def check_java() -> None:
         raise JavaMissingError(f"Spark needs Java {_JAVA}, and {java} is {found}: {cure}")
 
 
-def start_spark(name: str, folder: Path, *, cores: int = 2, log: Path | None = None) -> SparkContext:
+def start_spark(
+    name: str, folder: Path, *, cores: int = 2, log: Path | None = None, java_options: str = ""
+) -> SparkContext:
     """Start Spark in this process, or give what has been started; Spark's own files go to `folder`.
 
     Spark's Python workers run this interpreter: else they take the PATH's, which lacks our packages. What
-    Spark and its workers write to stderr goes to `log` when it is given.
+    Spark and its workers write to stderr goes to `log` when it is given. The JVM is started with
+    `java_options` too.
     """
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = worker_python(folder)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -72,6 +77,7 @@ def start_spark(name: str, folder: Path, *, cores: int = 2, log: Path | None = N
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.local.dir": str(folder / "scratch"),
     }
+    settings[_JAVA_OPTIONS] = f"{settings[_JAVA_OPTIONS]} {java_options}".strip()
     configuration = SparkConf().setMaster(f"local[{cores}]").setAppName(name).setAll(list(settings.items()))
     with stderr_to(log):
         return SparkContext.getOrCreate(configuration)
