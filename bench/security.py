@@ -1,10 +1,13 @@
 """What TLS and authorisation cost a broker, in CPU time of its process.
 
-    python -m bench.security [--megabytes 512] [--rounds 3]
+    python -m bench.security [--megabytes 512] [--rounds 3] [--kafka]
 
 One broker has a listener without TLS and one with it (TLS 1.3, a P-256 key); a second one has an authorizer
 with 1,000 rules of others. One client asks them in turn, block by block, so that both meet the same load of
 the machine; ratios are medians of the rounds. The client's own TLS (Python's) is in the latency.
+
+With `--kafka`, Apache Kafka of one KRaft node has the same two listeners and the same certificate, and the
+same client asks it in the same run.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequ
 from barnabas.protocol.schema import Request, Response
 from barnabas.records import Record, encode_batch
 from barnabas.security.certificates import Authority
-from bench.peers import cpu_nanoseconds
+from bench.peers import Kafka, cpu_nanoseconds, free_port
 
 VERSIONS = {0: 9, 1: 12, 19: 7, 30: 3}
 SECONDS = 120.0
@@ -125,13 +128,41 @@ def broker(folder: Path, listeners: dict[str, str], **settings: str) -> Iterator
         process.wait(SECONDS)
 
 
+class SecuredKafka(Kafka):
+    """Apache Kafka with a second listener, which speaks TLS."""
+
+    def __init__(self, directory: Path, certificate: Path) -> None:
+        super().__init__(directory)
+        self._certificate = certificate
+        self.tls_port = free_port()
+
+    def prepare(self) -> None:
+        controller = free_port()
+        self.controllers = {self.node_id: controller}
+        outside = f"PLAINTEXT://{self.bootstrap},SSL://127.0.0.1:{self.tls_port}"
+        self.settings = (
+            f"listeners={outside},CONTROLLER://127.0.0.1:{controller}",
+            f"advertised.listeners={outside}",
+            "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL",
+            "ssl.keystore.type=PEM",
+            f"ssl.keystore.location={self._certificate}",
+            "ssl.enabled.protocols=TLSv1.3",
+        )
+        super().prepare()
+
+    @property
+    def broker(self) -> Broker:
+        return Broker(self.pid, {"PLAINTEXT": self.port, "SSL": self.tls_port})
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.security", description=__doc__)
     parser.add_argument("--megabytes", type=int, default=512, help="each way and round (%(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="(%(default)s)")
+    parser.add_argument("--kafka", action="store_true", help="beside Apache Kafka's TLS")
     options = parser.parse_args()
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=".")))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir="."))).resolve()
         authority = Authority.create("bench", datetime.now(UTC))
         (folder / "broker.pem").write_bytes(authority.issue("broker", ["127.0.0.1"], datetime.now(UTC)).pem)
         tls = ssl.create_default_context(cadata=authority.certificate.decode())
@@ -142,18 +173,18 @@ def main() -> None:
                 **{"ssl.keystore.location": str(folder / "broker.pem")},
             )
         )
-        clients = {"plaintext": Client(secured.ports["PLAINTEXT"]), "TLS": Client(secured.ports["SSL"], tls)}
-        clients["plaintext"].ask(
-            CreateTopicsRequest(
-                topics=[CreatableTopic(name="bench", num_partitions=1, replication_factor=1)],
-                timeout_ms=30_000,
-            )
-        )
+        clients = _prepared(secured, tls)
         memory(secured, tls)
-        throughput(secured, clients, options.megabytes, options.rounds)
-        latency(secured, clients, options.rounds)
-        for client in clients.values():
-            client.close()
+        transfers(secured, clients, options.megabytes, options.rounds)
+        if options.kafka:
+            kafka = SecuredKafka(folder / "kafka", folder / "broker.pem")
+            stack.callback(kafka.kill)
+            kafka.start()
+            print("the same of Apache Kafka:", flush=True)
+            transfers(kafka.broker, _prepared(kafka.broker, tls), options.megabytes, options.rounds)
+            kafka.stop()
+        # Fresh as the one it is compared with: what a broker has served before shows in its cost, too.
+        without = stack.enter_context(broker(folder / "no-acls", {"PLAINTEXT": ""}))
         authorised = stack.enter_context(
             broker(
                 folder / "acls",
@@ -164,7 +195,22 @@ def main() -> None:
                 },
             )
         )
-        authorisation(secured, authorised, options.rounds)
+        authorisation(without, authorised, options.rounds)
+
+
+def _prepared(one: Broker, tls: ssl.SSLContext) -> dict[str, Client]:
+    """Its clients, when it has the topic."""
+    clients = {"plaintext": Client(one.ports["PLAINTEXT"]), "TLS": Client(one.ports["SSL"], tls)}
+    topic = CreatableTopic(name="bench", num_partitions=1, replication_factor=1)
+    clients["plaintext"].ask(CreateTopicsRequest(topics=[topic], timeout_ms=30_000))
+    return clients
+
+
+def transfers(one: Broker, clients: dict[str, Client], megabytes: int, rounds: int) -> None:
+    throughput(one, clients, megabytes, rounds)
+    latency(one, clients, rounds)
+    for client in clients.values():
+        client.close()
 
 
 def throughput(one: Broker, clients: dict[str, Client], megabytes: int, rounds: int) -> None:
@@ -174,20 +220,26 @@ def throughput(one: Broker, clients: dict[str, Client], megabytes: int, rounds: 
     requests = max(1, megabytes * 1_000_000 // len(batch))
     total = requests * len(batch) / 1e9
     costs: dict[str, list[float]] = {f"{way} {name}": [] for way in ("in", "out") for name in clients}
+    rates: dict[str, list[float]] = {case: [] for case in costs}
     for client in clients.values():
         _cost(one, client, [produce(batch)] * 20)  # the first ones find cold code
     for _ in range(rounds):
         for name, client in clients.items():
+            began = time.perf_counter()
             costs[f"in {name}"].append(_cost(one, client, [produce(batch)] * requests) / total)
+            rates[f"in {name}"].append(1000 * total / (time.perf_counter() - began))
         for name, client in clients.items():
             frames = [fetch(number * len(records)) for number in range(requests)]
+            began = time.perf_counter()
             costs[f"out {name}"].append(_cost(one, client, frames) / total)
+            rates[f"out {name}"].append(1000 * total / (time.perf_counter() - began))
     for way in ("in", "out"):
         plain, with_tls = costs[f"{way} plaintext"], costs[f"{way} TLS"]
         ratio = median(b / a for a, b in zip(plain, with_tls, strict=True))
         print(
             f"{way}: {median(plain):.2f} s of broker CPU a GB in plaintext, {median(with_tls):.2f} with TLS: "
-            f"{ratio:.2f} times as much",
+            f"{ratio:.2f} times as much; {median(rates[f'{way} plaintext']):.0f} and "
+            f"{median(rates[f'{way} TLS']):.0f} MB/s",
             flush=True,
         )
 

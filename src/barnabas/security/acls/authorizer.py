@@ -92,10 +92,11 @@ class _RestrictedAccess(Access):
         key = operation, kind, name
         if self._acls is self._latest():
             known = self._known.get(key)
+            if known:
+                return True
             if known is not None:
-                if not known:
-                    self.refusals += 1
-                return known
+                self.refusals += 1
+                return False
         self._catch_up()
         decision = decide(self._acls, self._subjects, self._principal, self._host, operation, kind, name)
         self._known[key] = allowed = decision.is_allowed

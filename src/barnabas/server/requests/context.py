@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias
 from barnabas import __version__
 from barnabas.protocol.framing import RequestHeader
 from barnabas.security import ITSELF, Principal
-from barnabas.security.acls import UNRESTRICTED
+from barnabas.security.acls import UNRESTRICTED, Access
 from barnabas.types import Chunk
 
 #: a reply's bytes, sent one after another
@@ -101,7 +101,7 @@ class NoConnection:
 class RequestContext:
     """What one request's header says, and its connection."""
 
-    __slots__ = ("__dict__", "api_version", "client_id", "connection")
+    __slots__ = ("__dict__", "access", "api_version", "client_id", "connection")
 
     #: set by a handler that must not be overtaken by later requests of the connection while it waits
     exclusive = False
@@ -112,12 +112,13 @@ class RequestContext:
     #: how many missing topics were made for the request
     made_topics = 0
     #: what the client may do; everything where there is no authorizer
-    access = UNRESTRICTED
+    access: Access
 
     def __init__(self, header: RequestHeader, connection: Connection) -> None:
         self.api_version = header.api_version
         self.client_id = header.client_id
         self.connection = connection
+        self.access = UNRESTRICTED
 
     @property
     def client_host(self) -> str:

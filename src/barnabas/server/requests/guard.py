@@ -58,9 +58,8 @@ class _Guard:
         """Raises KafkaError for a request that is refused as a whole; else as the handler."""
         connection = context.connection
         context.access = access = self._access(connection.principal, connection.client_host)
-        handle = self._served.handle
         if access.is_unrestricted:
-            return handle(context, request)
+            return self._served.handle(context, request)
         denials = self._denials
         if denials is None:
             return self._handle(access, context, request)

@@ -160,12 +160,19 @@ class Each(Need):
         items = getattr(request, self.array)
         if not items or (self._unless is not None and access.on_cluster(self._unless)):
             return []
-        refused = [item for item in items if not self._is_allowed(access, item, topic_name)]
-        return [Refused(refused, refusal(self._kind))] if refused else []
-
-    def _is_allowed(self, access: Access, item: Any, topic_name: TopicName) -> bool:
-        name = name_of(item, self._name, topic_name)
-        return name is None or access.allows(self._operation, self._kind, name)
+        operation, kind, field = self._operation, self._kind, self._name
+        allows = access.allows
+        refused = []
+        for item in items:
+            # `name_of`, without the call for what has a name
+            name = getattr(item, field) if field else item
+            if not name:
+                name = name_of(item, field, topic_name)
+                if name is None:
+                    continue
+            if not allows(operation, kind, name):
+                refused.append(item)
+        return [Refused(refused, refusal(kind))] if refused else []
 
 
 def name_of(item: Any, field: str, topic_name: TopicName) -> str | None:
