@@ -188,6 +188,33 @@ def test_keys_may_lie_in_a_file(start: Callable[..., BrokerServer], tmp_path: Pa
         produce(by_callback(address(server), provider), "by-file", b"one")
 
 
+def test_listeners_may_have_providers_of_their_own(start: Callable[..., BrokerServer]) -> None:
+    with IdentityProvider() as staff, IdentityProvider() as machines:
+        server = start(
+            staff,
+            **{
+                "listeners": "PLAINTEXT://127.0.0.1:0,STAFF://127.0.0.1:0,MACHINES://127.0.0.1:0",
+                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,STAFF:SASL_PLAINTEXT,"
+                "MACHINES:SASL_PLAINTEXT",
+                "listener.name.machines.sasl.oauthbearer.jwks.endpoint.url": f"{machines.url}/keys",
+                "listener.name.machines.oauthbearer.sasl.oauthbearer.expected.audience": "robots",
+            },
+        )
+        _, of_staff, of_machines = (endpoint.address for endpoint in server.bound)
+        produce(by_callback(of_staff, staff), "of-staff", b"one")
+
+        def tokens_of(make: Callable[[], str]) -> dict[str, Any]:
+            return {**by_callback(of_machines, machines), "oauth_cb": lambda _: (make(), time.time() + 300)}
+
+        produce(tokens_of(lambda: machines.token("robot", aud="robots")), "of-machines", b"one")
+        for made in (lambda: staff.token("alice", aud="robots"), lambda: machines.token("robot")):
+            errors: list[KafkaError] = []
+            producer = Producer({**tokens_of(made), "error_cb": errors.append})
+            while not errors:
+                producer.poll(1)
+            assert errors[0].code() == KafkaError._AUTHENTICATION
+
+
 def test_acls_name_the_user_of_the_token(
     start: Callable[..., BrokerServer], provider: IdentityProvider
 ) -> None:

@@ -8,8 +8,22 @@ from typing import NamedTuple
 
 _MECHANISMS = ("plain", "scram-sha-256", "scram-sha-512", "oauthbearer")
 _BY_MECHANISM = ("connections.max.reauth.ms", "sasl.jaas.config")
+_OF_OAUTHBEARER = (
+    "sasl.oauthbearer.allow.unverified.audience",
+    "sasl.oauthbearer.allow.unverified.issuer",
+    "sasl.oauthbearer.clock.skew.seconds",
+    "sasl.oauthbearer.expected.audience",
+    "sasl.oauthbearer.expected.issuer",
+    "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+    "sasl.oauthbearer.jwks.endpoint.url",
+    "sasl.oauthbearer.scope.claim.name",
+    "sasl.oauthbearer.sub.claim.name",
+)
 _BY_LISTENER = (
     *_BY_MECHANISM,
+    *_OF_OAUTHBEARER,
     "sasl.enabled.mechanisms",
     "ssl.allow.dn.changes",
     "ssl.allow.san.changes",
@@ -73,6 +87,8 @@ class ListenerSetting(NamedTuple):
             return None
         listener, mechanism, overridden = found[1].lower(), (found[2] or "").lower(), found[3]
         allowed = _BY_MECHANISM if mechanism else _BY_LISTENER
+        if mechanism == "oauthbearer":
+            allowed += _OF_OAUTHBEARER
         return cls(listener, mechanism, overridden) if overridden in allowed else None
 
 

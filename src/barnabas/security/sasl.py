@@ -6,6 +6,7 @@ import base64
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from random import Random
+from types import MappingProxyType
 from typing import Protocol
 
 from barnabas.security.delegation_tokens import TokenLogins
@@ -58,7 +59,7 @@ class Sasl:
     Args:
         find_user: what is stored of a user. Called from threads.
         random: nonces; safe from any thread.
-        tokens: reads those of OAUTHBEARER, where that is enabled.
+        tokens: reads those of OAUTHBEARER, by the listeners where that is enabled.
         delegation_tokens: finds those that clients show by SCRAM, where there are any.
         plain_users: the passwords that a listener has for PLAIN beside those of `find_user`, by user.
     """
@@ -67,7 +68,7 @@ class Sasl:
         self,
         find_user: FindUser,
         random: Random,
-        tokens: Tokens | None = None,
+        tokens: Mapping[str, Tokens] = MappingProxyType({}),
         delegation_tokens: TokenLogins | None = None,
         plain_users: Callable[[str], Mapping[str, str]] = lambda listener: {},
     ) -> None:
@@ -82,8 +83,7 @@ class Sasl:
     def begin(self, mechanism: str, listener: str = "") -> Exchange:
         """A login by a mechanism: PLAIN, OAUTHBEARER, or one of SCRAM's by the name that SASL has for it."""
         if mechanism == "OAUTHBEARER":
-            assert self._tokens is not None
-            return OauthbearerExchange(self._tokens)
+            return OauthbearerExchange(self._tokens[listener])
         if mechanism == "PLAIN":
             users = self._plain_users(listener)
             return PlainExchange(lambda user: self._any_credential(user, users), secret=self._secret)

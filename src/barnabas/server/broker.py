@@ -505,9 +505,7 @@ class Broker:
         return listeners
 
     async def _open_tokens(self) -> None:
-        self._tokens, keys = await open_tokens(self.config, self.bound, self._environment)
-        if keys is not None:
-            self._undo.append(keys.stop)
+        self._tokens = await open_tokens(self.config, self.bound, self._environment, self._undo.append)
 
     def _advertise(self, bound: list[Endpoint]) -> list[Endpoint]:
         return advertised_endpoints(self.config, bound, self._environment.network.machine_name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,21 @@ log = logger_of(__name__)
 #: A token with an unknown key has the keys read again, so often at most, in seconds.
 _EAGER_SECONDS = 10.0
 _URL = "sasl.oauthbearer.jwks.endpoint.url"
+#: what listeners may have for themselves; those of one kind share what reads their tokens
+_SETTINGS = (
+    "sasl_oauthbearer_allow_unverified_audience",
+    "sasl_oauthbearer_allow_unverified_issuer",
+    "sasl_oauthbearer_clock_skew_seconds",
+    "sasl_oauthbearer_expected_audience",
+    "sasl_oauthbearer_expected_issuer",
+    "sasl_oauthbearer_jwks_endpoint_refresh_ms",
+    "sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms",
+    "sasl_oauthbearer_jwks_endpoint_retry_backoff_ms",
+    "sasl_oauthbearer_jwks_endpoint_url",
+    "sasl_oauthbearer_scope_claim_name",
+    "sasl_oauthbearer_sub_claim_name",
+    "barnabas_oauthbearer_unsigned",
+)
 
 
 class TokenKeys:
@@ -88,29 +103,50 @@ class TokenKeys:
 
 
 async def open_tokens(
-    config: BrokerConfig, endpoints: Iterable[Endpoint], environment: Environment
-) -> tuple[Tokens | None, TokenKeys | None]:
-    """What reads the tokens of OAUTHBEARER, None where that is not enabled, and what has to be stopped.
+    config: BrokerConfig,
+    endpoints: Iterable[Endpoint],
+    environment: Environment,
+    on_stop: Callable[[Callable[[], Awaitable[None]]], None],
+) -> Mapping[str, Tokens]:
+    """What reads the tokens of OAUTHBEARER, by the listeners that take them.
+
+    Listeners whose settings are the same share the provider's keys.
+
+    Args:
+        on_stop: is given what has to be called when the broker stops, even one that did not start.
 
     Raises:
         ConfigError: tokens could not be checked as they have to be.
     """
-    taking = [
-        endpoint
-        for endpoint in endpoints
-        if endpoint.has_sasl and "OAUTHBEARER" in config.for_listener(endpoint.name).sasl_enabled_mechanisms
-    ]
-    if not taking:
-        return None, None
+    by_listener: dict[str, Tokens] = {}
+    by_settings: dict[tuple[object, ...], Tokens] = {}
+    for endpoint in endpoints:
+        if not endpoint.has_sasl:
+            continue
+        if "OAUTHBEARER" not in config.for_listener(endpoint.name).sasl_enabled_mechanisms:
+            continue
+        own = config.for_listener(endpoint.name, "OAUTHBEARER")
+        if own.barnabas_oauthbearer_unsigned and not endpoint.is_loopback:
+            raise ConfigError(
+                f"barnabas.oauthbearer.unsigned=true is not allowed while {endpoint} is a listener: "
+                f"whoever reaches it could be anybody; set {_URL}"
+            )
+        settings = tuple(getattr(own, name) for name in _SETTINGS)
+        tokens = by_settings.get(settings)
+        if tokens is None:
+            tokens = by_settings[settings] = await _open(own, environment, on_stop)
+        by_listener[endpoint.name] = tokens
+    return by_listener
+
+
+async def _open(
+    config: BrokerConfig,
+    environment: Environment,
+    on_stop: Callable[[Callable[[], Awaitable[None]]], None],
+) -> Tokens:
     if config.barnabas_oauthbearer_unsigned:
-        for endpoint in taking:
-            if not endpoint.is_loopback:
-                raise ConfigError(
-                    f"barnabas.oauthbearer.unsigned=true is not allowed while {endpoint} is a listener: "
-                    f"whoever reaches it could be anybody; set {_URL}"
-                )
         log.warning("OAUTHBEARER accepts unsigned tokens: any program on this machine can log in as any user")
-        return UnsignedTokens(_rules(config), environment.clock.now_ms), None
+        return UnsignedTokens(_rules(config), environment.clock.now_ms)
     url = config.sasl_oauthbearer_jwks_endpoint_url
     if url is None:
         raise ConfigError(
@@ -119,8 +155,9 @@ async def open_tokens(
         )
     rules = checked_rules(config)
     keys = TokenKeys(config, url, environment)
+    on_stop(keys.stop)
     await keys.start()
-    return SignedTokens(rules, lambda: keys.keys, keys.ask_again, environment.clock.now_ms), keys
+    return SignedTokens(rules, lambda: keys.keys, keys.ask_again, environment.clock.now_ms)
 
 
 def checked_rules(config: BrokerConfig) -> TokenRules:
