@@ -86,7 +86,7 @@ class ListenerSetting(NamedTuple):
         if found is None:
             return None
         listener, mechanism, overridden = found[1].lower(), (found[2] or "").lower(), found[3]
-        allowed = _BY_MECHANISM if mechanism else _BY_LISTENER
+        allowed: tuple[str, ...] = _BY_MECHANISM if mechanism else _BY_LISTENER
         if mechanism == "oauthbearer":
             allowed += _OF_OAUTHBEARER
         return cls(listener, mechanism, overridden) if overridden in allowed else None
