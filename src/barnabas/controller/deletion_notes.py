@@ -54,13 +54,17 @@ class DeletionNotes:
         self._broker_id = broker_id
         self._without = without
         self._confirming: asyncio.Task[None] | None = None
+        self._is_stopped = False
 
     def on_image(self, delta: ImageDelta) -> None:
         """Confirm what the image's notes ask for, after its logs have been deleted."""
+        if self._is_stopped:  # images go on coming for a while
+            return
         if delta.after.deleted_topics and (self._confirming is None or self._confirming.done()):
             self._confirming = asyncio.create_task(self._confirm_all(), name="deletion notes")
 
     async def stop(self) -> None:
+        self._is_stopped = True
         if self._confirming is not None:
             self._confirming.cancel()
             await asyncio.gather(self._confirming, return_exceptions=True)

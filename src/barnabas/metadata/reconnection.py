@@ -26,11 +26,11 @@ async def persistently(store: MetadataStore, attempt: Callable[[], Awaitable[T]]
         attempt: only reads, or finds out what an earlier call has written.
 
     Raises:
-        StoreUnavailableError: the store was away for longer than its session timeout, or does not come back.
-            A store in this process is never waited for.
+        StoreUnavailableError: the store is away for longer than its session timeout, from the first break
+            on, or does not come back. A store in this process is never waited for.
     """
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + store.session_timeout
+    deadline: float | None = None
     news = asyncio.Event()
     cancel = store.on_state(lambda _: news.set())
     try:
@@ -39,6 +39,8 @@ async def persistently(store: MetadataStore, attempt: Callable[[], Awaitable[T]]
             try:
                 return await attempt()
             except StoreUnavailableError as error:
+                if deadline is None:  # however long the attempt took until then
+                    deadline = loop.time() + store.session_timeout
                 if store.state in FINAL or loop.time() >= deadline:
                     raise
                 log.info("beginning again when the metadata store answers: %s", error)

@@ -191,6 +191,25 @@ def test_deletion_is_noted_while_another_broker_may_have_folders(play: Play) -> 
     play(scenario, others=1)
 
 
+def test_a_broker_that_stops_confirms_no_deletion_that_it_hears_of(play: Play) -> None:
+    async def scenario(member: Member) -> None:
+        asked = []
+
+        async def without(topic_ids: Collection[TopicId]) -> Collection[TopicId]:
+            asked.append(topic_ids)
+            return topic_ids
+
+        notes = DeletionNotes(member.store, member.loader, 1, without)
+        await notes.stop()
+        await member.controller.topics.create([NewTopic("t")])
+        await member.controller.topics.delete([member.image.topics["t"].id])
+        notes.on_image(ImageDelta(member.image, member.image))
+        await asyncio.sleep(0)
+        assert not asked
+
+    play(scenario)
+
+
 def test_unknown_id_cannot_be_deleted_and_does_not_hinder_others(play: Play) -> None:
     async def scenario(member: Member) -> None:
         await member.controller.topics.create([NewTopic("t")])

@@ -106,9 +106,12 @@ def _find(
 def _locate(ports: Ports, context: RequestContext, topic: str, key: str) -> Coordinator:
     if not _may_find(context, topic, key):
         return _nowhere(key, refusal(_KINDS[topic]))
-    partition = TopicPartition(topic, partition_for(key, len(ports.image().topics[topic].partitions)))
-    state = ports.image().partition(partition)
-    leader = None if state is None else ports.image().brokers.get(state.leader)
+    image = ports.image()
+    known = image.topics.get(topic)  # what was just made may not have come to this broker yet
+    state = None
+    if known is not None:
+        state = image.partition(TopicPartition(topic, partition_for(key, len(known.partitions))))
+    leader = None if state is None else image.brokers.get(state.leader)
     endpoint = None if leader is None else leader.endpoint(context.listener)
     if leader is None or endpoint is None:
         return _nowhere(key, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))

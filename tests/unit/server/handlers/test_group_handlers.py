@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from types import SimpleNamespace
+
 import pytest
 
 from barnabas.errors import ErrorCode, KafkaError
+from barnabas.metadata.image import ClusterImage
 from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest
 from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -20,7 +24,7 @@ from barnabas.protocol.messages.offset_commit import (
 from barnabas.protocol.messages.offset_delete import OffsetDeleteRequest
 from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from barnabas.protocol.messages.sync_group import SyncGroupRequest
-from barnabas.server.handlers import load
+from barnabas.server.handlers import find_coordinator, load
 
 LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
@@ -84,3 +88,20 @@ def test_coordinators_are_refused_one_by_one(fail):
     answer = fail(FindCoordinatorRequest(key="g", coordinator_keys=["g"]))
     (found,) = answer.coordinators
     assert (answer.error_code, answer.node_id) == (found.error_code, found.node_id) == (LOADING, -1)
+
+
+def test_coordinator_is_not_available_while_its_topic_has_not_come_to_this_broker():
+    async def create(names):
+        return {}
+
+    async def ask():
+        ports = find_coordinator.Ports(ClusterImage, SimpleNamespace(create=create))
+        access = SimpleNamespace(allows=lambda *_: True)
+        context = SimpleNamespace(api_version=4, access=access, listener="PLAINTEXT")
+        request = FindCoordinatorRequest(coordinator_keys=["g", "h"])
+        return await find_coordinator.find_coordinator.handle(ports, context, request)
+
+    found = asyncio.run(ask()).coordinators
+    assert [(each.key, each.error_code) for each in found] == [
+        (key, ErrorCode.COORDINATOR_NOT_AVAILABLE) for key in "gh"
+    ]
