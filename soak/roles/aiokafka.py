@@ -208,7 +208,8 @@ async def _commit(consumer: AIOKafkaConsumer, reader: Reader) -> None:
     try:
         await consumer.commit(_offsets(offsets))
     except (KafkaError, ValueError) as error:
-        reader.committed(repr(error))
+        owned = [(part.topic, part.partition) for part in consumer.assignment()]
+        reader.not_committed(offsets, repr(error), owned)
     else:
         reader.committed()
 

@@ -219,6 +219,12 @@ class Reader:
         said = None if error is None else str(error)
         self._recorder.note("committed", number=self._commits, ok=error is None, error=said)
 
+    def not_committed(self, offsets: Offsets, error: object, owned: Iterable[Place]) -> None:
+        """What could not be committed is committed the next time, where it is still owned then."""
+        self.committed(error)
+        places = dict.fromkeys(owned)
+        self.done = {place: offset for place, offset in offsets.items() if place in places} | self.done
+
 
 def identity(value: bytes | None, headers: Iterable[tuple[str, bytes]] | None) -> str:
     """The id of a record with this value and these headers."""

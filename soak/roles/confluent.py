@@ -299,7 +299,7 @@ def _commit(consumer: Consumer, reader: Reader, wanted: bool = True) -> None:
             if part.error is not None:
                 raise KafkaException(part.error)
     except KafkaException as error:
-        reader.committed(error)
+        reader.not_committed(offsets, error, _places(consumer.assignment()))
     else:
         reader.committed()
 

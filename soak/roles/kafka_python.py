@@ -199,7 +199,8 @@ def _commit(consumer: KafkaConsumer, reader: Reader) -> None:
     try:
         consumer.commit(_offsets(offsets))
     except KafkaError as error:
-        reader.committed(repr(error))
+        owned = [(part.topic, part.partition) for part in consumer.assignment()]
+        reader.not_committed(offsets, repr(error), owned)
     else:
         reader.committed()
 

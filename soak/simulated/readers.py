@@ -145,7 +145,8 @@ class Consume(GroupReader):
         if code == 0:
             self.reader.committed()
         else:
-            self.reader.committed("no answer" if code is None else name_of(code))
+            error = "no answer" if code is None else name_of(code)
+            self.reader.not_committed(offsets, error, self.member.owned)
 
 
 class Transform(GroupReader):
