@@ -185,6 +185,10 @@ class Fetcher:
         if self._pause is not None:
             self._pause.cancel()
 
+    def _is_current(self, followed: Followed) -> bool:
+        """Whether a partition is still copied in that leader epoch: to be asked after each await."""
+        return self._followed.get(followed.key) is followed
+
     # --- what is due ---
 
     def _drop(self, followed: Followed) -> None:
@@ -235,7 +239,7 @@ class Fetcher:
 
     def _resume(self, followed: Followed) -> None:
         self._timers.pop(followed, None)
-        if self._followed.get(followed.key) is followed:
+        if self._is_current(followed):
             followed.is_put_off = False
             self._unwanted.pop(followed.key, None)
             self._fetch_soon(followed)
@@ -438,7 +442,7 @@ class Fetcher:
 
     def _go_on(self, followed: Followed) -> None:
         self._timers.pop(followed, None)
-        if self._followed.get(followed.key) is followed:
+        if self._is_current(followed):
             self._hold_up(followed)
             if followed not in self._timers:
                 self._resume(followed)
@@ -499,7 +503,7 @@ class Fetcher:
             lowest = min(offset, partition_log.log_start_offset) if start_over else offset
             truncation = await self._around.logs.prepare_truncation(partition_log, lowest)
             follower = followed.partition.follower(followed.leader_epoch)
-            if follower is None or self._followed.get(followed.key) is not followed:
+            if follower is None or not self._is_current(followed):
                 # What is to be cut off now, another leader or epoch says. What stays counts as not fsynced.
                 followed.partition.flush_if_due()
                 return
@@ -509,7 +513,7 @@ class Fetcher:
                 follower.truncate_to(offset, truncation)
             await follower.durable()
         except KafkaError as error:
-            if self._followed.get(followed.key) is followed:
+            if self._is_current(followed):
                 self._put_off(followed, error)
             return
         self._resume(followed)
@@ -532,7 +536,7 @@ class Fetcher:
         partition, failures = followed.partition, 0
         partition_log = partition.log
         try:
-            while self._followed.get(followed.key) is followed:
+            while self._is_current(followed):
                 start = min(self._starts[followed], partition_log.high_watermark)
                 if start <= partition_log.log_start_offset:
                     break
@@ -546,7 +550,7 @@ class Fetcher:
                     await asyncio.sleep(self._backoff(failures))
                     failures += 1
                 else:
-                    if not followed.is_put_off:
+                    if self._is_current(followed) and not followed.is_put_off:
                         self._fetch_soon(followed)
         finally:
             del self._starts[followed]
@@ -562,11 +566,12 @@ class Fetcher:
             return
         done, late = await asyncio.wait(pending, timeout=_FSYNC_PATIENCE)
         for future in done:
-            if not _is_durable(pending[future]):
-                self._set_aside(pending[future])
+            followed = pending[future]
+            if self._is_current(followed) and not _is_durable(followed):
+                self._set_aside(followed)
         for future in late:
             followed = pending[future]
-            if self._followed.get(followed.key) is followed and not followed.is_put_off:
+            if self._is_current(followed) and not followed.is_put_off:
                 self._resume_when_durable(followed, future)
 
     def _resume_when_durable(self, followed: Followed, durable: asyncio.Future[None]) -> None:

@@ -67,6 +67,30 @@ def test_the_logs_start_follows_the_leaders(scenario):
     scenario(story)
 
 
+def test_a_log_start_that_moves_while_the_leader_changes_has_nothing_fetched_in_the_old_epoch(scenario):
+    """Seed 70166 of clusters: the old leader was asked again."""
+
+    async def story(cluster):
+        leader, other, follower = cluster.add(1, 2, 3)
+        cluster.elect(1, 0)
+        leader.produce(b"a")
+        leader.produce(b"b")
+        await cluster.settle()
+        follower.threads.mean_delay = 0.5
+        leader.log.advance_log_start(1)
+        while follower.log.log_start_offset == 0:
+            await asyncio.sleep(0.01)
+            if follower.partition(0).leader_epoch == 0 and follower.directory.planned_starts:
+                cluster.elect(2, 1)
+                cluster.fetches(follower)
+        await cluster.settle()
+        told = [p for f in cluster.fetches(follower) for t in f.topics for p in t.partitions]
+        assert {partition.current_leader_epoch for partition in told} == {1}
+        assert other.log.high_watermark == 2
+
+    scenario(story)
+
+
 def test_the_leader_hears_of_a_log_start_when_it_is_on_disk(scenario):
     """Seed 121 of clusters: all were killed, and what DeleteRecords had taken was there again."""
 
