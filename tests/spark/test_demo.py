@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -57,6 +58,25 @@ def test_the_demo_ends_well_and_its_totals_agree_even_after_a_former_run(
     assert sums == ["all", str(len(files)), *[f"{lines:,}"] * 5]
     assert pyarrow.dataset.dataset(folder / "records", partitioning="hive").count_rows() == lines
     assert "Bursts of errors" in done.stdout
+    assert done.stderr == ""
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_the_totals_agree_though_a_leader_is_killed_half_way(tmp_path: Path) -> None:
+    files = made_up_logs(tmp_path)
+    folder = tmp_path / "demo"
+    command = [sys.executable, "-m", "barnabas.demo", "--brokers", "3", "--folder", str(folder)]
+    done = subprocess.run(
+        [*command, *map(str, files)], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "The totals agree: shipped = stored = in Parquet = sum of the counts" in done.stdout
+    (sums,) = (cells(line) for line in done.stdout.splitlines() if line.startswith("│ all "))
+    assert sums == ["all", "3", *["900"] * 5]
+    (told,) = (line for line in done.stdout.splitlines() if "was killed half way" in line)
+    assert re.search(r"the longest that a write had to wait is \d+\.\d s .*from a write to its read", told)
+    assert "writes were acknowledged, and read back once each, in order." in told
     assert done.stderr == ""
 
 

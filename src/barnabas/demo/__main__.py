@@ -148,6 +148,8 @@ def _ship(
                 pulse.kill_a_leader(LOG_TOPICS[0])
 
         shipped = ship(address, logs, folder / "ship", at)
+        if pulse is not None:  # logs may be empty: nothing was half way
+            pulse.kill_a_leader(LOG_TOPICS[0])
         records = sum(each.records for each in shipped.values())
         files = sum(each.files for each in shipped.values())
         this.result = f"{records:,} records from {files} log files"

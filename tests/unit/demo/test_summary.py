@@ -38,11 +38,20 @@ def result(parquet: int = 12, level: str = "ERROR", bursts: int = 0) -> Result:
 
 
 def test_what_a_failover_meant_for_clients_is_told() -> None:
-    killed = Failover(broker=2, partitions=4, longest_wait=3.21, usual_wait=0.004, writes=1234)
+    killed = Failover(
+        broker=2,
+        partitions=4,
+        longest_wait=3.21,
+        usual_wait=0.004,
+        writes=1234,
+        longest_read=3.62,
+        usual_read=0.009,
+    )
     text = printed(replace(result(), failover=killed))
     assert "Broker 2 was killed half way, the leader of 4 partitions" in text
     assert "a write had to wait is 3.2 s (usually 4 ms)" in text
-    assert "all 1,234 writes were acknowledged" in text
+    assert "from a write to its read it took 3.6 s at most (usually 9 ms)" in text
+    assert "all 1,234 writes were acknowledged, and read back once each, in order." in text
 
 
 def test_totals_that_agree_are_said_to() -> None:
