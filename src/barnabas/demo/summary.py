@@ -67,8 +67,8 @@ def _failover(failover: Failover) -> str:
         f"[bold]Broker {failover.broker} was killed half way[/], the leader of {failover.partitions} "
         f"partitions: the longest that a write had to wait is {failover.longest_wait:.1f} s (usually "
         f"{failover.usual_wait * 1000:.0f} ms), and from a write to its read it took "
-        f"{failover.longest_read:.1f} s at most (usually {failover.usual_read * 1000:.0f} ms); all {failover.writes:,} writes were "
-        "acknowledged, and read back once each, in order."
+        f"{failover.longest_read:.1f} s at most (usually {failover.usual_read * 1000:.0f} ms); "
+        f"all {failover.writes:,} writes were acknowledged, and read back once each, in order."
     )
 
 
