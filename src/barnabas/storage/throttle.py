@@ -11,7 +11,8 @@ from barnabas.environment.clock import Clock
 class Throttle:
     """A rate of bytes a second that several threads share.
 
-    Each piece of work is booked behind those before it, and whoever is ahead of the rate waits.
+    Each piece of work is booked behind those before it, and whoever is ahead of the rate waits. The time is
+    monotonic: a wall clock that is set back would have all of them wait until it is there again.
     """
 
     def __init__(self, clock: Clock, bytes_per_second: Callable[[], float]) -> None:
@@ -19,13 +20,13 @@ class Throttle:
         self._clock = clock
         self._rate = bytes_per_second
         self._lock = Mutex()
-        #: when what was booked so far is paid for, in milliseconds since the epoch
-        self._paid_ms = 0.0
+        #: when what was booked so far is paid for, in seconds of the monotonic clock
+        self._paid = clock.monotonic()
 
     def delay(self, size: int) -> float:
         """Books `size` bytes; how many seconds to wait before more is done."""
         rate = self._rate()
         with self._lock:
-            now_ms = self._clock.now_ms()
-            self._paid_ms = max(self._paid_ms, now_ms) + size * 1000 / rate
-            return (self._paid_ms - now_ms) / 1000
+            now = self._clock.monotonic()
+            self._paid = max(self._paid, now) + size / rate
+            return self._paid - now
