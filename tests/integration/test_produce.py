@@ -1,10 +1,14 @@
 """Produce: what is appended, what is refused, what is answered."""
 
 import struct
+import uuid
 
 import pytest
+from tests.integration.conftest import Topic, _await_leaders
 
 from barnabas.errors import ErrorCode
+from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.records import Compression
 
@@ -203,3 +207,44 @@ def test_an_older_epoch_is_fenced(topic, produce, batch):
     old = produce(topic, batch(b"b", producer_id=9, producer_epoch=2, base_sequence=0))
     assert old.error_code == ErrorCode.INVALID_PRODUCER_EPOCH
     assert produce(topic, batch(b"c", producer_id=9, producer_epoch=4, base_sequence=0)).error_code == 0
+
+
+def test_a_batch_that_came_before_its_partition_is_not_overtaken_by_the_next_one(
+    make_topic, produce, batch, wire
+):
+    """The new log knows nothing of the producer, and would begin with any sequence (KAFKA-15591)."""
+    topic = make_topic()
+    first, second = (
+        batch(b"v", producer_id=70_000, producer_epoch=0, base_sequence=sequence) for sequence in (0, 1)
+    )
+    early = produce(topic, first, partition=1)
+    assert early.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    grown = wire(
+        CreatePartitionsRequest(
+            topics=[CreatePartitionsTopic(name=topic.name, count=2, assignments=None)], timeout_ms=60_000
+        )
+    )
+    assert grown.results[0].error_code == 0
+    _await_leaders(wire, topic.name, 2)
+    assert produce(topic, second, partition=1).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert produce(topic, first, partition=1).base_offset == 0
+    assert produce(topic, second, partition=1).base_offset == 1
+
+
+def test_a_batch_that_came_before_its_topic_is_not_overtaken_by_the_next_one(produce, batch, wire):
+    topic = Topic(f"topic-{uuid.uuid4().hex[:12]}", bytes(16))
+    first, second = (
+        batch(b"v", producer_id=70_001, producer_epoch=0, base_sequence=sequence) for sequence in (0, 1)
+    )
+    assert produce(topic, first, version=12).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    made = wire(
+        CreateTopicsRequest(
+            topics=[CreatableTopic(name=topic.name, num_partitions=1, replication_factor=1)],
+            timeout_ms=60_000,
+        )
+    )
+    assert made.topics[0].error_code == 0
+    _await_leaders(wire, topic.name, 1)
+    assert produce(topic, second, version=12).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert produce(topic, first, version=12).base_offset == 0
+    assert produce(topic, second, version=12).base_offset == 1

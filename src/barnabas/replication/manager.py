@@ -13,14 +13,12 @@ from barnabas.logs.manager import LogManager
 from barnabas.metadata.configs import ConfigResolver
 from barnabas.metadata.image import ClusterImage, ImageDelta, TopicImage
 from barnabas.metrics import TopicTraffic
-from barnabas.records.batch import check_crc, parse_header
 from barnabas.replication.partition import Partition
 from barnabas.replication.partition.progress import LeaderContext
-from barnabas.storage.producers import Producers
+from barnabas.replication.refused import EarlyBatches, header_of
 from barnabas.text import logger_of
 from barnabas.types import (
     NO_LEADER_EPOCH,
-    NO_PRODUCER_ID,
     BrokerId,
     Buffer,
     LeaderEpoch,
@@ -100,8 +98,8 @@ class ReplicaManager:
         #: what goes in and out, by topic; that of topics that are not here any more is in `gone_traffic`
         self.traffic: dict[str, TopicTraffic] = {}
         self.gone_traffic = TopicTraffic()
-        #: producers whose batches found a partition that could not be opened, by its topic's id
-        self._refused: dict[tuple[TopicKey, int], Producers] = {}
+        #: batches of partitions that could not be opened, by their topic's id, or are not known yet
+        self._early = EarlyBatches(now)
 
     def __iter__(self) -> Iterator[Partition]:
         """All partitions. They may change meanwhile: some of those that come or go then are told."""
@@ -123,21 +121,22 @@ class ReplicaManager:
             return partitions[index]
         return self._open_late(topic, index)
 
-    def note_refused(self, topic: TopicKey, index: int, records: Buffer) -> None:
-        """A batch found a partition whose log cannot be opened yet: no later one may take its place there.
+    def note_refused(self, topic: TopicKey, index: int, records: Buffer, code: ErrorCode) -> None:
+        """A batch was refused by `code`: its partition is not here yet, or not led here. It comes again.
 
-        The log will not know the producer, and would begin with whichever of its batches comes first.
+        No later batch of its producer may take its place: see `refused`.
         """
-        image = self._topic(topic)
-        if image is None or index in self._topics.get(topic, _NONE):
+        partition = self._topics.get(topic, _NONE).get(index)
+        if partition is not None and code == ErrorCode.KAFKA_STORAGE_ERROR:
+            return  # its log has seen to that
+        header = header_of(records)
+        if header is None:
             return
-        try:
-            header = parse_header(records)
-            check_crc(header, records)
-        except KafkaError:
-            return  # it would not have been taken
-        if header.producer_id != NO_PRODUCER_ID:
-            self._refused.setdefault((image.id, index), Producers()).refuse(header)
+        if partition is None:
+            image = self._topic(topic)
+            self._early.note(topic if image is None else image.id, index, header, code)
+        elif partition.log.producers.get(header.producer_id) is None:
+            partition.log.producers.refuse(header, code)
 
     def apply(self, delta: ImageDelta) -> None:
         """Open, update, configure and delete partitions as the cluster image says."""
@@ -266,9 +265,9 @@ class ReplicaManager:
         if opened is None:
             config = self._configs.topic_config(self._image, topic.name)
             opened = self._logs.create(topic_partition, topic.id, config)
-        refused = self._refused.pop((topic.id, index), None)
-        if refused is not None:
-            opened.producers.refuse_as(refused)
+        if self._early:
+            self._early.hand_over(topic.name, index, opened.producers)
+            self._early.hand_over(topic.id, index, opened.producers)
         partition = Partition(
             opened,
             topic.partitions[index],
@@ -322,7 +321,7 @@ class ReplicaManager:
         """The partition has moved to other brokers."""
         partition = self._topics.get(topic.id, {}).pop(index, None)
         topic_partition = TopicPartition(topic.name, index)
-        self._refused.pop((topic.id, index), None)
+        self._early.forget(topic.id, index)
         if partition is not None:
             log.info("%s has moved to other brokers: its log is deleted", topic_partition)
             partition.take_down(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition has moved"))
@@ -383,7 +382,7 @@ class ReplicaManager:
             if traffic is not None:
                 self.gone_traffic.add(traffic)
         for index in range(len(topic.partitions)):
-            self._refused.pop((topic.id, index), None)
+            self._early.forget(topic.id, index)
             partition = partitions.get(index)
             if partition is not None:
                 partition.take_down(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted"))

@@ -240,10 +240,6 @@ class Producers:
             del self._refused[next(iter(self._refused))]
         self._refused[header.producer_id] = _Refused(header.producer_epoch, header.base_sequence, code)
 
-    def refuse_as(self, other: Producers) -> None:
-        """Refuse what `other` would refuse: it stood in for this log until it could be opened."""
-        self._refused = {**self._refused, **other._refused}
-
     def _check_after_refusal(self, header: BatchHeader) -> None:
         """Raises KafkaError for a batch that follows one which was refused.
 
@@ -252,12 +248,11 @@ class Producers:
         again there what it has had no answer for yet, from any partition: that would not be seen to repeat.
         """
         refused = self._refused.get(header.producer_id)
-        if (
-            refused is None
-            or refused.epoch != header.producer_epoch
-            or refused.sequence == header.base_sequence
-        ):
+        if refused is None or refused.epoch != header.producer_epoch:
             return
+        ahead = (header.base_sequence - refused.sequence) % SEQUENCE_LIMIT
+        if not 0 < ahead < SEQUENCE_LIMIT // 2:
+            return  # the one that was refused, or one before it, which another broker may have had first
         code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         if refused.followers:
             refused.followers -= 1

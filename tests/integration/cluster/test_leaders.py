@@ -39,9 +39,9 @@ def topic_of(cluster, broker):
     return response.topics[0]
 
 
-def produce(cluster, broker, value, *, acks=-1, timeout_ms=30_000):
+def produce(cluster, broker, value, *, acks=-1, timeout_ms=30_000, **producer):
     """Send one record to a broker, whoever leads; the error, or its offset."""
-    batch = encode_batch([Record(None, value, timestamp=1_700_000_000_000)])
+    batch = encode_batch([Record(None, value, timestamp=1_700_000_000_000)], **producer)
     request = ProduceRequest(
         acks=acks,
         timeout_ms=timeout_ms,
@@ -162,3 +162,22 @@ def test_deleted_records_stay_deleted_under_the_next_leader(cluster):
     assert (result.error_code, result.low_watermark) == (0, 3)
     cluster.kill(leader)
     assert latest(cluster, cluster.leader_of("t"), timestamp=-2) == 3
+
+
+def test_a_batch_that_came_before_a_brokers_leadership_is_not_overtaken_by_the_next_one(barnabas_cluster):
+    """The log knows nothing of the producer, and would take whichever of its batches comes first."""
+    cluster = barnabas_cluster(brokers=2, settings={"min.insync.replicas": "1"})
+    cluster.create_topic("t")
+    cluster.wait_in_sync("t")
+    former = cluster.leader_of("t")
+    heir = 3 - former
+
+    def send(sequence):
+        producer = {"producer_id": 70_000, "producer_epoch": 0, "base_sequence": sequence}
+        return produce(cluster, heir, b"v", **producer)
+
+    assert send(0) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    cluster.stop(former)
+    assert cluster.leader_of("t") == heir
+    assert send(1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert [send(0), send(1)] == [0, 1]

@@ -59,6 +59,13 @@ ZSTD_SINCE = 7
 #: how many records an answer names as refused; a batch is refused as a whole
 MAX_RECORD_ERRORS = 1000
 _ACKS = (0, 1, ACKS_ALL)
+#: what a batch is refused by that came before its partition, or its leader, and comes again; as what is noted
+_TOO_EARLY = {
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.UNKNOWN_TOPIC_ID: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+}
 _NO_REFUSALS: Refusals = {}
 
 
@@ -210,8 +217,8 @@ def _append(
             records, acks, Origin.CLIENT
         )
     except KafkaError as error:
-        if error.code == ErrorCode.KAFKA_STORAGE_ERROR and data.records:
-            ports.replicas.note_refused(name, data.index, data.records)
+        if error.code in _TOO_EARLY and data.records:
+            ports.replicas.note_refused(name, data.index, data.records, _TOO_EARLY[error.code])
         failed = PartitionProduceResponse(index=data.index)
         _fail(failed, error, context)
         return failed
