@@ -178,6 +178,9 @@ def test_lone_broker_moves_to_zookeeper_with_its_topics_offsets_and_records(
     called = CliRunner().invoke(app, ["cluster", "import", str(tmp_path), "--zookeeper", str(address)])
     assert called.exit_code == 0, called.output
     assert cluster_id is not None and cluster_id in called.output
+    again = CliRunner().invoke(app, ["cluster", "import", str(tmp_path), "--zookeeper", str(address)])
+    assert again.exit_code == 1
+    assert "was moved to ZooKeeper before" in again.output + again.stderr + str(again.exception)
     with broker_on(address, tmp_path) as broker:
         assert broker.admin().cluster().cluster_id == cluster_id
         broker.produce("t", "c")

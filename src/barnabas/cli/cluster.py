@@ -230,6 +230,13 @@ def _print_status(found: Mapping[str, Any]) -> None:
     if found["partitions"] is None:
         click.echo("Partitions        not known: no broker answers")
         return
+    unnoticed = [
+        str(broker["id"])
+        for broker in found["brokers"]
+        if broker["state"] != "running" and (broker["leads"] or broker["is_controller"])
+    ]
+    if unnoticed:
+        click.echo(f"Not missed yet    {', '.join(unnoticed)}: the others notice when its session ends")
     click.echo(f"Partitions        {found['partitions']}")
     for words, names in (
         ("Under-replicated", found["under_replicated"]),

@@ -64,6 +64,12 @@ def check_embedded(fs: FileSystem, folders: Sequence[str]) -> None:
     """Raises StoreUnavailableError when there is no embedded store in any of `folders`."""
     names = (*FILE_NAMES, legacy.FILE_NAME)
     if not any(exists(fs, f"{folder}/{name}") for folder in folders for name in names):
+        for folder in folders:
+            if exists(fs, f"{folder}/{FILE_NAMES[0]}{IMPORTED}"):
+                raise StoreUnavailableError(
+                    f"the metadata of {folder} was moved to ZooKeeper before: start its broker with "
+                    "zookeeper.connect set to where it is"
+                )
         raise StoreUnavailableError(
             f"{', '.join(folders)} has no {FILE_NAMES[0]}: name the log.dirs of a broker without ZooKeeper"
         )

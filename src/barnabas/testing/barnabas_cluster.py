@@ -52,9 +52,9 @@ class BarnabasCluster(Cluster):
         racks: ``broker.rack`` of each broker, in order.
         data: where their data lies, kept at the end. By default a temporary directory, removed at the end.
         mode: "thread" runs them in this process (fastest, and a debugger reaches them); "process" runs each
-            in a process of its own.
-        store: "memory" in mode "thread": a metadata store in this process. "zookeeper" in mode "process": a
-            real ZooKeeper, which needs Java and PySpark. The default is the one that goes with the mode.
+            in a process of its own. The default is the one that goes with the store.
+        store: "memory" in mode "thread": a metadata store in this process, the default. "zookeeper" in mode
+            "process": a real ZooKeeper, which needs Java and PySpark.
 
     `bootstrap_servers` names all of them, for any client. Only what brokers say to each other passes the
     relays that `partition` cuts: clients reach every broker that lives.
@@ -67,9 +67,10 @@ class BarnabasCluster(Cluster):
         *,
         racks: Sequence[str] = (),
         data: str | Path | None = None,
-        mode: str = "thread",
+        mode: str | None = None,
         store: str | None = None,
     ) -> None:
+        mode = mode or ("process" if store == "zookeeper" else "thread")
         store = store or ("zookeeper" if mode == "process" else "memory")
         if brokers < 1:
             raise ValueError(f"brokers={brokers} is not allowed: name at least 1")

@@ -119,10 +119,13 @@ def barnabas_cluster(
             settings: Mapping[str, str] | None = None,
             *,
             mode: str | None = None,
+            store: str | None = None,
             **more: Any,
         ) -> BarnabasCluster:
+            if mode is None and store is None:
+                mode = _mode(pytestconfig)
             cluster = BarnabasCluster(
-                brokers, {**barnabas_settings, **(settings or {})}, mode=mode or _mode(pytestconfig), **more
+                brokers, {**barnabas_settings, **(settings or {})}, mode=mode, store=store, **more
             )
             return started.enter_context(cluster)
 

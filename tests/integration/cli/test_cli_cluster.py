@@ -176,6 +176,20 @@ def test_a_broker_is_killed_paused_stopped_and_restarted_by_name(start):
     assert "there is no broker 9 in this cluster: choose from 1" in cluster.call("kill", "9").stderr
 
 
+def test_a_partitions_replicas_are_spread_over_the_racks_that_are_named(
+    start: Callable[..., Started],
+) -> None:
+    cluster = start("--racks", "east,east,west")
+    assert [broker["rack"] for broker in cluster.status()["brokers"]] == ["east", "east", "west"]
+    admin = Admin(cluster.servers)
+    admin.create_topic("orders", partitions=6, replication_factor=2)
+    (described,) = admin.describe_topics(["orders"])
+    assert all(3 in partition.replicas for partition in described.partitions)
+    again = cluster.say("restart", "3")
+    assert again == "Broker 3 serves again\n"
+    assert cluster.status()["brokers"][2]["rack"] == "west"
+
+
 def test_a_broker_that_ends_by_itself_is_reported_and_can_be_restarted(start):
     cluster = start()
     os.kill(cluster.status()["brokers"][0]["process"], signal.SIGKILL)

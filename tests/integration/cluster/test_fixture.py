@@ -109,6 +109,8 @@ def test_what_makes_no_cluster_is_refused():
         BarnabasCluster(mode="docker")
     with pytest.raises(ValueError, match="does not go with mode='process'"):
         BarnabasCluster(mode="process", store="memory")
+    with pytest.raises(ValueError, match="does not go with mode='thread'"):
+        BarnabasCluster(mode="thread", store="zookeeper")
     with pytest.raises(ValueError, match="name one for each of 3 brokers"):
         BarnabasCluster(racks=["a"])
     with pytest.raises(RuntimeError, match="has not been started"):
@@ -116,7 +118,7 @@ def test_what_makes_no_cluster_is_refused():
 
 
 def test_a_cluster_of_processes_on_a_real_zookeeper(barnabas_cluster):
-    cluster = barnabas_cluster(brokers=1, mode="process")
+    cluster = barnabas_cluster(brokers=1, store="zookeeper")  # and so mode="process"
     cluster.expire_session(1)
     cluster.pause(1)
     assert cluster.running == []
