@@ -44,14 +44,8 @@ _JAVA_OPTIONS = (
     "-XX:MetaspaceSize=256m"
 )
 
-#: What suits a few thousand records in a folder that is new each time: to compile a stage costs more than it
-#: saves, and the checkpoint need not outlive a crash, so the manager that starts fewer processes will do.
-_SPARK = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
-}
+#: For a few thousand records to compile a stage costs more than it saves.
+_SPARK = {"spark.sql.codegen.wholeStage": "false"}
 
 #: How many of a topic's files are named on the terminal.
 _NAMED = 4

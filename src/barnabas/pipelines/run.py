@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+from barnabas.pipelines import local_checkpoints
 from barnabas.pipelines.build import Run, build, client_settings
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.folder import Folder
@@ -70,7 +71,12 @@ def run_pipeline(path: Path, choices: Choices, observer: Observer) -> PipelineSt
     check_java()
     pipeline = read_pipeline(path, choices.parameters)
     folder = Folder.of(pipeline, choices.folder)
-    settings = {**pipeline.options.spark, **choices.spark}
+    checkpoints = run_of(pipeline, folder, choices).checkpoints
+    settings = {
+        **local_checkpoints.settings_for(pipeline, choices.master, checkpoints),
+        **pipeline.options.spark,
+        **choices.spark,
+    }
     pipeline.check_drivers(settings)
     with folder.held():
         observer.say(f"{pipeline.name}: starting Spark on {choices.master}; its log is {folder.log}")
@@ -81,6 +87,7 @@ def run_pipeline(path: Path, choices: Choices, observer: Observer) -> PipelineSt
             )
         spark = start_session(pipeline.name, folder.path, choices.master, settings, folder.log)
         try:
+            local_checkpoints.prepare(spark)
             with _signals() as stop:
                 queries = build(spark, _whole(pipeline), run_of(pipeline, folder, choices))
                 supervisor = Supervisor(queries, pipeline.options.restarts, time.monotonic, observer.say)

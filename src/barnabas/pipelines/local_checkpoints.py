@@ -1,0 +1,49 @@
+"""Checkpoints on a local disk, written without a process for each of their files.
+
+Spark renames a file into its place through Hadoop's FileContext, which on a local disk starts the program
+``stat`` for it. Hadoop's FileSystem uses rename(2) alone, which is as atomic. But it has a second file with a
+checksum, renamed after the first one: a process that is killed between the two while it writes a batch's
+state again would leave a file with the checksum of another one. So no such files are written. Spark has
+checksums of its own for what it keeps in checkpoints.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+from pyspark.sql import SparkSession
+
+from barnabas.pipelines.model import Pipeline
+
+MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+BY_RENAME = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+
+
+def settings_for(pipeline: Pipeline, master: str, checkpoints: str) -> dict[str, str]:
+    """Spark's setting for it; none unless all that is written atomically is on this machine's disk.
+
+    Parquet sinks count: the list of their files is written as checkpoints are. Of a pipeline that can be read
+    only once Spark runs they are not known.
+    """
+    if not pipeline.complete:
+        return {}
+    outputs = (sink.options.parquet for sink in pipeline.sinks)
+    # not local-cluster: its executors are JVMs of their own, which prepare() does not reach
+    one_jvm = master == "local" or master.startswith("local[")
+    local = os.name == "posix" and one_jvm and _all_local([checkpoints, *outputs])
+    return {MANAGER: BY_RENAME} if local else {}
+
+
+def prepare(spark: SparkSession) -> None:
+    """Have no checksum files written, if checkpoints are written like that."""
+    if spark.conf.get(MANAGER, None) == BY_RENAME:
+        disk = spark._jvm.java.net.URI("file:///")
+        spark._jvm.org.apache.hadoop.fs.FileSystem.get(
+            disk, spark._jsc.hadoopConfiguration()
+        ).setWriteChecksum(False)
+
+
+def _all_local(places: Iterable[str]) -> bool:
+    return all(urlsplit(place).scheme in ("", "file") for place in places)
