@@ -78,6 +78,8 @@ class SimulatedBroker:
         self._began: asyncio.Future[Broker | None] | None = None
         #: called when the power goes
         self.on_power_cut: Callable[[], None] = lambda: None
+        #: asked when a fuse has burnt down: another machine may have lost its power since it was lit
+        self.may_lose_power: Callable[[], bool] = lambda: True
 
     def _clock(self, threads: VirtualThreads | None = None) -> VirtualClock:
         return VirtualClock(asyncio.get_running_loop(), threads, self._start_ms)
@@ -297,6 +299,7 @@ class SimulatedBroker:
             self._fuse = (changes - 1, power)
             if changes <= 0:
                 self._fuse = None
+                power = power and self.may_lose_power()
                 self._stage.trace.note(f"{self.name} killed in {operation} of {path}, {power}")
                 self._end(power=power)
                 raise Killed

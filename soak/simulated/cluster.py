@@ -55,6 +55,7 @@ class SimulatedCluster:
         }
         for broker_id, broker in self.brokers.items():
             broker.on_power_cut = partial(self._power_cut, broker_id)
+            broker.may_lose_power = partial(self.may_lose_power, broker)
 
     def __len__(self) -> int:
         return len(self.brokers)

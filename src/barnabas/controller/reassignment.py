@@ -37,11 +37,12 @@ def begin(state: PartitionState, target: Sequence[BrokerId]) -> PartitionState:
     needed = {*target, *origin_of(state), *state.isr, *state.elr, *state.last_known_elr, state.leader}
     origin = origin_of(state)
     removing = tuple(replica for replica in state.replicas if replica in needed and replica not in target)
-    return state._replace(
+    after = state._replace(
         replicas=(*target, *removing),
         adding=tuple(replica for replica in target if replica not in origin),
         removing=removing,
     )
+    return _in_new_epoch_if_smaller(state, after)
 
 
 def cancel(state: PartitionState) -> PartitionState:
@@ -79,8 +80,20 @@ def finish(state: PartitionState, min_isr: int, electable: Container[BrokerId]) 
     isr = tuple(replica for replica in state.isr if replica in target)
     done = with_isr(state._replace(replicas=target, adding=(), removing=()), isr, min_isr)
     if state.leader in target:
-        return done
+        return _in_new_epoch_if_smaller(state, done)
     leader = next((replica for replica in target if replica in isr and replica in electable), None)
     if leader is None:
         return None
     return done._replace(leader=leader, leader_epoch=state.leader_epoch + 1)
+
+
+def _in_new_epoch_if_smaller(before: PartitionState, after: PartitionState) -> PartitionState:
+    """`after`, in a new leader epoch if a replica is gone.
+
+    That replica may come back with an empty log before its leader has heard that it was gone: what it fetched
+    earlier, or a late request of that time, would count for the new log. The epoch tells them apart (as in
+    Kafka since KRaft).
+    """
+    if set(before.replicas) <= set(after.replicas):
+        return after
+    return after._replace(leader_epoch=before.leader_epoch + 1)

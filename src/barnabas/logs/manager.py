@@ -80,6 +80,8 @@ class LogManager:
         self._log_start_writes: dict[LogDirectory, asyncio.Future[None]] = {}
         #: writes of lowered recovery points that have not begun yet
         self._recovery_point_writes: dict[LogDirectory, asyncio.Future[None]] = {}
+        #: recovery points that are lower than on disk: what comes after an error must write them, too
+        self._lowered: dict[PartitionLog, None] = {}
         #: directories whose checkpoints name logs that have moved to other brokers
         self._outdated: dict[LogDirectory, None] = {}
         self._writing_outdated: asyncio.Task[None] | None = None
@@ -464,8 +466,9 @@ class LogManager:
         directory = self._find_directory(topic_partition)
         if directory is None:
             return
-        topic_id = directory.logs[topic_partition].topic_id
-        delay_ms = directory.logs[topic_partition].config.file_delete_delay_ms
+        opened = directory.logs[topic_partition]
+        self._lowered.pop(opened, None)
+        topic_id, delay_ms = opened.topic_id, opened.config.file_delete_delay_ms
         try:
             removal = directory.delete(topic_partition)
         except KafkaError as error:
@@ -652,8 +655,10 @@ class LogManager:
         truncation = opened.begin_truncation(offset)
         if truncation is not None:
             await self._disk.run(truncation.run)
-        if opened.prepare_truncation(offset, truncation):
+        if opened.prepare_truncation(offset, truncation) or opened in self._lowered:
+            self._lowered[opened] = None
             await self._store_lower_recovery_point(opened)
+            self._lowered.pop(opened, None)
         return truncation
 
     async def _store_lower_recovery_point(self, opened: PartitionLog) -> None:

@@ -69,6 +69,24 @@ def test_a_partition_moves_when_its_new_replicas_are_in_sync_and_not_before(play
     play(scenario, others=3)
 
 
+def test_a_replica_goes_in_a_new_leader_epoch(play: Play) -> None:
+    """Seed 71071 of clusters: it came back with an empty log before its leader had heard that it was gone. What
+    it had fetched earlier counted, and it was admitted to the ISR.
+    """
+
+    async def scenario(member: Member) -> None:
+        await create(member, [1, 2])
+        await move(member, 1, 3)
+        assert state(member).leader_epoch == 0
+        await in_sync(member, 1, 2, 3)
+        done = state(member)
+        assert (done.replicas, done.leader, done.leader_epoch) == ((1, 3), 1, 1)
+        await move(member, 1, 3, 2)
+        assert state(member).leader_epoch == 1
+
+    play(scenario, others=2)
+
+
 def test_another_order_is_taken_at_once_and_moves_no_leader(play: Play) -> None:
     async def scenario(member: Member) -> None:
         await create(member, [1, 2])
@@ -152,7 +170,7 @@ def test_a_move_is_cancelled_once(play: Play) -> None:
         await move(member, 1, 3)
         assert await cancel(member) is ErrorCode.NONE
         after = state(member)
-        assert after == before._replace(partition_epoch=after.partition_epoch)
+        assert after == before._replace(partition_epoch=after.partition_epoch, leader_epoch=1)
         assert await cancel(member) is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
     play(scenario, others=2)

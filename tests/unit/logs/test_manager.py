@@ -429,6 +429,25 @@ def test_truncations_that_come_together_lower_their_recovery_points_in_one_write
     play(scenario, "/a")
 
 
+def test_a_recovery_point_that_could_not_be_lowered_on_disk_is_written_when_the_truncation_is_tried_again(play):
+    """Seed 71094 of clusters: the disk was full. Then the log was cut, and could not be opened after a kill."""
+
+    async def scenario(bench):
+        log = bench.create("t", records=5)
+        log.flush()
+        await bench.logs.checkpoint(LogDirectory.recovery_point_checkpoint)
+        bench.disk.refuse = lambda operation, path: (
+            OSError(errno.ENOSPC, "the disk is full") if "recovery-point" in path else None
+        )
+        with pytest.raises(KafkaError, match="the disk is full"):
+            await bench.logs.prepare_truncation(log, 2)
+        bench.disk.refuse = None
+        await bench.logs.prepare_truncation(log, 2)
+        assert offsets_in(bench.disk, "/a/recovery-point-offset-checkpoint") == {("t", 0): 2}
+
+    play(scenario, "/a")
+
+
 def test_what_is_not_known_to_be_on_disk_is_cut_without_a_write(play):
     async def scenario(bench):
         log = bench.create("t", records=5)

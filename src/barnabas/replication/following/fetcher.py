@@ -381,7 +381,11 @@ class Fetcher:
         for topic in response.responses:
             for data in topic.partitions:
                 followed = self._followed.get((topic.topic_id, data.partition_index))
-                if followed is not None and followed.told_in <= number:
+                if followed is None or number < followed.told_first:
+                    continue
+                if number < followed.told_in:
+                    self._take_bounds(followed, data)
+                else:
                     self._take(followed, data, written)
                 if self._loop.time() - began > _TURN:
                     await asyncio.sleep(0)
@@ -393,8 +397,11 @@ class Fetcher:
         """What the leader says of one partition."""
         partition = followed.partition
         follower = partition.follower(followed.leader_epoch)
-        if follower is None or partition.log.log_end_offset != followed.told_offset:
-            return  # of an earlier epoch or offset
+        if follower is None:
+            return
+        if partition.log.log_end_offset != followed.told_offset:
+            self._take_bounds(followed, data)
+            return
         start = partition.log.log_start_offset
         try:
             if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -421,6 +428,17 @@ class Fetcher:
         if partition.log.log_end_offset != followed.told_offset or partition.log.log_start_offset != start:
             self._due[followed] = None
         self._hold_up(followed)
+
+    def _take_bounds(self, followed: Followed, data: PartitionData) -> None:
+        """What holds of a reply though the partition has been named again since, or its log has grown.
+
+        The leader says once how far it has committed and where its log starts. It has found no divergence in
+        this epoch, so the log agrees with its own.
+        """
+        follower = followed.partition.follower(followed.leader_epoch)
+        if follower is not None and not data.error_code and data.diverging_epoch.epoch < 0:
+            follower.follow_watermark(data.high_watermark)
+            self._follow_log_start(followed, data.log_start_offset)
 
     def _append(self, followed: Followed, follower: Follower, records: Buffer) -> None:
         try:

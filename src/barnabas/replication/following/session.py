@@ -27,15 +27,24 @@ _FINAL_EPOCH = -1
 class Followed:
     """One partition that is copied from its leader, in one leader epoch."""
 
-    __slots__ = ("failures", "is_put_off", "key", "leader_epoch", "partition", "told_in", "told_offset")
+    __slots__ = (
+        "failures",
+        "is_put_off",
+        "key",
+        "leader_epoch",
+        "partition",
+        "told_first",
+        "told_in",
+        "told_offset",
+    )
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.leader_epoch: LeaderEpoch = partition.leader_epoch
         self.key: Key = (partition.log.topic_id, partition.topic_partition.partition)
-        #: where the leader has been told that the log ends, and in which request
+        #: where the leader has been told that the log ends, in which request, and the first that told of it
         self.told_offset: Offset = UNKNOWN_OFFSET
-        self.told_in = _NEVER
+        self.told_in = self.told_first = _NEVER
         #: whether it must not be fetched now
         self.is_put_off = False
         #: errors in a row
@@ -52,6 +61,8 @@ class Followed:
     def tell(self, number: int, max_bytes: int) -> FetchPartition:
         """What the request of that number says of it."""
         log = self.partition.log
+        if not self.is_told:
+            self.told_first = number
         self.told_in = number
         self.told_offset = log.log_end_offset
         return FetchPartition(
@@ -65,7 +76,7 @@ class Followed:
 
     def forget_told(self) -> None:
         """No request that is under way tells of it any more: its replies do not count."""
-        self.told_in = _NEVER
+        self.told_in = self.told_first = _NEVER
 
 
 class Session:

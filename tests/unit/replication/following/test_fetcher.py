@@ -67,6 +67,25 @@ def test_the_logs_start_follows_the_leaders(scenario):
     scenario(story)
 
 
+def test_a_watermark_counts_that_came_after_the_partition_was_named_again(scenario):
+    """Seed 72030 of clusters: the leader tells it once, and a replica that has moved its log's start meanwhile
+    stayed behind until the next record.
+    """
+
+    async def story(cluster):
+        leader, follower = cluster.add(1, 2)
+        cluster.elect(1, 0)
+        leader.produce(b"a")
+        await cluster.settle(0.25)
+        leader.produce(b"b")
+        leader.log.advance_log_start(1)
+        await asyncio.sleep(0.1)
+        log = follower.log
+        assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (1, 2, 2)
+
+    scenario(story)
+
+
 def test_a_log_start_that_moves_while_the_leader_changes_has_nothing_fetched_in_the_old_epoch(scenario):
     """Seed 70166 of clusters: the old leader was asked again."""
 
