@@ -25,10 +25,10 @@ from barnabas.records import Record, encode_batch
 
 PATIENT = 60.0
 #: followers leave the ISR soon
-IMPATIENT = {"replica.lag.time.max.ms": "1000"}
+IMPATIENT = {"replica.lag.time.max.ms": "2000"}
 
 
-def ask(cluster, broker, request, timeout=60):
+def ask(cluster, broker, request, timeout=90):
     host, _, port = cluster.address_of(broker).rpartition(":")
     with Connection(host, int(port), timeout) as connection:
         return connection.ask(request)
@@ -37,6 +37,17 @@ def ask(cluster, broker, request, timeout=60):
 def topic_of(cluster, broker):
     response = ask(cluster, broker, MetadataRequest(topics=[MetadataRequestTopic(name="t")]))
     return response.topics[0]
+
+
+def acknowledged(cluster, broker, value):
+    """As `produce`, but for a busy machine: a follower is slow for a moment, or a new leader to hear of it."""
+    not_now = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    deadline = time.monotonic() + PATIENT
+    while True:
+        result = produce(cluster, broker, value, timeout_ms=60_000)
+        if not any(result is error for error in not_now) or time.monotonic() > deadline:
+            return result
+        time.sleep(0.1)
 
 
 def produce(cluster, broker, value, *, acks=-1, timeout_ms=30_000, **producer):
@@ -96,11 +107,11 @@ def test_a_follower_that_is_cut_off_leaves_the_isr_and_joins_again(cluster):
     # the controller last: the leader has to reach it
     cut_off, other = sorted(others_than(cluster, leader), key=cluster.controller().__eq__)
     cluster.partition(cut_off, [leader, other])
-    assert produce(cluster, leader, b"a", timeout_ms=15_000) == 0
+    assert acknowledged(cluster, leader, b"a") == 0
     assert isr(cluster, leader) == sorted([leader, other])
     cluster.heal()
     cluster.wait_in_sync("t")
-    assert produce(cluster, leader, b"b") == 1
+    assert acknowledged(cluster, leader, b"b") == 1
     assert values(cluster, 2) == [b"a", b"b"]
 
 
@@ -108,10 +119,11 @@ def test_what_the_last_replica_standing_has_alone_is_not_committed(cluster):
     """KIP-966: those who left the ISR before it have all that was acknowledged, and may lead."""
     leader = cluster.leader_of("t")
     others = others_than(cluster, leader)
-    assert produce(cluster, leader, b"committed") == 0
+    assert acknowledged(cluster, leader, b"committed") == 0
     cluster.partition(leader, others)
     assert produce(cluster, leader, b"alone", acks=1) == 1
     assert produce(cluster, leader, b"waits", timeout_ms=3_000) in (
+        ErrorCode.NOT_ENOUGH_REPLICAS,
         ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
         ErrorCode.REQUEST_TIMED_OUT,  # the controller is among those that it cannot reach
     )
@@ -120,7 +132,8 @@ def test_what_the_last_replica_standing_has_alone_is_not_committed(cluster):
     cluster.heal()
     successor = cluster.leader_of("t")
     assert successor in others
-    end = produce(cluster, successor, b"acknowledged", timeout_ms=15_000)
+    end = acknowledged(cluster, successor, b"acknowledged")
+    assert not isinstance(end, ErrorCode)
     cluster.restart(leader)
     cluster.wait_in_sync("t")
     # what was under way when the line was cut may have come through
@@ -144,7 +157,7 @@ def test_a_leader_whose_session_ends_acknowledges_nothing_any_more(cluster):
     assert answers == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     wait_until(lambda: cluster.leader_of("t") != leader)
     successor = cluster.leader_of("t")
-    wait_until(lambda: produce(cluster, successor, b"kept", timeout_ms=15_000) == 0)
+    assert acknowledged(cluster, successor, b"kept") == 0
     cluster.heal()
     cluster.wait_in_sync("t")
     assert values(cluster, 1) == [b"kept"]
@@ -153,10 +166,10 @@ def test_a_leader_whose_session_ends_acknowledges_nothing_any_more(cluster):
 def test_deleted_records_stay_deleted_under_the_next_leader(cluster):
     leader = cluster.leader_of("t")
     for number in range(4):
-        assert produce(cluster, leader, b"%d" % number) == number
+        assert acknowledged(cluster, leader, b"%d" % number) == number
     wanted = DeleteRecordsPartition(partition_index=0, offset=3)
     request = DeleteRecordsRequest(
-        timeout_ms=15_000, topics=[DeleteRecordsTopic(name="t", partitions=[wanted])]
+        timeout_ms=60_000, topics=[DeleteRecordsTopic(name="t", partitions=[wanted])]
     )
     result = ask(cluster, leader, request).topics[0].partitions[0]
     assert (result.error_code, result.low_watermark) == (0, 3)
