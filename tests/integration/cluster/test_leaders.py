@@ -40,7 +40,7 @@ def topic_of(cluster, broker):
 
 
 def acknowledged(cluster, broker, value):
-    """As `produce`, but for a busy machine: a follower is slow for a moment, or a new leader to hear of it."""
+    """As `produce`, though a follower is slow for a moment, or a new leader does not know of it yet."""
     not_now = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     deadline = time.monotonic() + PATIENT
     while True:

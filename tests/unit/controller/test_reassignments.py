@@ -70,8 +70,8 @@ def test_a_partition_moves_when_its_new_replicas_are_in_sync_and_not_before(play
 
 
 def test_a_replica_goes_in_a_new_leader_epoch(play: Play) -> None:
-    """Seed 71071 of clusters: it came back with an empty log before its leader had heard that it was gone. What
-    it had fetched earlier counted, and it was admitted to the ISR.
+    """Seed 71071 of clusters: it came back with an empty log before its leader had heard that it was gone.
+    What it had fetched earlier counted, and it was admitted to the ISR.
     """
 
     async def scenario(member: Member) -> None:

@@ -429,10 +429,8 @@ def test_truncations_that_come_together_lower_their_recovery_points_in_one_write
     play(scenario, "/a")
 
 
-def test_a_recovery_point_that_a_full_disk_refused_is_written_when_the_truncation_is_tried_again(
-    play,
-):
-    """Seed 71094 of clusters: the disk was full. Then the log was cut, and could not be opened after a kill."""
+def test_a_recovery_point_that_a_full_disk_refused_is_written_when_the_cut_is_tried_again(play):
+    """Seed 71094 of clusters: then the log was cut, and could not be opened after a kill."""
 
     async def scenario(bench):
         log = bench.create("t", records=5)

@@ -68,8 +68,8 @@ def test_the_logs_start_follows_the_leaders(scenario):
 
 
 def test_a_watermark_counts_that_came_after_the_partition_was_named_again(scenario):
-    """Seed 72030 of clusters: the leader tells it once, and a replica that has moved its log's start meanwhile
-    stayed behind until the next record.
+    """Seed 72030 of clusters: the leader tells it once, and a replica that had moved its log's start
+    meanwhile stayed behind until the next record.
     """
 
     async def story(cluster):
