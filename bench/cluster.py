@@ -160,6 +160,35 @@ class Gap:
         yield Sample(self.name, "ms", figures["longest ms"])
 
 
+@dataclass(frozen=True)
+class Roles:
+    """What a leader and its followers spend on a record of one partition, written with acks=all."""
+
+    size: int
+    records: int
+
+    @property
+    def name(self) -> str:
+        return f"CPU by role, {self.size:,} B"
+
+    def run(self, target: Target) -> Iterator[Sample]:
+        cluster: ClusterPeer = target.peer  # type: ignore[assignment]
+        with target.topic(1) as topic:
+            time.sleep(REST_SECONDS)
+            leader = cluster.leader(topic)
+            before = [member.usage().cpu_seconds for member in cluster.members]
+            finish(
+                target.start_driver(
+                    "produce", topic=topic, size=self.size, codec="none", records=self.records
+                )
+            )
+            after = [member.usage().cpu_seconds for member in cluster.members]
+        spent = [1e6 * (b - a) / self.records for a, b in zip(before, after, strict=True)]
+        led = spent.pop(cluster.members.index(leader))
+        yield Sample(self.name, "leader, CPU µs/record", led)
+        yield Sample(self.name, "each follower, CPU µs/record", sum(spent) / len(spent))
+
+
 def workloads() -> list[Workload]:
     """The rows, short: two cores run three brokers and the clients."""
     return [
@@ -168,6 +197,8 @@ def workloads() -> list[Workload]:
             for size, records in ((100, 200_000), (1_000, 60_000), (10_000, 8_000))
             for partitions in (1, 100)
         ),
+        Roles(100, 1_000_000),
+        Roles(1_000, 300_000),
         Synchronous(3.0),
         EndToEnd(3.0, 300),
         Gap("longest wait, clean stop of a leader", lambda peer: peer.stop(), 6.0),

@@ -1,11 +1,14 @@
 """What a cluster of 100 brokers and 200,000 partitions costs its controller, each broker and ZooKeeper.
 
-    python -m bench.large_cluster [--brokers 100] [--partitions 200000] [--new 10000]
+    python -m bench.large_cluster [--brokers 100] [--partitions 200000] [--new 10000] [--zookeeper]
 
 One process plays it. Two brokers are real as far as metadata goes: the controller, and one that only follows
-it; the others are registrations. The store is in memory, and counts. Nobody holds records. What ZooKeeper
-would take is reckoned from what was measured of a real one (``_READS``, ``_WRITES``, ``_EVENTS``), with every
-broker reading what the one does that follows.
+it; the others are registrations. The store is in memory, and counts; with --zookeeper it is a real ZooKeeper
+beside it. Nobody holds records. What ZooKeeper would take is reckoned from what was measured of a real one
+(``_READS``, ``_WRITES``, ``_EVENTS``), with every broker reading what the one does that follows.
+
+How long the controller's successor takes, it logs itself: until every partition that needs another leader
+has one, and every ISR is without the dead.
 """
 
 from __future__ import annotations
@@ -19,7 +22,9 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 
 from barnabas.config import BrokerConfig
 from barnabas.controller import Controller, NewTopic
@@ -34,7 +39,22 @@ from barnabas.metadata.configs import ConfigResolver
 from barnabas.metadata.image import BrokerEndpoint, BrokerImage, BrokerState, PartitionState, TopicImage
 from barnabas.metadata.memory import MemoryServer, MemoryStore
 from barnabas.metadata.opening import prepare
-from barnabas.metadata.store import Cancel, Create, Event, Node, Operation, Set, Watcher
+from barnabas.metadata.operations import SingleOperations
+from barnabas.metadata.store import (
+    Cancel,
+    Create,
+    Event,
+    MetadataStore,
+    Node,
+    Operation,
+    SessionListener,
+    SessionState,
+    Set,
+    Watcher,
+)
+from barnabas.metadata.zookeeper.address import parse_address
+from barnabas.metadata.zookeeper.server import ZooKeeperServer
+from barnabas.metadata.zookeeper.store import ZooKeeperStore
 from barnabas.protocol.schema import Request
 from barnabas.types import NO_BROKER, BrokerId, TopicPartition
 
@@ -43,6 +63,8 @@ from barnabas.types import NO_BROKER, BrokerId, TopicPartition
 _READS, _WRITES, _EVENTS = 50_000, 22_000, 8_000
 #: servers of the ensemble, which share its clients
 _SERVERS = 3
+#: seconds: those of a session in a real ZooKeeper
+_SESSION_TIMEOUT = 18.0
 _TOPIC = 100
 _REPLICAS = 3
 
@@ -65,31 +87,52 @@ class Count:
         return Count(*vars(self).values())
 
 
-class CountingStore(MemoryStore):
-    """A session that notes what passes."""
+class CountingStore(SingleOperations):
+    """A session that notes what passes, in memory or of a real ZooKeeper."""
 
-    def __init__(self, server: MemoryServer) -> None:
-        super().__init__(server)
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
         self.count = Count()
 
+    @property
+    def session_id(self) -> int:
+        return self._store.session_id
+
+    @property
+    def session_timeout(self) -> float:
+        return self._store.session_timeout
+
+    @property
+    def state(self) -> SessionState:
+        return self._store.state
+
+    def on_state(self, listener: SessionListener) -> Cancel:
+        return self._store.on_state(listener)
+
+    async def sync(self) -> None:
+        await self._store.sync()
+
+    async def close(self) -> None:
+        await self._store.close()
+
     async def get(self, path: str) -> Node:
-        node = await super().get(path)
+        node = await self._store.get(path)
         self._note([path], [node])
         return node
 
     async def exists(self, path: str) -> Node | None:
-        node = await super().exists(path)
+        node = await self._store.exists(path)
         self._note([path], [node])
         return node
 
     async def read(self, paths: Sequence[str]) -> list[Node | None]:
-        nodes = await super().read(paths)
+        nodes = await self._store.read(paths)
         self._note(paths, nodes)
         await asyncio.sleep(0)
         return nodes
 
     async def children(self, path: str) -> list[str]:
-        names = await super().children(path)
+        names = await self._store.children(path)
         self.count.reads += 1
         self.count.read_bytes += len(path) + sum(map(len, names))
         return names
@@ -102,14 +145,14 @@ class CountingStore(MemoryStore):
             count.writes += isinstance(operation, Create | Set)
             count.written_bytes += len(operation.path) + len(data)
         await asyncio.sleep(0)
-        return await super().multi(operations)
+        return await self._store.multi(operations)
 
     async def watch(self, path: str, watcher: Watcher) -> Cancel:
         def noted(event: Event, changed: str) -> None:
             self.count.events += 1
             watcher(event, changed)
 
-        return await super().watch(path, noted)
+        return await self._store.watch(path, noted)
 
     def _note(self, paths: Sequence[str], nodes: Sequence[Node | None]) -> None:
         self.count.reads += len(paths)
@@ -125,8 +168,8 @@ async def _nobody(broker: BrokerId, request: Request) -> object:
 class Member:
     """A broker, as far as metadata goes."""
 
-    def __init__(self, server: MemoryServer, number: BrokerId) -> None:
-        self.store = CountingStore(server)
+    def __init__(self, store: CountingStore, number: BrokerId) -> None:
+        self.store = store
         self.loader = MetadataLoader(self.store)
         config = BrokerConfig(node_id=number, min_insync_replicas=2)
         configs = ConfigResolver(config, number)
@@ -155,18 +198,28 @@ def _broker(number: BrokerId) -> BrokerImage:
 class Cluster:
     """All of it, and the table that is printed."""
 
-    def __init__(self, brokers: int, partitions: int, new: int) -> None:
+    def __init__(self, brokers: int, partitions: int, new: int, zookeeper: str | None = None) -> None:
         self.brokers, self.partitions = brokers, partitions
         #: partitions of the topic that is created at the end
         self.new = new
         self.server = MemoryServer()
+        #: its address; None for the store in memory
+        self.zookeeper = zookeeper
         self.controller: Member
         self.follower: Member
-        self.others: dict[BrokerId, MemoryStore] = {}
+        self.others: dict[BrokerId, MetadataStore] = {}
+
+    async def _session(self) -> CountingStore:
+        if self.zookeeper is None:
+            return CountingStore(MemoryStore(self.server))
+        address = parse_address(self.zookeeper)
+        return CountingStore(await ZooKeeperStore.open(address, session_timeout=_SESSION_TIMEOUT))
 
     async def run(self) -> None:
-        await prepare(MemoryStore(self.server), Random(1))
-        self.controller, self.follower = Member(self.server, 1), Member(self.server, 2)
+        preparing = await self._session()
+        await prepare(preparing, Random(1))
+        await preparing.close()
+        self.controller, self.follower = Member(await self._session(), 1), Member(await self._session(), 2)
         await self.controller.start()
         await self.follower.start()
         for number in range(3, self.brokers + 1):
@@ -187,9 +240,11 @@ class Cluster:
             await self._measure(f"a topic of {self.new:,} partitions", self._create)
         await self._measure("the controller dies", self._take_over, of_next=True)
         await self.follower.stop()
+        for store in (self.follower.store, *self.others.values()):
+            await store.close()
 
     async def _register(self, number: BrokerId, broker: BrokerImage) -> None:
-        store = self.others[number] = MemoryStore(self.server)
+        store = self.others[number] = await self._session()
         await store.create(znodes.broker(number), znodes.encode_broker(broker, 0), ephemeral=True)
 
     async def _until(self, condition: Callable[[], object]) -> None:
@@ -228,7 +283,7 @@ class Cluster:
         """All partitions, written behind the controller's back: it would take them by topic."""
         random = Random(2)
         brokers = [_broker(number) for number in range(1, self.brokers + 1)]
-        writer = MemoryStore(self.server)
+        writer = await self._session()
         for first in range(0, self.partitions, _TOPIC):
             count = min(_TOPIC, self.partitions - first)
             replicas = place_replicas(brokers, count, _REPLICAS, random)
@@ -248,11 +303,17 @@ class Cluster:
             await self.follower.loader.settled()
             await self.controller.loader.settled()
         await writer.close()
+        for member in (self.controller, self.follower):
+            await self._until(lambda: self._known_to(member) == self.partitions)  # noqa: B023
         await self._settle()
+
+    def _known_to(self, member: Member) -> int:
+        topics = member.image.topics.values()
+        return sum(state.leader != NO_BROKER for topic in topics for state in topic.partitions)
 
     async def _read_all(self) -> None:
         """As the metadata of a broker that starts; what it reads counts as the follower's."""
-        store = CountingStore(self.server)
+        store = await self._session()
         loader = MetadataLoader(store)
         await loader.start()
         self.follower.store.count.reads += store.count.reads
@@ -275,14 +336,18 @@ class Cluster:
 
     async def _die(self) -> None:
         await self.others.pop(self._victim).close()
-        await self._settle()
+        await self._until(lambda: self._victim not in self.controller.image.brokers)
+        while self._is_in_sync(self._victim):
+            await self._settle()
         assert not self._leads(self._victim)
-        assert not self._is_in_sync(self._victim)
 
     async def _come_back(self) -> None:
         if (store := self.others.pop(self._victim, None)) is not None:
             await store.close()
+            await self._until(lambda: self._victim not in self.controller.image.brokers)
         await self._register(self._victim, _broker(self._victim))
+        await self._until(lambda: self._victim in self.controller.image.brokers)
+        await self._until(lambda: self._victim in self.controller.image.admitted)
         await self._settle()
 
     async def _catch_up(self) -> None:
@@ -306,8 +371,11 @@ class Cluster:
         store = self.others[self._victim]
         leaving = _broker(self._victim)._replace(state=BrokerState.SHUTTING_DOWN)
         await store.set(znodes.broker(self._victim), znodes.encode_broker(leaving, 0))
+        known = self.controller.loader
+        await self._until(lambda: known.image.brokers[self._victim].state is BrokerState.SHUTTING_DOWN)
         await self._settle()
-        assert not self._leads(self._victim)
+        while self._leads(self._victim):
+            await self._settle()
 
     async def _rebalance(self) -> None:
         wanted = [
@@ -359,11 +427,25 @@ def _taking_over() -> Iterator[None]:
         logger.setLevel(before)
 
 
+@contextmanager
+def _store(is_real: bool, folder: Path) -> Iterator[str | None]:
+    """The address of a ZooKeeper that runs meanwhile, or None."""
+    if not is_real:
+        yield None
+        return
+    server = ZooKeeperServer(folder / "zookeeper").start()
+    try:
+        yield server.address
+    finally:
+        server.stop()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.large_cluster", description=__doc__)
     parser.add_argument("--brokers", type=int, default=100, help="3 or more")
     parser.add_argument("--partitions", type=int, default=200_000)
     parser.add_argument("--new", type=int, default=10_000, help="of the topic created last; 0: none is")
+    parser.add_argument("--zookeeper", action="store_true", help="on a real one, from PySpark's jars")
     options = parser.parse_args()
     if options.brokers < _REPLICAS:
         parser.error(f"--brokers {options.brokers}: partitions have {_REPLICAS} replicas, give 3 or more")
@@ -373,7 +455,8 @@ def main() -> None:
         "| all brokers read | MB | ZooKeeper s |"
     )
     print("|---|---|---|---|---|---|---|---|---|---|---|")
-    asyncio.run(Cluster(options.brokers, options.partitions, options.new).run())
+    with TemporaryDirectory() as folder, _store(options.zookeeper, Path(folder)) as address:
+        asyncio.run(Cluster(options.brokers, options.partitions, options.new, address).run())
     print(f"\n{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB of memory for all of it")
 
 
