@@ -30,6 +30,7 @@ from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.needs import EachConfigResource
 from barnabas.server.requests.pieces import Pieces
 from barnabas.server.responses.config_listing import SettingDescriptions
+from barnabas.server.responses.mutations import limit_changes
 from barnabas.types import BrokerId
 
 
@@ -50,7 +51,8 @@ def _failed(request: DescribeConfigsRequest, error: KafkaError) -> DescribeConfi
     DescribeConfigsRequest,
     needs=[EachConfigResource(Operation.DESCRIBE_CONFIGS, "results")],
     on_error=_failed,
-    pieces=[Pieces("resources", "results", size=16, unique=True)],
+    # An answer is many times as long as its question; the bound is that of changes.
+    pieces=[Pieces("resources", "results", size=16, unique=True, check=limit_changes("resources"))],
     is_heavy=True,
 )
 def describe_configs(
