@@ -568,7 +568,8 @@ class BrokerConfig(Settings):
         Type.INT,
         1_048_576,
         minimum=1,
-        doc="The largest push of a client's metrics, in bytes, also after it was decompressed (KIP-714).",
+        doc="The largest push of a client's metrics, in bytes, both as sent and decompressed (KIP-714). "
+        "A larger one gets TELEMETRY_TOO_LARGE.",
     )
     fetch_max_bytes: int = setting(
         Type.INT,
