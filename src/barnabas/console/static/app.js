@@ -68,7 +68,10 @@ async function show(moved = true) {
 }
 
 const about = get("console").then((told) => {
-  /** @type {HTMLElement} */ (document.getElementById("where")).textContent = told.servers + (told.allow_writes ? "" : " · read only");
+  const where = /** @type {HTMLElement} */ (document.getElementById("where"));
+  const [first, ...others] = told.servers.split(",");
+  where.textContent = first + (others.length ? ` +${others.length}` : "") + (told.allow_writes ? "" : " · read only");
+  where.title = told.servers;
   return told;
 });
 addEventListener("hashchange", () => show());

@@ -22,7 +22,7 @@ export async function overview({ main, every, isShown }) {
       o.under_replicated.count ? [h("h2.warn", {}, "Under-replicated"), partitions(o.under_replicated.names)] : "",
       h("h2", {}, "Brokers"),
       table("Brokers", [
-        ["id", (b) => [h("a", { href: `#/broker/${b.id}` }, b.id), b.controller ? h("span", { title: "controller" }, " ♛") : ""]],
+        ["id", (b) => [h("a", { href: `#/broker/${b.id}` }, b.id), b.controller ? h("span", { title: "controller" }, "\u00a0♛") : ""]],
         ["address", (b) => b.address], ["rack", (b) => b.rack ?? "–"], ["leads", (b) => count(b.leads), true],
         ["replicas", (b) => count(b.replicas), true], ["in sync", (b) => count(b.in_sync), true],
       ], o.brokers),
