@@ -197,6 +197,20 @@ def test_every_page_is_drawn_and_can_be_used_by_all(console, new_context, path, 
     tab.check()
 
 
+def test_no_page_is_wider_than_a_narrow_window(served, new_context):
+    """Wide tables scroll within themselves. A cluster is often named by several servers."""
+    servers = ",".join([served.bootstrap] * 5)
+    with RunningConsole(ConsoleSettings(servers, "127.0.0.1:0")) as console:
+        tab = Tab(new_context(console, viewport={"width": 390, "height": 844}), console.url)
+        for path, heading in PAGES.items():
+            main = tab.show(path, heading)
+            if path not in BARE:
+                main.locator("table").first.wait_for()
+            assert tab.page.evaluate("document.documentElement.scrollWidth") <= 390, path
+        playwright.expect(tab.page.locator("#where")).to_have_text(f"{served.bootstrap} +4 · read only")
+        tab.check()
+
+
 def test_records_of_strangers_are_text_and_nothing_else(tab):
     main = tab.show(f"topic/{TOPIC}/records?from=start", TOPIC)
     rows = main.locator("tbody tr")

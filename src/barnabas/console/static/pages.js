@@ -166,7 +166,7 @@ export async function brokers({ main, every, isShown }) {
     update(main,
       h("h1", {}, "Brokers"),
       table("Brokers", [
-        ["id", (b) => [h("a", { href: `#/broker/${b.id}` }, b.id), b.controller ? " ♛" : ""]], ["address", (b) => b.address], ["rack", (b) => b.rack ?? "–"],
+        ["id", (b) => [h("a", { href: `#/broker/${b.id}` }, b.id), b.controller ? "\u00a0♛" : ""]], ["address", (b) => b.address], ["rack", (b) => b.rack ?? "–"],
         ["log directories", (b) => b.log_dirs.problem ? h("span.warn", {}, b.log_dirs.problem) : b.log_dirs.directories.map((d) => h("div", {}, h("code", {}, d.path),
           d.error ? h("span.bad", {}, ` offline (${d.error})`) : ` ${count(d.replicas)} replicas, ${bytes(d.bytes)}, ${bytes(d.free_bytes)} free`))],
       ], told.brokers),
@@ -192,7 +192,7 @@ export function replica(p, id, behind = 0, isGone = false) {
   if (p.leader === id) return h("span.replica.leads", {}, "leads");
   if (!p.replicas.includes(id)) return "";
   const inSync = p.in_sync.includes(id);
-  return h(inSync ? "span.replica" : "span.replica.out", {}, inSync ? (behind ? `−${count(behind)}` : "follows") : `out${behind ? ` −${count(behind)}` : ""}`);
+  return h(inSync ? "span.replica" : "span.replica.out", {}, inSync ? (behind ? `${count(behind)} behind` : "follows") : `out${behind ? `, ${count(behind)} behind` : ""}`);
 }
 
 export async function broker({ main, name }) {

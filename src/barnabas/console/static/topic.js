@@ -108,7 +108,7 @@ async function live({ body, name, onLeave, isShown }) {
 // --- records ---
 
 const content = (c) => c.is === "null" ? h("span.quiet", {}, "null") : c.is === "hidden" ? h("span.quiet", {}, "hidden")
-  : h("div", {}, h("code", {}, c.text, c.cut ? " …" : ""), c.is !== "text" || c.schema ? h("div.quiet", {}, c.is, c.schema ? ` by schema ${c.schema}` : "") : "");
+  : h("div", {}, h("code", {}, c.text, c.cut ? " …" : ""), " ", c.is !== "text" || c.schema ? h("span.tag", {}, c.is, c.schema ? ` by schema ${c.schema}` : "") : "");
 
 async function records({ body, name, query, onLeave, isShown, about }) {
   const kept = JSON.parse(localStorage.getItem(`records:${name}`) ?? "{}");
