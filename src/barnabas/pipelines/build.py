@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeVar
 from uuid import uuid4
 
@@ -15,16 +15,22 @@ from pyspark.sql.streaming import StreamingQuery
 from barnabas.errors import BarnabasError
 from barnabas.pipelines.batch import BatchRun
 from barnabas.pipelines.errors import PipelineError, Place, explain, place_in
+from barnabas.pipelines.files import exists, has_files, make_folder
 from barnabas.pipelines.model import Pipeline, Sink, Source, Step, Transform
 from barnabas.pipelines.options import SinkOptions
 from barnabas.pipelines.refresh import Lookup
 from barnabas.pipelines.reset import PARQUET_LOG, remembers
 from barnabas.pipelines.session import SPARK_FAILS, answers
+from barnabas.pipelines.shared import Fanout, Output, can_share
 from barnabas.pipelines.sinks import static_writer, writer_to
-from barnabas.pipelines.sources import open_source
+from barnabas.pipelines.sources import Parsed, open_source
+from barnabas.pipelines.stateless import comes_alone
 from barnabas.pipelines.status import counted
 from barnabas.spark.fetch_settings import has_effect
 from barnabas.spark.options import WriteOptions
+
+#: In the checkpoint of a shared query: a folder for each output that it has written.
+_OUTPUTS = "outputs"
 
 T = TypeVar("T")
 
@@ -39,6 +45,8 @@ class Query:
     check: Callable[[], None] = lambda: None
     #: the static sources that are read anew while it runs; all queries of a pipeline have the same ones
     lookups: Sequence[Lookup] = ()
+    #: the rows given to sinks, where Spark does not count them
+    written: Callable[[], int] | None = None
 
 
 @dataclass(frozen=True)
@@ -76,13 +84,7 @@ def is_forgotten(spark: SparkSession, checkpoint: str, output: str) -> bool:
     Batches are numbered by the checkpoint. Spark leaves out a batch whose number the folder knows, which is
     right for one that is written again, and loses rows when the numbers begin anew.
     """
-    return not _has_files(spark, f"{checkpoint}/offsets") and _has_files(spark, f"{output}/{PARQUET_LOG}")
-
-
-def _has_files(spark: SparkSession, folder: str) -> bool:
-    path = spark._jvm.org.apache.hadoop.fs.Path(folder)
-    files = path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
-    return bool(files.exists(path) and len(files.listStatus(path)))
+    return not has_files(spark, f"{checkpoint}/offsets") and has_files(spark, f"{output}/{PARQUET_LOG}")
 
 
 def client_options(pipeline: Pipeline, run: Run) -> dict[str, str]:
@@ -100,6 +102,25 @@ def _servers(run: Run) -> dict[str, str]:
     return servers | ({"barnabas.config": run.config} if run.config else {})
 
 
+@dataclass
+class _Shared:
+    """A source that is read and parsed once for several outputs."""
+
+    source: Source
+    parsed: Parsed
+    outputs: list[Output] = field(default_factory=list)
+    #: the rows of the outputs, as streams
+    streams: list[DataFrame] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return f"{self.source.name}.shared"
+
+    def add(self, output: Output, rows: DataFrame) -> None:
+        self.outputs.append(output)
+        self.streams.append(rows)
+
+
 class _Builder:
     def __init__(self, spark: SparkSession, pipeline: Pipeline, run: Run) -> None:
         self._spark = spark
@@ -107,6 +128,7 @@ class _Builder:
         self._run = run
         self._frames: dict[str, DataFrame] = {}
         self._lookups: list[Lookup] = []
+        self._shared: list[_Shared] = []
         settings = pipeline.options.kafka
         self._registry = pipeline.options.registry
         servers = _servers(run)
@@ -120,7 +142,8 @@ class _Builder:
         made = [query for source in self._pipeline.sources for query in self._open(source)]
         for step in self._pipeline.steps:
             self._take(step)
-        return made + [self._sink(sink) for sink in self._pipeline.sinks]
+        sinks = [query for sink in self._pipeline.sinks for query in self._sink(sink)]
+        return [self._fan_out(shared) for shared in self._shared if shared.outputs] + made + sinks
 
     def _open(self, source: Source) -> list[Query]:
         """Open a source; its query for dead letters, if it has one."""
@@ -134,10 +157,17 @@ class _Builder:
         if source.shape is not None:
             rows = self._call(source.place, what, Transform(source.shape, ()), rows)
         self._keep(source.name, rows)
+        if opened.parsed is not None:
+            self._shared.append(_Shared(source, opened.parsed))
         if opened.dead_letters is None:
             return []
         letters = SinkOptions.parse({"topic": source.options.dead_letter, "format": "raw"})
-        return [self._query(f"{source.name}.dead_letter", source.place, opened.dead_letters, letters)]
+        name = f"{source.name}.dead_letter"
+        if opened.parsed is not None:
+            output = Output(name, letters, lambda frames: frames[name])
+            self._shared[-1].add(output, opened.dead_letters)
+            return []
+        return [self._query(name, source.place, opened.dead_letters, letters)]
 
     def _take(self, step: Step) -> None:
         if isinstance(step.body, Transform):
@@ -152,13 +182,105 @@ class _Builder:
         if step.name:
             self._frames[step.name] = self._spark.table(step.name)
 
-    def _sink(self, sink: Sink) -> Query:
-        if isinstance(sink.rows, str):
-            rows = self._frames[sink.rows]
-        else:
-            inputs = [self._frames[name] for name in sink.rows.inputs]
-            rows = self._call(sink.place, f"sink {sink.name}", sink.rows, *inputs)
-        return self._query(sink.name, sink.place, rows, sink.options)
+    def _sink(self, sink: Sink) -> list[Query]:
+        """The sink's query, unless it goes along with another."""
+
+        def rows_of(frames: Mapping[str, DataFrame]) -> DataFrame:
+            if isinstance(sink.rows, str):
+                return frames[sink.rows]
+            inputs = [frames[name] for name in sink.rows.inputs]
+            return self._call(sink.place, f"sink {sink.name}", sink.rows, *inputs)
+
+        rows = rows_of(self._frames)
+        if rows.isStreaming and can_share(sink.options):
+            for shared in self._shared:
+                if comes_alone(rows, shared.source.name):
+                    shared.add(Output(sink.name, sink.options, rows_of), rows)
+                    return []
+        return [self._query(sink.name, sink.place, rows, sink.options)]
+
+    def _fan_out(self, shared: _Shared) -> Query:
+        """The query that writes to all outputs of a shared source."""
+        source, place = shared.source, shared.source.place
+        steps = [
+            step
+            for step in self._pipeline.steps
+            if step.name
+            and self._frames[step.name].isStreaming
+            and comes_alone(self._frames[step.name], source.name)
+        ]
+
+        def frames(batch: DataFrame) -> dict[str, DataFrame]:
+            """What the streams of this source are in this batch, for its SQL too."""
+            made = dict(self._frames)
+            if shared.parsed.dead_letters is not None:
+                made[f"{source.name}.dead_letter"] = shared.parsed.dead_letters(batch)
+            rows = shared.parsed.rows(batch)
+            if source.shape is not None:
+                rows = self._call(place, f"source {source.name}", Transform(source.shape, ()), rows)
+            made[source.name] = rows
+            rows.createOrReplaceTempView(source.name)
+            for step in steps:
+                made[str(step.name)] = self._step_of(step, made, batch.sparkSession)
+            return made
+
+        fanout = Fanout(shared.outputs, frames, self._client, self._registry)
+
+        def begin() -> StreamingQuery:
+            checkpoint = f"{self._run.checkpoints}/{shared.name}"
+            for output in shared.outputs:
+                if self._has_begun(output.name) and not self._has_written(shared.name, output.name):
+                    raise PipelineError(
+                        f"{output.name} has run as a query of its own, and {shared.name} does not begin "
+                        "where it was: remove the option shared, or reset the pipeline"
+                    )
+            writer = shared.parsed.records.writeStream.foreachBatch(fanout.write)
+            writer = writer.queryName(shared.name).option("checkpointLocation", checkpoint)
+            query = (writer.trigger(availableNow=True) if self._run.once else writer).start()
+            for output in shared.outputs:  # in a checkpoint that Spark has made: it wants to begin with none
+                make_folder(self._spark, f"{checkpoint}/{_OUTPUTS}/{output.name}")
+            return query
+
+        def check() -> None:
+            for output, rows in zip(shared.outputs, shared.streams, strict=True):
+                self._analyse(rows, output.options)
+
+        return Query(
+            shared.name,
+            lambda: self._attempt(place, shared.name, begin),
+            lambda: self._attempt(place, shared.name, check),
+            self._lookups,
+            lambda: fanout.written,
+        )
+
+    def _check_not_shared_before(self, query: str) -> None:
+        """Raise PipelineError when the query would begin anew, and a shared one has written for it."""
+        for source in self._pipeline.sources:
+            shared = f"{source.name}.shared"
+            if self._has_written(shared, query) and not self._has_begun(query):
+                raise PipelineError(
+                    f"{query} would begin anew, and {shared} has written its rows: make it share the source "
+                    "again, or reset the pipeline"
+                )
+
+    def _has_begun(self, query: str) -> bool:
+        return has_files(self._spark, f"{self._run.checkpoints}/{query}/offsets")
+
+    def _has_written(self, shared: str, output: str) -> bool:
+        return exists(self._spark, f"{self._run.checkpoints}/{shared}/{_OUTPUTS}/{output}")
+
+    def _step_of(self, step: Step, frames: Mapping[str, DataFrame], session: SparkSession) -> DataFrame:
+        """A step of a batch, made from `frames`; `session` is the batch's own, with views of its own."""
+        name = str(step.name)
+        if isinstance(step.body, Transform):
+            inputs = [frames[each] for each in step.body.inputs]
+            rows = self._call(step.place, f"step {name}", step.body, *inputs)
+            rows.createOrReplaceTempView(name)
+            return rows
+        statement = step.body
+        session.catalog.dropTempView(name)
+        self._attempt(step.place, f"view {name}", lambda: session.sql(statement))
+        return session.table(name)
 
     def _query(self, name: str, place: Place, rows: DataFrame, options: SinkOptions) -> Query:
         begin = self._streaming(name, rows, options) if rows.isStreaming else self._static(rows, options)
@@ -188,6 +310,7 @@ class _Builder:
         checkpoint = f"{self._run.checkpoints}/{name}"
 
         def start() -> StreamingQuery:
+            self._check_not_shared_before(name)
             if options.parquet and is_forgotten(self._spark, checkpoint, options.parquet):
                 raise PipelineError(f"{name}: {remembers(options.parquet)}")
             writer = writer_to(counted(rows), options, self._client, self._registry)

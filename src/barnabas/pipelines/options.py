@@ -184,6 +184,11 @@ class SourceOptions(Options):
         "`5 minutes`; by default never.",
         "",
     )
+    shared: bool = option(
+        "Read and parse once for the dead letters and for the sinks to topics, PostgreSQL and Delta whose "
+        "rows come from this source alone, without state: one query, SOURCE.shared, writes to all of them.",
+        False,
+    )
     options: Texts = option(
         "Options of the reader: the data source's (startingOffsets, maxOffsetsPerTrigger ...) or Spark's for "
         "the format (`header` of csv: the first line names the columns of the schema, in their order). A "
@@ -233,6 +238,8 @@ class SourceOptions(Options):
             raise refuse("refresh", self.refresh, "a stream is read as it comes: remove it, or set static")
         if self.refresh and not self.refresh_s:
             raise refuse("refresh", self.refresh, "write a number and a unit: `30 seconds`, `5 minutes`")
+        if self.shared and self.static:
+            raise refuse("shared", self.shared, "a static source has no query of its own: remove it")
         if self.watermark and not self.watermark_parts:
             raise refuse("watermark", self.watermark, "write a column and a delay: `at 10 minutes`")
 

@@ -45,11 +45,11 @@ def find_checkpoints(pipeline: Pipeline, folder: Folder, queries: Sequence[str] 
     Raises:
         PipelineError: there is no such query, or the checkpoints are where only Spark finds them.
     """
-    sinks = dict(_queries(pipeline))
+    place = local_path(pipeline.options.checkpoints or str(folder.checkpoints))
+    sinks = dict(_queries(pipeline, place))
     for name in queries:
         if name not in sinks:
             raise PipelineError(f"there is no query {name}: choose from {', '.join(sinks)}")
-    place = local_path(pipeline.options.checkpoints or str(folder.checkpoints))
     if place is None:
         listed = ", ".join(f"{pipeline.options.checkpoints}/{name}" for name in queries or sinks)
         raise PipelineError(
@@ -84,9 +84,15 @@ def local_path(place: str) -> Path | None:
     return None
 
 
-def _queries(pipeline: Pipeline) -> Iterator[tuple[str, SinkOptions | None]]:
-    """The names of a pipeline's queries, each with the options of its sink; a dead-letter topic has none."""
+def _queries(pipeline: Pipeline, place: Path | None) -> Iterator[tuple[str, SinkOptions | None]]:
+    """The names of a pipeline's queries, each with the options of its sink; those of sources have none.
+
+    That of a source which is shared no more is named while its checkpoint is in `place`.
+    """
     for source in pipeline.sources:
+        name = f"{source.name}.shared"
+        if source.options.shared or (place is not None and (place / name).exists()):
+            yield name, None
         if source.options.dead_letter:
             yield f"{source.name}.dead_letter", None
     for sink in pipeline.sinks:

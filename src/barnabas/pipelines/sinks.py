@@ -49,16 +49,18 @@ def writer_to(
 
 
 def static_writer(
-    rows: DataFrame, options: SinkOptions, client: dict[str, str], registry: str, name: str
+    rows: DataFrame, options: SinkOptions, client: dict[str, str], registry: str, name: str, number: int = 0
 ) -> Callable[[], None]:
     """What writes rows that are no stream; exactly once, where the sink does, however often with this `name`.
+
+    Of several batches of that name `number` tells which; it must rise.
 
     Raises:
         ConfigError: the columns do not fit the sink.
     """
     rows = rows.drop(ORIGIN)
     if options.kind == "topic":
-        given = {**_topic_options(options, client), **_numbered(options, name, 0)}
+        given = {**_topic_options(options, client), **_numbered(options, name, number)}
         writer = _records(rows, options, registry).write.format("barnabas").options(**given)
         return partial(writer.mode("append").save)
     if options.kind == "console":
@@ -71,7 +73,7 @@ def static_writer(
         )
     _check_deletions(rows, options)
     tables = _tables(options)
-    return lambda: tables.write_batch(options, _handed(options, rows), name, 0)
+    return lambda: tables.write_batch(options, _handed(options, rows), name, number)
 
 
 def _handed(options: SinkOptions, rows: DataFrame) -> Any:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from barnabas.pipelines.model import Source
+from barnabas.pipelines.stateless import mark
 from barnabas.spark.dead_letters import letters
 from barnabas.spark.formats import decode_columns
 from barnabas.spark.session import let_streams_start_together
-from barnabas.spark.text_formats import Decoded, parse_schema
+from barnabas.spark.text_formats import parse_schema
 
 #: The column with where a row comes from: of a topic its key, topic, partition, offset and timestamp.
 ORIGIN = "_record"
+
+#: Of a parsed record: its row, and why it has none.
+_ROW, _REASON = "_row", "_reason"
 
 _LINE_FORMATS = ("json", "csv", "text")
 _TOPIC_ORIGIN = ("key", "topic", "partition", "offset", "timestamp")
@@ -26,6 +31,17 @@ class Opened:
 
     rows: DataFrame
     dead_letters: DataFrame | None
+    #: of a shared source, what both are made from
+    parsed: Parsed | None = None
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """The records, each parsed once, and how they are told apart, be they a stream or a batch of one."""
+
+    records: DataFrame
+    rows: Callable[[DataFrame], DataFrame]
+    dead_letters: Callable[[DataFrame], DataFrame] | None = None
 
 
 def open_source(spark: SparkSession, source: Source, client: dict[str, str], registry: str) -> Opened:
@@ -38,17 +54,19 @@ def open_source(spark: SparkSession, source: Source, client: dict[str, str], reg
     if options.kind == "topic":
         raw = _read_topic(spark, source, client)
         if options.format == "raw":
-            return Opened(_with_watermark(raw, source), None)
+            return _as_they_are(raw, source)
         origin = [F.col(name) for name in _TOPIC_ORIGIN]
         said = ["topic", "partition", "offset"]
         place = F.concat_ws(" ", F.concat_ws("-", "topic", "partition"), F.lit("offset"), F.col("offset"))
     else:
         raw = _read_files(spark, source)
         if options.format not in _LINE_FORMATS:
-            return Opened(_with_watermark(raw, source), None)
+            return _as_they_are(raw, source)
         origin = [F.col("file")]
         said = ["file"]
         place = F.col("file")
+    has_letters = bool(options.dead_letter)
+    needed = raw.columns if has_letters else said
     raw, decoded = decode_columns(
         raw,
         options.format,
@@ -59,10 +77,33 @@ def open_source(spark: SparkSession, source: Source, client: dict[str, str], reg
         envelope=options.envelope,
         options=_format_options(source),
     )
-    bad = letters(raw, F.col("value"), decoded.reason, said) if options.dead_letter else None
-    good = raw.where(_is_good(decoded, place, bool(options.dead_letter)))
     columns = [column.alias(name) for name, column in decoded.columns.items()]
-    return Opened(_with_watermark(good.select(*columns, F.struct(*origin).alias(ORIGIN)), source), bad)
+    columns.append(F.struct(*origin).alias(ORIGIN))
+    if options.shared:
+
+        def pick(records: DataFrame) -> DataFrame:
+            good = records.where(_is_good(F.col(_REASON), place, has_letters)).select(f"{_ROW}.*")
+            return _with_watermark(good, source)
+
+        def reject(records: DataFrame) -> DataFrame:
+            return letters(records, F.col("value"), F.col(_REASON), said)
+
+        records = raw.select(*needed, F.struct(*columns).alias(_ROW), decoded.reason.alias(_REASON))
+        return _opened(Parsed(mark(records, source.name), pick, reject if has_letters else None))
+    bad = letters(raw, F.col("value"), decoded.reason, said) if has_letters else None
+    good = raw.where(_is_good(decoded.reason, place, has_letters))
+    return Opened(_with_watermark(good.select(*columns), source), bad)
+
+
+def _as_they_are(raw: DataFrame, source: Source) -> Opened:
+    if source.options.shared:
+        return _opened(Parsed(mark(raw, source.name), lambda records: _with_watermark(records, source)))
+    return Opened(_with_watermark(raw, source), None)
+
+
+def _opened(parsed: Parsed) -> Opened:
+    reject = parsed.dead_letters
+    return Opened(parsed.rows(parsed.records), reject(parsed.records) if reject else None, parsed)
 
 
 def _read_topic(spark: SparkSession, source: Source, client: dict[str, str]) -> DataFrame:
@@ -100,12 +141,12 @@ def _format_options(source: Source) -> dict[str, str]:
     return source.options.options if source.options.kind == "files" else {}
 
 
-def _is_good(decoded: Decoded, place: Column, has_dead_letters: bool) -> Column:
+def _is_good(reason: Column, place: Column, has_dead_letters: bool) -> Column:
     if has_dead_letters:
-        return decoded.reason.isNull()
+        return reason.isNull()
     cure = "; name a topic for such records with dead_letter"
-    complaint = F.concat(place, F.lit(" does not parse: "), decoded.reason, F.lit(cure))
-    return F.when(decoded.reason.isNull(), F.lit(True)).otherwise(F.raise_error(complaint).cast("boolean"))
+    complaint = F.concat(place, F.lit(" does not parse: "), reason, F.lit(cure))
+    return F.when(reason.isNull(), F.lit(True)).otherwise(F.raise_error(complaint).cast("boolean"))
 
 
 def _with_watermark(rows: DataFrame, source: Source) -> DataFrame:

@@ -139,6 +139,8 @@ class Supervisor:
         for one in reports:
             if one["timestamp"] > each.seen:
                 each.status.count(one)
+        if each.query.written is not None:
+            each.status.rows_written = each.query.written()
         each.seen = found["timestamp"]
         each.status.take(found)
         each.failures = each.counted = 0

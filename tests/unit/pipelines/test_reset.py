@@ -130,3 +130,10 @@ def test_checkpoints_by_uri_are_found(tmp_path: Path) -> None:
 )
 def test_local_places_are_told_from_others(place: str, path: str | None) -> None:
     assert local_path(place) == (path and Path(path))
+
+
+def test_the_query_of_a_source_that_was_shared_is_forgotten_too(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    (tmp_path / ".barnabas" / "shop" / "checkpoints" / "orders.shared").mkdir()
+    assert shop.reset("--execute")[0] == 0
+    assert shop.left == ["of-another"]

@@ -1,0 +1,30 @@
+"""Folders wherever Spark finds them, as checkpoints and outputs are: by a path or a URI of Hadoop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+
+def exists(spark: SparkSession, place: str) -> bool:
+    """Whether there is such a file or folder."""
+    path, files = _open(spark, place)
+    return bool(files.exists(path))
+
+
+def has_files(spark: SparkSession, folder: str) -> bool:
+    """Whether there is such a folder, and something in it."""
+    path, files = _open(spark, folder)
+    return bool(files.exists(path) and len(files.listStatus(path)))
+
+
+def make_folder(spark: SparkSession, folder: str) -> None:
+    """Make a folder, and those above it; does nothing if it is there."""
+    path, files = _open(spark, folder)
+    files.mkdirs(path)
+
+
+def _open(spark: SparkSession, place: str) -> tuple[Any, Any]:
+    path = spark._jvm.org.apache.hadoop.fs.Path(place)
+    return path, path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())

@@ -1,0 +1,72 @@
+"""One read and one parse of a source for several outputs: one query writes each batch to one after another.
+
+Such a query takes the place of those of the source's dead letters and of the sinks whose rows come from this
+source alone, without state. Spark calls a function with each micro-batch. There the steps are called again,
+with the rows of the batch in the place of the source, and the batch is kept until all outputs have it.
+
+Each output is written under a name of its own and the batch's number, so one that writes exactly once knows a
+batch that comes again after another output has failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as F
+
+from barnabas.pipelines.options import SinkOptions
+from barnabas.pipelines.sinks import static_writer
+from barnabas.pipelines.status import ROWS_WRITTEN
+
+#: What a sink may be to share a read: one that knows a batch by a name and a number which it is given, and
+#: that takes the rows of each batch once (Spark tells how many they were only then).
+KINDS = ("topic", "postgres", "delta")
+
+
+@dataclass(frozen=True)
+class Output:
+    """One of the outputs of a shared query; `of` picks its rows from the frames of a batch, by name."""
+
+    name: str
+    options: SinkOptions
+    of: Callable[[Mapping[str, DataFrame]], DataFrame]
+
+
+@dataclass
+class Fanout:
+    """Writes the batches of a query to its outputs.
+
+    Args:
+        frames: the sources and steps of a batch by name, made from its rows.
+        client: the ``kafka.*`` options of the pipeline.
+        registry: the URL of its schemas.
+    """
+
+    outputs: Sequence[Output]
+    frames: Callable[[DataFrame], Mapping[str, DataFrame]]
+    client: dict[str, str]
+    registry: str
+    #: the rows given to all outputs since the pipeline started
+    written: int = field(default=0, init=False)
+
+    def write(self, batch: DataFrame, number: int) -> None:
+        """Write a batch, all of which has been written when this returns."""
+        query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        batch.persist()
+        try:
+            frames = self.frames(batch)
+            for output in self.outputs:
+                seen = Observation()
+                rows = output.of(frames).observe(seen, F.count(F.lit(1)).alias(ROWS_WRITTEN))
+                name = f"{query}-{output.name}"
+                static_writer(rows, output.options, self.client, self.registry, name, number)()
+                self.written += seen.get[ROWS_WRITTEN]
+        finally:
+            batch.unpersist()
+
+
+def can_share(options: SinkOptions) -> bool:
+    """Whether a sink with these options can be one output of several: it has no rhythm of its own."""
+    return options.kind in KINDS and options.mode != "complete" and not options.trigger
