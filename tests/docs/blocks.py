@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests import spark_quick
 from tests.docs.pages import place
 from tests.ports import held_port
 
@@ -40,7 +41,7 @@ LANGUAGES = {"sh", "python", "sql", "toml", "ini", "json", "yaml", "text"}
 
 #: Each `barnabas pipeline run` starts Spark again: for a session that short, what starts soonest is fastest.
 SPARK = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",
+    **spark_quick.SETTINGS,
     "spark.ui.enabled": "false",
 }
 

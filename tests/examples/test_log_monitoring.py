@@ -15,6 +15,7 @@ import pyarrow.parquet
 import pytest
 from examples.log_monitoring.steps import AT_LEAST, ERROR_LEVELS, TOPICS, begins_burst, is_burst
 from pyspark.sql import SparkSession
+from tests import spark_quick
 from tests.spark import conftest
 from tests.spark.pipeline_process import PipelineProcess
 from tests.spark.pipeline_run import supervise
@@ -30,9 +31,6 @@ from barnabas.testing import BarnabasBroker
 spark = conftest.spark  # the session that all tests share
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "log_monitoring"
-
-#: half the processor time until a pipeline reads, and no need to be fast later
-QUICK = "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 #: On a machine that does nothing else it takes one or two; this one may do much else.
 PATIENCE_S = 300
@@ -142,7 +140,7 @@ def test_a_burst_raises_an_alert_and_a_day_replayed_from_archive_and_topic_is_th
     shipped += ship(servers, "appLogs", [shop], tmp_path / "ship")
 
     archive = tmp_path / "archive"
-    monitor.start("--set", f"archive={archive}", "--set", "archive_every=1 second", "--conf", QUICK)
+    monitor.start("--set", f"archive={archive}", "--set", "archive_every=1 second", *spark_quick.OPTIONS)
     monitor.await_queries(rows_read=shipped)
     # from here on: bursts in what had been shipped before have raised their alerts
     with Consumer(servers, "alerts", start="latest") as on_call:

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 from examples.payments.balances import restore
 from examples.payments.teller import DEPOSIT, transfers
+from tests import spark_quick
 from tests.examples.programs import Program
 from tests.examples.topics import committed, written
 from tests.spark.processes import children, kill, workers_of
@@ -42,12 +43,6 @@ BROKER = {
 }
 COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "1200", "min.cleanable.dirty.ratio": "0.01"}
 
-#: Spark starts sooner so, with less memory.
-QUICK = {
-    "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-}
-
 
 class Bank:
     """The broker and the example's programs."""
@@ -58,7 +53,7 @@ class Bank:
         common = ["--bootstrap-server", self.servers]
         accounts = ["--seed", seed, "--accounts", ACCOUNTS]
         amount = ["--transfers", TRANSFERS, "--a-second", A_SECOND]
-        spark = [part for name, value in QUICK.items() for part in ("--conf", f"{name}={value}")]
+        spark = ["--conf", "spark.driver.memory=1g", *spark_quick.OPTIONS]
         run = ["-m", "barnabas.cli", "pipeline", "run", FOLDER / "pipeline.py", "--master", "local[2]"]
         self.log = folder / "log"
         self.status = folder / "state" / "status.json"
