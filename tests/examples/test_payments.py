@@ -13,7 +13,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from tests.examples.topics import committed, written
 from tests.spark.processes import children, kill, workers_of
 
 from barnabas.errors import BarnabasError
-from barnabas.testing import BarnabasBroker
+from barnabas.testing import BarnabasBroker, BarnabasCluster
 
 FOLDER = Path(__file__).parents[2] / "examples" / "payments"
 SEEDS = int(os.environ.get("BARNABAS_KILL_SEEDS", "1"))
@@ -47,7 +47,7 @@ COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "1200", "min.cleanabl
 class Bank:
     """The broker and the example's programs."""
 
-    def __init__(self, broker: BarnabasBroker, folder: Path, seed: int) -> None:
+    def __init__(self, broker: BarnabasBroker | BarnabasCluster, folder: Path, seed: int) -> None:
         self.broker = broker
         self.servers = broker.bootstrap_servers
         common = ["--bootstrap-server", self.servers]
@@ -87,9 +87,7 @@ class Killer(threading.Thread):
         self.done: list[str] = []
 
     def run(self) -> None:
-        victims = [self._busy_jvm, self._jvm, self._driver, self._worker, self._broker, self._teller]
-        if KILLS == 1:
-            victims = victims[:1]
+        victims = self._victims()
         with self._bank.broker.consumer("credits", isolation_level="read_uncommitted") as consumer:
             while len(self.done) < KILLS:
                 seen, due = 0, self._chance.randint(ACCOUNTS, 60)
@@ -101,6 +99,10 @@ class Killer(threading.Thread):
                 victim = self._chance.choice(victims)
                 victim()
                 self.done.append(victim.__name__)
+
+    def _victims(self) -> list[Callable[[], None]]:
+        all_of_them = [self._busy_jvm, self._jvm, self._driver, self._worker, self._broker, self._teller]
+        return all_of_them if KILLS > 1 else all_of_them[:1]
 
     def stop(self) -> None:
         self._stopping.set()
@@ -127,12 +129,31 @@ class Killer(threading.Thread):
             kill(self._chance.choice(workers))
 
     def _broker(self) -> None:
-        self._bank.broker.kill()
+        broker = self._bank.broker
+        assert isinstance(broker, BarnabasBroker)
+        broker.kill()
         self._stopping.wait(self._chance.uniform(0, 2))
-        self._bank.broker.start()
+        broker.start()
 
     def _teller(self) -> None:
         self._bank.teller.kill()
+
+
+class BrokerKiller(Killer):
+    """Kills one broker of a cluster after the other."""
+
+    def _victims(self) -> list[Callable[[], None]]:
+        return [self._one_broker]
+
+    def _one_broker(self) -> None:
+        cluster = self._bank.broker
+        assert isinstance(cluster, BarnabasCluster)
+        broker = self._chance.choice(cluster.brokers)
+        cluster.kill(broker)
+        self._stopping.wait(self._chance.choice((0, 4)))  # sooner, or later, than its session ends
+        cluster.restart(broker)
+        with contextlib.suppress(TimeoutError):
+            cluster.wait_in_sync(timeout=10)
 
 
 @pytest.fixture
@@ -155,6 +176,33 @@ def bank(tmp_path: Path, seed: int) -> Iterator[Bank]:
 @pytest.mark.parametrize("seed", range(SEEDS), indirect=True)
 def test_money_is_neither_made_nor_lost_when_anything_is_killed_at_any_moment(bank: Bank, seed: int) -> None:
     killer = Killer(bank, random.Random(seed))
+    settle_under(killer, bank)
+    if KILLS == 1:  # with more, it may not have been there yet
+        assert "Spark's JVM ended unexpectedly; its log is" in bank.log.read_text()
+    check_the_books(bank, seed)
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+@pytest.mark.timeout(1500)
+@pytest.mark.skipif(not os.environ.get("BARNABAS_THOROUGH"), reason="BARNABAS_THOROUGH=1 runs it: it is slow")
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_money_is_neither_made_nor_lost_when_the_brokers_of_a_cluster_are_killed(
+    tmp_path: Path, seed: int
+) -> None:
+    with BarnabasCluster(3, BROKER) as cluster:
+        bank = Bank(cluster, tmp_path, seed)
+        bank.open()
+        try:
+            settle_under(BrokerKiller(bank, random.Random(seed)), bank)
+            cluster.wait_in_sync()
+            check_the_books(bank, seed)
+        finally:
+            bank.close()
+
+
+def settle_under(killer: Killer, bank: Bank) -> None:
+    """Let the teller make its transfers while the killer kills, and stop when all are settled."""
     killer.start()
     try:
         settle(bank)
@@ -162,9 +210,9 @@ def test_money_is_neither_made_nor_lost_when_anything_is_killed_at_any_moment(ba
         killer.stop()
     stop_cleanly(bank)
     assert killer.done
-    if KILLS == 1:  # with more, it may not have been there yet
-        assert "Spark's JVM ended unexpectedly; its log is" in bank.log.read_text()
 
+
+def check_the_books(bank: Bank, seed: int) -> None:
     made = [record.json() for record in committed(bank.broker, "transfers")]
     assert in_order(made) == in_order(transfers(seed, ACCOUNTS, TRANSFERS))  # the teller's part
     refused = Counter(record.json()["id"] for record in committed(bank.broker, "refused"))

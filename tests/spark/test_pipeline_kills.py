@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import random
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -20,9 +21,12 @@ from tests.spark.committed import committed_values
 from tests.spark.pipeline_process import PipelineProcess
 from tests.spark.processes import TASKS, children, kill, workers_of
 
+from barnabas.testing import BarnabasCluster
+
 SEEDS = int(os.environ.get("BARNABAS_KILL_SEEDS", "1"))
 ROWS = 9_000
 DEATHS = 3  # of the driver
+BROKER_DEATHS = 6
 KINDS = 10
 
 pytestmark = [
@@ -118,3 +122,60 @@ def test_a_pipeline_killed_at_any_moment_gives_each_row_once(
 def commits(process: PipelineProcess) -> list[Path]:
     """Spark's words that a batch is done."""
     return list(process.folder.glob("checkpoints/*/commits/[0-9]*"))
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_a_pipeline_under_which_the_brokers_of_a_cluster_are_killed_gives_each_row_once(
+    tmp_path: Path, seed: int
+) -> None:
+    """Leaders, coordinators and the controller among them: others take over, and the pipeline goes on."""
+    chance = random.Random(seed)
+    (tmp_path / "killed.py").write_text(
+        PIPELINE.format(source="lines", copy="copies", counts="counts", kinds=KINDS)
+    )
+    with BarnabasCluster(3) as cluster:
+        for topic in ("lines", "copies", "counts"):
+            cluster.create_topic(topic, 2)
+        with cluster.producer() as producer:
+            for number in range(ROWS):
+                producer.send("lines", str(number))
+        process = PipelineProcess(tmp_path / "killed.py", "killed", cluster.bootstrap_servers, "local[2]")
+        killed: list[int] = []
+
+        def kill_now_and_then() -> None:
+            while not commits(process):  # its first batches are done
+                if process.ended:
+                    return
+                time.sleep(0.05)
+            while len(killed) < BROKER_DEATHS and not process.ended:
+                broker = chance.choice(cluster.brokers)
+                cluster.kill(broker)
+                killed.append(broker)
+                time.sleep(chance.choice((0, 4)))  # sooner, or later, than its session ends
+                cluster.restart(broker)
+                with contextlib.suppress(TimeoutError):
+                    cluster.wait_in_sync(timeout=10)
+
+        process.start("--once")
+        killer = threading.Thread(target=kill_now_and_then)
+        killer.start()
+        try:
+            assert process.wait(600) == 0, process.said
+        finally:
+            process.kill()
+            killer.join()
+            print(process.said, process.spark_log[-20_000:])  # shown when the test fails
+        assert killed
+        cluster.wait_in_sync()
+        assert committed_values(cluster.bootstrap_servers, "copies") == sorted(map(str, range(ROWS)))
+        counted = Counter(json.loads(each)["count"] for each in latest(cluster, "counts").values())
+        assert counted == {ROWS // KINDS: KINDS}
+
+
+def latest(cluster: BarnabasCluster, topic: str) -> dict[bytes | None, bytes]:
+    """The last committed record of each key."""
+    with cluster.consumer(topic, isolation_level="read_committed") as consumer:
+        found: dict[bytes | None, bytes] = {}
+        while records := consumer.read_batch(5.0):
+            found |= {record.key: record.value or b"" for record in records}
+    return found
