@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -29,6 +30,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from barnabas.console.pages.pipelines import STATUS_TOPIC
 from barnabas.console.server import ConsoleSettings, claim, serve
 from barnabas.metadata.zookeeper.server import jars, java
 
@@ -37,6 +39,38 @@ _BARNABAS = (sys.executable, "-m", "barnabas.cli")
 WIDE, NARROW = {"width": 1280, "height": 860}, {"width": 430, "height": 860}
 #: milliseconds; reached only where something is broken
 PATIENCE = 90_000
+
+
+def tell_of_pipelines(servers: str) -> None:
+    """What two pipelines would have said of themselves: one runs, one fell silent an hour ago."""
+    now = datetime.now(UTC)
+
+    def at(minutes: float) -> str:
+        return (now - timedelta(minutes=minutes)).isoformat(timespec="seconds")
+
+    def query(name: str, **fields: Any) -> dict[str, Any]:
+        counts = {"rows_read": 182_340, "processed_rows_per_second": 412.5, "batch_ms": 310, "restarts": 0}
+        return {"query": name, "state": "running", "rows_written": 3, "lag": 0, **counts, **fields}
+
+    failed = {
+        "restarts": 1,
+        "last_error": "the broker at kafka-2:9092 did not answer within 15 s",
+        "last_error_at": at(140),
+        "recovered_at": at(139.5),
+    }
+    told = {
+        "shop": (
+            at(0.1),
+            [query("per_minute", rows_written=1840, lag=12, **failed), query("orders.dead_letter")],
+        ),
+        "archive": (at(60), [query("days", rows_written=182_340)]),
+    }
+    producer = Producer({"bootstrap.servers": servers})
+    for name, (updated, queries) in told.items():
+        status = {"version": 1, "state": "running", "host": "worker-1", "file": f"{name}.py", "every_s": 60}
+        status |= {"started": at(330), "updated": updated, "queries": queries}
+        producer.produce(STATUS_TOPIC, json.dumps(status), key=name)
+    producer.flush(30)
 
 
 @contextmanager
@@ -211,7 +245,8 @@ class Camera:
     def take(self, page: Page, name: str, settle_ms: int = 6000) -> None:
         """A picture, once the page has had time to fill."""
         page.wait_for_timeout(settle_ms)
-        page.screenshot(path=self._out / f"{name}.png")
+        # in a narrow window the page is several times as high
+        page.screenshot(path=self._out / f"{name}.png", full_page=page.viewport_size == NARROW)
         print(self._out / f"{name}.png")
 
 
@@ -225,6 +260,7 @@ def take_all(browser: Browser, cluster: Cluster, link: str, out: Path) -> None:
     overview = camera.open("")
     camera.take(camera.open(f"topic/{TOPIC}/records?from=start"), "console-records")
     camera.take(camera.open(f"group/{GROUP}"), "console-group")
+    camera.take(camera.open("pipelines"), "console-pipelines")
     cluster.kill_controller()
     camera.take(live, "console-failover", 15_000)
     camera.take(overview, "console-overview")
@@ -244,6 +280,8 @@ def main() -> None:
         servers = cluster.servers
         admin: Any = AdminClient({"bootstrap.servers": servers})
         admin.create_topics([NewTopic(TOPIC, 3, 3)])[TOPIC].result(60)
+        admin.create_topics([NewTopic(STATUS_TOPIC, 1, 3)])[STATUS_TOPIC].result(60)
+        tell_of_pipelines(servers)
         with traffic(servers), console_of(servers) as link, sync_playwright() as started:
             browser = started.chromium.launch(
                 executable_path=chromium, args=["--no-sandbox", "--disable-gpu"]

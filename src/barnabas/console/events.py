@@ -75,6 +75,6 @@ def _changes(before: Seen, now: Seen) -> Iterator[str]:
 
 def _told(names: Collection[str], one: str, several: str) -> Iterator[str]:
     if names:
-        first = sorted(names)[:_NAMED]
+        first = sorted(names, key=lambda name: (name.startswith("__"), name))[:_NAMED]  # users' topics first
         more = f" and {len(names) - len(first):,} more" if len(names) > len(first) else ""
         yield f"{', '.join(first)}{more} {one if len(names) == 1 else several}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -18,6 +19,16 @@ OffsetOf: TypeAlias = "Callable[[PartitionLog], Offset | None]"
 #: how many logs are asked, and how many lines are made, in one step
 _LOGS_A_STEP = 500
 _LINES_A_STEP = 100
+#: Each collection that finds so long a new list follows it, for milliseconds: it counts as old at once.
+_MANY = 20_000
+
+
+def _names(of: Mapping[TopicPartition, object]) -> list[TopicPartition]:
+    """The names as they are now: they may come and go between two steps."""
+    names = list(of)
+    if len(names) >= _MANY:
+        gc.freeze()
+    return names
 
 
 class OffsetCheckpoint:
@@ -82,7 +93,7 @@ class CheckpointWrite:
         """
         checkpoint, offsets, logs = self._checkpoint, self._checkpoint.offsets, self._logs
         if self._offset_of is not None:
-            for number, topic_partition in enumerate(list(logs), 1):  # of pairs there would be garbage
+            for number, topic_partition in enumerate(_names(logs), 1):
                 if number % _LOGS_A_STEP == 0:
                     yield
                 log = logs.get(topic_partition)
@@ -95,7 +106,7 @@ class CheckpointWrite:
         tags: dict[TopicId, int] = {}
         joined: list[bytes] = []
         lines: list[bytes] = []
-        for number, topic_partition in enumerate(list(offsets), 1):
+        for number, topic_partition in enumerate(_names(offsets), 1):
             if number % _LINES_A_STEP == 0:
                 joined.append(b"".join(lines))
                 lines.clear()

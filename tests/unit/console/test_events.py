@@ -50,3 +50,9 @@ def test_what_the_console_did_itself_is_told_and_only_the_newest_are_kept():
         events.add(at, f"barnabas topics create t-{at}")
     recent = events.recent()
     assert len(recent) == 100 and recent[0] == (199, "barnabas topics create t-199")
+
+
+def test_users_topics_are_named_before_internal_ones():
+    inner = [f"__consumer_offsets-{number}" for number in range(50)]
+    ((_, text),) = told(seen(), seen(under_replicated=[*inner, "a-0"]))
+    assert text.startswith("a-0, __consumer_offsets-0, ")

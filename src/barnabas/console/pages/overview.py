@@ -27,7 +27,7 @@ def overview(view: ClusterView, query: Query) -> dict[str, Any]:
     replicas: Counter[int] = Counter()
     in_sync: Counter[int] = Counter()
     offline, under_replicated = [], []
-    for topic in metadata.topics:
+    for topic in sorted(metadata.topics, key=lambda topic: topic.is_internal):  # few are named: users' first
         for p in topic.partitions:
             leads[p.leader_id] += 1
             for node in p.replica_nodes:  # `Counter.update` takes ten times as long
