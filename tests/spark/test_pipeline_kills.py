@@ -145,8 +145,15 @@ def test_a_pipeline_under_which_the_brokers_of_a_cluster_are_killed_gives_each_r
                 producer.send("lines", str(number))
         process = PipelineProcess(tmp_path / "killed.py", "killed", cluster.bootstrap_servers, "local[2]")
         killed: list[int] = []
+        failures: list[Exception] = []
 
         def kill_now_and_then() -> None:
+            try:
+                kill_brokers()
+            except Exception as error:
+                failures.append(error)
+
+        def kill_brokers() -> None:
             while not commits(process):  # its first batches are done
                 if process.ended:
                     return
@@ -169,7 +176,7 @@ def test_a_pipeline_under_which_the_brokers_of_a_cluster_are_killed_gives_each_r
             process.kill()
             killer.join()
             print(process.said, process.spark_log[-20_000:])  # shown when the test fails
-        assert killed
+        assert killed and not failures, failures
         cluster.wait_in_sync()
         assert committed_values(cluster.bootstrap_servers, "copies") == sorted(map(str, range(ROWS)))
         check_counts(cluster.bootstrap_servers, "counts")
