@@ -33,7 +33,7 @@ PIPELINE = """
 from barnabas.pipelines import sink, source
 from pyspark.sql import functions as F
 
-@source(topic="{source}", format="text")
+@source(topic="{source}", format="text"{more})
 def words(rows):
     return rows
 
@@ -75,6 +75,7 @@ def cluster(tmp_path: Path) -> Iterator[StandaloneCluster]:
     cluster.stop()
 
 
+@pytest.mark.parametrize("more", ["", ", static=True"], ids=["stream", "batch"])
 def test_executors_without_barnabas_are_given_a_packed_environment(
     cluster: StandaloneCluster,
     archive: Path,
@@ -82,13 +83,14 @@ def test_executors_without_barnabas_are_given_a_packed_environment(
     make_topic: Callable[..., str],
     feed: Any,
     tmp_path: Path,
+    more: str,
 ) -> None:
     with tarfile.open(archive) as packed:  # the driver starts Python by the same relative path
         packed.extractall(tmp_path / "environment", filter="fully_trusted")
     source, target = make_topic(), make_topic()
     feed(source, ["apple", "pear"])
     file = tmp_path / "words.py"
-    file.write_text(PIPELINE.format(source=source, target=target))
+    file.write_text(PIPELINE.format(source=source, target=target, more=more))
     done = subprocess.run(
         [
             *(sys.executable, "-m", "barnabas.cli", "pipeline", "run", file.name, "--once"),

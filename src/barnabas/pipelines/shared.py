@@ -48,11 +48,16 @@ class Fanout:
     frames: Callable[[DataFrame], Mapping[str, DataFrame]]
     client: dict[str, str]
     registry: str
-    #: the rows given to all outputs since the pipeline started
+    #: the rows given to all outputs since the pipeline started, of a batch that came again once
     written: int = field(default=0, init=False)
+    _last: int = field(default=-1, init=False)
+    _before_last: int = field(default=0, init=False)
 
     def write(self, batch: DataFrame, number: int) -> None:
         """Write a batch, all of which has been written when this returns."""
+        if number == self._last:
+            self.written = self._before_last
+        self._last, self._before_last = number, self.written
         query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
         batch.persist()
         try:
