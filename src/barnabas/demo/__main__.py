@@ -30,19 +30,12 @@ from barnabas.demo.windows import choose_window, describe
 from barnabas.errors import BarnabasError
 from barnabas.pipelines.folder import Folder
 from barnabas.pipelines.run import Choices, Observer, run_pipeline
+from barnabas.pipelines.session import TRUSTING_JVM
 from barnabas.pipelines.status import PipelineStatus
 from barnabas.spark.session import check_java, start_spark
 
 _NAME = "barnabas demo"
 _CORES = 2
-
-#: Options of Spark's JVM. It runs nothing but the installed Spark, whose compiler has made valid bytecode: to
-#: verify its classes at each start costs three of 22 seconds of CPU time. Without the size the whole heap is
-#: collected each time that the classes have grown. A JVM that lacks one of these options ignores it.
-_JAVA_OPTIONS = (
-    "-XX:+IgnoreUnrecognizedVMOptions -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote "
-    "-XX:MetaspaceSize=256m"
-)
 
 #: For a few thousand records to compile a stage costs more than it saves.
 _SPARK = {"spark.sql.codegen.wholeStage": "false"}
@@ -106,7 +99,7 @@ def run(console: Console, named: tuple[Path, ...], folder: Path, brokers: int = 
             folder / "spark",
             cores=_CORES,
             log=Folder(folder).log,
-            java_options=_JAVA_OPTIONS,
+            java_options=TRUSTING_JVM,
         )
         with step(console, "Broker") as this:
             create_topics(broker.address)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from py4j.protocol import Py4JError
@@ -31,6 +32,24 @@ DEFAULTS = {
 }
 _LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
+#: Options of Spark's JVM where it runs nothing but the installed Spark, whose compiler made valid bytecode:
+#: to verify its classes at each start costs three seconds of CPU time. Without the size the whole heap is
+#: collected each time that the classes have grown. A JVM that lacks one of these options ignores it.
+TRUSTING_JVM = (
+    "-XX:+IgnoreUnrecognizedVMOptions -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote "
+    "-XX:MetaspaceSize=256m"
+)
+_JVM_DEFAULTS = "spark.driver.defaultJavaOptions"
+#: Settings that bring classes of others, or that say what `_JVM_DEFAULTS` would.
+_OWN_CLASSES = (
+    "spark.jars",
+    "spark.jars.packages",
+    "spark.driver.extraClassPath",
+    "spark.driver.defaultJavaOptions",
+    "spark.plugins",
+)
+_OWN_SPARK = ("PYSPARK_SUBMIT_ARGS", "SPARK_CLASSPATH", "SPARK_CONF_DIR", "SPARK_HOME", "SPARK_SUBMIT_OPTS")
+
 #: What a call of Spark's JVM raises when it cannot be made: a Py4JError of any kind when it was under way.
 SPARK_FAILS = (Py4JError, ConnectionError)
 
@@ -50,6 +69,7 @@ def start_session(name: str, folder: Path, master: str, settings: dict[str, str]
             **_LOCAL,
             "spark.local.dir": str(folder / "scratch"),
             "spark.sql.shuffle.partitions": str(os.cpu_count() or 1),
+            **jvm_defaults(settings, os.environ),
         }
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in {**chosen, **settings}.items():
@@ -61,6 +81,15 @@ def start_session(name: str, folder: Path, master: str, settings: dict[str, str]
             raise PipelineError(
                 f"Spark does not start on {master}: {explain(error)}; its log is {log}"
             ) from error
+
+
+def jvm_defaults(settings: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    """The setting of a JVM that starts sooner; none where `settings` or the environment may bring classes.
+
+    ``spark.driver.extraJavaOptions`` comes after it, and wins.
+    """
+    brings = any(settings.get(name) for name in _OWN_CLASSES) or any(map(environment.get, _OWN_SPARK))
+    return {} if brings else {_JVM_DEFAULTS: TRUSTING_JVM}
 
 
 def answers(spark: SparkSession) -> bool:
