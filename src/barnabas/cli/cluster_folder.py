@@ -110,7 +110,9 @@ class ClusterFolder:
         path = self.log_of(broker)
         lines = path.read_text(errors="replace").split("\n") if path.exists() else []
         said = [line.strip() for line in lines if line.strip()]
-        return f"{said[-1][:500]} (its log is {path})" if said else f"its log {path} is empty"
+        if not said:
+            return f"its log {path} is empty"
+        return f"{said[-1].removeprefix('Error: ')[:500]} (its log is {path})"
 
     def _read(self, name: str) -> dict[str, Any] | None:
         try:
