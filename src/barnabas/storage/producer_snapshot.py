@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from barnabas.records.batch import NO_SEQUENCE
 from barnabas.records.crc import crc32c
 from barnabas.storage.producers import Producer, ProducerBatch
+from barnabas.types import UNKNOWN_OFFSET
 
 VERSION = 1
 _OPENING = struct.Struct(">hI")
@@ -33,7 +34,7 @@ def encode_snapshot(producers: Iterable[Producer]) -> bytes:
     entries = []
     earlier = []
     for producer in producers:
-        last = producer.batches[-1] if producer.batches else ProducerBatch(NO_SEQUENCE, -1, 0, -1)
+        last = producer.batches[-1] if producer.batches else ProducerBatch(NO_SEQUENCE, UNKNOWN_OFFSET, 0, -1)
         entries.append(
             _PRODUCER.pack(
                 producer.producer_id,
@@ -82,7 +83,7 @@ def _decode(body: bytes) -> list[Producer]:
         )
         position += _PRODUCER.size
         producer = Producer(producer_id, epoch)
-        if sequence != NO_SEQUENCE:
+        if offset != UNKNOWN_OFFSET:  # a coordinator's batches have no sequences
             producer.batches = [ProducerBatch(sequence, offset, delta, timestamp)]
         producer.last_timestamp = timestamp
         producer.coordinator_epoch = coordinator_epoch

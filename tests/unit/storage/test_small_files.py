@@ -9,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.records import Record, encode_batch
+from barnabas.records.batch import NO_SEQUENCE
 from barnabas.simulation.faulty_disk import FaultyDisk
 from barnabas.storage import OpenFiles, checked_lines, checkpoints
 from barnabas.storage.index import BLOCK, TimeIndex
 from barnabas.storage.offset_map import ENTRY_BYTES, OffsetMap
 from barnabas.storage.open_files import LogFile
-from barnabas.storage.producer_snapshot import encode_snapshot
-from barnabas.storage.producers import Producer
+from barnabas.storage.producer_snapshot import decode_snapshot, encode_snapshot
+from barnabas.storage.producers import Producer, ProducerBatch
 from barnabas.storage.salvage import whole_batches
 from barnabas.storage.segment import LogSegment
 from barnabas.storage.segments import Segments
@@ -68,6 +69,15 @@ def test_a_number_that_is_no_offset_is_damage(offset):
 @pytest.mark.parametrize("epoch", [0, 1, 77])
 def test_the_mark_of_a_clean_stop_tells_the_brokers_epoch(epoch):
     assert checkpoints.decode_clean_shutdown(checkpoints.encode_clean_shutdown(epoch)) == epoch
+
+
+def test_a_producer_without_sequences_keeps_its_last_batch_in_a_snapshot():
+    """Seed 77096 of clusters: a coordinator writes offsets of transactions without them."""
+    producer = Producer(7, 2)
+    producer.batches = [ProducerBatch(NO_SEQUENCE, offset, 0, 10) for offset in (3, 5)]
+    producer.last_timestamp = 10
+    (read,) = decode_snapshot(encode_snapshot([producer]))
+    assert read.batches == producer.batches
 
 
 def test_a_producer_whose_batches_are_gone_has_no_last_offset_in_a_snapshot():
