@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import confluent_kafka
@@ -19,6 +20,7 @@ from barnabas.client.admin_types import (
     PartitionDescription,
     TopicDescription,
 )
+from barnabas.client.asking import ask
 from barnabas.client.broker_calls import (
     alter_settings,
     describe_settings,
@@ -409,7 +411,7 @@ class Admin:
 
     def _metadata(self) -> Any:
         try:
-            return self._admin.list_topics(timeout=self._timeout)
+            return ask(partial(self._admin.list_topics, timeout=self._timeout))
         except confluent_kafka.KafkaException as error:
             raise self._translate(error) from None
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
 import confluent_kafka
 
+from barnabas.client.asking import ask
 from barnabas.client.errors import ClientError, translate
 from barnabas.client.keep_alive import KeepAlive
 from barnabas.client.outages import OutageWarning
@@ -21,8 +23,10 @@ from barnabas.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.types import TopicPartition
 
 _BATCH = 1_000
-#: seconds that a broker has for an answer
+#: seconds that any broker has for an answer
 _ANSWER_S = 10.0
+#: seconds that a partition's leader has: a broker that died is replaced when its session has ended (18 s)
+_LEADER_S = 30.0
 _NO_ANSWER = frozenset(
     {
         confluent_kafka.KafkaError._TRANSPORT,
@@ -114,11 +118,11 @@ class Consumer:
         found = []
         for topic in topics:
             try:
-                metadata = self._consumer.list_topics(topic, timeout=_ANSWER_S).topics[topic]
+                metadata = ask(partial(self._consumer.list_topics, topic, timeout=_ANSWER_S)).topics[topic]
             except RuntimeError:
                 raise not_a_name(topic) from None
             except confluent_kafka.KafkaException as error:
-                raise self._explained(error) from None
+                raise self._explained(error, _ANSWER_S) from None
             if metadata.error is not None:
                 if metadata.error.code() == confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic}")
@@ -136,11 +140,15 @@ class Consumer:
     def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
         """Log start offset and high watermark, asked of the broker."""
         try:
-            low, high = self._consumer.get_watermark_offsets(
-                confluent_kafka.TopicPartition(*partition), timeout=_ANSWER_S
+            low, high = ask(
+                partial(
+                    self._consumer.get_watermark_offsets,
+                    confluent_kafka.TopicPartition(*partition),
+                    timeout=_LEADER_S,
+                )
             )
         except confluent_kafka.KafkaException as error:
-            raise self._explained(error) from None
+            raise self._explained(error, _LEADER_S) from None
         return low, high
 
     def offsets_for_time(
@@ -149,9 +157,12 @@ class Consumer:
         """By partition, the first offset whose record is of that time or later; OFFSET_END when none is."""
         asked = [confluent_kafka.TopicPartition(*place, timestamp_ms) for place in partitions]
         try:
-            answer = self._consumer.offsets_for_times(asked, timeout=_ANSWER_S)
+            answer = ask(partial(self._consumer.offsets_for_times, asked, timeout=_LEADER_S))
         except confluent_kafka.KafkaException as error:
-            raise self._explained(error) from None
+            raise self._explained(error, _LEADER_S) from None
+        for place in answer:
+            if place.error is not None:
+                raise translate(place.error, f"{place.topic}-{place.partition}")
         return {TopicPartition(place.topic, place.partition): place.offset for place in answer}
 
     def poll(self, timeout: float = 1.0) -> Record | None:
@@ -277,10 +288,10 @@ class Consumer:
         if record is not None and self._group is not None:
             self._keeper.put_down(record.place, record.offset + 1)
 
-    def _explained(self, error: confluent_kafka.KafkaException) -> BarnabasError:
-        """What an error means; where nobody has answered, why."""
+    def _explained(self, error: confluent_kafka.KafkaException, waited: float) -> BarnabasError:
+        """What an error means; where nobody has answered within `waited` seconds, why."""
         if error.args[0].code() in _NO_ANSWER:
-            return explain_silence(self._servers, _ANSWER_S)
+            return explain_silence(self._servers, waited)
         return translate(error)
 
     def _drop(self, partitions: Collection[TopicPartition]) -> None:

@@ -27,6 +27,7 @@ _LOCAL = {
     "_ALL_BROKERS_DOWN": "no broker answers",
     "_TIMED_OUT": "the broker did not answer in time",
     "_MSG_TIMED_OUT": "the record could not be delivered in time",
+    "_DESTROY_BROKER": "the broker that was asked has left the cluster: try again",
     "_UNKNOWN_TOPIC": "there is no such topic",
     "_UNKNOWN_PARTITION": "there is no such partition",
     "_AUTHENTICATION": "the broker refused the credentials",

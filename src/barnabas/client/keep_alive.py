@@ -17,9 +17,11 @@ import time
 import weakref
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import confluent_kafka
 
+from barnabas.client.asking import ask
 from barnabas.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -198,7 +200,7 @@ class KeepAlive:
                 )
         if is_commit_wanted:
             try:
-                self._consumer.commit(asynchronous=False)
+                ask(partial(self._consumer.commit, asynchronous=False))
             except confluent_kafka.KafkaException as error:
                 self._commit_failure = error
 

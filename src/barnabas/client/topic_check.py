@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import confluent_kafka
 
+from barnabas.client.asking import ask
 from barnabas.client.errors import ClientError, translate
 from barnabas.client.reach import explain_silence
 from barnabas.text import shown
@@ -35,7 +37,7 @@ def ensure_topic(producer: confluent_kafka.Producer, topic: str, servers: str) -
     deadline = time.monotonic() + _CREATION
     while True:
         try:
-            metadata = producer.list_topics(topic, timeout=_ANSWER_S).topics[topic]
+            metadata = ask(partial(producer.list_topics, topic, timeout=_ANSWER_S)).topics[topic]
         except RuntimeError:
             raise not_a_name(topic) from None
         except confluent_kafka.KafkaException as error:

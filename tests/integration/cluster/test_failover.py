@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from click.testing import CliRunner
 from tests.integration.cluster.load import LOADS, Load, await_progress, check, stored_in
 
 from barnabas.cli.app import app
+from barnabas.client import Consumer
 from barnabas.testing import BarnabasCluster
+from barnabas.types import TopicPartition
 
 #: kafka-python and aiokafka drop sockets and tasks of connections that were refused
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -172,3 +175,19 @@ def test_topics_are_made_right_after_the_death_of_the_controller(barnabas_cluste
     cluster.kill(cluster.controller())
     cluster.admin().create_topic(TOPIC, 3, replication_factor=2)
     assert cluster.leader_of(TOPIC, 2) in cluster.running
+
+
+def test_a_question_that_waits_for_a_broker_that_dies_is_answered_by_the_next_leader(barnabas_cluster):
+    """librdkafka drops what waits for a broker that the cluster's metadata no longer has."""
+    cluster = barnabas_cluster(brokers=3)
+    cluster.create_topic(TOPIC)
+    dies = cluster.leader_of(TOPIC)
+    with Consumer(cluster.bootstrap_servers, TOPIC) as consumer, ThreadPoolExecutor(1) as asking:
+        place = TopicPartition(TOPIC, 0)
+        assert consumer.watermarks(place) == (0, 0)  # the connection to the leader stands
+        cluster.pause(dies)
+        answer = asking.submit(consumer.watermarks, place)
+        time.sleep(0.5)  # for the question to be on its way; where it is not, there is less to see
+        cluster.kill(dies)
+        assert answer.result(60) == (0, 0)
+    assert cluster.leader_of(TOPIC) != dies
