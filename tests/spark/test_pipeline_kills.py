@@ -12,7 +12,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ ROWS = 9_000
 DEATHS = 3  # of the driver
 BROKER_DEATHS = 6
 KINDS = 10
+EVERY_ROW = dict.fromkeys(range(KINDS), ROWS // KINDS)
 
 pytestmark = [
     pytest.mark.spark,
@@ -65,6 +66,38 @@ def counts(passed):
 """
 
 
+#: One query writes the dead letters and what needs no state; the counts keep a query of their own.
+SHARED = """
+from barnabas.pipelines import pipeline, sink, source
+from pyspark.sql import functions as F
+
+pipeline(restarts=1000)
+
+@source(
+    topic="{source}", format="json", schema="id BIGINT NOT NULL", dead_letter="{bad}", shared=True,
+    options={{"maxOffsetsPerTrigger": "500"}},
+)
+def records(rows):
+    return rows
+
+@F.udf("string")
+def same(value):
+    return str(value)
+
+@sink(topic="{copy}", format="text", delivery="exactly-once")
+def copy(records):
+    return records.select(same("id").alias("value")).repartition(3, "value")
+
+@sink(topic="{even}", format="text", delivery="exactly-once")
+def even(records):
+    return records.where("id % 2 = 0").select(F.col("id").cast("string").alias("value"))
+
+@sink(topic="{counts}", key="kind", mode="update", delivery="exactly-once")
+def counts(records):
+    return records.groupBy((F.col("id") % {kinds}).alias("kind")).count()
+"""
+
+
 @pytest.fixture
 def process(servers: str, tmp_path: Path) -> Iterator[PipelineProcess]:
     process = PipelineProcess(tmp_path / "killed.py", "killed", servers, master="local[2]")
@@ -89,6 +122,42 @@ def test_a_pipeline_killed_at_any_moment_gives_each_row_once(
     for partition in range(2):
         feed(source, range(partition, ROWS, 2), partition)
 
+    kill_and_finish(process, chance)
+
+    assert committed_values(servers, copy) == sorted(map(str, range(ROWS)))
+    check_counts(servers, counts)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_outputs_of_a_shared_source_killed_at_any_moment_get_each_row_once(
+    servers: str,
+    make_topic: Callable[..., str],
+    feed: Any,
+    process: PipelineProcess,
+    tmp_path: Path,
+    seed: int,
+) -> None:
+    chance = random.Random(seed)
+    names = ("source", "bad", "copy", "even", "counts")
+    topics = {name: make_topic(2) for name in names}
+    (tmp_path / "killed.py").write_text(SHARED.format(**topics, kinds=KINDS))
+    bad = set(chance.sample(range(ROWS), ROWS // 9))
+    for partition in range(2):
+        rows = range(partition, ROWS, 2)
+        feed(topics["source"], [f"{n} is bad" if n in bad else f'{{"id": {n}}}' for n in rows], partition)
+
+    kill_and_finish(process, chance)
+
+    good = [number for number in range(ROWS) if number not in bad]
+    assert committed_values(servers, topics["copy"]) == sorted(map(str, good))
+    assert committed_values(servers, topics["even"]) == sorted(str(n) for n in good if n % 2 == 0)
+    letters = committed_values(servers, topics["bad"])  # at least once
+    assert set(letters) == {f"{number} is bad" for number in bad}
+    check_counts(servers, topics["counts"], Counter(number % KINDS for number in good))
+
+
+def kill_and_finish(process: PipelineProcess, chance: random.Random) -> None:
+    """Run a pipeline, kill it or its workers at moments of `chance`, and let the last run end."""
     for _ in range(DEATHS):
         process.start("--once")
         done = len(commits(process))
@@ -111,16 +180,13 @@ def test_a_pipeline_killed_at_any_moment_gives_each_row_once(
     process.start("--once")
     assert process.wait(400) == 0, process.said
 
-    assert committed_values(servers, copy) == sorted(map(str, range(ROWS)))
-    check_counts(servers, counts)
 
-
-def check_counts(servers: str, topic: str) -> None:
+def check_counts(servers: str, topic: str, expected: Mapping[int, int] = EVERY_ROW) -> None:
     told = [json.loads(value) for value in committed_values(servers, topic)]
     pairs = Counter((each["kind"], each["count"]) for each in told)
     assert set(pairs.values()) == {1}, "what a batch comes to is told once"
     counted = {kind: max(count for each, count in pairs if each == kind) for kind in range(KINDS)}
-    assert counted == dict.fromkeys(range(KINDS), ROWS // KINDS)
+    assert counted == expected
 
 
 def commits(process: PipelineProcess) -> list[Path]:
