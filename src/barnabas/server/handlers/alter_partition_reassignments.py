@@ -26,8 +26,30 @@ from barnabas.types import TopicPartition
 _PIECE = 1000
 
 
+def _failed(
+    request: AlterPartitionReassignmentsRequest, error: KafkaError
+) -> AlterPartitionReassignmentsResponse:
+    """Each partition has the error too: Kafka's own client counts the partitions that come back."""
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_code=error.code,
+        error_message=error.message,
+        responses=[
+            ReassignableTopicResponse(
+                name=topic.name,
+                partitions=[
+                    _result(TopicPartition(topic.name, partition.partition_index), error)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
 @handles(
     AlterPartitionReassignmentsRequest,
+    on_error=_failed,
     needs=[Cluster(Operation.ALTER)],
     pieces=[Pieces("topics.partitions", "responses.partitions", size=_PIECE, unique=True)],
 )

@@ -8,6 +8,11 @@ from tests.unit.server.handlers.admin.conftest import AdminBroker, Play
 from barnabas.config import BrokerConfig
 from barnabas.controller import NewTopic
 from barnabas.errors import ErrorCode, KafkaError
+from barnabas.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from barnabas.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -207,3 +212,23 @@ def test_error_of_the_whole_request_is_told_for_each_topic(request_: object) -> 
     answer = load()[request_.api_key].on_error(request_, error)  # type: ignore[attr-defined]
     results = getattr(answer, "topics", None) or getattr(answer, "responses", None) or answer.results
     assert [result.error_code for result in results] == [ErrorCode.NOT_CONTROLLER] * 2
+
+
+def test_error_of_all_reassignments_is_told_for_each_partition() -> None:
+    """Kafka's client counts the partitions of the answer, and says only that there are too few."""
+    request = AlterPartitionReassignmentsRequest(
+        topics=[
+            ReassignableTopic(
+                name=name,
+                partitions=[ReassignablePartition(partition_index=index, replicas=[1]) for index in (0, 1)],
+            )
+            for name in ("a", "b")
+        ]
+    )
+    answer = load()[request.api_key].on_error(request, KafkaError(ErrorCode.REQUEST_TIMED_OUT, "too late"))
+    assert (answer.error_code, answer.error_message) == (ErrorCode.REQUEST_TIMED_OUT, "too late")
+    assert [
+        (topic.name, partition.partition_index, partition.error_code, partition.error_message)
+        for topic in answer.responses
+        for partition in topic.partitions
+    ] == [(name, index, ErrorCode.REQUEST_TIMED_OUT, "too late") for name in ("a", "b") for index in (0, 1)]
