@@ -27,7 +27,7 @@ from barnabas.storage.harm import TornError
 from barnabas.storage.index import OffsetIndex, TimeIndex
 from barnabas.storage.index_build import DamagedIndex, IndexBuild
 from barnabas.storage.open_files import FileSlice, LogFile, OpenFiles
-from barnabas.storage.transaction_index import TransactionIndex
+from barnabas.storage.transaction_index import AbortedTransaction, Checksum, TransactionIndex
 from barnabas.types import Buffer, Chunk
 
 logger = logging.getLogger(__name__)
@@ -72,6 +72,10 @@ class Cut(NamedTuple):
     time_entries: int
     latest: TimestampedOffset
     first_timestamp: int
+    #: of the transaction index's entries that stay; None when the index is damaged
+    aborted: Checksum | None
+    #: the damaged index's entries as they must be
+    aborted_anew: Sequence[AbortedTransaction] = ()
 
 
 def file_name(base_offset: int, suffix: str) -> str:
@@ -557,6 +561,7 @@ class LogSegment:
         copy.log = LogFile(files, self.log.path)
         copy.offsets = self.offsets.copy(LogFile(files, self.offsets.file.path))
         copy.times = self.times.copy(LogFile(files, self.times.file.path))
+        copy.aborted = self.aborted.copy(LogFile(files, self.aborted.file.path))
         return copy
 
     def cut_off(self, offset: int) -> Cut:
@@ -573,7 +578,15 @@ class LogSegment:
         self.times.restrict(self.times.count_before(end - self.base_offset))
         self._find_latest()
         self.find_first_timestamp()
-        return Cut(self.size, end, len(self.offsets), len(self.times), self.latest, self.first_timestamp)
+        return Cut(
+            self.size,
+            end,
+            len(self.offsets),
+            len(self.times),
+            self.latest,
+            self.first_timestamp,
+            self.aborted.checksum_before(end),
+        )
 
     def _find_cut(self, offset: int) -> tuple[int, int]:
         """Where the batch begins that holds `offset`, or the first one after it: position and offset."""
@@ -595,7 +608,10 @@ class LogSegment:
         """Drops what lies behind the cut; the file keeps what is much until `cut_some` or a write."""
         self.offsets.keep(cut.offset_entries)
         self.times.keep(cut.time_entries)
-        self.aborted.truncate(cut.end)
+        if cut.aborted is None:
+            self.aborted.replace(cut.aborted_anew)
+        else:
+            self.aborted.truncate(cut.end, cut.aborted)
         self.surplus_end = max(self.size, self.surplus_end)
         self.size = cut.size
         if self.surplus_end - self.size <= _CUT_AT_ONCE:

@@ -158,15 +158,44 @@ class TransactionIndex:
             number += _BLOCK
         yield from (aborted for aborted in self.waiting if aborted.last_offset >= offset)
 
-    def truncate(self, offset: Offset) -> None:
-        """Forgets those that end at or after `offset`: their markers are cut off."""
+    def copy(self, file: LogFile) -> TransactionIndex:
+        """The same index as it is now, to be read through another open file."""
+        copy = TransactionIndex(file)
+        copy.waiting = self.waiting
+        copy._stored, copy._crc = self._stored, self._crc
+        return copy
+
+    def checksum_before(self, offset: Offset) -> Checksum | None:
+        """Of the stored entries that end before `offset`; None when what is stored is damaged.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        content = self.content()
+        if len(content) != self.stored_bytes or self._crc not in (None, crc32c(content)):
+            return None
+        size = self._place_of(offset) * ENTRY.size
+        return Checksum(size, crc32c(content[:size]))
+
+    def truncate(self, offset: Offset, left: Checksum) -> None:
+        """Forgets those that end at or after `offset`: their markers are cut off.
+
+        Args:
+            left: the `checksum_before` that offset.
+        """
         self.waiting = [aborted for aborted in self.waiting if aborted.last_offset < offset]
-        self._keep(self._place_of(offset))
+        self._keep(left)
+
+    def replace(self, aborted: Sequence[AbortedTransaction]) -> None:
+        """Holds these instead. Raises OSError: they wait in memory."""
+        self.reset()
+        self.waiting = aborted
+        self.store()
 
     def reset(self) -> None:
         """Forgets everything."""
         self.waiting = ()
-        self._keep(0)
+        self._keep(NO_ENTRIES)
 
     def _place_of(self, offset: Offset) -> int:
         return bisect_left(
@@ -176,13 +205,11 @@ class TransactionIndex:
     def _read(self, number: int) -> bytes:
         return self.file.read_at(ENTRY.size, number * ENTRY.size)
 
-    def _keep(self, count: int) -> None:
-        if not count:
+    def _keep(self, left: Checksum) -> None:
+        if not left.size:
             self.file.remove()
             self.changed = False
-            self._crc = NO_ENTRIES.crc
-        elif count < self._stored:
-            self.file.truncate(count * ENTRY.size)
+        elif left.size < self.stored_bytes:
+            self.file.truncate(left.size)
             self.changed = True
-            self._crc = None
-        self._stored = count
+        self._stored, self._crc = left.size // ENTRY.size, left.crc

@@ -1,12 +1,14 @@
 """What a truncation of a log leaves, found out before anything of the log is changed.
 
 Batches have to be read, up to a whole segment of them: to find where the batch begins that goes first, the
-largest timestamp of what stays, and the producers as of the new end. So that is done in a thread, by files of
-its own, while the log is in use. A log whose batches are damaged refuses the truncation as a whole.
+largest timestamp of what stays, and the producers as of the new end. The index of aborted transactions is
+checked, and built again where it is damaged. So that is done in a thread, by files of its own, while the log
+is in use. A log whose batches are damaged refuses the truncation as a whole.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -14,11 +16,13 @@ from barnabas.errors import KafkaError
 from barnabas.storage.environment import LogEnvironment
 from barnabas.storage.log_files import LogFiles
 from barnabas.storage.open_files import OpenFiles
-from barnabas.storage.producer_recovery import load_producers
+from barnabas.storage.producer_recovery import find_aborted, load_producers
 from barnabas.storage.producers import Producers
 from barnabas.storage.segment import Cut, LogSegment
 from barnabas.storage.segments import Segments
 from barnabas.types import Offset
+
+logger = logging.getLogger(__name__)
 
 
 class Remainder(NamedTuple):
@@ -56,13 +60,25 @@ class Truncation:
     def run(self) -> None:
         """Never raises: whoever truncates the log is told."""
         try:
-            cut = self._copies[-1].cut_off(self.offset)
+            cut = self._cut_off(self._copies[-1])
             self._remainder = Remainder(cut, load_producers(self._view, cut.end))
         except (OSError, KafkaError) as error:
             self.error = error
         finally:
             for segment in self._copies:
                 segment.close()
+
+    def _cut_off(self, segment: LogSegment) -> Cut:
+        cut = segment.cut_off(self.offset)
+        if cut.aborted is not None:
+            return cut
+        aborted = find_aborted(self._view, segment)
+        logger.warning(
+            "%s is damaged: it is rebuilt from its segment, with %d aborted transactions",
+            segment.aborted.file.path,
+            len(aborted),
+        )
+        return cut._replace(aborted_anew=aborted)
 
     def fits(self, files: LogFiles) -> bool:
         """Whether the log is what it was, as far as this matters."""

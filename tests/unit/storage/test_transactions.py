@@ -14,6 +14,7 @@ from barnabas.records import Record, batches, encode_batch
 from barnabas.records.builder import batch_records
 from barnabas.records.control import EndTransaction, decode_end_transaction, encode_end_transaction
 from barnabas.storage import AbortedTransaction, Origin
+from barnabas.storage.transaction_index import ENTRY
 from barnabas.types import ProducerIdentity
 
 NOW = 1_700_000_000_000
@@ -395,6 +396,39 @@ def test_what_retention_and_truncation_take_leaves_no_checksum_behind(transactio
     for restart in (transactions.bench.crash, transactions.bench.restart):
         restart()
         assert "txnindex" not in caplog.text
+
+
+@pytest.mark.parametrize("place", [0, 9, 17, 25, 33], ids=["version", "producer", "first", "last", "stable"])
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+def test_a_truncation_takes_over_no_damage_of_a_transaction_index(transactions, caplog, how, place):
+    bench = transactions.bench
+    names = sealed(transactions, segment_bytes=1 << 20)
+    (name,) = names
+    whole = bench.disk.open(f"/data/logs-0/{name}").read_at(1000, 0)
+    last = AbortedTransaction(*ENTRY.unpack(whole[-34:])[1:])
+    bench.rewrite(name, lambda content: flipped(content, place))
+    transactions.log.truncate_to(last.last_offset)
+    assert f"{name} is damaged: it is rebuilt from its segment, with 5 aborted transactions" in caplog.text
+    assert bench.disk.open(f"/data/logs-0/{name}").read_at(1000, 0) == whole[:-34]
+    transactions.log.flush()
+    bench.directory.recovery_point_checkpoint().run()
+    caplog.clear()
+    end(bench, how)
+    bench.start()
+    assert "txnindex" not in caplog.text
+    assert bench.disk.open(f"/data/logs-0/{name}").read_at(1000, 0) == whole[:-34]
+
+
+@pytest.mark.parametrize("kept", [0, 3, 6])
+def test_a_truncation_keeps_what_was_aborted_before_it(transactions, caplog, kept):
+    sealed(transactions, segment_bytes=1 << 20)
+    log = transactions.log
+    aborted = sorted(log.aborted_transactions(0, bytes_of(log)), key=lambda t: t.last_offset)
+    assert len(aborted) == 6
+    log.truncate_to(aborted[kept].last_offset if kept < 6 else log.log_end_offset - 1)
+    left = log.aborted_transactions(0, bytes_of(log))
+    assert sorted(left, key=lambda t: t.last_offset) == aborted[:kept]
+    assert "txnindex" not in caplog.text
 
 
 def test_checksums_follow_a_cleaning(transactions, caplog):
