@@ -16,6 +16,7 @@ from bench.peers import free_port
 
 from barnabas.client.errors import ClientError
 from barnabas.client.moves import Moves
+from barnabas.config.durability import replicated_settings
 from barnabas.errors import BarnabasError
 from barnabas.metadata.zookeeper.server import ZooKeeperServer
 from barnabas.testing.nodes import NodeSettings
@@ -29,11 +30,7 @@ HOST = "127.0.0.1"
 CLIENTS, ZOOKEEPER = -1, 0
 #: beside the soak's: three replicas, and faults that are noticed within the time that a soak has
 SETTINGS = {
-    "default.replication.factor": "3",
-    "min.insync.replicas": "2",
-    "offsets.topic.replication.factor": "3",
-    "transaction.state.log.replication.factor": "3",
-    "transaction.state.log.min.isr": "2",
+    **replicated_settings(3),
     "zookeeper.session.timeout.ms": "6000",
     "replica.lag.time.max.ms": "5000",
     "leader.imbalance.check.interval.seconds": "20",

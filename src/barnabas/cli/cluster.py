@@ -16,7 +16,7 @@ from barnabas.cli.address import parse_address
 from barnabas.cli.cluster_control import ask
 from barnabas.cli.cluster_folder import ClusterFolder, ClusterFolderError
 from barnabas.cli.complete import broker_settings
-from barnabas.cli.options import INT32, example, json_option, parse_assignments
+from barnabas.cli.options import INT32, console_option, example, json_option, parse_assignments
 from barnabas.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
@@ -101,14 +101,7 @@ def cluster() -> None:
     is_flag=True,
     help="As `barnabas start --secure`, for every broker and between them.",
 )
-@click.option(
-    "--console",
-    metavar="HOST:PORT",
-    is_flag=False,
-    flag_value="127.0.0.1:8080",
-    help="Also run the web console there (see `barnabas console`), 127.0.0.1:8080 if none is named; the link "
-    "that lets a browser in is a further line on stdout.",
-)
+@console_option
 def start(
     brokers: int | None,
     zookeeper: str | None,
@@ -127,6 +120,7 @@ def start(
     """
     from barnabas.cli.cluster_run import ClusterRunner, plan, run
     from barnabas.config import BrokerConfig
+    from barnabas.config.durability import replicated_settings
     from barnabas.metadata.zookeeper.address import parse_address as parse_zookeeper
 
     if zookeeper is not None:
@@ -136,7 +130,11 @@ def start(
         host, port = parse_address(listen, "--listen", "127.0.0.1:9092", default_host=host)
     folder = ClusterFolder(data)
     layout = plan(folder, brokers, host, port, zookeeper, racks.split(",") if racks else ())
-    values = {**_defaults(len(layout.addresses)), **parse_assignments(settings, "--set")}
+    values = {
+        **replicated_settings(len(layout.addresses)),
+        "zookeeper.session.timeout.ms": "6000",  # a dead broker is noticed soon
+        **parse_assignments(settings, "--set"),
+    }
     BrokerConfig.from_text({**values, "zookeeper.connect": "127.0.0.1:2181"})  # refuses what is wrong at once
     address = None
     if metrics is not None:
@@ -168,19 +166,6 @@ def start(
             console_address,
         )
     )
-
-
-def _defaults(brokers: int) -> dict[str, str]:
-    """A cluster to try a failover with: nothing is lost with a broker, and it is noticed soon."""
-    replicas, in_sync = str(min(3, brokers)), str(min(2, brokers))
-    return {
-        "default.replication.factor": replicas,
-        "min.insync.replicas": in_sync,
-        "offsets.topic.replication.factor": replicas,
-        "transaction.state.log.replication.factor": replicas,
-        "transaction.state.log.min.isr": in_sync,
-        "zookeeper.session.timeout.ms": "6000",
-    }
 
 
 @cluster.command(

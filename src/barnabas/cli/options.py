@@ -178,6 +178,18 @@ def unique_names(ctx: click.Context, param: click.Parameter, names: tuple[str, .
     return names
 
 
+def console_option(command: F) -> F:
+    """--console: for what runs brokers."""
+    return click.option(
+        "--console",
+        metavar="HOST:PORT",
+        is_flag=False,
+        flag_value="127.0.0.1:8080",
+        help="Also run the web console there (see `barnabas console`), 127.0.0.1:8080 if none is named; the "
+        "link that lets a browser in is a further line on stdout.",
+    )(command)
+
+
 def json_option(command: F) -> F:
     """--json: for programs."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(command)

@@ -14,7 +14,13 @@ import click
 from barnabas.cli.address import parse_address
 from barnabas.cli.complete import broker_settings
 from barnabas.cli.log_output import log_to_stderr
-from barnabas.cli.options import example, log_format_option, log_level_option, parse_assignments
+from barnabas.cli.options import (
+    console_option,
+    example,
+    log_format_option,
+    log_level_option,
+    parse_assignments,
+)
 from barnabas.cli.streams import report
 from barnabas.config import BrokerConfig
 from barnabas.config.setting import shown
@@ -84,14 +90,7 @@ log = logging.getLogger(__name__)
     help="Also run a schema registry there (see `barnabas registry`), 127.0.0.1:8081 if none is named; its "
     "URL is a second line on stdout.",
 )
-@click.option(
-    "--console",
-    metavar="HOST:PORT",
-    is_flag=False,
-    flag_value="127.0.0.1:8080",
-    help="Also run the web console there (see `barnabas console`), 127.0.0.1:8080 if none is named; the link "
-    "that lets a browser in is a further line on stdout.",
-)
+@console_option
 @click.option(
     "--secure",
     "is_secure",

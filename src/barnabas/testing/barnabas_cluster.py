@@ -10,17 +10,17 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from barnabas.client.connection import Connection
 from barnabas.client.errors import ClientError
+from barnabas.config.durability import replicated_settings
 from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.protocol.schema import Request
 from barnabas.system.sockets import claim_alone
 from barnabas.testing.broker import TEST_SETTINGS
-from barnabas.testing.cluster import Cluster
+from barnabas.testing.cluster import TemporaryCluster
 from barnabas.testing.nodes import Node, NodeSettings
 from barnabas.testing.relays import Relays
 from barnabas.testing.shared_store import SharedServer
@@ -42,7 +42,7 @@ _TICK = 0.2
 HOST = "127.0.0.1"
 
 
-class BarnabasCluster(Cluster):
+class BarnabasCluster(TemporaryCluster):
     """Brokers 1 to `brokers` for as long as the `with` block lasts.
 
     Args:
@@ -85,10 +85,10 @@ class BarnabasCluster(Cluster):
             )
         if racks and len(racks) != brokers:
             raise ValueError(f"racks={list(racks)} is not allowed: name one for each of {brokers} brokers")
-        super().__init__("")
+        super().__init__()
         self._ids = tuple(range(1, brokers + 1))
         self._racks = dict(zip(self._ids, racks, strict=False))
-        self._settings = {**_TEST_SETTINGS, **_replicated(brokers), **(settings or {})}
+        self._settings = {**_TEST_SETTINGS, **replicated_settings(brokers), **(settings or {})}
         self._mode = mode
         self._store = store
         self._data = Path(data) if data is not None else None
@@ -152,18 +152,6 @@ class BarnabasCluster(Cluster):
     def close(self) -> None:
         """Stop it all and remove its temporary data."""
         self._exits.close()
-
-    def __enter__(self) -> Self:
-        try:
-            return self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     # -- faults
 
@@ -439,18 +427,6 @@ class _Threads:
 
     def __exit__(self, *error: object) -> None:
         self._server.__exit__(*error)
-
-
-def _replicated(brokers: int) -> dict[str, str]:
-    """Topics of a test survive the loss of a broker, where there are several."""
-    replicas, in_sync = str(min(3, brokers)), str(min(2, brokers))
-    return {
-        "default.replication.factor": replicas,
-        "min.insync.replicas": in_sync,
-        "offsets.topic.replication.factor": replicas,
-        "transaction.state.log.replication.factor": replicas,
-        "transaction.state.log.min.isr": in_sync,
-    }
 
 
 @contextmanager

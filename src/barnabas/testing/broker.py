@@ -6,10 +6,9 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
-from barnabas.testing.cluster import Cluster
+from barnabas.testing.cluster import TemporaryCluster
 from barnabas.testing.runners import RUNNERS, BrokerDied, ProcessRunner, Runner
 
 __all__ = ["BarnabasBroker", "BrokerDied"]
@@ -25,7 +24,7 @@ TEST_SETTINGS = {
 }
 
 
-class BarnabasBroker(Cluster):
+class BarnabasBroker(TemporaryCluster):
     """A Barnabas broker for as long as the `with` block lasts.
 
     Args:
@@ -48,7 +47,7 @@ class BarnabasBroker(Cluster):
     ) -> None:
         if mode not in RUNNERS:
             raise ValueError(f"mode={mode!r} is not known: choose from {', '.join(RUNNERS)}")
-        super().__init__("")
+        super().__init__()
         self._settings = {**TEST_SETTINGS, **(settings or {})}
         self._mode = mode
         self._port = port
@@ -114,15 +113,3 @@ class BarnabasBroker(Cluster):
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
             self._data = self._temporary = None
-
-    def __enter__(self) -> Self:
-        try:
-            return self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()

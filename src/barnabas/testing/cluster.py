@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from barnabas.client import Admin, Consumer, Producer, Record
@@ -55,3 +56,30 @@ class Cluster:
         """The first `count` records of a topic. Raises ClientError when fewer come in `timeout` seconds."""
         with self.consumer(topic) as consumer:
             return consumer.take(count, timeout)
+
+
+class TemporaryCluster(Cluster):
+    """A cluster that runs for as long as the `with` block lasts."""
+
+    def __init__(self) -> None:
+        super().__init__("")
+
+    def start(self) -> Self:
+        """Start it and wait until it serves."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Stop it and remove its temporary data."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()

@@ -7,7 +7,6 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from confluent_kafka.admin import (
@@ -26,13 +25,13 @@ from barnabas.config import BrokerConfig
 from barnabas.metadata.first_users import credentials
 from barnabas.server.run import BrokerServer
 from barnabas.testing.broker import TEST_SETTINGS
-from barnabas.testing.cluster import Cluster
+from barnabas.testing.cluster import TemporaryCluster
 
 _ADMIN = "admin"
 _HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
-class SecureBroker(Cluster):
+class SecureBroker(TemporaryCluster):
     """A Barnabas broker in this process whose one listener speaks TLS and wants a login (SASL_SSL).
 
     Only the user admin may do anything until `grant` says so. This object itself is the admin:
@@ -48,7 +47,7 @@ class SecureBroker(Cluster):
     certificates: CertificateFolder
 
     def __init__(self, settings: Mapping[str, str] | None = None) -> None:
-        super().__init__("")
+        super().__init__()
         self._settings = dict(settings or {})
         self._data = Path(tempfile.mkdtemp(prefix="barnabas-test-"))
         self._passwords = {_ADMIN: secrets.token_urlsafe(18)}
@@ -123,18 +122,6 @@ class SecureBroker(Cluster):
                 server.stop()
         finally:
             shutil.rmtree(self._data, ignore_errors=True)
-
-    def __enter__(self) -> Self:
-        try:
-            return self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _login(self, user: str) -> dict[str, str]:
         return {

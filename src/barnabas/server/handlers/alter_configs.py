@@ -5,12 +5,10 @@ Clients should use IncrementalAlterConfigs: a setting that the request does not 
 
 from __future__ import annotations
 
-from barnabas.controller import ConfigResource
 from barnabas.controller.configs import ConfigControl
 from barnabas.errors import KafkaError
 from barnabas.protocol.messages.alter_configs import (
     AlterConfigsRequest,
-    AlterConfigsResource,
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
@@ -19,12 +17,14 @@ from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.needs import EachConfigResource
 from barnabas.server.requests.pieces import Pieces
-from barnabas.server.responses.config_changes import resources_once
+from barnabas.server.responses.config_changes import resources_once, results
 from barnabas.server.responses.mutations import limit_changes
 
 
 def _failed(request: AlterConfigsRequest, error: KafkaError) -> AlterConfigsResponse:
-    return AlterConfigsResponse(responses=[_result(resource, error) for resource in request.resources])
+    return AlterConfigsResponse(
+        responses=results(AlterConfigsResourceResponse, request.resources, lambda _: error)
+    )
 
 
 @handles(
@@ -45,17 +45,5 @@ async def alter_configs(
     }
     errors |= await configs.replace(changes, validate_only=request.validate_only)
     return AlterConfigsResponse(
-        responses=[
-            _result(resource, errors.get(ConfigResource(resource.resource_type, resource.resource_name)))
-            for resource in request.resources
-        ]
-    )
-
-
-def _result(resource: AlterConfigsResource, error: KafkaError | None) -> AlterConfigsResourceResponse:
-    return AlterConfigsResourceResponse(
-        error_code=0 if error is None else error.code,
-        error_message=None if error is None else error.message,
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
+        responses=results(AlterConfigsResourceResponse, request.resources, errors.get)
     )

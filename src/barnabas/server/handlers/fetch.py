@@ -40,6 +40,7 @@ from barnabas.server.fetching.sessions import (
     FetchSession,
     FetchSessions,
     FetchTarget,
+    ReplicaSession,
     ReplicaTarget,
     requested,
 )
@@ -169,18 +170,7 @@ def _fetch_of(
         admits=admits,
         refuses=None if context.access.is_unrestricted else partial(_refuses, ports, context.access),
     )
-    if operation.unread > DIRECT_PARTITIONS:
-        context.exclusive = True
-        return _fetch_many(ports, operation, request.max_wait_ms)
-    response = operation.attempt(request.max_wait_ms <= 0, may_wait=False)
-    if response is not None:
-        return response
-    if operation.cold_reads:
-        context.exclusive = True
-        return _fetch_from_disk(ports, operation, request.max_wait_ms)
-    future = DelayedOperation([operation], request.max_wait_ms, operation.attempt).future
-    future.add_done_callback(operation.close)
-    return future
+    return _attempt(ports, context, operation, request.max_wait_ms)
 
 
 def _admits(sessions: FetchSessions, session: FetchSession | None, usage: Metered, size: int) -> bool:
@@ -228,16 +218,27 @@ def _fetch_for_replica(
         max_bytes=max(0, min(request.max_bytes, ports.config().fetch_max_bytes)),
         throttle=ports.throttle,
     )
+    return _attempt(ports, context, operation, request.max_wait_ms, session)
+
+
+def _attempt(
+    ports: Ports,
+    context: RequestContext,
+    operation: Fetch,
+    max_wait_ms: int,
+    session: ReplicaSession | None = None,
+) -> Answer[FetchResponse]:
+    """Answer at once if the operation can be; otherwise in steps, from disk, or when partitions progress."""
     if operation.unread > DIRECT_PARTITIONS:
         context.exclusive = True
-        return _fetch_many(ports, operation, request.max_wait_ms)
-    response = operation.attempt(request.max_wait_ms <= 0, may_wait=False)
+        return _fetch_many(ports, operation, max_wait_ms)
+    response = operation.attempt(max_wait_ms <= 0, may_wait=False)
     if response is not None:
         return response
     if operation.cold_reads:
         context.exclusive = True
-        return _fetch_from_disk(ports, operation, request.max_wait_ms)
-    parked = DelayedOperation([operation], request.max_wait_ms, operation.attempt)
+        return _fetch_from_disk(ports, operation, max_wait_ms)
+    parked = DelayedOperation([operation], max_wait_ms, operation.attempt)
     parked.future.add_done_callback(operation.close)
     if session is not None:
         session.parked = parked

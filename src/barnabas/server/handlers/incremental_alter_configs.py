@@ -4,11 +4,10 @@ subtracted from (KIP-339). A resource changes as a whole or not at all, and at o
 
 from __future__ import annotations
 
-from barnabas.controller import ConfigChange, ConfigResource
+from barnabas.controller import ConfigChange
 from barnabas.controller.configs import ConfigControl
 from barnabas.errors import KafkaError
 from barnabas.protocol.messages.incremental_alter_configs import (
-    AlterConfigsResource,
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -18,12 +17,14 @@ from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.needs import EachConfigResource
 from barnabas.server.requests.pieces import Pieces
-from barnabas.server.responses.config_changes import resources_once
+from barnabas.server.responses.config_changes import resources_once, results
 from barnabas.server.responses.mutations import limit_changes
 
 
 def _failed(request: IncrementalAlterConfigsRequest, error: KafkaError) -> IncrementalAlterConfigsResponse:
-    return IncrementalAlterConfigsResponse(responses=[_result(r, error) for r in request.resources])
+    return IncrementalAlterConfigsResponse(
+        responses=results(AlterConfigsResourceResponse, request.resources, lambda _: error)
+    )
 
 
 @handles(
@@ -47,17 +48,5 @@ async def incremental_alter_configs(
     }
     errors |= await configs.alter(changes, validate_only=request.validate_only)
     return IncrementalAlterConfigsResponse(
-        responses=[
-            _result(resource, errors.get(ConfigResource(resource.resource_type, resource.resource_name)))
-            for resource in request.resources
-        ]
-    )
-
-
-def _result(resource: AlterConfigsResource, error: KafkaError | None) -> AlterConfigsResourceResponse:
-    return AlterConfigsResourceResponse(
-        error_code=0 if error is None else error.code,
-        error_message=None if error is None else error.message,
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
+        responses=results(AlterConfigsResourceResponse, request.resources, errors.get)
     )
