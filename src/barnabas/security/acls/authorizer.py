@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container, Mapping
 
 from barnabas.security.acls.acls import Acls
 from barnabas.security.acls.decision import SubjectRules, decide, decide_any
@@ -33,6 +33,11 @@ class Access:
     is_unrestricted = True
     #: how often something was not allowed
     refusals = 0
+    #: by operation and type, names on which `allows` has found it allowed; true right after `catch_up`
+    known: Mapping[tuple[Operation, ResourceType], Container[str]] = {}
+
+    def catch_up(self) -> None:
+        """Make `known` true by the latest rules."""
 
     def allows(self, operation: Operation, kind: ResourceType, name: str) -> bool:
         """Whether an operation on one resource is allowed."""
@@ -86,45 +91,57 @@ class _RestrictedAccess(Access):
         self._principal = str(principal)
         self._host = canonical_host(host)
         self._acls = acls()
-        self._known: dict[tuple[Operation, ResourceType, str | None], bool] = {}
+        self.known: dict[tuple[Operation, ResourceType], set[str]] = {}
+        self._refused: dict[tuple[Operation, ResourceType], set[str]] = {}
+        self._allowed_any: dict[tuple[Operation, ResourceType], bool] = {}
+        #: how many names `known` and `_refused` have
+        self._decisions = 0
 
     def allows(self, operation: Operation, kind: ResourceType, name: str) -> bool:
-        key = operation, kind, name
-        if self._acls is self._latest():
-            known = self._known.get(key)
-            if known:
+        self.catch_up()
+        key = operation, kind
+        if name in self.known.get(key, ()):
+            return True
+        if name not in self._refused.get(key, ()):
+            decision = decide(self._acls, self._subjects, self._principal, self._host, operation, kind, name)
+            if self._decisions >= _MOST_DECISIONS:
+                self._forget()
+            names = self.known if decision.is_allowed else self._refused
+            names.setdefault(key, set()).add(name)
+            self._decisions += 1
+            if decision.is_allowed:
                 return True
-            if known is not None:
-                self.refusals += 1
-                return False
-        self._catch_up()
-        decision = decide(self._acls, self._subjects, self._principal, self._host, operation, kind, name)
-        self._known[key] = allowed = decision.is_allowed
+        self.refusals += 1
+        return False
+
+    def allows_any(self, operation: Operation, kind: ResourceType) -> bool:
+        self.catch_up()
+        key = operation, kind
+        allowed = self._allowed_any.get(key)
+        if allowed is None:
+            allowed = decide_any(self._acls, self._subjects, self._principal, self._host, operation, kind)
+            self._allowed_any[key] = allowed
         if not allowed:
             self.refusals += 1
         return allowed
-
-    def allows_any(self, operation: Operation, kind: ResourceType) -> bool:
-        self._catch_up()
-        key = operation, kind, None
-        known = self._known.get(key)
-        if known is None:
-            known = decide_any(self._acls, self._subjects, self._principal, self._host, operation, kind)
-            self._known[key] = known
-        if not known:
-            self.refusals += 1
-        return known
 
     def operations(self, kind: ResourceType, name: str) -> int:
         return sum(
             1 << operation for operation in SUPPORTED_OPERATIONS[kind] if self.allows(operation, kind, name)
         )
 
-    def _catch_up(self) -> None:
+    def catch_up(self) -> None:
+        """Forget what was decided by earlier rules."""
         latest = self._latest()
-        if self._acls is not latest or len(self._known) >= _MOST_DECISIONS:
+        if self._acls is not latest:
             self._acls = latest
-            self._known.clear()
+            self._forget()
+
+    def _forget(self) -> None:
+        self.known.clear()
+        self._refused.clear()
+        self._allowed_any.clear()
+        self._decisions = 0
 
 
 class Authorizer:
@@ -154,4 +171,5 @@ class Authorizer:
             if len(self._accesses) >= _MOST_ACCESSES:
                 self._accesses.clear()
             self._accesses[key] = access
+        access.catch_up()
         return access

@@ -161,16 +161,18 @@ class Each(Need):
         if not items or (self._unless is not None and access.on_cluster(self._unless)):
             return []
         operation, kind, field = self._operation, self._kind, self._name
-        allows = access.allows
+        known = access.known.get((operation, kind), ())
         refused = []
         for item in items:
             # `name_of`, without the call for what has a name
             name = getattr(item, field) if field else item
+            if name in known:
+                continue
             if not name:
                 name = name_of(item, field, topic_name)
                 if name is None:
                     continue
-            if not allows(operation, kind, name):
+            if not access.allows(operation, kind, name):
                 refused.append(item)
         return [Refused(refused, refusal(kind))] if refused else []
 
