@@ -20,7 +20,7 @@ from barnabas.security.acls import (
 
 #: how many rules one resource pattern may have: they lie in one node of the store
 MOST_RULES = 5000
-#: how many resource patterns are looked at in one turn of the event loop
+#: how many resource patterns are checked in one turn of the event loop
 _AT_ONCE = 500
 
 

@@ -156,10 +156,10 @@ class Controller:
         return self._unclean.elected
 
     async def start(self) -> None:
-        """Register the broker, run for controller, and see that every partition has a leader that can.
+        """Register the broker, run for controller, and if elected give leaders to partitions without one.
 
-        When the session with the store is followed by another one, all of that is done again; it is also when
-        there is no controller any more, and when the connection has broken in the middle of it.
+        All of that is done again in each new session with the store, when there is no controller any more,
+        and when the connection broke half-way.
 
         Raises:
             StoreError: the store cannot be used; NodeExistsError: a live broker has this broker's id.

@@ -1,4 +1,4 @@
-"""A broker's word that it has nothing left of topics that were deleted."""
+"""Each broker confirms that it has removed the logs of deleted topics."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ _RETRY = 5.0
 
 
 class DeletionNotes:
-    """Takes this broker's name off the notes of deleted topics whose folders it has no more.
+    """Removes this broker from the notes of deleted topics once it has no folder of them any more.
 
-    A note is a node with the topic's id and the brokers that may still have folders of it. Logs are deleted
-    on its word alone. Each broker takes off its own name, on condition of the node's version, and the last
-    one the node: like a registration this is a broker's own word, and needs no controller. A broker that
-    crashed or was away finds its name there still, and knows a folder for rubbish.
+    A note is a node of the store: a deleted topic's id, and the brokers that may still have folders of it. A
+    broker deletes a log only when a note says so. Then it removes its own id, on condition of the node's
+    version; the last broker removes the node. As for a registration, this needs no controller. A broker that
+    crashed or was away still finds its id in the note, and deletes what it has.
 
     Args:
         store: what has the notes.
         loader: shows them.
         broker_id: this broker.
-        without: which of some topics nothing is left of in the log directories, not even after a crash.
+        without: finds which of some topics have no folder in the log directories, nor would after a crash.
     """
 
     def __init__(

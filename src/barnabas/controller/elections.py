@@ -122,7 +122,7 @@ def _leaderless(
 
 
 def _is_the_same(image: ClusterImage, before: ClusterImage, broker: BrokerId) -> bool:
-    """Whether a broker is in the registration in which it was asked."""
+    """Whether a broker has not registered again since `before`: what it told still holds."""
     now, then = image.brokers.get(broker), before.brokers.get(broker)
     return now is not None and then is not None and now.epoch == then.epoch
 
@@ -141,7 +141,7 @@ def _state(image: ClusterImage, partition: TopicPartition) -> PartitionState:
 
 
 def _preferred(state: PartitionState, image: ClusterImage) -> PartitionState:
-    """Raises KafkaError when nobody is elected, with the codes of Kafka."""
+    """The state with the preferred leader. Raises KafkaError, with Kafka's codes, if it cannot be elected."""
     if state.leader == state.replicas[0]:
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED)
     elected = elect_preferred(state, standing_of(image).electable)
@@ -151,7 +151,7 @@ def _preferred(state: PartitionState, image: ClusterImage) -> PartitionState:
 
 
 def _unclean(state: PartitionState, told: Mapping[BrokerId, Reach]) -> PartitionState:
-    """As `_preferred`; `told` is how far the logs of those reach that can be elected."""
+    """As `_preferred`, for an unclean election; `told` is how far the log of each candidate reaches."""
     if state.leader != NO_BROKER:
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED)
     if not told:

@@ -1,4 +1,4 @@
-"""Internal topics get the replicas that they were too early for.
+"""Adds replicas to internal topics that were created when there were too few brokers.
 
 A lone broker, and the first ones of a cluster, make `__consumer_offsets` and `__transaction_state` with as
 many replicas as there are brokers, so that groups and transactions work at once. When more brokers have come,

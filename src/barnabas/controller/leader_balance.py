@@ -1,4 +1,4 @@
-"""Preferred leaders lead again by and by (``auto.leader.rebalance.enable``)."""
+"""Moves leadership back to preferred leaders at intervals (``auto.leader.rebalance.enable``)."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from barnabas.types import NO_BROKER, BrokerId, LeaderEpoch, TopicId, TopicParti
 
 log = logger_of(__name__)
 
-#: partitions looked at in one turn of the event loop; one that changes counts as several
+#: partitions checked in one turn of the event loop; one that changes counts as several
 _A_TURN = 1000
 _WEIGHT_OF_CHANGE = 20
 #: how many partitions a log line names

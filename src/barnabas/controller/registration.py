@@ -41,7 +41,7 @@ class Registration:
     def clean_epoch(self) -> int:
         """The last epoch that the controller has admitted, if nothing was lost since (KIP-966); else -1.
 
-        A clean stop writes it down. Who registers again without having stopped has lost nothing.
+        A clean stop writes it down. A broker that registers again without a restart has lost nothing.
         """
         return self._clean_epoch
 
@@ -51,7 +51,7 @@ class Registration:
             self._clean_epoch = epoch
 
     async def register(self) -> bool:
-        """Have the node there, with what it is to hold; False if it has been there since the last call.
+        """Create the node, or bring it up to date; False if it has been there since the last call.
 
         Raises:
             NodeExistsError: a live broker has this broker's id.

@@ -22,7 +22,7 @@ log = logger_of(__name__)
 
 #: the longest name of an owner or a renewer, in bytes
 _LONGEST_NAME = 256
-#: how many tokens are looked at in one turn of the event loop
+#: how many tokens are checked in one turn of the event loop
 _AT_ONCE = 500
 _ID_BYTES = 16
 

@@ -148,7 +148,7 @@ class LogCleaner(Generic[P]):
         except CleaningCancelled:
             return False
         except Exception as error:
-            if self._is_current(log, cleaning):  # else what was read is no wonder
+            if self._is_current(log, cleaning):  # otherwise its files changed while they were read
                 self._put_off(log, error)
             return False
         finally:
@@ -188,7 +188,7 @@ class LogCleaner(Generic[P]):
                 await self._settle_swap(log)
                 if not log.config.is_compacted:
                     continue
-                dirt = self._look_at(partition, now_ms)
+                dirt = self._find_dirtiness(partition, now_ms)
             except Exception as error:
                 self._put_off(log, error)
                 continue
@@ -210,11 +210,11 @@ class LogCleaner(Generic[P]):
             await self._in_thread(partial(files.env.fs.sync_directory, files.path))
             files.forget_cancelled_swap()
 
-    def _look_at(self, partition: P, now_ms: int) -> Dirtiness:
+    def _find_dirtiness(self, partition: P, now_ms: int) -> Dirtiness:
         log = partition.log
         log.roll_overdue(now_ms)
-        # A cleaning has changed transaction indexes: their checksums must follow. What is not safe on disk
-        # cannot be cleaned: the next look will find it done.
+        # An earlier cleaning may have changed transaction indexes, whose checksums are still to be written.
+        # Only flushed segments can be cleaned: these can the next time the cleaner looks for work.
         if log.files.are_checksums_due or log.recovery_point < log.files.segments.active.base_offset:
             self._flush(partition)
         directory = self._logs.directory_of(log.topic_partition)
@@ -222,8 +222,8 @@ class LogCleaner(Generic[P]):
 
     async def _clean(self, log: PartitionLog, directory: LogDirectory, cleaning: Cleaning) -> None:
         await self._in_thread(cleaning.index)
-        # After a crash what is missing beyond the recovery point counts as lost: it must not be older
-        # than what is left out.
+        # Recovery takes offsets that are missing beyond the recovery point for lost records. So the point on
+        # disk must lie beyond everything that this cleaning leaves out.
         await self._logs.checkpoint_one(directory, LogDirectory.recovery_point_checkpoint)
         for group in cleaning.groups():
             cleaned = await self._in_thread(partial(cleaning.clean, group))

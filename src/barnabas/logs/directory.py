@@ -89,19 +89,19 @@ class LogDirectory:
         #: whether `close` marked the stop as clean
         self.closed_cleanly = False
         self.logs: dict[TopicPartition, PartitionLog] = {}
-        #: copies of logs that lie in other directories, whose place they are to take
+        #: copies that are to replace logs in other directories of this broker
         self.futures: dict[TopicPartition, PartitionLog] = {}
-        #: whether a log start offset that was written down lies beyond the end to which its log has shrunk:
+        #: whether a log start offset in the checkpoint lies beyond the end of its log, which was truncated:
         #: it must be rewritten before the log grows past it, or a restart would hide the new records
         self.has_stale_offsets = False
-        #: log start offsets that are to be written down before they count
+        #: new log start offsets, which take effect once the checkpoint has them
         self.planned_starts: list[Sequence[tuple[PartitionLog, Offset]]] = []
         self._lock = lock
         #: the topics' ids as `found` has read them, until the logs are loaded
         self._found: dict[TopicPartition, TopicId] = {}
         #: each segment's size as of the clean stop
         self._sizes = self._read_sizes() if was_clean else None
-        #: whether a checkpoint that was read does not say which topics it means: Apache Kafka's do not
+        #: whether a checkpoint has lines without the tag of a topic id, as Apache Kafka writes them
         self.has_untagged_offsets = False
         #: whether the recovery points, or some of them, could not be read
         self._has_lost_points = False
@@ -165,12 +165,12 @@ class LogDirectory:
 
     @property
     def _all_logs(self) -> Mapping[TopicPartition, PartitionLog]:
-        """What checkpoints speak of."""
+        """The logs that checkpoints have entries for, copies included."""
         return ChainMap(self.logs, self.futures) if self.futures else self.logs
 
     @property
     def high_watermarks(self) -> Mapping[TopicPartition, Offset]:
-        """As they were last written down."""
+        """The high watermarks of the last checkpoint."""
         return self._high_watermarks.offsets
 
     @property
@@ -193,7 +193,7 @@ class LogDirectory:
         return self._recovery_points.offsets.get(topic_partition, 0)
 
     def is_of_another_topic(self, topic_partition: TopicPartition, topic_id: TopicId) -> bool:
-        """Whether the checkpoints name another topic, for a folder that does not say whose it is."""
+        """Whether the checkpoints are of another topic id; for a folder that has no id of its own."""
         tag = checkpoints.tag_of_topic(topic_id)
         return any(each.tags.get(topic_partition, tag) != tag for each in self._checkpoints)
 
@@ -440,9 +440,9 @@ class LogDirectory:
         return CheckpointWrite(self._recovery_points, self._all_logs, lambda log: log.recovery_point)
 
     def log_start_checkpoint(self) -> CheckpointWrite:
-        """The log start offsets that the logs' own files do not tell.
+        """The log start offsets that differ from the base offset of the log's first segment.
 
-        Those of logs that could not be opened stay: DeleteRecords holds for them, too.
+        Entries of logs that could not be opened are kept: their deleted records stay deleted.
         """
         self.has_stale_offsets = False
         planned: dict[PartitionLog, Offset] = {}
@@ -451,7 +451,7 @@ class LogDirectory:
 
         def unknown_to_files(log: PartitionLog) -> Offset | None:
             start = max(log.log_start_offset, planned.get(log, 0))
-            # the file of leader epochs may have yet to follow where the first segment begins
+            # until the file of leader epochs is written again, it may begin before the first segment
             known = 0 if log.epochs.changed else log.files.segments[0].base_offset
             return start if start > known else None
 

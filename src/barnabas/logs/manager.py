@@ -69,10 +69,10 @@ class LogManager:
         self._directories: list[LogDirectory] = []
         #: configured directories that could not be opened, and why
         self.unopened: dict[str, OSError] = {}
-        #: logs that exist and could not be opened; None where they must be in a directory that cannot be read
+        #: logs that could not be opened, and their directory: None if it is one that cannot be read
         self._unreadable: dict[TopicPartition, LogDirectory | None] = {}
         self._removals: dict[asyncio.TimerHandle, None] = {}
-        #: two that write the same file would tear it
+        #: held while a checkpoint is written: two writers would corrupt the file
         self._checkpointing = asyncio.Lock()
         #: writes that requests share, until they are done
         self._shared_writes: dict[asyncio.Future[None], None] = {}
@@ -80,20 +80,20 @@ class LogManager:
         self._log_start_writes: dict[LogDirectory, asyncio.Future[None]] = {}
         #: writes of lowered recovery points that have not begun yet
         self._recovery_point_writes: dict[LogDirectory, asyncio.Future[None]] = {}
-        #: recovery points that are lower than on disk: what comes after an error must write them, too
+        #: logs whose recovery point on disk is still the old, higher one: the next write must lower it
         self._lowered: dict[PartitionLog, None] = {}
         #: directories whose checkpoints name logs that have moved to other brokers
         self._outdated: dict[LogDirectory, None] = {}
         self._writing_outdated: asyncio.Task[None] | None = None
-        #: where replicas that are not here yet are to be made, as they were asked for
+        #: the directory that an administrator has chosen for a replica that this broker does not have yet
         self._preferred: dict[TopicPartition, LogDirectory] = {}
-        #: deleted topics of which something could not be taken away
+        #: deleted topics of which some folder could not be removed
         self._undeleted: set[TopicId] = set()
         self._is_closed = False
 
     @property
     def directories(self) -> Sequence[LogDirectory]:
-        """Those that could be opened, offline or not."""
+        """The log directories that could be opened, offline or not."""
         return self._directories
 
     @property
@@ -335,9 +335,9 @@ class LogManager:
     def _keep_latest(
         self, topic_partition: TopicPartition, directories: Sequence[LogDirectory]
     ) -> Iterator[LogDirectory]:
-        """A crash came when a log had just been moved, and both are there: leave the one that has everything.
+        """After a crash at the end of a move, two directories have the log: keep the one that has everything.
 
-        The directories that have lost theirs.
+        Yields the directories whose log is removed.
         """
         logs = {directory: directory.logs.get(topic_partition) for directory in directories}
         found = {directory: opened for directory, opened in logs.items() if opened is not None}
@@ -479,9 +479,9 @@ class LogManager:
             self.run_later(removal, delay_ms)
 
     async def without(self, topic_ids: Collection[TopicId]) -> Collection[TopicId]:
-        """Those of some topics of which nothing is left here, not even after a crash."""
+        """Those of the topics that have no folder here any more, nor would after a crash."""
         if self.unopened or any(directory.failure is not None for directory in self._directories):
-            return ()  # who knows what lies there
+            return ()  # a directory that cannot be read may have folders of any topic
         gone = set(topic_ids).difference(self._undeleted, (each.topic_id for each in self))
         for directory in self._directories if gone else ():
             try:
@@ -492,9 +492,9 @@ class LogManager:
         return gone
 
     def delete_moved(self, topic_partition: TopicPartition) -> None:
-        """As `delete`, for a partition that may come back: what is written down of it goes soon as well.
+        """As `delete`, for a partition that may come back: its checkpoint entries are removed soon, too.
 
-        It would seem to be a loss if the broker crashed when it had come back with fewer records.
+        Otherwise, if it came back with fewer records and the broker crashed, recovery would report a loss.
         """
         directory = self._find_directory(topic_partition)
         self.delete(topic_partition)
@@ -502,7 +502,7 @@ class LogManager:
             self._write_soon(directory)
 
     def moved_away(self, opened: PartitionLog, directory: LogDirectory, files: LogFiles) -> None:
-        """A log lies in another directory now, for good: its former files here go."""
+        """The move of a log to another directory is complete: remove its former files from `directory`."""
         directory.forget(opened.topic_partition)
         try:
             path = directory.set_aside(opened.topic_partition, "delete")
@@ -622,7 +622,7 @@ class LogManager:
             directory.planned_starts.remove(planned)
 
     async def move_log_start(self, opened: PartitionLog, offset: Offset) -> None:
-        """Have a log start at `offset`, on disk before anybody hears of it.
+        """Advance a log's start to `offset`, once the checkpoint on disk has it.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, it could not be written; as `PartitionLog.advance_log_start`.
@@ -638,16 +638,17 @@ class LogManager:
             del self._log_start_writes[directory]
             raise directory.env.offline()
         async with self._checkpointing:
-            del self._log_start_writes[directory]  # whoever comes from now on has something newer to write
+            del self._log_start_writes[directory]  # later requests need another write
             try:
                 await self._write(directory.log_start_checkpoint())
             except OSError as error:
                 raise directory.env.judge(LOG_STARTS, error) from error
 
     async def prepare_truncation(self, opened: PartitionLog, offset: Offset) -> Truncation | None:
-        """Find out what a truncation to `offset` leaves, and have on disk what has to be there before.
+        """Find what a truncation to `offset` leaves, and store the lower recovery point that it needs first.
 
-        What is found out is for `PartitionLog.truncate_to`. Batches are read in a thread. Logs share a write.
+        The result is for `PartitionLog.truncate_to`. Batches are read in a thread. The logs of a
+        directory share the write.
 
         Raises:
             KafkaError: as `PartitionLog.prepare_truncation`; KAFKA_STORAGE_ERROR, it could not be written.
@@ -671,7 +672,7 @@ class LogManager:
         await asyncio.shield(writing)
 
     def _share(self, write: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
-        """Begin what several wait for, and which is done though they have all gone: a stop waits for it."""
+        """Begin a write that several requests await. It completes even if all of them are cancelled."""
         writing = asyncio.ensure_future(write)
         self._shared_writes[writing] = None
         writing.add_done_callback(self._written)
@@ -680,14 +681,14 @@ class LogManager:
     def _written(self, writing: asyncio.Future[None]) -> None:
         del self._shared_writes[writing]
         if not writing.cancelled():
-            writing.exception()  # whoever still waits hears of it
+            writing.exception()  # those that await it have it raised; nobody need be left to
 
     async def _store_recovery_points(self, directory: LogDirectory) -> None:
         if directory.failure is not None:
             del self._recovery_point_writes[directory]
             raise directory.env.offline()
         async with self._checkpointing:
-            del self._recovery_point_writes[directory]  # whoever comes from now on has lowered others
+            del self._recovery_point_writes[directory]  # later requests need another write
             try:
                 await self._write(directory.recovery_point_checkpoint())
                 await self._write(directory.lowered_cleaned_checkpoint())
@@ -731,7 +732,7 @@ class LogManager:
     async def _write_checkpoint(
         self, directory: LogDirectory, of: Callable[[LogDirectory], CheckpointWrite]
     ) -> bool:
-        """Whether it was written."""
+        """Write one checkpoint of a directory; whether it was written."""
         try:
             await self.checkpoint_one(directory, of)
         except OSError as error:

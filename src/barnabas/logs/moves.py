@@ -264,20 +264,20 @@ class LogMoves:
 
 
 def _start_of_copy(current: PartitionLog) -> int:
-    """A batch is copied whole: the copy begins where the one begins that holds the log's start."""
+    """The first offset of the batch that holds the log's start: batches are copied whole."""
     return current.files.start_of_batch(current.log_start_offset)
 
 
 class _Cut(NamedTuple):
-    """What is to go of a copy."""
+    """Where a copy is to be truncated, or to start over empty."""
 
-    #: the first that goes, or where the copy starts over
+    #: the first offset to remove, or where the copy starts over
     offset: Offset
     starts_over: bool
 
 
 def _surplus(current: PartitionLog, future: PartitionLog) -> _Cut | None:
-    """What the copy has and the log does not have (any more)."""
+    """What the copy has and the log does not have, since it was truncated or its start advanced."""
     end = future.log_end_offset
     if end < current.log_start_offset:
         start = _start_of_copy(current)
@@ -297,7 +297,7 @@ def _follow(current: PartitionLog, future: PartitionLog) -> None:
 
 
 def _agreed_end(current: PartitionLog, future: PartitionLog) -> int:
-    """Up to where the copy may hold what the log holds, by their leader epochs."""
+    """The offset up to which copy and log agree, by their leader epochs."""
     if future.latest_epoch < 0 or current.latest_epoch < 0:  # one of them has no records to differ in
         return current.log_end_offset
     epoch, its_end = current.end_offset_for_epoch(future.latest_epoch)

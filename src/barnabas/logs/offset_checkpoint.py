@@ -19,7 +19,7 @@ OffsetOf: TypeAlias = "Callable[[PartitionLog], Offset | None]"
 #: how many logs are asked, and how many lines are made, in one step
 _LOGS_A_STEP = 500
 _LINES_A_STEP = 100
-#: Each collection that finds so long a new list follows it, for milliseconds: it counts as old at once.
+#: Garbage collections would walk such a long new list, for milliseconds: it is exempted at once.
 _MANY = 20_000
 
 
@@ -32,19 +32,19 @@ def _names(of: Mapping[TopicPartition, object]) -> list[TopicPartition]:
 
 
 class OffsetCheckpoint:
-    """One offset checkpoint of a log directory: what it says, and whether its file says the same."""
+    """One offset checkpoint of a log directory: its entries, and whether the file has the same ones."""
 
     def __init__(self, fs: FileSystem, path: str, read: checkpoints.CheckpointedOffsets) -> None:
         self.fs = fs
         self.path = path
         self.offsets = read.offsets
-        #: which topics are meant (`checkpoints.tag_of_topic`), of what was read
+        #: the tags (`checkpoints.tag_of_topic`) of the entries that were read
         self.tags = read.tags
-        #: whether the file is to be written, though no offset may have changed
+        #: whether the file is to be written even if no offset has changed
         self.is_stale = True
 
     def share(self, logs: Mapping[TopicPartition, PartitionLog]) -> None:
-        """Use the names that open logs have already, and their tags: a file read makes another of each."""
+        """Use the names and tags of open logs in place of the equal ones that were read: it saves memory."""
         self.offsets = {
             logs[tp].topic_partition if tp in logs else tp: offset for tp, offset in self.offsets.items()
         }

@@ -84,25 +84,24 @@ class ReplicaManager:
         self._context = LeaderContext(lambda: self._image.brokers, now, max_lag)
         #: the image by which this broker has led until it resigned
         self._resigned = ClusterImage()
-        #: partitions to be checked in later turns of the event loop
-        #: those that `check_in_sync` has yet to come to; None when it has come to all
+        #: the partitions that `check_in_sync` has yet to check, in later turns of the event loop, or None
         self._unchecked: Iterator[Partition] | None = None
         #: new partitions that are not open yet, by topic
         self._unopened: dict[TopicId, deque[int]] = {}
         #: the logs of deleted topics that are still there
         self._doomed: deque[tuple[TopicId, TopicPartition]] = deque()
-        #: topics that are not there any more without the word that they were deleted
+        #: topics that are gone from the image although no note says that they were deleted
         self._absent: dict[TopicId, TopicImage] = {}
         #: the partitions of a topic by their numbers, under its name and under its id
         self._topics: dict[TopicKey, dict[int, Partition]] = {}
-        #: what goes in and out, by topic; that of topics that are not here any more is in `gone_traffic`
+        #: bytes and records in and out, by topic; of topics without a partition here: `gone_traffic`
         self.traffic: dict[str, TopicTraffic] = {}
         self.gone_traffic = TopicTraffic()
         #: batches of partitions that could not be opened, by their topic's id, or are not known yet
         self._early = EarlyBatches(now)
 
     def __iter__(self) -> Iterator[Partition]:
-        """All partitions. They may change meanwhile: some of those that come or go then are told."""
+        """All partitions. Those that are added or removed during the iteration may be among them."""
         # Of 100,000 partitions no list is made at once: it takes milliseconds, and so does each garbage
         # collection that finds it.
         for topic in list(self._topics):
@@ -128,7 +127,7 @@ class ReplicaManager:
         """
         partition = self._topics.get(topic, _NONE).get(index)
         if partition is not None and code == ErrorCode.KAFKA_STORAGE_ERROR:
-            return  # its log has seen to that
+            return  # its log has noted the refusal itself
         header = header_of(records)
         if header is None:
             return
@@ -163,7 +162,7 @@ class ReplicaManager:
             self.check_in_sync()
 
     def check_in_sync(self) -> None:
-        """Have high watermarks and ISRs follow from the time and the brokers, some partitions at a time."""
+        """Update high watermarks and ISRs for the present time and brokers, some partitions in each turn."""
         if self._unchecked is None:
             asyncio.get_running_loop().call_soon(self._check_some)
         self._unchecked = iter(self)
@@ -180,7 +179,7 @@ class ReplicaManager:
             self._unchecked = None
 
     def resign_all(self) -> None:
-        """Lead nothing before a leader epoch that the present image does not show: others may lead by now."""
+        """Resign all leaderships: others may lead by now. New leader epochs may name this broker again."""
         self._resigned = self._image
         for partition in self:
             partition.resign()
@@ -214,9 +213,9 @@ class ReplicaManager:
         return self._logs.get(TopicPartition(topic.name, index)) is not None
 
     def _open_soon(self, topic: TopicImage, index: int) -> None:
-        """Have a folder made for a new partition, not for thousands in one turn of the event loop.
+        """Open a new partition in a later turn of the event loop: there may be thousands.
 
-        Whoever looks for the partition before opens it (`find`).
+        A request for it that comes before opens it at once (`find`).
         """
         if not self._unopened:
             asyncio.get_running_loop().call_soon(self._open_some)
@@ -287,10 +286,10 @@ class ReplicaManager:
         return partition
 
     def _delete_earlier(self, topic_partition: TopicPartition, topic_id: TopicId) -> None:
-        """The topic was deleted, and another of its name was made, after this broker had loaded its logs.
+        """Delete the log of an earlier topic of the same name, which was deleted after its log was loaded.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, nobody has decided that it was deleted.
+            KafkaError: KAFKA_STORAGE_ERROR, no note says that the earlier topic was deleted.
         """
         if topic_id not in self._image.deleted_topics:
             raise KafkaError(
@@ -299,9 +298,9 @@ class ReplicaManager:
         self._logs.delete(topic_partition)
 
     def _delete_leftovers(self, delta: ImageDelta) -> None:
-        """Topics may have been deleted while this broker loaded their logs: no image has shown them.
+        """Delete logs of topics that were deleted while this broker loaded them: no image has shown those.
 
-        What is open is a topic's that this image still shows: a deletion may be seen in two parts.
+        Open partitions are left alone: the image still has their topic. A deletion may come in two parts.
         """
         before = delta.before
         unseen = {
@@ -334,9 +333,9 @@ class ReplicaManager:
         return before.partitions[index].leader_epoch
 
     def _close(self, topic: TopicImage) -> None:
-        """The topic is not there any more, and nobody has said that it was deleted: its logs stay.
+        """Close a topic that is gone from the image though no note says that it was deleted: its logs stay.
 
-        They are used again when it is back, and deleted when that is said.
+        They are used again if the topic comes back, and deleted once a note says so.
         """
         if any(self._node_id in state.replicas for state in topic.partitions):
             log.error(

@@ -1,9 +1,9 @@
-"""Lines of a text file that carry a checksum which Apache Kafka's readers do not see.
+"""Lines of a text file with a checksum that Apache Kafka's readers ignore.
 
-Kafka's checkpoint files have none, and a digit that was changed is still a number. Kafka splits a line at
-blanks and drops those at its end, so each line ends in 32 of them: a tab for each bit that is set of the
-CRC-32C of what is before, a space for the others, the highest bit first. A line without is Kafka's own.
-A line may carry a *tag* in the same way, before its checksum: a number for which Kafka's format has no place.
+Kafka's checkpoint files have no checksum, and a damaged digit is still a number. Kafka splits a line at
+blanks and ignores trailing ones. So each line ends in 32 blanks that spell the CRC-32C of the text before
+them, the highest bit first: a tab is a 1, a space is a 0. Kafka's own lines have none.
+In the same way a line may have a *tag* before its checksum: a number for which Kafka's format has no field.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def encode_line(line: str) -> bytes:
 
 
 def tagged(line: str, tag: int) -> str:
-    """A line for `encode` that carries a number of 32 bits."""
+    """A line for `encode` with a tag, a number of 32 bits."""
     return line + _blanks(tag)
 
 
 def tag_of(line: str) -> int | None:
-    """The number that a line of `decode` carries, if it does."""
+    """The tag of a line of `decode`; None when it has none."""
     blanks = line[len(line.rstrip(" \t")) :]
     return int(blanks.translate(_DIGITS), 2) if len(blanks) == _BITS else None
 
@@ -47,7 +47,7 @@ def tag_of(line: str) -> int | None:
 def decode(content: bytes) -> tuple[list[str], str | None]:
     """The lines that are whole, each with its tag if it has one; what is wrong with the rest, or None.
 
-    Without a whole beginning nothing of the file counts.
+    No line counts when the first two, the version and the number of lines, are damaged.
     """
     try:
         lines = content.decode("ascii").split("\n")

@@ -3,9 +3,9 @@
 - `recovery-point-offset-checkpoint`, `replication-offset-checkpoint` (high watermarks),
   `log-start-offset-checkpoint` and `cleaner-offset-checkpoint` (up to where logs are compacted) are text: a
   line "0" (the version), a line with the number of entries, then a line "topic partition offset" for each,
-  with a checksum and a tag that Kafka does not see (`barnabas.storage.checked_lines`). The tag tells the
-  logs of two topics apart that have had the same name: what is said of a deleted one does not hold for the
-  next, even if the broker died, or its disk was full, before the line could be taken out. So is
+  with a checksum and a tag that Kafka does not see (`barnabas.storage.checked_lines`). The tag tells
+  apart two topics that have had the same name: an entry of a deleted topic is ignored for the next one, even
+  if the broker died, or its disk was full, before it could remove the entry. Of the same form is
   `barnabas-segment-sizes`, ours, with a line for every segment as of the last clean stop: "topic partition
   base-offset size index-bytes timeindex-bytes latest-timestamp its-offset".
 - `meta.properties` says whose directory it is: version=1, cluster.id, node.id, directory.id (KIP-858).
@@ -33,10 +33,10 @@ META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 PARTITION_METADATA = "partition.metadata"
 
-#: beyond this an offset is no offset
+#: a larger number in a file is damage, not an offset
 MAX_OFFSET = 2**62
 
-#: of a broker that has none, or of which none is known
+#: the epoch of a broker that has none, or whose epoch is not known
 NO_BROKER_EPOCH = -1
 
 
@@ -66,7 +66,7 @@ class CheckpointedOffsets(NamedTuple):
 
 
 def tag_of_topic(topic_id: TopicId) -> int:
-    """What tells apart topics that have had the same name."""
+    """A number by which checkpoints tell apart two topics that have had the same name."""
     return crc32c(topic_id)
 
 

@@ -62,7 +62,7 @@ class Cleaning:
         cancelled: Signal,
     ) -> None:
         self.log = log
-        #: which life of the log's tail it is about
+        #: `LogFiles.tail` when the cleaning began: another number means that the log was truncated since
         self.tail = log.files.tail
         #: up to where the log will be clean: as far as the map went
         self.end = dirtiness.first_dirty

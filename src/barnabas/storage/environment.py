@@ -17,7 +17,7 @@ from barnabas.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-#: refused requests are told at most so often for each kind of error: clients try again at once
+#: how often refused requests are logged at most, for each kind of error: clients retry at once
 _TELL_EVERY_MS = 10_000
 
 
@@ -46,13 +46,13 @@ class LogEnvironment:
         return self.files.fs
 
     def judge(self, what: object, error: OSError) -> KafkaError:
-        """Does to the directory what `error` asks for, met in `what`; what to raise to the caller."""
+        """Handle `error`, met in `what`, by what it harms; the KafkaError for the caller to raise."""
         if harm_of(error) is Harm.DIRECTORY:
             return self.fail(error)
         return self.refuse(what, error)
 
     def refuse(self, what: object, error: OSError) -> KafkaError:
-        """The error for one operation on `what` that could not be carried out; a log line now and then."""
+        """The KafkaError for one operation on `what` that failed; logged, but not each time."""
         now_ms = self.clock.now_ms()
         since_ms, more = self._told.get(error.errno, (now_ms - _TELL_EVERY_MS, 0))
         if now_ms - since_ms >= _TELL_EVERY_MS:
@@ -64,7 +64,7 @@ class LogEnvironment:
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{what}: {error}")
 
     def fail(self, error: OSError) -> KafkaError:
-        """Takes the directory offline until the next start; what to raise to the caller."""
+        """Take the directory offline until the next start; the KafkaError for the caller to raise."""
         if self.failure is None:
             self.failure = error
             logger.error(

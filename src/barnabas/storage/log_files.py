@@ -102,14 +102,14 @@ class LogFiles:
         #: whether the log's tail was cut off and the disk has yet to be told
         self.is_cut = False
         self._tail = 0
-        #: set aside by an operation that was not completed: the next removal takes them along
+        #: renamed to ``.deleted`` by an operation that then failed: the next removal deletes them, too
         self._aside: Sequence[LogFile] = ()
         #: the cleaned segment that is being put in place
         self.swap: Swap | None = None
 
     @property
     def tail(self) -> int:
-        """Which life of the log's tail this is: a truncation begins another."""
+        """A number that each truncation changes: work begun under another one is about records now gone."""
         return self._tail
 
     def note_new(self, *files: LogFile) -> None:
@@ -295,7 +295,7 @@ class LogFiles:
             self.swap = None
 
     def start_of_batch(self, offset: Offset) -> Offset:
-        """Where the batch begins that holds `offset`; `offset` itself when none does."""
+        """The base offset of the batch that holds `offset`; `offset` itself when none does."""
         segment = self.segments[self.segments.place_of(offset)]
         position = segment.position_of(offset)
         return (
@@ -303,7 +303,7 @@ class LogFiles:
         )
 
     def lower_recovery_point(self, offset: Offset) -> bool:
-        """What lies at `offset` and behind may be cut off from now on; whether it was known to be on disk."""
+        """Lower the recovery point to `offset`, before a truncation to there; whether it was higher."""
         if offset >= self.recovery_point:
             return False
         self.recovery_point = offset
@@ -325,7 +325,7 @@ class LogFiles:
             self._set_aside(*segment.all_files())  # the .log, which decides, first
         self._forget_unflushed(self.segments.active.base_offset)
         self.segments.active.truncate(cut)
-        if sync:  # else what was cut off could come back behind what is written next
+        if sync:  # otherwise a crash could bring back truncated batches after the next ones
             self.segments.active.cut_surplus()
             self.segments.active.log.sync()
         self.note_indexes(self.segments.active)
@@ -354,7 +354,8 @@ class LogFiles:
             file.remove()
         self._unflushed = _NOTHING
         self.segments = Segments([new_segment(self.env, self.path, offset, config)])
-        # Not before the disk has been told: files that came back would leave a hole that nobody doubts.
+        # Not before the folder is fsynced: a crash may bring back the old files. Below the recovery point
+        # nobody would check them, nor the hole between them and `offset`.
         self.recovery_point = offset if sync else min(self.recovery_point, offset)
         self._note_cut(sync)
         if sync:

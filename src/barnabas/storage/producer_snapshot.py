@@ -5,10 +5,10 @@ producers (int32), and for each: producer id (int64), epoch (int16), last sequen
 (int64), offset delta of the last batch (int32), timestamp (int64), coordinator epoch (int32), first offset of
 the transaction under way (int64, -1: none).
 
-That keeps one batch a producer, and a batch sent again after a restart may be any of five. So the batches
-before the last follow in a section of our own, which Kafka's readers pass over: number of producers (int32),
-and for each: producer id (int64), number of batches (int8), and for each, oldest first: last sequence
-(int32), last offset (int64), offset delta (int32), timestamp (int64).
+That keeps only the last batch of each producer, but after a restart any of the last five may be sent again.
+So the batches before the last follow in a section of our own, which Kafka's readers ignore: number of
+producers (int32), and for each: producer id (int64), number of batches (int8), and for each, oldest first:
+last sequence (int32), last offset (int64), offset delta (int32), timestamp (int64).
 """
 
 from __future__ import annotations

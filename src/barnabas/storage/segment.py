@@ -40,13 +40,13 @@ _RECENT = 64
 _NONE_KNOWN: dict[int, int] = cast(Any, MappingProxyType({}))
 _FIRST_KNOWN: dict[int, int] = cast(Any, MappingProxyType({}))
 _SCAN_BYTES = 8192
-#: how many entries of an index are tried that do not belong to the segment
+#: how many damaged entries of an index are skipped before the segment is read from its start
 _INDEX_TRIES = 8
-#: how far behind an entry a batch may lie, in bytes and as a multiple of what lies between two entries on
-#: average; else the index is damaged: an entry of zeros leads to the segment's start
+#: how far after its index entry a batch may lie, in bytes and as a multiple of the average distance between
+#: two entries. When it lies farther, the index is damaged: an entry of zeros points to the segment's start
 _FAR_BYTES = 1024 * 1024
 _FAR_TIMES = 16
-#: how many batches a read that ends inside one looks at to find the last whole one
+#: how many batches a read checks to find the last one that fits whole
 _LARGE_BATCHES = 16
 #: from here on the bytes of a read stay in the file until they are sent
 SLICE_BYTES = 64 * 1024
@@ -440,8 +440,8 @@ class LogSegment:
     def _worth_sending(self, position: int, max_bytes: int, there: int, min_one: bool) -> int:
         """How many bytes, of `there`, which are more than `max_bytes`, to read from `position` on.
 
-        Clients drop a batch that is cut off. To send part of a large one is a waste; to look for the last of
-        many small ones is another, so only a few are looked at.
+        Clients drop a batch that is cut off. Sending part of a large one is a waste; so is searching for the
+        last of many small ones. Hence only a few are checked.
         """
         size = 0
         for _ in range(_LARGE_BATCHES):

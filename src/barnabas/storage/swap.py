@@ -55,9 +55,7 @@ class Swap:
     def cancel(self) -> None:
         """Removes the new files; the old ones stay what they are. May be called again when it has failed."""
         assert not self.is_decided
-        for file in reversed(
-            self.cleaned.all_files()
-        ):  # the .log last: while it is there, all of it is undone
+        for file in reversed(self.cleaned.all_files()):  # the .log last: by it, a restart knows what to undo
             file.remove()
         self.is_cancelled = True
 

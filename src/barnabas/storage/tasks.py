@@ -34,7 +34,7 @@ class Flush:
 
     fs: FileSystem
     offset: Offset
-    #: which life of the log's tail this is about: a truncation begins another
+    #: `LogFiles.tail` when this was prepared: a truncation changes it
     tail: int
     #: pinned files, `small_files` among them
     files: Sequence[LogFile]

@@ -70,7 +70,7 @@ def _first_in(
                 return OffsetAtTimestamp(header.max_timestamp, offset, header.leader_epoch)
             batch = LongBatch(header, segment.log.read_at(header.size, position))
             searched += 1
-            if searched > MOST_AT_ONCE:  # headers that name a later time than their records have
+            if searched > MOST_AT_ONCE:  # many headers have a later time than their records
                 raise batch
             found = batch.find_at_once(timestamp, log_start_offset)
             if found:
@@ -81,7 +81,7 @@ def _first_in(
 class LongSearch(Exception):
     """The search takes too long for one turn of the event loop.
 
-    Call `find` in a thread. When it finds nothing, look on from `next_offset`, in another turn.
+    Call `find` in a thread. If it finds nothing, continue from `next_offset`, in another turn.
     """
 
     def __init__(self, next_offset: int, max_timestamp: int) -> None:
@@ -91,7 +91,7 @@ class LongSearch(Exception):
         self.max_timestamp = max_timestamp
 
     def find(self, timestamp: int, start: int) -> OffsetAtTimestamp | None:
-        """What the records before `next_offset` have that still must be searched: nothing."""
+        """The first record that matches, before `next_offset`: none, since their headers rule them out."""
         return None
 
 
@@ -104,7 +104,7 @@ class LongBatch(LongSearch):
         self._batch = batch
 
     def find_at_once(self, timestamp: int, start: int) -> OffsetAtTimestamp | None:
-        """As `find`, for a batch that is soon decoded. Raises itself for another."""
+        """As `find`, for a batch that takes little time to decode. Raises itself for any other."""
         header = self._header
         if header.record_count > AT_ONCE_RECORDS or header.size > AT_ONCE_BYTES:
             raise self

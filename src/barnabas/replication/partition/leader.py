@@ -92,11 +92,11 @@ class Leader:
         self._context = context
         #: bytes appended in this epoch and not committed yet
         self._uncommitted_bytes = 0
-        #: where this leader epoch begins: what lies before, others may have written
+        #: where this leader epoch begins; earlier records may be those of other leaders
         self.epoch_start: Offset = log.log_end_offset
         #: None while nobody else holds the partition
         self._in_sync: InSyncReplicas | None = None
-        #: as it was last told
+        #: the low watermark that the listener was last told of
         self._low_watermark: Offset = log.log_start_offset
         self.take_state(state)
 
