@@ -4,7 +4,8 @@
 
 One broker has a listener without TLS and one with it (TLS 1.3, a P-256 key); a second one has an authorizer
 with 1,000 rules of others. One client asks them in turn, block by block, so that both meet the same load of
-the machine; ratios are medians of the rounds. The client's own TLS (Python's) is in the latency.
+the machine; ratios are medians of the rounds. A client's own TLS is in the latency: Python's in one figure,
+librdkafka's (as in `make bench`) in the other.
 
 With `--kafka`, Apache Kafka of one KRaft node has the same two listeners and the same certificate, and the
 same client asks it in the same run.
@@ -26,6 +27,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
+
+from confluent_kafka import Producer
 
 from barnabas.protocol.framing import RequestHeader, encode_request, parse_response
 from barnabas.protocol.messages.create_acls import AclCreation, CreateAclsRequest
@@ -165,6 +168,7 @@ def main() -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir="."))).resolve()
         authority = Authority.create("bench", datetime.now(UTC))
         (folder / "broker.pem").write_bytes(authority.issue("broker", ["127.0.0.1"], datetime.now(UTC)).pem)
+        (folder / "ca.pem").write_bytes(authority.certificate)
         tls = ssl.create_default_context(cadata=authority.certificate.decode())
         secured = stack.enter_context(
             broker(
@@ -176,12 +180,14 @@ def main() -> None:
         clients = _prepared(secured, tls)
         memory(secured, tls)
         transfers(secured, clients, options.megabytes, options.rounds)
+        librdkafka(secured, folder / "ca.pem", options.rounds)
         if options.kafka:
             kafka = SecuredKafka(folder / "kafka", folder / "broker.pem")
             stack.callback(kafka.kill)
             kafka.start()
             print("the same of Apache Kafka:", flush=True)
             transfers(kafka.broker, _prepared(kafka.broker, tls), options.megabytes, options.rounds)
+            librdkafka(kafka.broker, folder / "ca.pem", options.rounds)
             kafka.stop()
         # Fresh as the one it is compared with: what a broker has served before shows in its cost, too.
         without = stack.enter_context(broker(folder / "no-acls", {"PLAINTEXT": ""}))
@@ -282,6 +288,46 @@ def _synchronous(client: Client, frame: bytes) -> list[float]:
         client.send(frame)
         client.receive()
         taken.append(time.perf_counter() - began)
+    return taken
+
+
+def librdkafka(one: Broker, authority: Path, rounds: int) -> None:
+    """Synchronous produce requests of one record of 100 B, as librdkafka's users send them."""
+    producers = {}
+    for name, protocol in (("plaintext", "PLAINTEXT"), ("TLS", "SSL")):
+        producers[name] = Producer(
+            {
+                "bootstrap.servers": f"127.0.0.1:{one.ports[protocol]}",
+                "security.protocol": protocol,
+                "linger.ms": 0,
+                **({"ssl.ca.location": str(authority)} if protocol == "SSL" else {}),
+            }
+        )
+    taken: dict[str, list[float]] = {name: [] for name in producers}
+    for number in range(10 * rounds + 1):
+        for name, producer in producers.items():
+            latencies = _acknowledged(producer)
+            if number:  # the first ones make the connection
+                taken[name] += latencies
+    plain, with_tls = (median(taken[name]) * 1e6 for name in ("plaintext", "TLS"))
+    print(
+        f"the same by librdkafka, p50: {plain:.0f} us in plaintext, {with_tls:.0f} us with TLS: "
+        f"{with_tls / plain:.2f} times as much",
+        flush=True,
+    )
+
+
+def _acknowledged(producer: Producer) -> list[float]:
+    taken = []
+    errors: list[object] = []
+    for number in range(BLOCK):
+        began = time.perf_counter()
+        producer.produce("bench", bytes(100), partition=0, callback=lambda error, _: errors.append(error))
+        while len(errors) == number:
+            producer.poll(SECONDS)
+        taken.append(time.perf_counter() - began)
+    if any(errors):
+        raise RuntimeError(f"a record was not delivered: {next(filter(None, errors))}")
     return taken
 
 

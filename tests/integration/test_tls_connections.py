@@ -14,6 +14,11 @@ import pytest
 from tests.certificates import Certificates, make
 
 from barnabas.config import BrokerConfig
+from barnabas.protocol.framing import RequestHeader, encode_request, parse_response
+from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.protocol.schema import Request
+from barnabas.records import Record, encode_batch
 from barnabas.server.run import BrokerServer
 
 
@@ -111,6 +116,56 @@ def test_who_does_not_speak_tls_is_named_in_one_line(tmp_path, caplog, said, tol
                 wait_until(lambda client=client: is_closed(client))
     lines = [record.getMessage() for record in caplog.records if told in record.getMessage()]
     assert len(lines) == 1
+
+
+def framed(request: Request, version: int) -> tuple[RequestHeader, bytes]:
+    header = RequestHeader(request.api_key, version, 7, "test")
+    return header, b"".join(map(bytes, encode_request(header, request)))
+
+
+def produce(value: bytes) -> tuple[RequestHeader, bytes]:
+    records = encode_batch([Record(None, value, 1_700_000_000_000)])
+    topic = TopicProduceData(name="pieces", partition_data=[PartitionProduceData(index=0, records=records)])
+    return framed(ProduceRequest(acks=1, timeout_ms=60_000, topic_data=[topic]), 9)
+
+
+def answer(connection: socket.socket, header: RequestHeader) -> Any:
+    size = int.from_bytes(exactly(connection, 4), "big")
+    return parse_response(header, exactly(connection, size))
+
+
+def exactly(connection: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        part = connection.recv(size - len(data))
+        assert part
+        data += part
+    return data
+
+
+def test_requests_that_come_in_pieces_by_several_connections_stay_whole(tmp_path):
+    """The records' checksums say so."""
+    with TlsBroker(tmp_path) as broker, ExitStack() as stack:
+        trust = ssl.create_default_context(cafile=broker.certificates.authority)
+        connections = []
+        for _ in range(3):
+            plain = stack.enter_context(broker.open())
+            connections.append(stack.enter_context(trust.wrap_socket(plain, server_hostname="127.0.0.1")))
+        topics = [CreatableTopic(name="pieces", num_partitions=1, replication_factor=1)]
+        header, frame = framed(CreateTopicsRequest(topics=topics, timeout_ms=60_000), 7)
+        connections[0].sendall(frame)
+        assert answer(connections[0], header).topics[0].error_code == 0
+        # some are received in place, some in the shared buffer, some over several turns
+        sizes = [10, 900_000, 1_000, 300_000, 20_000]
+        frames = [[produce(bytes([n]) * size) for size in sizes] for n in range(len(connections))]
+        streams = [b"".join(frame for _, frame in each) for each in frames]
+        for start in range(0, max(map(len, streams)), 77_777):
+            for connection, stream in zip(connections, streams, strict=True):
+                connection.sendall(stream[start : start + 77_777])
+        for connection, each in zip(connections, frames, strict=True):
+            for header, _ in each:
+                [topic] = answer(connection, header).responses
+                assert topic.partition_responses[0].error_code == 0
 
 
 def test_a_new_key_holds_for_new_connections(tmp_path, monkeypatch):

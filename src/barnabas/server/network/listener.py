@@ -19,6 +19,7 @@ from barnabas.security.quotas import ConnectionRates
 from barnabas.security.subjects import SubjectRules, subject_of
 from barnabas.server.network.busy_polling import BusyPolling
 from barnabas.server.network.endpoint import Endpoint
+from barnabas.server.network.in_place import SHARED_BYTES
 from barnabas.server.network.session import Serve, Session
 from barnabas.text import logger_of, shown
 
@@ -86,6 +87,7 @@ class Connections:
         self._most = most
         self.busy_polling = busy_polling
         self.closings = Closings()
+        self.shared_buffer = memoryview(bytearray(SHARED_BYTES))
         self._next_id = itertools.count(1)
         self._per_ip: Counter[str] = Counter()
         self._open: dict[Session, None] = {}
@@ -210,6 +212,7 @@ class Listener:
         self.busy_polling = connections.busy_polling
         self.forget = connections.forget
         self.closings = connections.closings
+        self.shared_buffer = connections.shared_buffer
 
     @property
     def config(self) -> BrokerConfig:

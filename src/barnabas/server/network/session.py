@@ -15,7 +15,7 @@ from barnabas.protocol.wire import Readable
 from barnabas.security import ANONYMOUS, Principal
 from barnabas.server.network.busy_polling import BusyPolling
 from barnabas.server.network.endpoint import Endpoint
-from barnabas.server.network.in_place import InPlaceReceiver
+from barnabas.server.network.in_place import InPlaceReceiver, SharedReceiver
 from barnabas.server.network.outbox import Outbox
 from barnabas.server.network.tls import why_not_secured
 from barnabas.server.requests.context import Chunks
@@ -59,6 +59,8 @@ class Host(Protocol):
 
     endpoint: Endpoint
     busy_polling: BusyPolling | None
+    #: what TLS decrypts into, as `SharedReceiver` has it
+    shared_buffer: memoryview
 
     @property
     def config(self) -> BrokerConfig:
@@ -114,6 +116,8 @@ class Session(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport = None  # type: ignore[assignment]
         self._outbox: Outbox = None  # type: ignore[assignment]
+        #: the transport's protocol, but while a large request is received
+        self._receiver: asyncio.BaseProtocol = self
         self._backlog: deque[Readable] = deque()
         self._unanswered: deque[Unanswered] = deque()
         #: the request beside which nothing else is served
@@ -168,6 +172,8 @@ class Session(asyncio.Protocol):
             except ValueError as error:
                 self.close(str(error))
                 return
+            self._receiver = SharedReceiver(self, self._host.shared_buffer)
+            self._transport.set_protocol(self._receiver)
         if wait:
             self.mute(wait)
         config = self._host.config
@@ -313,7 +319,7 @@ class Session(asyncio.Protocol):
     def _large_frame_received(self, frame: Readable) -> None:
         """The frame is whole that was received in place: go on with it, and with the bytes behind it."""
         self._frames.large = None
-        self._transport.set_protocol(self)
+        self._transport.set_protocol(self._receiver)
         if self._closing:
             return
         self.last_active = self._loop.time()
