@@ -128,8 +128,12 @@ def _cpu(peer: Peer, work: Callable[[], object]) -> float:
     return (cpu_nanoseconds(peer.pid) - before) / 1e9
 
 
-def create_topics(connection: Connection, names: Sequence[str], partitions: int = TOPIC_PARTITIONS) -> None:
-    wanted = [CreatableTopic(name=name, num_partitions=partitions, replication_factor=1) for name in names]
+def create_topics(
+    connection: Connection, names: Sequence[str], partitions: int = TOPIC_PARTITIONS, replicas: int = 1
+) -> None:
+    wanted = [
+        CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas) for name in names
+    ]
     request = CreateTopicsRequest(topics=wanted, timeout_ms=60_000)
     for topic in connection.ask(request, CreateTopicsResponse).topics:
         if topic.error_code:
