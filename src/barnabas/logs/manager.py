@@ -410,18 +410,29 @@ class LogManager:
         return {topic_partition for directory in self._directories for topic_partition in directory.logs}
 
     async def stop(self) -> None:
-        """Wait for the checkpoints that are being written, then `close`."""
+        """Wait for the checkpoints that are being written, then `close`, in a thread.
+
+        Nobody may use the logs any more. With thousands of them it takes longer than a session with ZooKeeper
+        may be silent for.
+        """
         if self._writing_outdated is not None:
             await self._writing_outdated
         while self._shared_writes:
             await asyncio.wait(list(self._shared_writes))
-        self.close()
+        self._stop_removals()
+        await self._disk.run(self._close_directories)
 
     def close(self) -> None:
         """Flush and close every log. What still waits for its deletion is deleted at the next start."""
+        self._stop_removals()
+        self._close_directories()
+
+    def _stop_removals(self) -> None:
         self._is_closed = True
         for removal in self._removals:
             removal.cancel()
+
+    def _close_directories(self) -> None:
         for directory in self._directories:
             try:
                 directory.close()

@@ -569,6 +569,7 @@ class Broker:
         began = self.clock.monotonic()
         if hasattr(self, "controller"):
             self.logs.set_broker_epoch(self.controller.registration.clean_epoch)
+        await self._loader.stop()  # what it tells would change logs that are being closed
         await self.logs.stop()
         for directory in self.logs.directories:
             log.info(

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import errno
 import random
+import threading
 
 import pytest
 
 from barnabas.config import BrokerConfig, TopicConfig
+from barnabas.environment.blocking import ThreadPool
 from barnabas.environment.filesystem import read_file
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.logs import LogDirectory
@@ -150,6 +152,32 @@ def test_a_folder_without_its_topic_id_is_not_opened_for_another_topic_than_the_
 
     play(scenario, "/a")
     assert "t-0 in /a cannot be opened" in caplog.text
+
+
+def test_a_stop_flushes_the_logs_in_a_thread():
+    """Of many it takes as long as many fsyncs, and the session with ZooKeeper lives on the loop."""
+
+    async def scenario():
+        disk, pool = FaultyDisk(), ThreadPool("disk", 1)
+        environment = simulated_environment(clock=VirtualClock(asyncio.get_running_loop()), filesystem=disk)
+        logs = LogManager(BrokerConfig(node_id=1, log_dirs=("/a",)), environment, pool, lambda path: None)
+        logs.open("c")
+        log = logs.create(TopicPartition("t", 0), b"t" * 16, CONFIG)
+        log.append_as_leader(encode_batch([Record(None, b"1", 0)]), 0)
+        used = set()
+
+        def note(operation, path):
+            used.add((operation, threading.current_thread() is threading.main_thread()))
+
+        disk.refuse = note
+        await logs.stop()
+        await pool.close()
+        return used, logs.directories[0].closed_cleanly
+
+    used, closed_cleanly = asyncio.run(scenario())
+    assert closed_cleanly
+    assert {is_loop for _, is_loop in used} == {False}
+    assert {operation for operation, _ in used} >= {"write", "sync"}
 
 
 def test_files_whose_delay_is_not_over_at_the_stop_are_left_to_the_next_start(play):
