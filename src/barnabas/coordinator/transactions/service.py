@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator
 from functools import partial
 from typing import TypeVar
 
-from barnabas.answers import Answer, settled
+from barnabas.answers import Answer, is_pending, settled
 from barnabas.config import BrokerConfig
 from barnabas.coordinator.coordinator import Coordinator
 from barnabas.coordinator.loading import InternalLog
@@ -136,7 +136,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
                 f"transaction.timeout.ms={timeout_ms} must lie between 1 and {longest} "
                 "(transaction.max.timeout.ms)",
             )
-        fresh = await self._fresh_id(transactional_id)
+        fresh = await settled(self._fresh_id(transactional_id))
         return await settled(
             self._write(
                 transactional_id,
@@ -185,9 +185,9 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
             lambda shard: shard.verify_partitions(transactional_id, producer, partitions),
         )
 
-    async def end(
+    def end(
         self, transactional_id: str, producer: ProducerIdentity, *, commit: bool, version: int
-    ) -> ProducerIdentity:
+    ) -> Answer[ProducerIdentity]:
         """EndTxn by a producer that speaks `version` of transactions: what it goes on with.
 
         Raises:
@@ -195,15 +195,20 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
                 CONCURRENT_TRANSACTIONS.
         """
         _check_id(transactional_id)
-        fresh = await self._fresh_id(transactional_id)
-        return await settled(
-            self._write(
+
+        def end(fresh: ProducerId) -> Answer[ProducerIdentity]:
+            return self._write(
                 transactional_id,
                 lambda shard: shard.end(
                     transactional_id, producer, commit=commit, version=version, fresh=fresh
                 ),
             )
-        )
+
+        async def end_later(fresh: Awaitable[ProducerId]) -> ProducerIdentity:
+            return await settled(end(await fresh))
+
+        fresh = self._fresh_id(transactional_id)
+        return end_later(fresh) if is_pending(fresh) else end(fresh)
 
     # --- what there is ---
 
@@ -245,10 +250,10 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
             await asyncio.wait_for(asyncio.shield(ending), longest)
         await settled(add())
 
-    async def _fresh_id(self, transactional_id: str) -> ProducerId:
+    def _fresh_id(self, transactional_id: str) -> Answer[ProducerId]:
         # Before the operation, which may not wait, and only when it will take one.
         needs_one = self._read(transactional_id, lambda shard: shard.needs_producer_id(transactional_id))
-        return await self._producer_ids() if needs_one else NO_PRODUCER_ID
+        return self._producer_ids() if needs_one else NO_PRODUCER_ID
 
     def _all(self) -> Iterator[tuple[int, str, Transaction]]:
         for partition, shard in self._runtime.active_shards():

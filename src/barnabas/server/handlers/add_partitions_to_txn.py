@@ -6,10 +6,10 @@ brokers ask. When one partition does not exist, none is added: the others get OP
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from barnabas.answers import settled
+from barnabas.answers import Answer, is_pending, settled, then
 from barnabas.coordinator import TransactionCoordinator
 from barnabas.errors import ErrorCode, KafkaError, fenced_since
 from barnabas.metadata.image import ClusterImage
@@ -62,21 +62,13 @@ def _failed(request: AddPartitionsToTxnRequest, error: KafkaError) -> AddPartiti
     on_error=_failed,
     pieces=[Pieces("transactions", "results_by_transaction", size=16)],
 )
-async def add_partitions_to_txn(
+def add_partitions_to_txn(
     ports: Ports, context: RequestContext, request: AddPartitionsToTxnRequest
-) -> AddPartitionsToTxnResponse:
+) -> Answer[AddPartitionsToTxnResponse]:
     if context.api_version >= _BATCHED_FROM:
         if not context.access.on_cluster(Operation.CLUSTER_ACTION):
             raise refusal(ResourceType.CLUSTER)
-        return AddPartitionsToTxnResponse(
-            results_by_transaction=[
-                AddPartitionsToTxnResult(
-                    transactional_id=transaction.transactional_id,
-                    topic_results=await _serve(ports, context, transaction, _IMPLICIT),
-                )
-                for transaction in request.transactions
-            ]
-        )
+        return _serve_batched(ports, context, request)
     if not context.access.on_transactional_id(Operation.WRITE, request.v3_and_below_transactional_id):
         raise refusal(ResourceType.TRANSACTIONAL_ID)
     transaction = AddPartitionsToTxnTransaction(
@@ -85,23 +77,55 @@ async def add_partitions_to_txn(
         producer_epoch=request.v3_and_below_producer_epoch,
         topics=request.v3_and_below_topics,
     )
-    return AddPartitionsToTxnResponse(
-        results_by_topic_v3_and_below=await _serve(ports, context, transaction, _EXPLICIT)
+    return then(
+        _serve(ports, context, transaction, _EXPLICIT),
+        lambda results: AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results),
     )
 
 
-async def _serve(
+async def _serve_batched(
+    ports: Ports, context: RequestContext, request: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse:
+    return AddPartitionsToTxnResponse(
+        results_by_transaction=[
+            AddPartitionsToTxnResult(
+                transactional_id=transaction.transactional_id,
+                topic_results=await settled(_serve(ports, context, transaction, _IMPLICIT)),
+            )
+            for transaction in request.transactions
+        ]
+    )
+
+
+def _serve(
     ports: Ports, context: RequestContext, transaction: AddPartitionsToTxnTransaction, version: int
-) -> list[AddPartitionsToTxnTopicResult]:
+) -> Answer[list[AddPartitionsToTxnTopicResult]]:
     partitions = [TopicPartition(t.name, number) for t in transaction.topics for number in t.partitions]
+
+    def results(errors: Mapping[TopicPartition, ErrorCode]) -> list[AddPartitionsToTxnTopicResult]:
+        return [_results(topic, errors) for topic in transaction.topics]
+
+    def refused(error: KafkaError) -> list[AddPartitionsToTxnTopicResult]:
+        code = fenced_since(_FENCED_FROM, context.api_version, error).code
+        return results(dict.fromkeys(partitions, code))
+
+    async def serve_later(
+        asked: Awaitable[Mapping[TopicPartition, ErrorCode]],
+    ) -> list[AddPartitionsToTxnTopicResult]:
+        try:
+            return results(await asked)
+        except KafkaError as error:
+            return refused(error)
+
     access = context.access if version == _EXPLICIT else UNRESTRICTED  # brokers ask for their clients
     errors = _impossible(ports.image(), access, partitions)
-    if not errors:
-        try:
-            errors = await _ask(ports, transaction, partitions, version)
-        except KafkaError as error:
-            errors = dict.fromkeys(partitions, fenced_since(_FENCED_FROM, context.api_version, error).code)
-    return [_results(topic, errors) for topic in transaction.topics]
+    if errors:
+        return results(errors)
+    try:
+        asked = _ask(ports, transaction, partitions, version)
+    except KafkaError as error:
+        return refused(error)
+    return serve_later(asked) if is_pending(asked) else results(asked)
 
 
 def _impossible(
@@ -119,23 +143,23 @@ def _impossible(
     return errors if set(errors.values()) - {ErrorCode.OPERATION_NOT_ATTEMPTED} else {}
 
 
-async def _ask(
+def _ask(
     ports: Ports,
     transaction: AddPartitionsToTxnTransaction,
     partitions: list[TopicPartition],
     version: int,
-) -> dict[TopicPartition, ErrorCode]:
+) -> Answer[dict[TopicPartition, ErrorCode]]:
     producer = ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
     if transaction.verify_only:
         return ports.transactions.verify_partitions(transaction.transactional_id, producer, partitions)
-    await settled(
-        ports.transactions.add_partitions(transaction.transactional_id, producer, partitions, version)
+    return then(
+        ports.transactions.add_partitions(transaction.transactional_id, producer, partitions, version),
+        lambda _: {},
     )
-    return {}
 
 
 def _results(
-    topic: AddPartitionsToTxnTopic, errors: dict[TopicPartition, ErrorCode]
+    topic: AddPartitionsToTxnTopic, errors: Mapping[TopicPartition, ErrorCode]
 ) -> AddPartitionsToTxnTopicResult:
     return AddPartitionsToTxnTopicResult(
         name=topic.name,

@@ -6,6 +6,9 @@ From v5 on each transaction raises the producer's epoch, and the answer has the 
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
+from barnabas.answers import Answer, is_pending
 from barnabas.coordinator import TransactionCoordinator
 from barnabas.errors import KafkaError, fenced_since
 from barnabas.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
@@ -20,17 +23,28 @@ _EPOCH_BUMP_FROM = 5
 
 
 @handles(EndTxnRequest, needs=[TransactionalId(Operation.WRITE)])
-async def end_txn(
+def end_txn(
     transactions: TransactionCoordinator, context: RequestContext, request: EndTxnRequest
-) -> EndTxnResponse:
-    bumps_epoch = context.api_version >= _EPOCH_BUMP_FROM
+) -> Answer[EndTxnResponse]:
+    # Without a task if it can be: the answer is on its way before the markers are written.
     try:
-        following = await transactions.end(
+        following = transactions.end(
             request.transactional_id,
             ProducerIdentity(request.producer_id, request.producer_epoch),
             commit=request.committed,
-            version=2 if bumps_epoch else 0,
+            version=2 if context.api_version >= _EPOCH_BUMP_FROM else 0,
         )
     except KafkaError as error:
         raise fenced_since(_FENCED_FROM, context.api_version, error) from error
+    return _end_later(context, following) if is_pending(following) else _response(following)
+
+
+async def _end_later(context: RequestContext, following: Awaitable[ProducerIdentity]) -> EndTxnResponse:
+    try:
+        return _response(await following)
+    except KafkaError as error:
+        raise fenced_since(_FENCED_FROM, context.api_version, error) from error
+
+
+def _response(following: ProducerIdentity) -> EndTxnResponse:
     return EndTxnResponse(producer_id=following.producer_id, producer_epoch=following.epoch)

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from barnabas.answers import settled
 from barnabas.coordinator.transactions.codec import decode_value
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.records import all_records
@@ -55,7 +56,7 @@ def test_events_of_an_end_come_in_one_order_however_many_replicas_there_are(tran
             return write(marker, partitions)
 
         async def end():
-            await transactions.coordinator.end("x", producer, commit=True, version=0)
+            await settled(transactions.coordinator.end("x", producer, commit=True, version=0))
             events.append("answer")
 
         transactions.log.append, transactions.markers.write = note_append, note_markers
@@ -71,6 +72,16 @@ def test_events_of_an_end_come_in_one_order_however_many_replicas_there_are(tran
         await asyncio.sleep(0.01)
         assert events == ["append PrepareCommit", "answer", "markers", "append CompleteCommit"]
         assert transactions.state == "CompleteCommit"
+
+    transact(scenario)
+
+
+def test_an_end_that_nothing_holds_up_is_answered_in_the_same_turn_before_its_markers(transact):
+    async def scenario(transactions):
+        producer = await begun(transactions)
+        answer = transactions.coordinator.end("x", producer, commit=True, version=0)
+        assert answer == producer
+        assert transactions.markers.written == []
 
     transact(scenario)
 
