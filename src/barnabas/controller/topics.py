@@ -41,7 +41,7 @@ K = TypeVar("K")
 
 
 class NewTopic(NamedTuple):
-    """A topic to be made; `assignments` are (partition, replicas), and stand in place of the two numbers."""
+    """A topic to be made; `assignments`, (partition, replicas) each, replace the two numbers."""
 
     name: str
     partitions: int = DEFAULT
@@ -63,8 +63,8 @@ class TopicControl:
 
     Each topic is one transaction of the metadata store: made or gone with all its partitions and settings,
     or not at all. Folders on disk follow the metadata, never the other way round. A deletion leaves a note
-    with the topic's id and the brokers that have folders of it: logs are deleted on its word alone, and each
-    broker takes off its name when it has none left (`deletion_notes.py`).
+    with the topic's id and the brokers that have folders of it. Brokers delete logs only when a note says so,
+    and remove themselves from it when they have none left (`deletion_notes.py`).
     """
 
     def __init__(
@@ -291,7 +291,7 @@ def _usable(image: ClusterImage, replication_factor: int) -> Collection[BrokerIm
 
 async def _deletion(topic: TopicImage, has_config: bool, missing: Collection[str]) -> list[Operation]:
     brokers = {broker for state in topic.partitions for broker in state.replicas}
-    # The word comes first: who sees the topic go knows that it was deleted.
+    # The note comes first: a broker that sees the topic go knows that it was deleted.
     note = Create(znodes.deleted_topic(topic.id), znodes.encode_deleted_topic(brokers))
     paths: list[str] = []
     for number in range(len(topic.partitions)):

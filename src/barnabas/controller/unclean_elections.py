@@ -1,4 +1,4 @@
-"""Leaders for partitions of which nobody is sure to have everything (KIP-966)."""
+"""Elects leaders for partitions of which no replica is sure to have all committed records (KIP-966)."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _NAMED = 20
 
 
 class UncleanElections:
-    """Elects the replica whose log reaches furthest, once all that may have most have said how far theirs do.
+    """Asks the candidates how far their logs reach, and elects the one whose log reaches furthest.
 
-    All of a partition's last known ELR are waited for, unless ``unclean.leader.election.enable`` allows to
-    elect whoever is there. The log says what was elected, since records may be lost.
+    It waits for all of a partition's last known ELR, unless ``unclean.leader.election.enable`` allows to
+    elect among those that run. The log says what was elected, since records may be lost.
     """
 
     def __init__(

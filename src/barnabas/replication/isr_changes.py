@@ -35,8 +35,8 @@ _RECOVERING = 1
 class IsrChanges:
     """One request at a time, for all partitions that have something to propose by then.
 
-    A proposal is made when it is sent: one that is repeated is what the leader wants by then. Whatever the
-    answer, the proposal ends with it (`Partition.settle_proposal`), and the partition may propose again:
+    A proposal is made when the request is sent, so a repeated one has what the leader wants by then. Any
+    answer ends the proposal (`Partition.settle_proposal`), and the partition may propose again:
 
     - NONE: the state of the answer holds.
     - INELIGIBLE_REPLICA, OPERATION_NOT_ATTEMPTED: nothing was changed.
@@ -116,7 +116,7 @@ class IsrChanges:
         return proposals
 
     async def _ask(self, proposals: dict[Partition, Proposal]) -> bool:
-        """Whether the controller has answered for each partition."""
+        """Send proposals; whether the controller has answered for each partition."""
         answers: dict[tuple[TopicId, int], PartitionResult] = {}
         failure = None
         try:

@@ -1,4 +1,4 @@
-"""What a truncation of a log leaves, found out before anything of the log is changed.
+"""Finds what a truncation of a log leaves, before anything of the log is changed.
 
 Batches have to be read, up to a whole segment of them: to find where the batch begins that goes first, the
 largest timestamp of what stays, and the producers as of the new end. The index of aborted transactions is
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 class Remainder(NamedTuple):
     """What is left of a log after a truncation."""
 
-    #: of the segment that is the active one then
+    #: for the segment that will be the active one
     cut: Cut
     producers: Producers
 
@@ -40,7 +40,7 @@ class Truncation:
 
     Args:
         files: the log's.
-        offset: the first that goes. Not before the log's first segment.
+        offset: the first to remove. Not before the log's first segment.
     """
 
     def __init__(self, files: LogFiles, offset: Offset) -> None:
@@ -104,7 +104,7 @@ class Truncation:
         return self._remainder
 
     def drop_damaged_snapshots(self) -> None:
-        """Removes the producer snapshots that were no use. Raises OSError."""
+        """Removes the producer snapshots that were found damaged. Raises OSError."""
         for offset in self._view.damaged:
             self._files.drop_snapshot(offset)
 

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 class BoundsListener(Protocol):
-    """Whoever needs to know that readers may find a log changed otherwise than by appends."""
+    """What is told that a log's bounds have changed otherwise than by appends."""
 
     def bounds_moved(self) -> None:
         """The log's start has moved, or its end has moved back."""
@@ -74,14 +74,14 @@ class LogUpkeep:
         self.config = config
         self.files = files
         self.log_start_offset = log_start_offset
-        #: raised by the replication room alone
+        #: only the package `replication` advances it
         self.high_watermark = log_start_offset
         self.log_end_offset = log_end_offset
         self.epochs = epochs
         self.producers = producers
         self.listener: BoundsListener | None = None
         self.closed = False
-        #: whether nothing is to be fsynced for a moment: other files are about to take the place of these
+        #: whether no fsync may begin: the log's files are about to be replaced
         self.is_held = False
         #: why the log takes no more writes until the next start, None while it does
         self.failure: Exception | None = None
@@ -158,7 +158,7 @@ class LogUpkeep:
         return True
 
     def prepare_deletion(self, now_ms: int) -> LogSegment | None:
-        """What `delete_old_segments` would want synced: the folder, for the name of this active segment.
+        """The active segment, whose name must be on disk before `delete_old_segments`: fsync the folder.
 
         None when there is nothing to delete, or the disk knows all names.
 
@@ -298,8 +298,8 @@ class LogUpkeep:
     def prepare_truncation(self, offset: Offset, truncation: Truncation | None = None) -> bool:
         """The log is to be truncated to `offset`; whether the recovery point has to be on disk before.
 
-        It is lower now, and must not be forgotten: what is written behind `offset` is not safe for having
-        been safe before.
+        It is lower now. With the old one on disk, a start after a crash would take what is written after
+        `offset` for flushed.
 
         Args:
             offset: as for `truncate_to`.
@@ -545,7 +545,7 @@ class LogUpkeep:
             raise self._offline()
 
     def _failed(self, error: Exception, *, syncing: bool = False) -> KafkaError:
-        """Does what `error` asks for, met with one of the log's files; what to raise to the caller."""
+        """Handle `error`, met with one of the log's files; the KafkaError for the caller to raise."""
         if self.closed:
             return self._gone()
         if isinstance(error, OSError) and harm_of(error, syncing=syncing) is not Harm.LOG:

@@ -2,7 +2,7 @@
 
 manager: who is followed, as the cluster image says.
 fetcher: the requests to one leader, and what becomes of their replies.
-session: what the next request has to say, and what the leader knows by the session (KIP-227).
+session: what the leader knows by the fetch session, and so what the next request must name (KIP-227).
 """
 
 from barnabas.replication.following.manager import Following

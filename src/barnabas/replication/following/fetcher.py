@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 log = logger_of(__name__)
 
-#: the version that says what `ReplicaState` says, and no later one: a watermark of ours would not be used
+#: the version with `ReplicaState`. The next one adds our high watermark, which the leader does not use
 _VERSION = 17
 #: a fetch of more partitions does not wait at the leader: it could not be overtaken there
 _MOST_PARKED = 100
@@ -44,10 +44,10 @@ _FIRST_BACKOFF = 0.02
 _TURN = 0.002
 #: seconds for which all wait for an fsync, before those go on that are done
 _FSYNC_PATIENCE = 1.0
-#: seconds after which a throttled partition is looked at again: the throttle may have been lifted
+#: seconds after which a throttled partition is tried again: the throttle may have been lifted
 _LONGEST_HOLD_UP = 1.0
 
-#: what a change of leaders or a new topic brings about until all brokers know of it
+#: errors to expect after a change of leaders or for a new topic, until all brokers know of it
 _TRANSIENT = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -70,10 +70,10 @@ class Logs(Protocol):
     """What is to be on disk before a log changes (`barnabas.logs.manager.LogManager`)."""
 
     async def prepare_truncation(self, opened: PartitionLog, offset: Offset) -> Truncation | None:
-        """Find out what a truncation leaves, and have on disk what has to be there. Raises KafkaError."""
+        """Find what a truncation leaves, and store what it needs on disk first. Raises KafkaError."""
 
     async def move_log_start(self, opened: PartitionLog, offset: Offset) -> None:
-        """Have a log start at `offset`, first on disk and then in memory. Raises KafkaError."""
+        """Advance a log's start to `offset`, first on disk and then in memory. Raises KafkaError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Surroundings:
 
 
 def _is_durable(followed: Followed) -> bool:
-    """False where an fsync has failed: what it was for must never be said to be here."""
+    """False where an fsync has failed: the leader must never be told that those records are here."""
     follower = followed.partition.follower(followed.leader_epoch)
     return follower is None or follower.is_durable
 
@@ -124,10 +124,10 @@ class Fetcher:
         self._followed: dict[Key, Followed] = {}
         #: what the next request has to name
         self._due: dict[Followed, None] = {}
-        #: what is in the session and must not be
+        #: partitions that are still in the session and must be removed from it
         self._unwanted: dict[Key, None] = {}
         self._session = Session()
-        #: with which the session has begun
+        #: this broker's epoch when the session began
         self._broker_epoch = -1
         self._flights: deque[_Flight] = deque()
         self._number = 0
@@ -173,7 +173,7 @@ class Fetcher:
             self._event.set()
 
     async def close(self) -> None:
-        """Stop in the middle of it all."""
+        """Stop at once, whatever is under way."""
         tasks = [self._task, *self._disk_work]
         for task in tasks:
             task.cancel()
@@ -202,7 +202,7 @@ class Fetcher:
             self._unwanted[key] = None
 
     def _fetch_soon(self, followed: Followed) -> None:
-        """Have it named, by a request of its own if another one is parked."""
+        """Have the next request name it. If one is parked at the leader, another one is sent."""
         self._due[followed] = None
         self._is_urgent = True
         self._event.set()
@@ -319,7 +319,7 @@ class Fetcher:
 
     def _replied(self, reply: asyncio.Future[Any]) -> None:
         if not reply.cancelled():
-            reply.exception()  # it may be of a session that was given up, and nobody looks at it
+            reply.exception()  # marks it as read: nobody else reads a reply of a session that was given up
         self._event.set()
 
     def _restart_session(self) -> None:
@@ -430,10 +430,10 @@ class Fetcher:
         self._hold_up(followed)
 
     def _take_bounds(self, followed: Followed, data: PartitionData) -> None:
-        """What holds of a reply though the partition has been named again since, or its log has grown.
+        """Take the high watermark and the log start from a reply that is otherwise out of date.
 
-        The leader says once how far it has committed and where its log starts. It has found no divergence in
-        this epoch, so the log agrees with its own.
+        The leader sends each only once, when it changes. They hold although the partition was named again
+        since, or its log has grown: the leader found no divergence in this epoch, so the logs agree.
         """
         follower = followed.partition.follower(followed.leader_epoch)
         if follower is not None and not data.error_code and data.diverging_epoch.epoch < 0:
@@ -547,9 +547,9 @@ class Fetcher:
             self._begin(self._move_log_start(followed), f"log start of {followed!r}")
 
     async def _move_log_start(self, followed: Followed) -> None:
-        """The leader hears of the new start when it is on disk.
+        """Move a log's start, and tell the leader once that is on disk.
 
-        DeleteRecords waits for that: what it has taken would be back if this replica led after a crash.
+        DeleteRecords waits for it: else deleted records would be back if this replica led after a crash.
         """
         partition, failures = followed.partition, 0
         partition_log = partition.log
@@ -574,7 +574,7 @@ class Fetcher:
             del self._starts[followed]
 
     async def _wait_for_fsync(self, written: list[Followed]) -> None:
-        """What is not fsynced must not be said to be here; a disk that hangs holds up its own alone."""
+        """Wait until the leader may be told what was written. A disk that hangs delays only its logs."""
         pending: dict[asyncio.Future[None], Followed] = {}
         for followed in written:
             follower = followed.partition.follower(followed.leader_epoch)

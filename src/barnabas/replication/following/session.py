@@ -18,7 +18,7 @@ from barnabas.types import UNKNOWN_OFFSET, BrokerId, LeaderEpoch, Offset, TopicI
 #: a partition, by its topic's id and its number
 Key: TypeAlias = tuple[TopicId, int]
 
-#: of a partition that no request has named
+#: the request number of a partition that no request has named
 _NEVER = 2**63
 _LAST_EPOCH = 2**31 - 1
 _FINAL_EPOCH = -1
@@ -75,7 +75,7 @@ class Followed:
         )
 
     def forget_told(self) -> None:
-        """No request that is under way tells of it any more: its replies do not count."""
+        """Ignore the replies to requests under way: what they say of this log's end is out of date."""
         self.told_in = self.told_first = _NEVER
 
 

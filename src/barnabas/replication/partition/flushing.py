@@ -49,9 +49,9 @@ class FlushSchedule(Generic[P]):
         self._every = every
         self._partition = partition
         self._on_due = on_due
-        #: what lies below must be fsynced before it counts; what a crash has left may be on no disk yet
+        #: records below must be fsynced before they count, also those that a crash left in the page cache
         self._due: Offset = log.log_end_offset if self._is_much_unsynced else 0
-        #: whether a flush is under way that tells the disk where the log was cut off
+        #: whether a flush is under way that makes a truncation durable
         self._is_telling_of_cut = False
         self._durable: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -63,7 +63,7 @@ class FlushSchedule(Generic[P]):
         return log.log_end_offset if not due or due <= log.recovery_point else log.recovery_point
 
     def appended(self) -> None:
-        """See to it that what was appended reaches the disk in time."""
+        """Have what was appended fsynced when it is due."""
         log = self._log
         config = log.config
         if self._is_much_unsynced:
@@ -76,7 +76,7 @@ class FlushSchedule(Generic[P]):
 
     @property
     def _is_much_unsynced(self) -> bool:
-        """Whether as many records are not known to be on disk as must not be."""
+        """Whether so many records are not known to be on disk that an fsync is due."""
         log = self._log
         every = log.config.flush_messages if self._every is None else self._every
         return log.log_end_offset - log.recovery_point >= every
@@ -87,7 +87,7 @@ class FlushSchedule(Generic[P]):
         self.flush_if_due()
 
     def flush_if_due(self) -> None:
-        """See to it that the log becomes durable, also when nothing more is appended."""
+        """Have the log fsynced if that is due, though nothing more may be appended."""
         if not self.is_durable:
             self._on_due(self._partition)
 

@@ -15,7 +15,7 @@ from barnabas.metadata.image import BrokerState, PartitionState
 from barnabas.replication.partition.progress import NEVER, FollowerProgress, LeaderContext
 from barnabas.types import UNKNOWN_OFFSET, BrokerId, LeaderEpoch, Offset
 
-#: the controller says by these that it has not changed anything, and that the partition epoch was right
+#: the errors that mean: nothing was changed, and the partition epoch was right
 _NOT_APPLIED = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)
 
 
@@ -81,7 +81,7 @@ class InSyncReplicas:
         self._joining: frozenset[BrokerId] = frozenset()
         #: what the controller has been asked for, and has not answered
         self._proposed: Proposal | None = None
-        #: who was proposed without a word on what became of it
+        #: the brokers that were proposed, where no answer says whether the controller has agreed
         self._unsettled: frozenset[BrokerId] = frozenset()
         #: the followers of the maximal ISR
         self.counted: tuple[FollowerProgress, ...] = ()
@@ -213,9 +213,10 @@ class InSyncReplicas:
         return self._proposed
 
     def settle(self, proposal: Proposal, error: ErrorCode | None) -> bool:
-        """The controller has answered, with an error or (None) nobody knows what it did; whether it matters.
+        """Take the controller's answer to a proposal; False if the proposal was overtaken by a new state.
 
-        An agreement (NONE) comes with a state: see `take_state`, which is to be called before.
+        `error` is None where nobody knows what the controller did. With an agreement (NONE) comes a state:
+        call `take_state` before.
         """
         if proposal is not self._proposed:
             return False
@@ -236,7 +237,7 @@ class InSyncReplicas:
         self.counted = tuple(f for broker, f in self._followers.items() if broker in members)
 
     def _is_present(self, follower: FollowerProgress) -> bool:
-        """Whether what a follower has said was said in its present life, as far as this broker knows."""
+        """Whether a follower has fetched since its latest restart that this broker knows of."""
         registered = self._context.brokers().get(follower.broker_id)
         return registered is not None and registered.epoch == follower.broker_epoch
 
