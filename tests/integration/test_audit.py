@@ -7,9 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from click.testing import CliRunner
 from tests.integration.acl_broker import PASSWORD, AclBroker
 from tests.integration.conftest import Wire
 
+from barnabas.cli.app import app
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -135,3 +137,29 @@ def test_a_consumer_that_may_not_read_is_in_it_by_topic(tmp_path):
 def _list_offsets(topic: str) -> ListOffsetsRequest:
     partition = ListOffsetsPartition(partition_index=0, timestamp=-1)
     return ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic, partitions=[partition])])
+
+
+def test_it_is_shipped_into_a_topic_each_entry_as_a_record(tmp_path):
+    """As docs/use/security.md has it: by `barnabas ship`, here to a broker of its own."""
+
+    def use(broker: AclBroker) -> None:
+        broker.add("alice")
+        fail_to_log_in(broker.address, "alice")
+
+    written = audited(tmp_path, use)
+    assert len(written) == 2
+    with AclBroker(tmp_path / "collector") as collector:
+        servers = ("--bootstrap-server", collector.open_address)
+        state = ("--state", str(tmp_path / "state"))
+        for _ in range(2):  # what is there already does not come twice
+            _run("ship", str(tmp_path / "audit.log"), "--topic", "audit", "--once", *state, *servers)
+        lines = _run("consume", "audit", "--from-beginning", "--until-end", *servers).splitlines()
+    records = [json.loads(line) for line in lines]
+    for entry, record in zip(written, records, strict=True):
+        assert record.items() >= entry.items()
+
+
+def _run(*words: str) -> str:
+    result = CliRunner().invoke(app, list(words))
+    assert result.exit_code == 0, (result.output, result.exception)
+    return result.stdout

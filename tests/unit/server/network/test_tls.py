@@ -49,6 +49,10 @@ def test_only_the_versions_that_are_named_are_spoken(certificates: Certificates)
     )
 
 
+def test_nothing_is_negotiated_again(certificates: Certificates) -> None:
+    assert tls_context(config(certificates)).options & ssl.OP_NO_RENEGOTIATION
+
+
 @pytest.mark.parametrize(
     ("settings", "told"),
     [

@@ -76,3 +76,52 @@ def test_a_certificate_for_others_needs_leave(
     refused = [record.getMessage() for record in caplog.records if "cannot renew" in record.getMessage()]
     assert len(refused) == bool(told)
     assert all(told in each for each in refused)
+
+
+class At:
+    """A clock that stands so many days from now."""
+
+    def __init__(self, days: float) -> None:
+        self.days = days
+
+    def now_ms(self) -> int:
+        return int((datetime.now(UTC).timestamp() + self.days * 86_400) * 1000)
+
+    def monotonic(self) -> float:
+        return self.days * 86_400
+
+
+@pytest.mark.parametrize(
+    ("days", "level", "told"),
+    [(9.5, None, ""), (10.5, "WARNING", "expires in 29 days"), (40.5, "ERROR", "has expired on")],
+)
+def test_the_end_of_a_certificate_is_told_in_time_and_once_a_day(
+    tmp_path: Path,
+    authority: Authority,
+    caplog: pytest.LogCaptureFixture,
+    days: float,
+    level: str | None,
+    told: str,
+) -> None:
+    path = tmp_path / "broker.pem"
+    path.write_bytes(authority.issue("broker", ["a"], datetime.now(UTC), days=40).pem)
+    config = BrokerConfig.from_text({"ssl.keystore.location": str(path)})
+    clock = At(days)
+    keys = TlsKeys(lambda: config, clock, "SSL")
+
+    async def check() -> None:
+        threads = Threads().pool("keys", 1)
+        try:
+            await keys.check(threads)
+            clock.days += 1.1
+            await keys.check(threads)
+        finally:
+            await threads.close()
+
+    asyncio.run(check())
+    lines = [each for each in caplog.records if "the certificate of the listener SSL" in each.getMessage()]
+    if level is None:  # until a day later
+        assert [each.levelname for each in lines] == ["WARNING"]
+    else:
+        assert [each.levelname for each in lines] == [level, level]
+        assert told in lines[0].getMessage()
