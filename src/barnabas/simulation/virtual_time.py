@@ -241,6 +241,8 @@ class VirtualProcess:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             if self._context.copy().run(_close, task.get_coro()):
                 asyncio.tasks._unregister_task(task)  # else the loop's end would wait for it
+            else:  # it kills itself, and may yet wait for something in a `finally` block
+                _virtual_loop().call_soon(self._end, task, context=_NO_PROCESS)
 
 
 def _virtual_loop() -> VirtualTimeLoop:

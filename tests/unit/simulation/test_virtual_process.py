@@ -61,6 +61,28 @@ def test_finally_blocks_of_a_killed_process_begin_nothing() -> None:
     assert run_virtual(scenario()) == []
 
 
+def test_a_process_that_ends_itself_waits_for_nothing_in_a_finally_block() -> None:
+    """The loop's end would wait for it."""
+
+    async def scenario() -> list[str]:
+        seen: list[str] = []
+
+        async def main() -> None:
+            try:
+                process.kill()
+                raise Killed
+            finally:
+                await asyncio.get_running_loop().create_future()
+                seen.append("awaited")
+
+        process = VirtualProcess("broker")
+        process.run(main())
+        await asyncio.sleep(1)
+        return seen
+
+    assert run_virtual(scenario()) == []
+
+
 def test_a_process_may_end_itself() -> None:
     async def scenario() -> list[str]:
         seen: list[str] = []
