@@ -213,6 +213,18 @@ def test_single_addresses_may_have_other_limits(tmp_path):
         assert not any(map(ends, three))
 
 
+def test_a_listener_may_have_a_limit_of_its_own(tmp_path, caplog):
+    with TlsBroker(tmp_path, **{"listener.name.ssl.max.connections": "2"}) as broker, ExitStack() as exits:
+        two = [exits.enter_context(broker.open()) for _ in range(2)]
+        wait_until(broker.refuses_another)
+        assert "listener.name.ssl.max.connections=2 reached" in caplog.text
+        plain = exits.enter_context(socket.create_connection(("127.0.0.1", broker.plain_port), timeout=60))
+        assert not ends(plain)
+        assert not any(map(ends, two))
+        two[0].close()
+        wait_until(lambda: not broker.refuses_another())
+
+
 def test_connections_over_the_rate_wait_but_those_of_brokers(tmp_path):
     with TlsBroker(tmp_path, **{"max.connection.creation.rate": "1"}) as broker:
         began = time.monotonic()

@@ -24,6 +24,7 @@ _OF_OAUTHBEARER = (
 _BY_LISTENER = (
     *_BY_MECHANISM,
     *_OF_OAUTHBEARER,
+    "max.connections",
     "sasl.enabled.mechanisms",
     "ssl.allow.dn.changes",
     "ssl.allow.san.changes",

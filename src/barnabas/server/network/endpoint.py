@@ -155,7 +155,7 @@ def _check_override(override: ListenerSetting, endpoints: Sequence[Endpoint]) ->
     for endpoint in endpoints:
         if endpoint.name.lower() == override.listener:
             speaks = endpoint.has_tls if override.overridden.startswith("ssl.") else endpoint.has_sasl
-            if speaks:
+            if speaks or override.overridden == "max.connections":
                 return
             raise ConfigError(
                 f"{override.name} is set, and that listener speaks {endpoint.protocol}: remove it"

@@ -129,6 +129,15 @@ class Connections:
                 "refusing a connection from %s: max.connections=%d reached", host, config.max_connections
             )
             return None
+        limit_here = config.for_listener(session.listener).max_connections
+        if self.open[session.listener] >= limit_here:
+            log.warning(
+                "refusing a connection from %s: listener.name.%s.max.connections=%d reached",
+                host,
+                session.listener.lower(),
+                limit_here,
+            )
+            return None
         most, setting = _most_per_ip(config, host)
         if self._per_ip[host] >= most:
             log.warning("refusing a connection from %s: %s=%d reached", host, setting, most)
