@@ -22,7 +22,7 @@ from click.testing import CliRunner
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from barnabas.cli.log import log as log_commands
+from barnabas.cli.app import app
 from barnabas.config import BrokerConfig
 from barnabas.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.protocol.messages.list_offsets import (
@@ -415,12 +415,12 @@ def test_damage_is_healed_or_said(
 
     # check finds it without changing anything; repair makes the rest servable
     before = {p: p.stat().st_mtime_ns for p in damaged.rglob("*") if p.is_file()}
-    checked = CliRunner().invoke(log_commands, ["check", str(damaged)])
+    checked = CliRunner().invoke(app, ["log", "check", str(damaged)])
     assert checked.exception is None or isinstance(checked.exception, (SystemExit, BarnabasError)), (
         checked.output
     )
     assert before == {p: p.stat().st_mtime_ns for p in damaged.rglob("*") if p.is_file()}
-    repaired = CliRunner().invoke(log_commands, ["repair", str(damaged)])
+    repaired = CliRunner().invoke(app, ["log", "repair", str(damaged)])
     assert repaired.exit_code == 0, (repaired.output, repaired.exception)
     caplog.clear()
     if path.name in (".lock", "metadata.lock") and damage is make_unreadable:
@@ -458,6 +458,6 @@ def test_a_process_that_was_killed_heals_one_copy_and_refuses_without_any(
         with pytest.raises(BrokerDied, match="barnabas log repair") as died:
             broker.start()
         assert "Traceback" not in str(died.value)
-        assert CliRunner().invoke(log_commands, ["repair", str(broker.data)]).exit_code == 0
+        assert CliRunner().invoke(app, ["log", "repair", str(broker.data)]).exit_code == 0
         broker.start()
         assert topic.name in {found.name for found in connect(broker)(MetadataRequest(topics=None)).topics}
