@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import random
 import signal
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -20,11 +21,12 @@ from tests.spark.committed import committed_values, last_stable_offset
 
 from barnabas.errors import BarnabasError
 from barnabas.spark import exactly_once
+from barnabas.spark.clients import kept, new_admin
 from barnabas.spark.exactly_once import ReplayError, WriteId, write_once
 from barnabas.spark.options import WriteOptions
 from barnabas.spark.record_sink import DeliveryError
 from barnabas.spark.task_content import TaskContent
-from barnabas.testing import BarnabasBroker
+from barnabas.testing import BarnabasBroker, BarnabasCluster
 
 MakeTopic = Callable[..., str]
 
@@ -318,3 +320,27 @@ def test_a_transaction_longer_than_the_broker_allows_is_refused_by_name(
     long.client["transaction.timeout.ms"] = "2000000"
     with pytest.raises(BarnabasError, match=r"cannot write task 0 of batch 0 .*timeout is larger"):
         write_once(long, WriteId(sink, 0, 0), rows())
+
+
+def test_a_worker_that_knew_the_coordinator_of_a_sink_goes_on_when_that_broker_has_died(
+    barnabas_cluster: Callable[..., BarnabasCluster], sink: str
+) -> None:
+    """A worker keeps its client from task to task, and librdkafka never asks for another coordinator."""
+    cluster = barnabas_cluster(brokers=3)
+    cluster.create_topic("copies")
+    given, first, second = options(cluster.bootstrap_servers, "copies"), WriteId(sink, 0, 0), WriteId(sink, 1, 0)
+    write_once(given, first, rows(0))
+
+    known = kept(new_admin, dict(given.client))
+    dies = known.describe_consumer_groups([first.name])[first.name].result().coordinator.id
+    cluster.kill(dies)
+    give_up = time.monotonic() + 60
+    while dies in known.list_topics(timeout=10).brokers:  # from then on, librdkafka has no thread for it
+        assert time.monotonic() < give_up, "the cluster has not noticed"
+        time.sleep(0.1)
+
+    task = threading.Thread(target=write_once, args=[given, second, rows(1)], daemon=True)
+    task.start()
+    task.join(60)
+    assert not task.is_alive(), "it waits for the broker that died"
+    assert committed_values(cluster.bootstrap_servers, "copies") == everything(2)
