@@ -328,7 +328,11 @@ def test_a_worker_that_knew_the_coordinator_of_a_sink_goes_on_when_that_broker_h
     """A worker keeps its client from task to task, and librdkafka never asks for another coordinator."""
     cluster = barnabas_cluster(brokers=3)
     cluster.create_topic("copies")
-    given, first, second = options(cluster.bootstrap_servers, "copies"), WriteId(sink, 0, 0), WriteId(sink, 1, 0)
+    given, first, second = (
+        options(cluster.bootstrap_servers, "copies"),
+        WriteId(sink, 0, 0),
+        WriteId(sink, 1, 0),
+    )
     write_once(given, first, rows(0))
 
     known = kept(new_admin, dict(given.client))

@@ -30,7 +30,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 
 from barnabas.errors import BarnabasError
-from barnabas.spark.clients import Settings, kept, new_admin, transaction_settings
+from barnabas.spark.clients import Settings, forget, kept, new_admin, transaction_settings
 from barnabas.spark.options import WriteOptions
 from barnabas.spark.record_sink import NO_TOPIC, DeliveryError, RecordSink, explain
 from barnabas.spark.task_content import TaskContent
@@ -47,11 +47,17 @@ _RETRY_S = 0.5
 _PASSING = (
     ClientError._TRANSPORT,
     ClientError._TIMED_OUT,
+    ClientError._DESTROY_BROKER,
     ClientError.NOT_COORDINATOR,
     ClientError.COORDINATOR_NOT_AVAILABLE,
     ClientError.COORDINATOR_LOAD_IN_PROGRESS,
     ClientError.UNSTABLE_OFFSET_COMMIT,
 )
+
+#: After these a client may be of no more use. librdkafka (2.16) remembers a group's coordinator, and once the
+#: cluster's metadata no longer names that broker it has no thread for it, but waits for it all the same: each
+#: question of that group times out, also when the broker has come back. A new client asks who it is now.
+_WAITED_IN_VAIN = (ClientError._TIMED_OUT, ClientError._DESTROY_BROKER)
 
 
 class ReplayError(BarnabasError):
@@ -122,14 +128,16 @@ def _read_progress(client: dict[str, str], what: WriteId, some_topic: str | None
     Without `some_topic`, one of those that are written to, a marker of a transaction that is not over is not
     waited for.
     """
-    admin = kept(new_admin, dict(client))
     for attempts_left in reversed(range(_ATTEMPTS)):
+        admin = kept(new_admin, dict(client))
         try:
             _find_coordinator(admin, what.name)
             markers = _markers(admin, what.name, some_topic)
             break
         except KafkaException as error:
             refusal = error.args[0]
+            if refusal.code() in _WAITED_IN_VAIN:
+                forget(admin)
             if refusal.code() not in _PASSING or not attempts_left:
                 raise BarnabasError(
                     f"cannot read the offsets of group {what.name}: {refusal.str()}"
@@ -163,7 +171,8 @@ def _markers(admin: AdminClient, group: str, some_topic: str | None) -> list[Cli
 def _ask_for_offsets(
     admin: AdminClient, asked: ConsumerGroupTopicPartitions, *, stable: bool
 ) -> list[ClientPartition]:
-    answer = admin.list_consumer_group_offsets([asked], require_stable=stable)[asked.group_id].result()
+    futures = admin.list_consumer_group_offsets([asked], require_stable=stable, request_timeout=_CALL_S)
+    answer = futures[asked.group_id].result()
     found: list[ClientPartition] = answer.topic_partitions
     for each in found:
         if each.error is not None:  # librdkafka's answer is good also when a partition's is not
@@ -178,7 +187,7 @@ def _find_coordinator(admin: AdminClient, group: str) -> None:
     Kafka's does for a moment after the first group of all; that answer to another request is an error.
     """
     try:
-        admin.describe_consumer_groups([group])[group].result()
+        admin.describe_consumer_groups([group], request_timeout=_CALL_S)[group].result()
     except KafkaException as error:
         if error.args[0].code() != ClientError.GROUP_ID_NOT_FOUND:
             raise
