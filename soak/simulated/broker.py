@@ -18,14 +18,12 @@ from barnabas.simulation.ensemble import SimulatedEnsemble
 from barnabas.simulation.faulty_disk import FaultyDisk
 from barnabas.simulation.network import Host
 from barnabas.simulation.virtual_time import Killed, VirtualProcess
-from soak.simulated.stage import Stage, host_of
+from soak.simulated.stage import SKEW_MS, Stage, host_of
 
 _CHANGES = frozenset({"write", "truncate", "sync", "rename", "remove", "remove_tree", "sync_directory"})
 #: seconds
 _BLOCKING = (0.0005, 0.002, 0.02)
 _STOPPING = 30.0
-#: how far apart the clocks of brokers are, in milliseconds
-_SKEW_MS = 200
 
 
 class SimulatedBroker:
@@ -57,7 +55,7 @@ class SimulatedBroker:
         self._process: VirtualProcess | None = None
         self._host: Host | None = None
         self._threads: VirtualThreads | None = None
-        skew = self._chance.randint(-_SKEW_MS, _SKEW_MS) if ensemble is not None else 0
+        skew = self._chance.randint(-SKEW_MS, SKEW_MS) if ensemble is not None else 0
         self._start_ms = START_MS + skew
         self.clock = self._clock()
         self.disk = FaultyDisk(self.clock)

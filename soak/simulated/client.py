@@ -16,7 +16,7 @@ from barnabas.protocol.schema import Request
 from barnabas.simulation.virtual_time import VirtualProcess
 from soak.roles.common import Task
 from soak.simulated.routing import Coordinated, Place, Routes
-from soak.simulated.stage import PORT, MemoryRecorder, Stage, host_of, rack_of
+from soak.simulated.stage import PORT, SKEW_MS, MemoryRecorder, Stage, host_of, rack_of
 
 __all__ = ["GROUP", "TRANSACTION", "Client", "GaveUp", "Place", "code_of", "is_retriable", "name_of", "named"]
 
@@ -61,7 +61,8 @@ class Client:
             group=task.group,
             isolation=task.isolation,
             transactional_id=task.transactional_id,
-            transaction_timeout=task.transaction_timeout_ms * 1_000_000,
+            # a transaction may be begun by the clock of one coordinator, and too old by another's
+            transaction_timeout=(task.transaction_timeout_ms - 2 * SKEW_MS) * 1_000_000,
         )
         self.by_id = self.random.random() < 0.5
         #: where it reads, if that can be (KIP-392)

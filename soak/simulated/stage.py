@@ -20,6 +20,8 @@ NS = 1_000_000_000
 RECYCLED = "recycled"
 #: of a partition, where there are so many brokers
 REPLICAS = 3
+#: by how much the clock of a broker is wrong, at most, in milliseconds
+SKEW_MS = 200
 
 
 def host_of(broker_id: int) -> str:
