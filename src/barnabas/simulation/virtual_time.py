@@ -239,6 +239,9 @@ class VirtualProcess:
     def _end(self, task: asyncio.Task[Any]) -> None:
         if not task.done():
             task._log_destroy_pending = False  # type: ignore[attr-defined]
+            # gather() would look at the errors of its futures when the last of them is done.
+            for gathered in getattr(task._fut_waiter, "_children", ()):  # type: ignore[attr-defined]
+                _forget_error(gathered)
             if self._context.copy().run(_close, task.get_coro()):
                 asyncio.tasks._unregister_task(task)  # else the loop's end would wait for it
             else:  # it kills itself, and may yet wait for something in a `finally` block

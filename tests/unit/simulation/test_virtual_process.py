@@ -154,6 +154,31 @@ def test_error_that_a_dead_process_would_have_been_told_is_not_reported(is_kille
     assert run_virtual(scenario()) == []
 
 
+def test_errors_that_a_dead_process_had_gathered_are_not_reported() -> None:
+    """gather() looks at them when the last answer is there (seed 78028)."""
+
+    async def scenario() -> list[object]:
+        reported: list[object] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: reported.append(context))
+        futures: list[asyncio.Future[None]] = [loop.create_future(), loop.create_future()]
+
+        async def main() -> None:
+            await asyncio.gather(*futures, return_exceptions=True)
+
+        process = VirtualProcess("broker")
+        process.run(main())
+        await asyncio.sleep(1)
+        futures[0].set_exception(OSError("refused"))
+        await asyncio.sleep(1)
+        process.kill()
+        futures.clear()
+        gc.collect()
+        return reported
+
+    assert run_virtual(scenario()) == []
+
+
 def test_a_callback_from_outside_belongs_to_whose_context_it_has() -> None:
     async def scenario() -> list[VirtualProcess | None]:
         seen: list[VirtualProcess | None] = []
