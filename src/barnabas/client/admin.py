@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 import confluent_kafka
 from confluent_kafka import admin as confluent_admin
 
+from barnabas.client import consumer_groups
 from barnabas.client.admin_types import (
     ClusterDescription,
     ConfigValue,
     GroupDescription,
     GroupListing,
-    GroupMember,
     Node,
     PartitionDescription,
     TopicDescription,
@@ -26,13 +26,14 @@ from barnabas.client.broker_calls import (
     describe_settings,
     replica_sizes,
 )
-from barnabas.client.consumer_groups import describe_consumer_group
+from barnabas.client.connection import Connection
+from barnabas.client.coordinators import Coordinators
 from barnabas.client.errors import ClientError, translate
 from barnabas.client.reach import explain_silence
 from barnabas.client.servers import servers_of
 from barnabas.client.settings import DEFAULT_BOOTSTRAP, create_client, librdkafka_settings
 from barnabas.errors import BarnabasError, ErrorCode, KafkaError
-from barnabas.types import TopicPartition
+from barnabas.types import BrokerId, TopicPartition
 
 T = TypeVar("T")
 
@@ -77,6 +78,7 @@ class Admin:
         self._servers = servers_of(bootstrap_servers, librdkafka_settings(bootstrap_servers, settings))
         self._timeout = timeout
         self._admin = create_client(confluent_admin.AdminClient, bootstrap_servers, settings)
+        self._coordinators = Coordinators(self._servers, timeout)
 
     # -- the cluster
 
@@ -347,59 +349,38 @@ class Admin:
 
     def describe_group(self, group: str) -> GroupDescription:
         """State, assignor and members with what they are assigned; a group that is not there is Dead."""
-        futures = self._admin.describe_consumer_groups([group], request_timeout=self._timeout)
-        answer = self._wait(futures[group], group)
-        node = answer.coordinator
-        if answer.type is confluent_kafka.ConsumerGroupType.CONSUMER and node is not None:
-            return describe_consumer_group(
-                node.host, node.port, node.id, group, self._timeout, self._servers.security
-            )
-        members = tuple(
-            GroupMember(
-                member.member_id,
-                member.group_instance_id,
-                member.client_id,
-                member.host,
-                tuple(
-                    TopicPartition(place.topic, place.partition)
-                    for place in (member.assignment.topic_partitions if member.assignment else ())
-                ),
-            )
-            for member in answer.members
-        )
-        coordinator = node.id if node is not None else None
-        return GroupDescription(
-            group, _state(answer.state), answer.partition_assignor or "", coordinator, members
+        return self._coordinators.ask(
+            group, lambda connection, broker: consumer_groups.describe_group(connection, broker, group)
         )
 
     def group_offsets(self, group: str) -> dict[TopicPartition, int]:
         """What the group has committed: by partition the next offset it will read."""
-        futures = self._admin.list_consumer_group_offsets(
-            [confluent_kafka.ConsumerGroupTopicPartitions(group)], request_timeout=self._timeout
+        return self._coordinators.ask(
+            group, lambda connection, _: consumer_groups.committed_offsets(connection, group)
         )
-        answer = self._wait(futures[group], group)
-        offsets = {}
-        for place in answer.topic_partitions or ():
-            if place.error is not None:
-                raise translate(place.error)
-            if place.offset >= 0:
-                offsets[TopicPartition(place.topic, place.partition)] = place.offset
-        return dict(sorted(offsets.items()))
 
     def set_group_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit offsets in the group's name; the group must have no members."""
-        places = [confluent_kafka.TopicPartition(*place, offset) for place, offset in offsets.items()]
-        futures = self._admin.alter_consumer_group_offsets(
-            [confluent_kafka.ConsumerGroupTopicPartitions(group, places)], request_timeout=self._timeout
+        self._coordinators.ask(
+            group, lambda connection, _: consumer_groups.commit_offsets(connection, group, offsets)
         )
-        for place in self._wait(futures[group], group).topic_partitions or ():
-            if place.error is not None:
-                raise translate(place.error)
 
     def delete_group(self, group: str) -> None:
         """Delete a group and its offsets; it must have no members."""
-        futures = self._admin.delete_consumer_groups([group], request_timeout=self._timeout)
-        self._wait(futures[group], group)
+        is_answer_lost = False
+
+        def delete(connection: Connection, _: BrokerId) -> None:
+            nonlocal is_answer_lost
+            try:
+                consumer_groups.delete_group(connection, group)
+            except ClientError:
+                is_answer_lost = True
+                raise
+            except KafkaError as error:
+                if not is_answer_lost or error.code != ErrorCode.GROUP_ID_NOT_FOUND:
+                    raise  # else the request before has deleted it
+
+        self._coordinators.ask(group, delete)
 
     # -- within
 

@@ -26,6 +26,10 @@ _CLIENT_ID = "barnabas"
 LARGEST_RESPONSE = 2**28
 
 
+class UnservedError(ClientError):
+    """A broker does not serve an API, or none of the versions that are known here."""
+
+
 class NotKafkaError(ProtocolError):
     """What listens at the address answers in another protocol.
 
@@ -86,8 +90,9 @@ class Connection:
     """A connection to one broker. Each request goes in the highest version that both sides know.
 
     Raises (also when used):
-        ClientError: the broker does not answer in `timeout` seconds, or not in the protocol, or does not
-            serve what is asked; no more can be asked then, but of another API.
+        ClientError: the broker does not answer in `timeout` seconds, or not in the protocol; no more can be
+            asked then.
+        UnservedError: it does not serve what is asked.
         AuthenticationError: one side does not trust the other.
     """
 
@@ -130,9 +135,13 @@ class Connection:
         """For a selector: readable when a response begins to arrive."""
         return self._socket.fileno()
 
-    def ask(self, request: Request) -> Any:
-        """The response."""
-        self.send(request)
+    def wait_for(self, timeout: float) -> None:
+        """Give the broker `timeout` seconds for its answers from now on."""
+        self._socket.settimeout(timeout)
+
+    def ask(self, request: Request, *, at_most: int | None = None) -> Any:
+        """The response to a request in version `at_most` or lower."""
+        self.send(request, at_most=at_most)
         return self.receive()
 
     def send(self, request: Request, *, at_most: int | None = None) -> None:
@@ -196,7 +205,7 @@ class Connection:
         version: int = min(highest, request.versions[1] if at_most is None else at_most)
         if version < max(lowest, request.versions[0]):
             api = type(request).__name__.removesuffix("Request")
-            raise ClientError(f"the broker at {self._address} does not serve {api}")
+            raise UnservedError(f"the broker at {self._address} does not serve {api}")
         return version
 
     def _header(self, request: Request, version: int) -> RequestHeader:

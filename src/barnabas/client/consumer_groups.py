@@ -1,39 +1,148 @@
-"""Groups of the consumer protocol (KIP-848) with what librdkafka does not tell of them: their epochs."""
+"""What a group's coordinator is asked: the group's members and its offsets.
+
+Groups of the consumer protocol (KIP-848) are described by a request of their own, with their epochs.
+"""
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 from barnabas.client.admin_types import GroupDescription, GroupMember
-from barnabas.client.connection import Connection, Security
-from barnabas.client.errors import error_code
-from barnabas.errors import KafkaError
+from barnabas.client.connection import Connection, UnservedError
+from barnabas.client.coordinators import check
+from barnabas.errors import ErrorCode, KafkaError, ProtocolError
+from barnabas.protocol.codec import decode
 from barnabas.protocol.messages.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,
     Member,
 )
+from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest
+from barnabas.protocol.messages.describe_groups import DescribedGroupMember, DescribeGroupsRequest
+from barnabas.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from barnabas.protocol.records.consumer_protocol import ConsumerProtocolAssignment
 from barnabas.types import BrokerId, TopicPartition
 
 _PROTOCOLS = {0: "classic", 1: "consumer"}
+#: the last versions of OffsetFetch and OffsetCommit that have names of topics, and not their ids
+_BY_NAME = 9
+_VERSION = struct.Struct(">h")
 
 
-def describe_consumer_group(
-    host: str,
-    port: int,
-    coordinator: BrokerId,
-    group: str,
-    timeout: float,
-    security: Security | None = None,
-) -> GroupDescription:
-    """What the group's coordinator, which is at `host` and `port`, says of it.
+def describe_group(connection: Connection, coordinator: BrokerId, group: str) -> GroupDescription:
+    """A group of either protocol; one that is not there is Dead.
 
     Raises:
-        KafkaError: the coordinator refused, GROUP_ID_NOT_FOUND among others.
-        ClientError: it does not answer within `timeout` seconds.
+        KafkaError: the coordinator refused.
+        ClientError: it does not answer.
     """
-    with Connection(host, port, timeout, security=security) as connection:
-        (found,) = connection.ask(ConsumerGroupDescribeRequest(group_ids=[group])).groups
-    if found.error_code:
-        raise KafkaError(error_code(found.error_code), found.error_message)
+    (found,) = connection.ask(DescribeGroupsRequest(groups=[group])).groups
+    if found.error_code != ErrorCode.GROUP_ID_NOT_FOUND:  # as it is said since version 6
+        check(found.error_code, group, found.error_message)
+    if found.group_state != "Dead" and not found.error_code:
+        members = tuple(map(_classic_member, found.members))
+        return GroupDescription(group, found.group_state, found.protocol_data, coordinator, members)
+    try:
+        return _describe_consumer_group(connection, coordinator, group)
+    except UnservedError:
+        pass
+    except KafkaError as error:
+        if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
+            raise
+    return GroupDescription(group, "Dead", "", coordinator, ())
+
+
+def committed_offsets(connection: Connection, group: str) -> dict[TopicPartition, int]:
+    """By partition the next offset that the group will read.
+
+    Raises:
+        KafkaError: the coordinator refused.
+        ClientError: it does not answer.
+    """
+    request = OffsetFetchRequest(
+        group_id=group, topics=None, groups=[OffsetFetchRequestGroup(group_id=group, topics=None)]
+    )
+    answer = connection.ask(request, at_most=_BY_NAME)
+    found = answer.groups[0] if answer.groups else answer
+    check(found.error_code, group)
+    offsets = {}
+    for partition, told in _partitions(found.topics):
+        check(told.error_code, str(partition))
+        if told.committed_offset >= 0:
+            offsets[partition] = told.committed_offset
+    return dict(sorted(offsets.items()))
+
+
+def commit_offsets(connection: Connection, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Commit in the name of a group without members.
+
+    Raises:
+        KafkaError: the coordinator refused, UNKNOWN_MEMBER_ID for a group with members among others.
+        ClientError: it does not answer.
+    """
+    topics: dict[str, list[OffsetCommitRequestPartition]] = {}
+    for (topic, number), offset in offsets.items():
+        topics.setdefault(topic, []).append(
+            OffsetCommitRequestPartition(partition_index=number, committed_offset=offset)
+        )
+    request = OffsetCommitRequest(
+        group_id=group,
+        topics=[OffsetCommitRequestTopic(name=name, partitions=each) for name, each in topics.items()],
+    )
+    for partition, told in _partitions(connection.ask(request, at_most=_BY_NAME).topics):
+        check(told.error_code, f"{group}: {partition}")
+
+
+def delete_group(connection: Connection, group: str) -> None:
+    """Delete a group without members, with its offsets.
+
+    Raises:
+        KafkaError: the coordinator refused, NON_EMPTY_GROUP and GROUP_ID_NOT_FOUND among others.
+        ClientError: it does not answer.
+    """
+    (told,) = connection.ask(DeleteGroupsRequest(groups_names=[group])).results
+    check(told.error_code, group)
+
+
+def _partitions(topics: Iterable[Any]) -> Iterable[tuple[TopicPartition, Any]]:
+    for topic in topics:
+        for told in topic.partitions:
+            yield TopicPartition(topic.name, told.partition_index), told
+
+
+def _classic_member(member: DescribedGroupMember) -> GroupMember:
+    return GroupMember(
+        member.member_id,
+        member.group_instance_id,
+        member.client_id,
+        member.client_host,
+        _classic_assignment(bytes(member.member_assignment)),
+    )
+
+
+def _classic_assignment(data: bytes) -> tuple[TopicPartition, ...]:
+    """Empty where the group's protocol is not that of consumers (Kafka Connect's)."""
+    try:
+        (version,) = _VERSION.unpack_from(data)
+        version = min(version, ConsumerProtocolAssignment.versions[1])
+        found = decode(ConsumerProtocolAssignment, version, data, _VERSION.size)
+    except (struct.error, ProtocolError):
+        return ()
+    return tuple(
+        TopicPartition(each.topic, number) for each in found.assigned_partitions for number in each.partitions
+    )
+
+
+def _describe_consumer_group(connection: Connection, coordinator: BrokerId, group: str) -> GroupDescription:
+    (found,) = connection.ask(ConsumerGroupDescribeRequest(group_ids=[group])).groups
+    check(found.error_code, group, found.error_message)
     return GroupDescription(
         group,
         found.group_state,

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from tests.integration.cluster.load import ConfluentLoad, await_progress
 
+from barnabas.client import Admin
 from barnabas.client.connection import Connection
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.testing import BarnabasCluster
+from barnabas.types import TopicPartition
 
 #: kafka-python and aiokafka drop sockets and tasks of connections that were refused
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -192,3 +194,31 @@ def test_committed_offsets_survive_the_death_of_each_broker_in_turn(barnabas_clu
         assert set(cluster.admin().group_offsets(GROUP).values()) == {10}
         cluster.restart(broker)
         cluster.wait_in_sync()
+
+
+def test_an_admin_that_knew_the_coordinator_of_a_group_goes_on_when_that_broker_has_died(barnabas_cluster):
+    """librdkafka's admin client waits for it for ever, and may abort the process when it is closed."""
+    cluster = barnabas_cluster(brokers=3)
+    cluster.create_topic(TOPIC)
+    partition = TopicPartition(TOPIC, 0)
+    admin = cluster.admin(timeout=60.0)
+    admin.set_group_offsets(GROUP, {partition: 1})
+    cluster.kill(admin.describe_group(GROUP).coordinator)
+
+    assert admin.describe_group(GROUP).coordinator in cluster.running
+    assert admin.group_offsets(GROUP) == {partition: 1}
+    admin.set_group_offsets(GROUP, {partition: 2})
+    assert admin.group_offsets(GROUP) == {partition: 2}
+    admin.delete_group(GROUP)
+    assert admin.describe_group(GROUP).state == "Dead"
+
+
+def test_an_admin_that_was_told_of_one_broker_goes_on_by_the_others_when_it_has_died(barnabas_cluster):
+    cluster = barnabas_cluster(brokers=3)
+    cluster.create_topic(TOPIC)
+    partition = TopicPartition(TOPIC, 0)
+    told = cluster.brokers[0]
+    admin = Admin(cluster.address_of(told), timeout=60.0)
+    admin.set_group_offsets(GROUP, {partition: 1})
+    cluster.kill(told)
+    assert admin.group_offsets(GROUP) == {partition: 1}
