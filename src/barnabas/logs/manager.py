@@ -632,17 +632,16 @@ class LogManager:
         finally:
             directory.planned_starts.remove(planned)
 
-    async def move_log_start(self, opened: PartitionLog, offset: Offset) -> None:
-        """Advance a log's start to `offset`, once the checkpoint on disk has it.
+    async def store_log_start(self, opened: PartitionLog) -> None:
+        """Have the log start that a log has in memory on disk. Requests share a write.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, it could not be written; as `PartitionLog.advance_log_start`.
+            KafkaError: KAFKA_STORAGE_ERROR, it could not be written.
         """
         directory = self._find_directory(opened.topic_partition)
         if directory is None or directory.logs[opened.topic_partition] is not opened:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # it was deleted meanwhile
-        await self.store_log_starts(directory, [(opened, offset)])
-        opened.advance_log_start(offset)
+        await self.store_log_starts(directory, [(opened, opened.log_start_offset)])
 
     async def _store_log_starts(self, directory: LogDirectory) -> None:
         if directory.failure is not None:

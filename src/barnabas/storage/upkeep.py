@@ -52,6 +52,7 @@ class LogUpkeep:
         "log_end_offset",
         "log_start_offset",
         "producers",
+        "stored_start",
         "topic_id",
         "topic_partition",
     )
@@ -74,6 +75,8 @@ class LogUpkeep:
         self.config = config
         self.files = files
         self.log_start_offset = log_start_offset
+        #: where the log would start after a crash, while it starts later in memory alone; None: at its start
+        self.stored_start: Offset | None = None
         #: only the package `replication` advances it
         self.high_watermark = log_start_offset
         self.log_end_offset = log_end_offset

@@ -72,8 +72,8 @@ class Logs(Protocol):
     async def prepare_truncation(self, opened: PartitionLog, offset: Offset) -> Truncation | None:
         """Find what a truncation leaves, and store what it needs on disk first. Raises KafkaError."""
 
-    async def move_log_start(self, opened: PartitionLog, offset: Offset) -> None:
-        """Advance a log's start to `offset`, first on disk and then in memory. Raises KafkaError."""
+    async def store_log_start(self, opened: PartitionLog) -> None:
+        """Have the log start that a log has in memory on disk. Raises KafkaError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +139,8 @@ class Fetcher:
         self._timers: dict[Followed, asyncio.TimerHandle] = {}
         #: truncations and moves of log starts under way
         self._disk_work: dict[asyncio.Task[None], None] = {}
-        #: where logs are to start, while that is not on disk
-        self._starts: dict[Followed, Offset] = {}
+        #: those whose log start is being stored
+        self._starts: dict[Followed, None] = {}
         self._event = asyncio.Event()
         self._task = self._loop.create_task(self._run(), name=f"fetcher of broker {leader}")
 
@@ -537,37 +537,45 @@ class Fetcher:
         self._resume(followed)
 
     def _follow_log_start(self, followed: Followed, start: Offset) -> None:
-        """Move a log's start to its leader's, as far as records are committed here."""
-        partition_log = followed.partition.log
-        if min(start, partition_log.high_watermark) <= partition_log.log_start_offset:
-            return
-        is_moving = followed in self._starts
-        self._starts[followed] = start
-        if not is_moving:
-            self._begin(self._move_log_start(followed), f"log start of {followed!r}")
+        """Move a log's start to its leader's, as far as records are committed here.
 
-    async def _move_log_start(self, followed: Followed) -> None:
-        """Move a log's start, and tell the leader once that is on disk.
+        In memory at once, whatever the disk does: this replica may lead next, without what was deleted.
+        """
+        partition_log = followed.partition.log
+        before = partition_log.log_start_offset
+        start = min(start, partition_log.high_watermark)
+        if start > before:
+            try:
+                partition_log.advance_log_start(start)
+            except KafkaError:  # the log is offline: it never leads
+                return
+            if partition_log.stored_start is None:
+                partition_log.stored_start = before
+        if partition_log.stored_start is not None and followed not in self._starts:
+            self._starts[followed] = None
+            self._begin(self._store_log_start(followed), f"log start of {followed!r}")
+
+    async def _store_log_start(self, followed: Followed) -> None:
+        """Store a log's start, and tell the leader once that is on disk.
 
         DeleteRecords waits for it: else deleted records would be back if this replica led after a crash.
         """
         partition, failures = followed.partition, 0
         partition_log = partition.log
         try:
-            while self._is_current(followed):
-                start = min(self._starts[followed], partition_log.high_watermark)
-                if start <= partition_log.log_start_offset:
-                    break
+            while partition_log.stored_start is not None and self._is_current(followed):
+                start = partition_log.log_start_offset
                 try:
-                    await self._around.logs.move_log_start(partition_log, start)
+                    await self._around.logs.store_log_start(partition_log)
                 except KafkaError as error:  # the leader does not say it again
                     if partition.unwritable is not None or partition_log.is_offline:
                         break
                     if not failures:
-                        log.error("%s: its start cannot be moved: %s", partition.topic_partition, error)
+                        log.error("%s: its start cannot be stored: %s", partition.topic_partition, error)
                     await asyncio.sleep(self._backoff(failures))
                     failures += 1
                 else:
+                    partition_log.stored_start = None if partition_log.log_start_offset <= start else start
                     if self._is_current(followed) and not followed.is_put_off:
                         self._fetch_soon(followed)
         finally:

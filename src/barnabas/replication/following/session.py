@@ -70,7 +70,7 @@ class Followed:
             current_leader_epoch=self.leader_epoch,
             fetch_offset=log.log_end_offset,
             last_fetched_epoch=log.latest_epoch,
-            log_start_offset=log.log_start_offset,
+            log_start_offset=log.log_start_offset if log.stored_start is None else log.stored_start,
             partition_max_bytes=max_bytes,
         )
 

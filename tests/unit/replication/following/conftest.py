@@ -107,9 +107,9 @@ class Node:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         return truncation
 
-    async def move_log_start(self, log, offset):
+    async def store_log_start(self, log):
         """As the log manager does."""
-        self.directory.planned_starts.append([(log, offset)])
+        self.directory.planned_starts.append([(log, log.log_start_offset)])
         try:
             checkpoint = self.directory.log_start_checkpoint()
             list(checkpoint.prepare())
@@ -118,7 +118,6 @@ class Node:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         finally:
             self.directory.planned_starts.clear()
-        log.advance_log_start(offset)
 
     def _find(self, topic, index):
         if (topic, index) not in self.partitions:

@@ -97,15 +97,61 @@ def test_a_log_start_that_moves_while_the_leader_changes_has_nothing_fetched_in_
         await cluster.settle()
         follower.threads.mean_delay = 0.5
         leader.log.advance_log_start(1)
-        while follower.log.log_start_offset == 0:
+        while not follower.directory.planned_starts:
             await asyncio.sleep(0.01)
-            if follower.partition(0).leader_epoch == 0 and follower.directory.planned_starts:
-                cluster.elect(2, 1)
-                cluster.fetches(follower)
+        cluster.elect(2, 1)
+        cluster.fetches(follower)
         await cluster.settle()
         told = [p for f in cluster.fetches(follower) for t in f.topics for p in t.partitions]
         assert {partition.current_leader_epoch for partition in told} == {1}
         assert other.log.high_watermark == 2
+
+    scenario(story)
+
+
+def test_a_replica_that_cannot_store_a_log_start_leads_without_the_deleted_records(scenario):
+    """Seed 79343 of clusters: its disk was full, and they were served again."""
+
+    async def story(cluster):
+        leader, other, follower = cluster.add(1, 2, 3)
+        cluster.elect(1, 0)
+        leader.produce(b"a")
+        leader.produce(b"b")
+        await cluster.settle()
+        follower.disk.refuse = lambda operation, path: (
+            OSError(errno.ENOSPC, "full") if "log-start" in path else None
+        )
+        leader.log.advance_log_start(1)
+        await cluster.settle()
+        cluster.elect(3, 1)
+        await cluster.settle()
+        assert follower.log.log_start_offset == 1
+        assert other.log.log_start_offset == 1
+
+    scenario(story)
+
+
+def test_a_log_start_that_was_not_stored_in_one_epoch_is_told_in_the_next_when_it_is_on_disk(scenario):
+    async def story(cluster):
+        leader, follower = cluster.add(1, 2)
+        cluster.elect(1, 0)
+        leader.produce(b"a")
+        leader.produce(b"b")
+        await cluster.settle()
+        follower.disk.refuse = lambda operation, path: (
+            OSError(errno.ENOSPC, "full") if "log-start" in path else None
+        )
+        leader.log.advance_log_start(1)
+        await cluster.settle()
+        cluster.elect(1, 1)
+        await cluster.settle()
+        told = [p.log_start_offset for f in cluster.fetches(follower) for t in f.topics for p in t.partitions]
+        assert set(told) == {0}
+        follower.disk.refuse = lambda operation, path: None
+        await asyncio.sleep(2.0)
+        told = [p.log_start_offset for f in cluster.fetches(follower) for t in f.topics for p in t.partitions]
+        assert told[-1] == 1
+        assert follower.log.stored_start is None
 
     scenario(story)
 
@@ -125,7 +171,7 @@ def test_the_leader_hears_of_a_log_start_when_it_is_on_disk(scenario):
         leader.log.advance_log_start(1)
         await cluster.settle()
         told = [p.log_start_offset for f in cluster.fetches(follower) for t in f.topics for p in t.partitions]
-        assert follower.log.log_start_offset == 0 and set(told) == {0}
+        assert follower.log.log_start_offset == 1 and set(told) == {0}
         follower.disk.refuse = lambda operation, path: None
         await asyncio.sleep(2.0)
         told = [p.log_start_offset for f in cluster.fetches(follower) for t in f.topics for p in t.partitions]
