@@ -1,0 +1,47 @@
+"""What a web server has at an address. The call blocks: use a thread."""
+
+from __future__ import annotations
+
+import ssl
+import urllib.request
+from http.client import HTTPException, HTTPMessage
+from typing import IO
+from urllib.parse import urlsplit
+
+_PATIENCE_S = 10.0
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Nobody else says where the broker reads from."""
+
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: HTTPMessage,
+        newurl: str,
+    ) -> None:
+        return None
+
+
+def download(url: str, most_bytes: int) -> bytes:
+    """At most `most_bytes` of what lies at an http:// or https:// address; a redirection is not followed.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: the address is none.
+    """
+    opener = urllib.request.build_opener(
+        urllib.request.ProxyHandler(None if urlsplit(url).scheme == "https" else {}),
+        urllib.request.HTTPSHandler(context=ssl.create_default_context()),
+        _NoRedirect(),
+    )
+    request = urllib.request.Request(url, headers={"Accept": "application/json"})
+    try:
+        with opener.open(request, timeout=_PATIENCE_S) as response:
+            found: bytes = response.read(most_bytes)
+    except HTTPException as error:
+        raise OSError(f"{type(error).__name__}: {error}") from None
+    return found
