@@ -67,6 +67,7 @@ class LogModel(RuleBasedStateMachine):
         self.flushed = 0
         self.flushing: Flush | None = None
         self.next_sequence = dict.fromkeys(PRODUCERS, 0)
+        self.refused: set[int] = set()  # producers whose next batch has been sent once, in vain
         self.config = TopicConfig()
         self.offline = False
 
@@ -128,6 +129,7 @@ class LogModel(RuleBasedStateMachine):
             info = self.log.append_as_leader(data, self.epoch)
         except KafkaError as error:
             assert error.code is ErrorCode.KAFKA_STORAGE_ERROR
+            self.refused.add(producer)
             if not self.offline and self.log.is_offline:
                 self.maybe = batch
             self.offline = self.log.is_offline
@@ -136,6 +138,7 @@ class LogModel(RuleBasedStateMachine):
         assert not self.offline and not info.duplicate
         assert (info.base_offset, info.last_offset) == (batch.base_offset, batch.end - 1)
         self.batches.append(batch)
+        self.refused.discard(producer)
         if producer >= 0:
             self.next_sequence[producer] = sequence + len(records)
         self.log.advance_high_watermark(self.log.log_end_offset)
@@ -164,6 +167,8 @@ class LogModel(RuleBasedStateMachine):
         )
         with pytest.raises(KafkaError) as refused:
             self.log.append_as_leader(data, self.epoch)
+        if producer in self.refused and refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR:
+            return  # what was in flight behind the refused batch is answered as that one was
         assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
     # --- read ---
