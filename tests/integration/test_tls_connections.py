@@ -12,10 +12,16 @@ from typing import Any
 
 import pytest
 from tests.certificates import Certificates, make
+from tests.integration.conftest import Wire
 
 from barnabas.config import BrokerConfig
 from barnabas.protocol.framing import RequestHeader, encode_request, parse_response
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.protocol.schema import Request
 from barnabas.records import Record, encode_batch
@@ -223,6 +229,21 @@ def test_a_listener_may_have_a_limit_of_its_own(tmp_path, caplog):
         assert not any(map(ends, two))
         two[0].close()
         wait_until(lambda: not broker.refuses_another())
+
+
+def test_the_limit_of_a_listener_may_change_while_the_broker_runs(tmp_path):
+    with TlsBroker(tmp_path) as broker, broker.open() as first, ExitStack() as exits:
+        wire = Wire(f"127.0.0.1:{broker.plain_port}")
+        exits.enter_context(wire.socket)
+        for operation, value, refuses in ((0, "1", True), (1, None, False)):
+            limit = AlterableConfig(
+                name="listener.name.ssl.max.connections", config_operation=operation, value=value
+            )
+            resource = AlterConfigsResource(resource_type=4, resource_name="1", configs=[limit])
+            (answer,) = wire(IncrementalAlterConfigsRequest(resources=[resource])).responses
+            assert answer.error_code == 0, answer.error_message
+            wait_until(lambda refuses=refuses: broker.refuses_another() is refuses)
+        assert not ends(first)
 
 
 def test_connections_over_the_rate_wait_but_those_of_brokers(tmp_path):

@@ -45,6 +45,11 @@ class BrokerConfig(Settings):
             known[listener, mechanism] = config
         return config
 
+    def has_own(self, listener: str, name: str) -> bool:
+        """Whether a listener has a value of its own for the setting called `name`."""
+        config = self.for_listener(listener)
+        return config is not self and name in config.layers[0].texts
+
     @classmethod
     def _explain_unknown(cls, name: str) -> str:
         reason = unsupported_reason(name)

@@ -24,6 +24,7 @@ _OF_OAUTHBEARER = (
 _BY_LISTENER = (
     *_BY_MECHANISM,
     *_OF_OAUTHBEARER,
+    "max.connection.creation.rate",
     "max.connections",
     "sasl.enabled.mechanisms",
     "ssl.allow.dn.changes",
@@ -43,9 +44,11 @@ _BY_LISTENER = (
     "ssl.truststore.password",
     "ssl.truststore.type",
 )
-#: of these, what may be changed while a broker runs (KIP-226): keys and certificates
+#: of these, what may be changed while a broker runs (KIP-226): keys, certificates, and limits (KIP-612)
 _WHILE_RUNNING = frozenset(
     {
+        "max.connection.creation.rate",
+        "max.connections",
         "ssl.key.password",
         "ssl.keystore.certificate.chain",
         "ssl.keystore.key",
@@ -58,6 +61,8 @@ _WHILE_RUNNING = frozenset(
         "ssl.truststore.type",
     }
 )
+#: what holds for all listeners together, whatever single ones have for themselves; needs neither TLS nor SASL
+LIMITS = frozenset({"max.connection.creation.rate", "max.connections"})
 _NAME = re.compile(rf"listener\.name\.([A-Za-z0-9_-]+)\.(?:({'|'.join(_MECHANISMS)})\.)?(.+)", re.IGNORECASE)
 
 

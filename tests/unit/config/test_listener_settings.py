@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from barnabas.config import BrokerConfig
+from barnabas.config.layers import Layer, Source
+from barnabas.config.setting import Update
 from barnabas.errors import ConfigError
 
 GIVEN = {
@@ -28,6 +30,24 @@ def test_a_mechanism_overrides_its_listener():
     assert config.for_listener("OUTSIDE", "SCRAM-SHA-512").connections_max_reauth_ms == 3000
     assert config.for_listener("OUTSIDE", "PLAIN").connections_max_reauth_ms == 2000
     assert config.for_listener("INSIDE", "SCRAM-SHA-512").connections_max_reauth_ms == 1000
+
+
+def test_whether_a_listener_has_a_limit_of_its_own():
+    rate = "max.connection.creation.rate"
+    config = BrokerConfig.from_text({rate: "7", f"listener.name.outside.{rate}": "7", **GIVEN})
+    assert config.has_own("OUTSIDE", rate)
+    assert not config.has_own("INSIDE", rate)
+    assert not config.has_own("OUTSIDE", "max.connections")
+    assert not BrokerConfig.from_text({rate: "7"}).has_own("OUTSIDE", rate)
+
+
+@pytest.mark.parametrize("limit", ["max.connections", "max.connection.creation.rate"])
+def test_the_limits_of_a_listener_may_change_while_the_broker_runs(limit):
+    name = f"listener.name.outside.{limit}"
+    assert BrokerConfig.find(name).update is Update.PER_BROKER
+    layers = [Layer(Source.DYNAMIC_BROKER_CONFIG, {name: "3"}), *BrokerConfig.from_text({name: "9"}).layers]
+    changed = BrokerConfig.from_layers(layers, {})
+    assert changed.for_listener("OUTSIDE").value(limit) == 3
 
 
 def test_a_changed_copy_keeps_them():

@@ -61,6 +61,12 @@ def test_all_connections_together_wait_a_sample_at_most(rates):
     assert 0 < delays[10] <= delays[-1] == 1.0
 
 
+def test_each_listener_is_counted_for_itself(rates):
+    outside = [rates.delay(1, "OUTSIDE") for _ in range(11)]
+    assert outside[9] == 0.0 < outside[10]
+    assert rates.delay(1, "INSIDE") == rates.delay(1) == 0.0
+
+
 def test_many_addresses_are_forgotten(rates):
     limit(rates, DEFAULT, 1)
     for number in range(25_000):

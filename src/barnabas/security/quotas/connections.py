@@ -25,7 +25,8 @@ class ConnectionRates:
         self._windows = windows or Windows()
         self._limits: dict[Name, float] = {}
         self._by_address: dict[str, Rate] = {}
-        self._all = Rate(*self._windows)
+        #: of all connections together; by listener, and of every listener under ""
+        self._together: dict[str, Rate] = {}
 
     def set(self, entity: QuotaEntity, texts: Mapping[str, str]) -> None:
         """Put what is stored of an address, or of all others, in place of its quota."""
@@ -56,11 +57,19 @@ class ConnectionRates:
         rate.record(1, now)
         return True
 
-    def delay(self, limit: float) -> float:
-        """Count a connection from anywhere; for how many seconds it has to wait, a sample at most."""
+    def delay(self, limit: float, listener: str = "") -> float:
+        """Count a connection from anywhere; for how many seconds it has to wait, a sample at most.
+
+        Args:
+            limit: how many may begin a second.
+            listener: the listener that has this limit for itself; "" for the limit of all listeners together.
+        """
+        rate = self._together.get(listener)
+        if rate is None:
+            rate = self._together[listener] = Rate(*self._windows)
         now = self._now()
-        self._all.record(1, now)
-        return min(self._all.delay(limit, now), self._windows.seconds)
+        rate.record(1, now)
+        return min(rate.delay(limit, now), self._windows.seconds)
 
     def _make_room(self, now: float) -> None:
         kept = {address: rate for address, rate in self._by_address.items() if not rate.is_idle(now)}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from barnabas.config import BrokerConfig
-from barnabas.config.listener_settings import ListenerSetting
+from barnabas.config.listener_settings import LIMITS, ListenerSetting
 from barnabas.config.setting import shown
 from barnabas.errors import ConfigError
 from barnabas.security.jaas import parse_jaas, plain_users
@@ -155,7 +155,7 @@ def _check_override(override: ListenerSetting, endpoints: Sequence[Endpoint]) ->
     for endpoint in endpoints:
         if endpoint.name.lower() == override.listener:
             speaks = endpoint.has_tls if override.overridden.startswith("ssl.") else endpoint.has_sasl
-            if speaks or override.overridden == "max.connections":
+            if speaks or override.overridden in LIMITS:
                 return
             raise ConfigError(
                 f"{override.name} is set, and that listener speaks {endpoint.protocol}: remove it"

@@ -153,8 +153,20 @@ class Connections:
         self.open[session.listener] += 1
         self.opened[session.listener] += 1
         self._per_ip[host] += 1
-        limit = config.max_connection_creation_rate
-        return self.rates.delay(limit) if limit < INT_MAX and session.listener != self.protected else 0.0
+        return self._delay(config, session.listener)
+
+    def _delay(self, config: BrokerConfig, listener: str) -> float:
+        """Seconds that a new connection has to wait for ``max.connection.creation.rate`` (KIP-612).
+
+        The limit of a listener holds for that of brokers, too; the limit of all listeners together does not.
+        """
+        delay, limit = 0.0, config.max_connection_creation_rate
+        if limit < INT_MAX and listener != self.protected:
+            delay = self.rates.delay(limit)
+        if config.has_own(listener, "max.connection.creation.rate"):
+            own = config.for_listener(listener).max_connection_creation_rate
+            delay = max(delay, self.rates.delay(own, listener))
+        return delay
 
     def forget(self, session: Session) -> None:
         """Stop counting a connection that ended; one that was refused was never counted."""
