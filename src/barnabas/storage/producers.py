@@ -227,6 +227,13 @@ class Producers:
         """
         if header.is_control:
             return
+        known = self._producers.get(header.producer_id)
+        if (
+            known is not None
+            and known.epoch == header.producer_epoch
+            and header.base_sequence != (known.last_sequence + 1) % SEQUENCE_LIMIT
+        ):
+            return  # mostly it has been written, and this request comes late: nobody need send it again
         earlier = self._refused.get(header.producer_id)
         if (
             earlier is not None

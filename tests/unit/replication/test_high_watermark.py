@@ -222,6 +222,27 @@ def test_a_batch_refused_for_want_of_replicas_is_not_overtaken_by_the_next_one_u
     assert [send(second), send(third)] == [1, 2]
 
 
+def test_a_request_that_comes_late_and_is_refused_for_want_of_replicas_holds_no_later_batch_up(lead):
+    """Seed 79510 of clusters: it lay with a paused broker, and another one had taken the batch since. Nobody
+    sends it again."""
+    partition = lead(led(isr=(1, 2)), min_insync_replicas=2)
+    batches = [
+        encode_batch(
+            [Record(None, b"v", timestamp=1)], producer_id=7, producer_epoch=0, base_sequence=sequence
+        )
+        for sequence in range(3)
+    ]
+
+    def send(batch):
+        return partition.append(batch, ACKS_ALL, Origin.CLIENT).base_offset
+
+    assert [send(batches[0]), send(batches[1])] == [0, 1]
+    partition.update(led(isr=(1,), partition_epoch=8))
+    refused(ErrorCode.NOT_ENOUGH_REPLICAS, lambda: send(batches[0]))
+    partition.update(led(isr=(1, 2), partition_epoch=9))
+    assert send(batches[2]) == 2
+
+
 def test_what_a_crash_has_left_is_committed_only_when_it_is_fsynced(lead, append):
     """Seed 534 of clusters: what a process has written before it was killed the next one finds in the log,
     and the power may take it yet."""
