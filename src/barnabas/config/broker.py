@@ -195,8 +195,9 @@ class BrokerConfig(Settings):
     sasl_enabled_mechanisms: tuple[str, ...] = setting(
         Type.LIST,
         ("SCRAM-SHA-256", "SCRAM-SHA-512"),
-        choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"),
-        doc="How clients may log in where a listener speaks SASL; PLAIN checks the same passwords as SCRAM.",
+        choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"),
+        doc="How clients may log in where a listener speaks SASL; PLAIN checks the same passwords as SCRAM. "
+        "GSSAPI is Kerberos, and needs barnabas[gssapi].",
     )
     sasl_server_max_receive_size: int = setting(
         Type.INT,
@@ -216,6 +217,19 @@ class BrokerConfig(Settings):
         sensitive=True,
         doc='As whom this broker logs in to the others: MODULE required username="..." password="...";. A '
         "user whom the cluster does not know is made.",
+    )
+    sasl_kerberos_service_name: str | None = setting(
+        Type.STRING,
+        None,
+        doc="The first part of the principal that clients of GSSAPI ask tickets for, usually kafka. The "
+        "keytab is in sasl.jaas.config: "
+        "com.sun.security.auth.module.Krb5LoginModule required keyTab=... principal=...;",
+    )
+    sasl_kerberos_principal_to_local_rules: tuple[str, ...] = setting(
+        Type.LIST,
+        ("DEFAULT",),
+        doc="What makes users of Kerberos principals, the first that fits: DEFAULT, which takes the "
+        "first part where the realm is the system's own, and RULE:..., as Hadoop has them.",
     )
     connections_max_reauth_ms: int = setting(
         Type.LONG,

@@ -40,8 +40,8 @@ _INTERNAL_TOPICS = (
 _IGNORED = _THREADS + _BUFFERS + _KRAFT + _INTERNAL_TOPICS
 
 NO_SECURITY = (
-    "of Kafka's security there are listeners with TLS and SASL (PLAIN, SCRAM, OAUTHBEARER), ACLs and quotas; "
-    "remove it, and see docs/use/security.md for what there is"
+    "of Kafka's security there are listeners with TLS and SASL (PLAIN, SCRAM, OAUTHBEARER, GSSAPI), ACLs and "
+    "quotas; remove it, and see docs/use/security.md for what there is"
 )
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-_MECHANISMS = ("plain", "scram-sha-256", "scram-sha-512", "oauthbearer")
+_MECHANISMS = ("plain", "scram-sha-256", "scram-sha-512", "oauthbearer", "gssapi")
 _BY_MECHANISM = ("connections.max.reauth.ms", "sasl.jaas.config")
 _OF_OAUTHBEARER = (
     "sasl.oauthbearer.allow.unverified.audience",
@@ -21,9 +21,11 @@ _OF_OAUTHBEARER = (
     "sasl.oauthbearer.scope.claim.name",
     "sasl.oauthbearer.sub.claim.name",
 )
+_OF_GSSAPI = ("sasl.kerberos.principal.to.local.rules", "sasl.kerberos.service.name")
 _BY_LISTENER = (
     *_BY_MECHANISM,
     *_OF_OAUTHBEARER,
+    *_OF_GSSAPI,
     "max.connection.creation.rate",
     "max.connections",
     "sasl.enabled.mechanisms",
@@ -95,6 +97,8 @@ class ListenerSetting(NamedTuple):
         allowed: tuple[str, ...] = _BY_MECHANISM if mechanism else _BY_LISTENER
         if mechanism == "oauthbearer":
             allowed += _OF_OAUTHBEARER
+        elif mechanism == "gssapi":
+            allowed += _OF_GSSAPI
         return cls(listener, mechanism, overridden) if overridden in allowed else None
 
 

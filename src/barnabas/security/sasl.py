@@ -11,6 +11,7 @@ from typing import Protocol
 
 from barnabas.security.delegation_tokens import TokenLogins
 from barnabas.security.errors import InvalidCredential, SaslError
+from barnabas.security.gssapi import GssapiExchange
 from barnabas.security.oauthbearer import OauthbearerExchange
 from barnabas.security.plain import PlainExchange
 from barnabas.security.scram import (
@@ -62,6 +63,7 @@ class Sasl:
         tokens: reads those of OAUTHBEARER, by the listeners where that is enabled.
         delegation_tokens: finds those that clients show by SCRAM, where there are any.
         plain_users: the passwords that a listener has for PLAIN beside those of `find_user`, by user.
+        begin_gssapi: begins logins by Kerberos tickets, by the listeners where those are taken.
     """
 
     def __init__(
@@ -71,8 +73,10 @@ class Sasl:
         tokens: Mapping[str, Tokens] = MappingProxyType({}),
         delegation_tokens: TokenLogins | None = None,
         plain_users: Callable[[str], Mapping[str, str]] = lambda listener: {},
+        begin_gssapi: Mapping[str, Callable[[], GssapiExchange]] = MappingProxyType({}),
     ) -> None:
         self._plain_users = plain_users
+        self._begin_gssapi = begin_gssapi
         self._tokens = tokens
         self._find_user = find_user
         self._random = random
@@ -81,9 +85,11 @@ class Sasl:
         self._derive = lru_cache(_MOST_DERIVED)(derive)
 
     def begin(self, mechanism: str, listener: str = "") -> Exchange:
-        """A login by a mechanism: PLAIN, OAUTHBEARER, or one of SCRAM's by the name that SASL has for it."""
+        """A login by a mechanism, by the name that SASL has for it: one of those that `listener` offers."""
         if mechanism == "OAUTHBEARER":
             return OauthbearerExchange(self._tokens[listener])
+        if mechanism == "GSSAPI":
+            return self._begin_gssapi[listener]()
         if mechanism == "PLAIN":
             users = self._plain_users(listener)
             return PlainExchange(lambda user: self._any_credential(user, users), secret=self._secret)

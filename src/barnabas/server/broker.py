@@ -68,6 +68,7 @@ from barnabas.server.network.endpoint import (
     login_config,
     users_of_listener,
 )
+from barnabas.server.network.kerberos_keys import open_kerberos
 from barnabas.server.network.listener import Connections, Listener
 from barnabas.server.network.login import Logins
 from barnabas.server.network.session import Serve
@@ -305,6 +306,7 @@ class Broker:
                 self._tokens,
                 self._token_logins(),
                 lambda listener: users_of_listener(self.config, listener),
+                open_kerberos(self.config, self.bound),
             ),
             self.dispatcher.serve,
             self.clock.now_ms,

@@ -66,7 +66,7 @@ def test_a_changed_copy_keeps_them():
         ),
         ("listener.name.outside.num.partitions", "3", "not supported"),
         ("listener.name.outside.plain.ssl.client.auth", "none", "not supported"),
-        ("listener.name.outside.gssapi.connections.max.reauth.ms", "3", "not supported"),
+        ("listener.name.outside.gssapi.sasl.oauthbearer.sub.claim.name", "sub", "not supported"),
         ("listener.name.outside.ssl.nothing", "3", "not supported"),
     ],
 )
