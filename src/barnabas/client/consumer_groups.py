@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from barnabas.client.admin_types import GroupDescription, GroupMember
 from barnabas.client.connection import Connection, UnservedError
@@ -26,7 +26,12 @@ from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from barnabas.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
 from barnabas.protocol.records.consumer_protocol import ConsumerProtocolAssignment
 from barnabas.types import BrokerId, TopicPartition
 
@@ -34,6 +39,13 @@ _PROTOCOLS = {0: "classic", 1: "consumer"}
 #: the last versions of OffsetFetch and OffsetCommit that have names of topics, and not their ids
 _BY_NAME = 9
 _VERSION = struct.Struct(">h")
+
+
+class Committed(NamedTuple):
+    """The next offset that a group will read, and what it has noted beside it."""
+
+    offset: int
+    metadata: str
 
 
 def describe_group(connection: Connection, coordinator: BrokerId, group: str) -> GroupDescription:
@@ -66,8 +78,32 @@ def committed_offsets(connection: Connection, group: str) -> dict[TopicPartition
         KafkaError: the coordinator refused.
         ClientError: it does not answer.
     """
+    found = committed(connection, group)
+    return {partition: each.offset for partition, each in sorted(found.items())}
+
+
+def committed(
+    connection: Connection, group: str, *, only: TopicPartition | None = None, stable: bool = False
+) -> dict[TopicPartition, Committed]:
+    """What the group has committed, for all of its partitions, or `only` one.
+
+    Args:
+        stable: whether the coordinator refuses while a transaction may still change an offset (KIP-447).
+
+    Raises:
+        KafkaError: the coordinator refused, UNSTABLE_OFFSET_COMMIT among others.
+        ClientError: it does not answer.
+    """
+    before_v8: list[OffsetFetchRequestTopic] | None = None
+    since_v8: list[OffsetFetchRequestTopics] | None = None
+    if only is not None:
+        before_v8 = [OffsetFetchRequestTopic(name=only.topic, partition_indexes=[only.partition])]
+        since_v8 = [OffsetFetchRequestTopics(name=only.topic, partition_indexes=[only.partition])]
     request = OffsetFetchRequest(
-        group_id=group, topics=None, groups=[OffsetFetchRequestGroup(group_id=group, topics=None)]
+        group_id=group,
+        topics=before_v8,
+        groups=[OffsetFetchRequestGroup(group_id=group, topics=since_v8)],
+        require_stable=stable,
     )
     answer = connection.ask(request, at_most=_BY_NAME)
     found = answer.groups[0] if answer.groups else answer
@@ -76,8 +112,8 @@ def committed_offsets(connection: Connection, group: str) -> dict[TopicPartition
     for partition, told in _partitions(found.topics):
         check(told.error_code, str(partition))
         if told.committed_offset >= 0:
-            offsets[partition] = told.committed_offset
-    return dict(sorted(offsets.items()))
+            offsets[partition] = Committed(told.committed_offset, told.metadata or "")
+    return offsets
 
 
 def commit_offsets(connection: Connection, group: str, offsets: Mapping[TopicPartition, int]) -> None:

@@ -20,44 +20,34 @@ import contextlib
 import itertools
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import pyarrow as pa
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
-from confluent_kafka import KafkaError as ClientError
-from confluent_kafka import TopicPartition as ClientPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaException
 
-from barnabas.errors import BarnabasError
-from barnabas.spark.clients import Settings, forget, kept, new_admin, transaction_settings
+from barnabas.client.connection import Connection
+from barnabas.client.consumer_groups import Committed, committed
+from barnabas.client.coordinators import Coordinators
+from barnabas.client.servers import Servers
+from barnabas.errors import BarnabasError, ErrorCode
+from barnabas.spark.clients import Settings, kept, transaction_settings
 from barnabas.spark.options import WriteOptions
 from barnabas.spark.record_sink import NO_TOPIC, DeliveryError, RecordSink, explain
 from barnabas.spark.task_content import TaskContent
+from barnabas.types import TopicPartition
 
 _logger = logging.getLogger(__name__)
 
 #: How long one call to the client may take before it is made again, in seconds.
 _CALL_S = 10.0
 
-#: How often a group's offsets are asked for while the answer is one that passes, and how long between.
+#: How long a group's coordinator may take to be found and to answer, a failover included, in seconds.
+_PATIENCE_S = 300.0
+
+#: How often a group's offsets are asked for while a transaction may change one, and how long between.
 _ATTEMPTS = 30
 _RETRY_S = 0.5
-
-_PASSING = (
-    ClientError._TRANSPORT,
-    ClientError._TIMED_OUT,
-    ClientError._DESTROY_BROKER,
-    ClientError.NOT_COORDINATOR,
-    ClientError.COORDINATOR_NOT_AVAILABLE,
-    ClientError.COORDINATOR_LOAD_IN_PROGRESS,
-    ClientError.UNSTABLE_OFFSET_COMMIT,
-)
-
-#: After these a client may be of no more use. librdkafka (2.16) remembers a group's coordinator, and once the
-#: cluster's metadata no longer names that broker it has no thread for it, but waits for it all the same: each
-#: question of that group times out, also when the broker has come back. A new client asks who it is now.
-_WAITED_IN_VAIN = (ClientError._TIMED_OUT, ClientError._DESTROY_BROKER)
 
 
 class ReplayError(BarnabasError):
@@ -128,25 +118,22 @@ def _read_progress(client: dict[str, str], what: WriteId, some_topic: str | None
     Without `some_topic`, one of those that are written to, a marker of a transaction that is not over is not
     waited for.
     """
+    coordinators = kept(_new_coordinators, dict(client))
     for attempts_left in reversed(range(_ATTEMPTS)):
-        admin = kept(new_admin, dict(client))
         try:
-            _find_coordinator(admin, what.name)
-            markers = _markers(admin, what.name, some_topic)
+            markers = coordinators.ask(
+                what.name, lambda connection, _: _markers(connection, what.name, some_topic)
+            )
             break
-        except KafkaException as error:
-            refusal = error.args[0]
-            if refusal.code() in _WAITED_IN_VAIN:
-                forget(admin)
-            if refusal.code() not in _PASSING or not attempts_left:
-                raise BarnabasError(
-                    f"cannot read the offsets of group {what.name}: {refusal.str()}"
-                ) from None
+        except BarnabasError as error:
+            is_unstable = getattr(error, "code", None) == ErrorCode.UNSTABLE_OFFSET_COMMIT
+            if not is_unstable or not attempts_left:
+                raise BarnabasError(f"cannot read the offsets of group {what.name}: {error}") from None
             time.sleep(_RETRY_S)
-    last = max(markers, key=lambda each: each.offset, default=None)
+    last = max(markers.values(), key=lambda each: each.offset, default=None)
     if last is None or last.offset < 1:
         return None
-    content = TaskContent.parse(last.metadata or "")
+    content = TaskContent.parse(last.metadata.rstrip("\0"))  # `BatchProducer.send_offset` ends it so
     if content is None:
         raise ReplayError(
             f"group {what.name} is in use by something else: its offsets are not batch numbers of a sink"
@@ -154,43 +141,24 @@ def _read_progress(client: dict[str, str], what: WriteId, some_topic: str | None
     return _Written(last.offset - 1, content)
 
 
-def _markers(admin: AdminClient, group: str, some_topic: str | None) -> list[ClientPartition]:
-    """The group's offsets. Raises KafkaException, also when an open transaction may change one.
+def _new_coordinators(client: Settings) -> Coordinators:
+    settings = {name: str(value) for name, value in client.items()}
+    return Coordinators(Servers(settings["bootstrap.servers"], settings), _PATIENCE_S)
+
+
+def _markers(
+    connection: Connection, group: str, some_topic: str | None
+) -> Mapping[TopicPartition, Committed]:
+    """The group's offsets. Raises KafkaError, also when an open transaction may change one.
 
     The transaction that had one may have ended already: Apache Kafka's coordinator before 4.0 puts an offset
     in place a moment after it has told of the end.
     """
-    found = _ask_for_offsets(admin, ConsumerGroupTopicPartitions(group), stable=some_topic is not None)
+    found = committed(connection, group, stable=some_topic is not None)
     if not found and some_topic is not None:
         # asked for all, brokers do not tell of one that waits where none was before
-        place = ClientPartition(some_topic, 0)
-        found = _ask_for_offsets(admin, ConsumerGroupTopicPartitions(group, [place]), stable=True)
+        found = committed(connection, group, only=TopicPartition(some_topic, 0), stable=True)
     return found
-
-
-def _ask_for_offsets(
-    admin: AdminClient, asked: ConsumerGroupTopicPartitions, *, stable: bool
-) -> list[ClientPartition]:
-    futures = admin.list_consumer_group_offsets([asked], require_stable=stable, request_timeout=_CALL_S)
-    answer = futures[asked.group_id].result()
-    found: list[ClientPartition] = answer.topic_partitions
-    for each in found:
-        if each.error is not None:  # librdkafka's answer is good also when a partition's is not
-            raise KafkaException(each.error)
-    return found
-
-
-def _find_coordinator(admin: AdminClient, group: str) -> None:
-    """Raises KafkaException when the group's coordinator cannot answer yet.
-
-    librdkafka (2.16) crashes the process when one answers a request for offsets by NOT_COORDINATOR, as Apache
-    Kafka's does for a moment after the first group of all; that answer to another request is an error.
-    """
-    try:
-        admin.describe_consumer_groups([group], request_timeout=_CALL_S)[group].result()
-    except KafkaException as error:
-        if error.args[0].code() != ClientError.GROUP_ID_NOT_FOUND:
-            raise
 
 
 def _check_replay(what: WriteId, written: _Written | None, now: TaskContent, options: WriteOptions) -> None:

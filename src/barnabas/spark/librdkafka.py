@@ -232,7 +232,10 @@ class BatchProducer:
         _raise(_begin_transaction(self._handle))
 
     def send_offset(self, group: str, topic: str, offset: int, metadata: str, seconds: float) -> None:
-        """Commit an offset of partition 0 of `topic` for `group`, as part of the transaction."""
+        """Commit an offset of partition 0 of `topic` for `group`, as part of the transaction.
+
+        A NUL is committed behind `metadata`.
+        """
         offsets, members = _list_new(1), _group_new(group.encode())
         entry = _list_add(offsets, topic.encode(), 0).contents
         encoded = metadata.encode()

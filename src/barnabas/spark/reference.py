@@ -94,14 +94,15 @@ Every other `kafka.NAME` is a setting `NAME` of librdkafka, which writes and com
 """
 
 _READING = """
-Barnabas has a client of its own that looks up partitions and offsets and reads records into Arrow columns. It
-uses these of librdkafka's settings: `bootstrap.servers`, those of security (`security.protocol`, `ssl.*`,
-`sasl.*` with PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER, `https.ca.*`), and those in the table. The
-Java consumer's `fetch.max.wait.ms` and `request.timeout.ms` are other names of `fetch.wait.max.ms` and
-`socket.timeout.ms`. Settings that librdkafka needs to find a group's offsets (`metadata.*`, `reconnect.*`,
-`socket.*` ...) are accepted, too; partitions are looked up at each trigger, whatever `metadata.max.age.ms`
-is. Reading refuses every other setting, since it would have no effect. When a broker closes a connection
-because its authentication has expired, the client reconnects.
+Barnabas has a client of its own that looks up partitions and offsets, reads records into Arrow columns, and
+asks how far an exactly-once sink has come. It uses these of librdkafka's settings: `bootstrap.servers`,
+those of security (`security.protocol`, `ssl.*`, `sasl.*` with PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and
+OAUTHBEARER, `https.ca.*`), and those in the table. The Java consumer's `fetch.max.wait.ms` and
+`request.timeout.ms` are other names of `fetch.wait.max.ms` and `socket.timeout.ms`. Settings that
+librdkafka needs to find a group's offsets (`metadata.*`, `reconnect.*`, `socket.*` ...) are accepted, too;
+partitions are looked up at each trigger, whatever `metadata.max.age.ms` is. Reading refuses every other
+setting, since it would have no effect. When a broker closes a connection because its authentication has
+expired, the client reconnects.
 
 | setting | default |
 |---|---|
