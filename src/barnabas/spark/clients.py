@@ -39,7 +39,9 @@ PRODUCER_DEFAULTS: Settings = {
     "partitioner": "murmur2_random",
     "enable.idempotence": True,
     "delivery.timeout.ms": 120_000,
-    "linger.ms": 20,
+    # so that requests of a bulk write are full (`barnabas.spark.send_window`); a flush does not wait for it
+    "linger.ms": 100,
+    "batch.num.messages": 100_000,
     "queue.buffering.max.messages": 100_000,
     "queue.buffering.max.kbytes": 65_536,
 }

@@ -37,6 +37,9 @@ _TEXT = 512
 #: A wait in librdkafka is cut into pieces of this many milliseconds, between which Python sees signals.
 _PIECE_MS = 200
 
+#: While it waits for less than this, it looks each millisecond: librdkafka itself looks each ten.
+_SHORT_FLUSH_MS = 20
+
 
 class _Message(Structure):
     _fields_ = (
@@ -62,6 +65,38 @@ class _TopicPartition(Structure):
         ("opaque", c_void_p),
         ("err", c_int),
         ("private", c_void_p),
+    )
+
+
+class _PartitionMetadata(Structure):
+    _fields_ = (
+        ("id", c_int32),
+        ("err", c_int),
+        ("leader", c_int32),
+        ("replica_count", c_int),
+        ("replicas", c_void_p),
+        ("isr_count", c_int),
+        ("isr", c_void_p),
+    )
+
+
+class _TopicMetadata(Structure):
+    _fields_ = (
+        ("topic", c_char_p),
+        ("partition_count", c_int),
+        ("partitions", POINTER(_PartitionMetadata)),
+        ("err", c_int),
+    )
+
+
+class _Metadata(Structure):
+    _fields_ = (
+        ("broker_count", c_int),
+        ("brokers", c_void_p),
+        ("topic_count", c_int),
+        ("topics", POINTER(_TopicMetadata)),
+        ("broker_id", c_int32),
+        ("broker_name", c_char_p),
     )
 
 
@@ -117,7 +152,7 @@ _purge = _function("purge", c_int, c_void_p, c_int)
 _outq_len = _function("outq_len", c_int, c_void_p)
 _fatal_error = _function("fatal_error", c_int, c_void_p, c_char_p, c_size_t)
 _last_error = _function("last_error", c_int)
-_metadata = _function("metadata", c_int, c_void_p, c_int, c_void_p, POINTER(c_void_p), c_int)
+_metadata = _function("metadata", c_int, c_void_p, c_int, c_void_p, POINTER(POINTER(_Metadata)), c_int)
 _metadata_destroy = _function("metadata_destroy", None, c_void_p)
 _init_transactions = _function("init_transactions", c_void_p, c_void_p, c_int)
 _begin_transaction = _function("begin_transaction", c_void_p, c_void_p)
@@ -209,6 +244,9 @@ class BatchProducer:
 
     def flush(self) -> None:
         """Wait until no record waits any more. Raises KafkaException as `poll`."""
+        for _ in range(_SHORT_FLUSH_MS):
+            if _flush(self._handle, 1) == 0:
+                break
         while _flush(self._handle, _PIECE_MS) != 0:
             self._check()
         self._check()
@@ -217,13 +255,17 @@ class BatchProducer:
         """Drop all that waits; `on_failure` is told when it is next served."""
         _purge(self._handle, _PURGE_ALL)
 
-    def find(self, topic: str, seconds: float) -> None:
-        """Ask the brokers for a topic. Raises KafkaException when none answers in time."""
-        found = c_void_p()
+    def find(self, topic: str, seconds: float) -> list[int]:
+        """The partitions of a topic that have a leader. Raises KafkaException when no broker answers."""
+        found = POINTER(_Metadata)()
         code = _metadata(self._handle, 0, self._topic(topic), ctypes.byref(found), int(seconds * 1000))
         if code != 0:
             raise KafkaException(KafkaError(code))
-        _metadata_destroy(found)
+        try:
+            (told,) = found.contents.topics[: found.contents.topic_count]
+            return [each.id for each in told.partitions[: told.partition_count] if each.leader >= 0]
+        finally:
+            _metadata_destroy(found)
 
     def init_transactions(self, seconds: float) -> None:
         _raise(_init_transactions(self._handle, int(seconds * 1000)))

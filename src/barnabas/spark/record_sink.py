@@ -17,12 +17,16 @@ from barnabas.errors import BarnabasError
 from barnabas.spark.clients import Settings, new_producer
 from barnabas.spark.librdkafka import BatchProducer, Failed, MessageTable
 from barnabas.spark.message_table import message_table
+from barnabas.spark.send_window import SendWindow
 
 #: How long to wait for room in the producer's queue before looking again, in milliseconds.
-_ROOM_TIMEOUT_MS = 5
+_ROOM_TIMEOUT_MS = 1
 
 #: About how many bytes are handed to the producer at once.
 _PIECE_BYTES = 1 << 24
+
+#: How long the brokers may take to name a topic's partitions, in seconds.
+_FIND_S = 10.0
 
 #: How much of a key a message shows, in bytes.
 _SHOWN_KEY = 60
@@ -55,6 +59,7 @@ class RecordSink:
         self._recent_records = self._recent_bytes = 0
         unlimited = {**settings, _MAX_MESSAGES: _UNLIMITED, _MAX_KBYTES: _UNLIMITED}
         self._producer = new_producer(unlimited, self._on_failure)
+        self._window = SendWindow(settings, lambda topic: self._producer.find(topic, _FIND_S))
 
     @property
     def producer(self) -> BatchProducer:
@@ -81,6 +86,7 @@ class RecordSink:
     def flush(self) -> None:
         """Wait until every record is acknowledged or has failed; librdkafka's own timeout bounds the wait."""
         self._serve(self._producer.flush)
+        self._window.close()
 
     def purge(self) -> None:
         """Drop what is queued: the task has failed."""
@@ -92,7 +98,7 @@ class RecordSink:
 
     def _send_table(self, topic: str, rows: pa.RecordBatch, table: MessageTable) -> None:
         start = 0
-        for piece in _pieces(table):
+        for piece in (small for large in self._window.place(topic, table) for small in _pieces(large)):
             self._wait_for_room()
             try:
                 refused = self._producer.produce(topic, piece)
@@ -138,7 +144,8 @@ class RecordSink:
             records, size = self._recent.popleft()
             self._recent_records -= records
             self._recent_bytes -= size
-        return held >= self._max_records or self._recent_bytes >= self._max_bytes
+        most_records = min(self._max_records, self._window.records)
+        return held >= most_records or self._recent_bytes >= min(self._max_bytes, self._window.bytes)
 
     def _serve(self, call: Callable[..., None], *timeout: int) -> None:
         try:

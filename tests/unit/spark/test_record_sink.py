@@ -30,6 +30,12 @@ class SlowProducer:
         if milliseconds:
             self.held.popleft()
 
+    def find(self, topic: str, seconds: float) -> list[int]:
+        return [0, 1]
+
+    def flush(self) -> None:
+        self.held.clear()
+
     def __len__(self) -> int:
         return len(self.held)
 
@@ -74,3 +80,15 @@ def test_a_number_of_0_is_no_limit(producer: SlowProducer) -> None:
     for _ in range(3):
         writing.send(values(1), "t")
     assert producer.most_records == 3
+
+
+def test_a_bulk_write_is_held_back_to_what_the_partitions_take(producer: SlowProducer) -> None:
+    writing = sink()
+    for _ in range(10):
+        writing.send(values(1_000, 10_000), "t")
+    assert 2_000_000 < producer.most_bytes <= 3_000_000 + 250_000
+    writing.flush()
+    producer.most_bytes = 0
+    for _ in range(10):
+        writing.send(values(1_000, 400), "t")
+    assert producer.most_bytes == 4_000_000, "small tables are sent at once"

@@ -1,0 +1,82 @@
+"""How much of a bulk write an idempotent producer is told at a time, and where its rows without keys go.
+
+librdkafka (2.16) has one request of an idempotent producer under way for each partition. While a second one
+is full, or older than ``linger.ms``, its thread asks again and again whether it may be sent: half of the CPU
+time of a bulk write. So it is told no more than a request for each partition, and half of the next. With more
+than one for each, one is always full, so that nothing waits for ``linger.ms``.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from confluent_kafka import KafkaException
+
+from barnabas.spark.librdkafka import MessageTable
+
+#: librdkafka's defaults
+_BATCH_BYTES, _BATCH_RECORDS = 1_000_000, 10_000
+_REQUESTS = 1.5
+#: A request is told in so many pieces: the next one fills while the one before is under way.
+_PIECES = 4
+
+
+class SendWindow:
+    """Bounds what a producer holds, from a task's first large table to its flush.
+
+    Args:
+        settings: the producer's.
+        find: the partitions of a topic that have a leader; may raise KafkaException.
+    """
+
+    def __init__(self, settings: Mapping[str, str | bool | int], find: Callable[[str], list[int]]) -> None:
+        is_idempotent = str(settings.get("enable.idempotence", False)).lower() == "true"
+        self._is_needed = is_idempotent or "transactional.id" in settings
+        self._spreads = str(settings.get("partitioner", "")).endswith("random")
+        self._batch_bytes = int(settings.get("batch.size", _BATCH_BYTES))
+        self._batch_records = int(settings.get("batch.num.messages", _BATCH_RECORDS))
+        self._find = find
+        #: by topic; of those to which large tables go
+        self._partitions: dict[str, list[int]] = {}
+        self._pieces = 0
+        #: how much the producer may hold
+        self.bytes = self.records = math.inf
+
+    def place(self, topic: str, table: MessageTable) -> list[MessageTable]:
+        """A table in the pieces in which it is to be handed over; its rows without keys get partitions.
+
+        These go to one partition for a piece, and to another one for the next. librdkafka changes it every 10
+        milliseconds (``sticky.partitioning.linger.ms``), in which many requests would go to one partition.
+        """
+        ends = np.cumsum(table["len"] + table["key_len"])
+        if not self._is_needed or len(table) == 0 or ends[-1] < self._batch_bytes // 2:
+            return [table]
+        if topic not in self._partitions:
+            self._learn(topic)
+        numbers = (np.maximum(ends, 1) - np.uint64(1)) // np.uint64(max(1, self._batch_bytes // _PIECES))
+        partitions = self._partitions[topic]
+        if self._spreads and partitions:
+            free = (table["partition"] == -1) & (table["key"] == 0)
+            order = np.array(partitions, np.int32)
+            table["partition"][free] = order[(numbers[free] + np.uint64(self._pieces)) % len(partitions)]
+        self._pieces += int(numbers[-1]) + 1
+        return np.split(table, np.flatnonzero(np.diff(numbers)) + 1)
+
+    def close(self) -> None:
+        """All is sent: what is small next is not held back, and partitions are looked up anew."""
+        self._partitions.clear()
+        self.bytes = self.records = math.inf
+
+    def _learn(self, topic: str) -> None:
+        try:
+            found = self._find(topic)
+        except KafkaException:
+            found = []  # sending will say why
+        random.shuffle(found)  # tasks begin with different ones
+        self._partitions[topic] = found
+        count = sum(map(len, self._partitions.values()))
+        self.bytes = _REQUESTS * self._batch_bytes * count or math.inf
+        self.records = _REQUESTS * self._batch_records * count or math.inf
