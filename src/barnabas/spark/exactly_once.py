@@ -29,9 +29,9 @@ from confluent_kafka import KafkaException
 from barnabas.client.connection import Connection
 from barnabas.client.consumer_groups import Committed, committed
 from barnabas.client.coordinators import Coordinators
-from barnabas.client.servers import Servers
 from barnabas.errors import BarnabasError, ErrorCode
 from barnabas.spark.clients import Settings, kept, transaction_settings
+from barnabas.spark.group_coordinators import new_coordinators
 from barnabas.spark.options import WriteOptions
 from barnabas.spark.record_sink import NO_TOPIC, DeliveryError, RecordSink, explain
 from barnabas.spark.task_content import TaskContent
@@ -142,8 +142,7 @@ def _read_progress(client: dict[str, str], what: WriteId, some_topic: str | None
 
 
 def _new_coordinators(client: Settings) -> Coordinators:
-    settings = {name: str(value) for name, value in client.items()}
-    return Coordinators(Servers(settings["bootstrap.servers"], settings), _PATIENCE_S)
+    return new_coordinators(client, _PATIENCE_S)
 
 
 def _markers(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from barnabas.client.addresses import Address
 from barnabas.client.connection import LARGEST_RESPONSE
 from barnabas.client.security import ConnectionSecurity
 from barnabas.client.security_settings import security_of
@@ -88,7 +89,7 @@ def reading_settings(given: Mapping[str, str]) -> dict[str, str]:
 class FetchSettings:
     """The settings, checked; times in seconds."""
 
-    servers: tuple[tuple[str, int], ...]
+    servers: tuple[Address, ...]
     client_id: str
     read_committed: bool
     max_wait_ms: int
@@ -117,7 +118,7 @@ class FetchSettings:
                 raise refuse(f"kafka.{name}", take[name], "write a whole number") from None
 
         return cls(
-            servers=tuple(_address(each) for each in take["bootstrap.servers"].split(",") if each.strip()),
+            servers=tuple(parse_servers(take["bootstrap.servers"])),
             client_id=take["client.id"],
             read_committed=take["isolation.level"].lower() == "read_committed",
             max_wait_ms=number("fetch.wait.max.ms"),
@@ -140,12 +141,20 @@ def _security(given: Mapping[str, str]) -> ConnectionSecurity:
         raise ConfigError(f"option kafka.{error}") from None
 
 
-def _address(text: str) -> tuple[str, int]:
-    """HOST:PORT; librdkafka also takes PROTOCOL://HOST:PORT, and 9092 for no port."""
+def parse_servers(text: str) -> list[Address]:
+    """HOST:PORT, by commas; as librdkafka also PROTOCOL://HOST:PORT, and 9092 for no port.
+
+    Raises:
+        ConfigError: one of them is something else.
+    """
+    return [_address(each) for each in text.split(",") if each.strip()]
+
+
+def _address(text: str) -> Address:
     place = text.strip().rpartition("://")[2]
     host, colon, port = place.rpartition(":")
     if not colon or place.endswith("]"):
         host, port = place, "9092"
     if not port.isdecimal() or int(port) > _LAST_PORT:
         raise refuse("kafka.bootstrap.servers", text, "write HOST:PORT, by commas")
-    return host.strip("[]"), int(port)
+    return Address(host.strip("[]"), int(port))

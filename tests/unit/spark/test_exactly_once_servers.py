@@ -1,0 +1,28 @@
+"""The servers that an exactly-once sink asks for its progress are those that its producer writes to."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.spark.exactly_once import _new_coordinators
+
+
+@pytest.mark.parametrize(
+    ("servers", "addresses"),
+    [
+        ("a:1, b:2,", [("a", 1), ("b", 2)]),
+        ("a", [("a", 9092)]),
+        ("[::1]:5", [("::1", 5)]),
+        ("[::1]", [("::1", 9092)]),
+        ("SASL_SSL://a:1", [("a", 1)]),
+    ],
+)
+def test_servers_are_written_as_librdkafka_takes_them(servers: str, addresses: list[tuple[str, int]]) -> None:
+    assert _new_coordinators({"bootstrap.servers": servers})._bootstrap == addresses
+
+
+def test_settings_of_tls_go_with_the_servers() -> None:
+    asked = _new_coordinators({"bootstrap.servers": "SSL://a", "security.protocol": "ssl", "acks": "all"})
+    security = asked._servers.security
+    assert security is not None
+    assert security.tls is not None
