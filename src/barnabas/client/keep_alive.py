@@ -56,7 +56,9 @@ class KeepAlive:
         self._drop = drop
         self._patience = max_poll_interval * _PATIENCE
         self._interval = min(_INTERVAL, max_poll_interval / _POLLS)
-        self._polling = threading.Lock()
+        # Reentrant: Ctrl-C may come when `reading` holds it and its `with` block has not begun, which nothing
+        # ends then. The thread that it interrupts must be able to close the consumer all the same.
+        self._polling = threading.RLock()
         self._polled_at = time.monotonic()
         self._in_hand: TopicPartition | None = None
         #: by partition the offset up to which the caller is done, until librdkafka is told

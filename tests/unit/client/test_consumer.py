@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from confluent_kafka import KafkaError as ConfluentError
 
@@ -59,3 +61,18 @@ def test_no_more_records_are_returned_than_asked_for():
     assert len(consumer._take_records(messages, 3)) == 3
     assert [record.offset for record in consumer._take_records(messages, 3)] == [3, 4]
     consumer.close()
+
+
+def test_a_consumer_that_ctrl_c_has_interrupted_can_be_closed():
+    """Just after a read has begun, and before its `with` block: nothing ends that read."""
+
+    def interrupted():
+        consumer = Consumer("127.0.0.1:1")
+        begun = consumer._keeper.reading()
+        next(begun.gen)
+        consumer.close()
+
+    thread = threading.Thread(target=interrupted, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive(), "it waits for itself"
