@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import socket
+import time
 import uuid
 from collections.abc import Callable, Collection, Iterator
-from types import SimpleNamespace
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
-from confluent_kafka import KafkaError as RdKafkaError
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 
@@ -19,6 +19,12 @@ from barnabas.client import connection
 from barnabas.client.errors import ClientError
 from barnabas.errors import BarnabasError, ConfigError, ErrorCode
 from barnabas.protocol.framing import RequestHeader, parse_response
+from barnabas.protocol.messages.offset_fetch import (
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
 from barnabas.protocol.registry import ApiKey
 from barnabas.protocol.schema import Response
 from barnabas.spark import lookup as lookup_module
@@ -26,6 +32,7 @@ from barnabas.spark.cluster import Topic
 from barnabas.spark.list_offsets import Answers
 from barnabas.spark.lookup import BrokerUnreachableError, OffsetLookup
 from barnabas.spark.options import ReadOptions
+from barnabas.testing import BarnabasCluster
 from barnabas.types import ZERO_TOPIC_ID, TopicPartition
 
 MakeTopic = Callable[..., str]
@@ -173,19 +180,87 @@ def committed(admin: AdminClient, group: str) -> dict[tuple[str, int], int]:
     return {(each.topic, each.partition): each.offset for each in asked.topic_partitions}
 
 
+class Coordinator:
+    """A group's coordinator, as a fake: how it answers for one partition, one answer a request."""
+
+    def __init__(self, *answers: ErrorCode) -> None:
+        self._answers = list(answers)
+        self.asked: list[Any] = []
+
+    def __call__(self, group: str, call: Callable[[Coordinator, int], object]) -> object:
+        return call(self, 1)
+
+    def ask(self, request: Any, *, at_most: int) -> OffsetFetchResponse:
+        self.asked.append(request)
+        (topic,) = request.groups[0].topics
+        (number,) = topic.partition_indexes
+        error = self._answers.pop(0)
+        told = OffsetFetchResponsePartitions(
+            partition_index=number, committed_offset=-1 if error else 7, error_code=error
+        )
+        topics = [OffsetFetchResponseTopics(name=topic.name, partitions=[told])]
+        return OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id="g", topics=topics)])
+
+
 def test_a_group_whose_offsets_cannot_be_read_is_not_taken_for_one_that_has_none(
     make_topic: MakeTopic, lookup: Lookup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = make_topic()
     asking = lookup(subscribe=topic, startingOffsets="group", kafka__group__id="g")
-    refused = RdKafkaError(RdKafkaError.TOPIC_AUTHORIZATION_FAILED)
-    answer = SimpleNamespace(topic=topic, partition=0, offset=-1001, error=refused)
-    with monkeypatch.context() as patch:
-        patch.setattr(asking, "_consumer", Mock(wraps=asking._consumer, committed=lambda *_, **__: [answer]))
-        with pytest.raises(
-            BarnabasError, match=f"offsets of group g: {topic}-0: Broker: Topic authorization"
-        ):
-            starting(asking)
+    monkeypatch.setattr(asking._coordinators, "ask", Coordinator(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    with pytest.raises(BarnabasError, match=f"offsets of group g: TOPIC_AUTHORIZATION_FAILED: {topic}-0: "):
+        starting(asking)
+
+
+@pytest.mark.parametrize(("isolation", "waits"), [("read_committed", True), ("read_uncommitted", False)])
+def test_an_offset_that_a_transaction_may_change_is_waited_for_by_a_reader_of_committed_records(
+    isolation: str, waits: bool, make_topic: MakeTopic, lookup: Lookup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = make_topic()
+    asking = lookup(
+        subscribe=topic, startingOffsets="group", kafka__group__id="g", kafka__isolation__level=isolation
+    )
+    unstable = [ErrorCode.UNSTABLE_OFFSET_COMMIT] * 2 if waits else []
+    coordinator = Coordinator(*unstable, ErrorCode.NONE)
+    monkeypatch.setattr(asking._coordinators, "ask", coordinator)
+    monkeypatch.setattr(lookup_module, "_RETRY_S", 0.0)
+    assert starting(asking) == {TopicPartition(topic, 0): 7}
+    assert [each.require_stable for each in coordinator.asked] == [waits] * (len(unstable) + 1)
+
+
+def test_a_group_has_another_coordinator_when_one_hangs(
+    barnabas_cluster: Callable[..., BarnabasCluster], lookup: Lookup, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = barnabas_cluster(brokers=3)
+    cluster.create_topic("records", partitions=1)
+    place = TopicPartition("records", 0)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+    group = ConsumerGroupTopicPartitions("g", [ClientPartition("records", 0, 7)])
+    admin.alter_consumer_group_offsets([group])["g"].result(60)
+    asking = lookup(
+        True,
+        subscribe="records",
+        startingOffsets="group",
+        commitOffsets="true",
+        kafka__group__id="g",
+        kafka__bootstrap__servers=cluster.bootstrap_servers,
+    )
+    partitions = asking.partitions()
+    assert asking.resolve(asking._options.starting, partitions) == {place: 7}
+    hangs = cluster.admin().describe_group("g").coordinator
+    assert hangs is not None
+    cluster.pause(hangs)
+    try:
+        give_up = time.monotonic() + 60
+        while cluster.admin().describe_group("g").coordinator == hangs:
+            assert time.monotonic() < give_up, "the group has no other coordinator"
+        assert asking.resolve(asking._options.starting, partitions) == {place: 7}
+        with caplog.at_level(logging.WARNING, "barnabas.spark"):
+            asking.commit({place: 9})
+        assert "cannot commit" not in caplog.text
+        assert asking.resolve(asking._options.starting, partitions) == {place: 9}
+    finally:
+        cluster.resume(hangs)
 
 
 class ChangingLeader:

@@ -83,9 +83,9 @@ def committed_offsets(connection: Connection, group: str) -> dict[TopicPartition
 
 
 def committed(
-    connection: Connection, group: str, *, only: TopicPartition | None = None, stable: bool = False
+    connection: Connection, group: str, *, only: Iterable[TopicPartition] | None = None, stable: bool = False
 ) -> dict[TopicPartition, Committed]:
-    """What the group has committed, for all of its partitions, or `only` one.
+    """What the group has committed, for all of its partitions, or `only` for these.
 
     Args:
         stable: whether the coordinator refuses while a transaction may still change an offset (KIP-447).
@@ -97,8 +97,12 @@ def committed(
     before_v8: list[OffsetFetchRequestTopic] | None = None
     since_v8: list[OffsetFetchRequestTopics] | None = None
     if only is not None:
-        before_v8 = [OffsetFetchRequestTopic(name=only.topic, partition_indexes=[only.partition])]
-        since_v8 = [OffsetFetchRequestTopics(name=only.topic, partition_indexes=[only.partition])]
+        by_topic: dict[str, list[int]] = {}
+        for topic, number in only:
+            by_topic.setdefault(topic, []).append(number)
+        wanted = by_topic.items()
+        before_v8 = [OffsetFetchRequestTopic(name=name, partition_indexes=each) for name, each in wanted]
+        since_v8 = [OffsetFetchRequestTopics(name=name, partition_indexes=each) for name, each in wanted]
     request = OffsetFetchRequest(
         group_id=group,
         topics=before_v8,

@@ -156,7 +156,7 @@ def _markers(
     found = committed(connection, group, stable=some_topic is not None)
     if not found and some_topic is not None:
         # asked for all, brokers do not tell of one that waits where none was before
-        found = committed(connection, group, only=TopicPartition(some_topic, 0), stable=True)
+        found = committed(connection, group, only=[TopicPartition(some_topic, 0)], stable=True)
     return found
 
 

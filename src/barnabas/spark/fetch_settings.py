@@ -36,7 +36,7 @@ OTHER_NAMES = {
     "request.timeout.ms": "socket.timeout.ms",
 }
 
-#: What else librdkafka uses where it commits for a stream and asks for what a group has committed.
+#: What else is used where a group's offsets are asked for and committed, and by librdkafka for samples.
 _OF_LOOKUP = frozenset(
     {
         "group.id",

@@ -13,14 +13,16 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from confluent_kafka import Consumer, KafkaException, Message
+from confluent_kafka import Consumer, Message
 from confluent_kafka import TopicPartition as ClientPartition
 
+from barnabas.client.consumer_groups import commit_offsets, committed
 from barnabas.client.errors import AuthenticationError, ClientError
 from barnabas.errors import BarnabasError, ConfigError, ErrorCode
 from barnabas.spark.clients import consumer_settings, new_consumer
 from barnabas.spark.cluster import Cluster, Topic, id_as_text
 from barnabas.spark.fetch_settings import FetchSettings
+from barnabas.spark.group_coordinators import new_coordinators
 from barnabas.spark.list_offsets import Answers, OffsetQuestion
 from barnabas.spark.option_values import EARLIEST, LATEST, refuse, topic_pattern
 from barnabas.spark.options import Bound, ReadOptions
@@ -78,8 +80,10 @@ class OffsetLookup:
         self._topics: Mapping[str, Topic] = {}  # by what was looked up last
         self._partitions: tuple[Mapping[str, Topic], list[TopicPartition]] | None = None
         self._latest: tuple[Mapping[str, Topic], list[TopicPartition], OffsetQuestion] | None = None
-        # for a group's offsets, and for samples
-        self._consumer: Consumer = new_consumer(client, lambda _: None)
+        self._group = str(client["group.id"])
+        # librdkafka's consumer waits for a coordinator that hangs when the group has long had another one
+        self._coordinators = new_coordinators(client, _TIMEOUT_S)
+        self._consumer: Consumer = new_consumer(client, lambda _: None)  # for samples
         self._committed: Offsets = {}
 
     def close(self) -> None:
@@ -212,18 +216,21 @@ class OffsetLookup:
         return found | self.latest(tp for tp, offset in found.items() if offset < 0)
 
     def _committed_offsets(self, partitions: list[TopicPartition]) -> Offsets:
-        asked = [ClientPartition(tp.topic, tp.partition) for tp in partitions]
-        failure = f"cannot read the offsets of group {self._options.client['group.id']}"
-        try:
-            answers = self._consumer.committed(asked, timeout=_TIMEOUT_S)
-        except KafkaException as error:
-            raise BarnabasError(f"{failure}: {error.args[0].str()}") from None
-        for each in answers:
-            if each.error is not None:
-                raise BarnabasError(f"{failure}: {each.topic}-{each.partition}: {each.error.str()}")
-        return {
-            TopicPartition(each.topic, each.partition): each.offset for each in answers if each.offset >= 0
-        }
+        group = self._group
+        stable = self._cluster.settings.read_committed  # then an open transaction's offsets are waited for
+        give_up = time.monotonic() + _TIMEOUT_S
+        for pause_s in _pauses():
+            time.sleep(pause_s)
+            try:
+                found = self._coordinators.ask(
+                    group, lambda connection, _: committed(connection, group, only=partitions, stable=stable)
+                )
+                break
+            except BarnabasError as error:
+                is_unstable = getattr(error, "code", None) == ErrorCode.UNSTABLE_OFFSET_COMMIT
+                if not is_unstable or time.monotonic() >= give_up:
+                    raise BarnabasError(f"cannot read the offsets of group {group}: {error}") from None
+        return {tp: each.offset for tp, each in found.items()}
 
     def sample(self, start: Offsets, end: Offsets) -> dict[TopicPartition, float]:
         """How many bytes a record has on average, by the first that lie between, of some partitions.
@@ -338,12 +345,11 @@ class OffsetLookup:
         news = {tp: offset for tp, offset in processed.items() if self._committed.get(tp) != offset}
         if not news:
             return
-        offsets = [ClientPartition(tp.topic, tp.partition, offset) for tp, offset in news.items()]
+        group = self._group
         try:
-            self._consumer.commit(offsets=offsets, asynchronous=False)
-        except KafkaException as error:
-            group = self._options.client["group.id"]
-            _logger.warning("cannot commit to group %s: %s", group, error.args[0].str())
+            self._coordinators.ask(group, lambda connection, _: commit_offsets(connection, group, news))
+        except BarnabasError as error:
+            _logger.warning("cannot commit to group %s: %s", group, error)
         else:
             self._committed.update(news)
 
