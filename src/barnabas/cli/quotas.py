@@ -53,7 +53,7 @@ def _of_options(command: F) -> F:
         barnabas quotas set --of-user alice --remove producer_byte_rate
         """,
         "Rates are bytes, partitions or connections a second; request_percentage is of the time of one "
-        "processor. They hold on each broker by itself. The quota of a user with a client id goes before "
+        "processor. They hold on each broker by itself. The quota of a user with a client id overrides "
         "that of the user, and that before one of the client id.",
     ),
 )

@@ -30,7 +30,7 @@ _PASSING = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 )
-#: Seconds that one broker has for an answer before it is looked for who coordinates the group now.
+#: Seconds that a broker has to answer before the group's coordinator is looked up again.
 _PATIENCE = 5.0
 #: seconds between two tries: at first, and at most
 _RETRY_S, _LONGEST_RETRY_S = 0.05, 1.0

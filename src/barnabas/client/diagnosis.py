@@ -48,7 +48,7 @@ def examine(servers: str, address: Address, topic: str | None = None) -> Iterato
         topic: one that the client means to use.
     """
     configured = servers if isinstance(servers, Servers) else Servers(servers)
-    patient = _Patient(configured, address)
+    patient = _Examined(configured, address)
     for question in (patient.reach, patient.protocol, patient.trust, patient.login):
         found = question()
         if found is not None:
@@ -58,7 +58,7 @@ def examine(servers: str, address: Address, topic: str | None = None) -> Iterato
     yield from patient.cluster(topic)
 
 
-class _Patient:
+class _Examined:
     """One address, looked at with a client's settings."""
 
     def __init__(self, servers: Servers, address: Address) -> None:

@@ -220,7 +220,7 @@ class KeepAlive:
 
 
 def _run(keeper: weakref.ref[KeepAlive], stopped: threading.Event, interval: float) -> None:
-    """Weakly: a consumer that is forgotten without being closed is to go."""
+    """By a weak reference: a consumer that is dropped without being closed can be collected."""
     while not stopped.wait(interval):
         found = keeper()
         if found is None:

@@ -1,4 +1,4 @@
-"""A word while no broker answers: librdkafka goes on trying in silence."""
+"""Warns while no broker answers: librdkafka itself retries without a word."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def backoff_ms(failures: int) -> int:
 class Complaints:
     """Warnings that may come again and again: each kind is logged once a minute, with how many were not.
 
-    Kinds are kept for good, so there must be few of them.
+    Kinds are never removed, so there must be few of them.
     """
 
     def __init__(self, logger: logging.Logger) -> None:

@@ -1,4 +1,4 @@
-"""Futures of answers. The waiting request may have been given up: its future is done then."""
+"""Resolves the futures of answers. If the waiting request was cancelled, its future is done already."""
 
 from __future__ import annotations
 

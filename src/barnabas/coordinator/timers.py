@@ -1,6 +1,6 @@
 """Timers that are set again far more often than they fire: a heartbeat only moves its deadline.
 
-Built on the running loop's `call_later`; a loop in virtual time turns them without waiting.
+Built on the running loop's `call_later`; a loop in virtual time fires them without waiting.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ class ImageBuilder:
         self._before = before
 
     async def apply(self, paths: Collection[str]) -> ImageDelta:
-        """Read the nodes at `paths` again; paths of no interest are passed over.
+        """Read the nodes at `paths` again; paths that no image has are ignored.
 
         Raises:
             StoreError: the store cannot be read.

@@ -264,7 +264,8 @@ class JournalCopies:
             log.warning("%s %s; rewritten from %s", copy.path, copy.described(), best.path)
 
     def _put_away(self, copy: Found) -> None:
-        """A copy where none belongs (log.dirs has changed) would grow old and be taken for good one day."""
+        """Rename a copy where none belongs (log.dirs has changed): a later start could take the outdated
+        copy."""
         with contextlib.suppress(OSError):
             self._fs.rename(copy.path, copy.path + ".old")
             log.info("%s is kept as %s.old: log.dirs has changed", copy.path, copy.path)

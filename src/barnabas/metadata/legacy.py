@@ -63,7 +63,8 @@ def read(fs: FileSystem, folders: Sequence[str], random: Random) -> Journal | No
 
 
 def put_away(fs: FileSystem, folders: Sequence[str]) -> None:
-    """Renames the files that were taken over, now or by a start that was interrupted: they would grow old."""
+    """Rename the files that were imported, now or by an interrupted start: a later start would find them
+    outdated."""
     for path in [f"{folder}/{FILE_NAME}{suffix}" for folder in folders for suffix in ("", "-wal", "-shm")]:
         kept = path + _SUFFIX
         try:

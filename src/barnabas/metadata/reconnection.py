@@ -1,4 +1,4 @@
-"""What is begun again when the connection to the metadata store breaks in its middle."""
+"""Repeats what a broken connection to the metadata store has interrupted."""
 
 from __future__ import annotations
 

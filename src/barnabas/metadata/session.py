@@ -1,4 +1,4 @@
-"""The state of a session with a metadata store, and who listens to it."""
+"""The state of a session with a metadata store, and its listeners."""
 
 from __future__ import annotations
 

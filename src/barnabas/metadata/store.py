@@ -184,7 +184,7 @@ class MetadataStore(Protocol):
         """The node, or None when there is none."""
 
     async def read(self, paths: Sequence[str]) -> list[Node | None]:
-        """As `exists` for many nodes, at the price of one journey."""
+        """As `exists` for many nodes, in one round trip."""
 
     async def children(self, path: str) -> list[str]:
         """The names of a node's children, without their path, sorted. Raises NoNodeError."""

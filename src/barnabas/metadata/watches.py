@@ -1,4 +1,4 @@
-"""Who wants to hear of which part of the tree."""
+"""The watchers of the tree, by the path they watch."""
 
 from __future__ import annotations
 

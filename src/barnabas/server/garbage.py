@@ -29,14 +29,14 @@ class Collections:
 
     def __init__(self) -> None:
         self._new_ones = 0
-        #: how much was in use when the objects were last counted as looked at
+        #: how much memory was in use after the last collection of all objects
         self._blocks = 0
         self._seconds_a_block = _SECONDS_A_BLOCK
         self._collects_all = False
 
     @property
     def due(self) -> bool:
-        """Whether all objects should be looked at once there is time."""
+        """Whether all objects should be collected once there is time."""
         return self._new_ones >= _NEW_ONES and sys.getallocatedblocks() >= _GROWTH * self._blocks
 
     @property
@@ -51,7 +51,7 @@ class Collections:
         self._blocks = sys.getallocatedblocks()
 
     def collect_all(self) -> None:
-        """Look at all objects. This stops the process: a quarter of a second with 10,000 topics."""
+        """Collect among all objects. This stops the process: a quarter of a second with 10,000 topics."""
         self._collects_all = True
         began = perf_counter()
         try:

@@ -24,7 +24,7 @@ from barnabas.system import event_loop, limits
 from barnabas.system.signals import handle_reload_signal
 from barnabas.text import logger_of
 
-#: what is asked for where the system sets no bound
+#: the limit that is requested where the system sets none
 ENOUGH_FILES = 65_536
 #: with fewer, a few hundred partitions and clients come to the limit
 FEW_FILES = 4096

@@ -67,7 +67,7 @@ class RecordSink:
         return self._producer
 
     def send(self, batch: pa.RecordBatch, topic: str | None) -> int:
-        """Queue every row of `batch`; `topic` goes before the column of that name. Returns how many.
+        """Queue every row of `batch`; `topic` overrides the column of that name. Returns how many.
 
         Raises:
             DeliveryError: a row cannot be a record, or an earlier one was refused; the text says which.

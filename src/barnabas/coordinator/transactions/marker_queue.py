@@ -20,7 +20,7 @@ from barnabas.types import LeaderEpoch, ProducerEpoch, ProducerId, TopicPartitio
 
 logger = logger_of(__name__)
 
-#: after so many failures in a row, within a second, a warning: a leader that is just being elected is no news
+#: after so many failures in a row, within a second, a warning is logged: an election is over by then
 _WARN_AT = 4
 
 #: another coordinator or another producer has taken over: this broker must not write these markers any more

@@ -2,7 +2,7 @@
 
 To a broker these are opaque bytes except where it must know a group's topics (OffsetDelete) or a tool shows
 them. Each begins with its version as an int16, which is not part of the declaration. A version above the
-known is read as the highest known: later versions only add fields at the end, which are passed over.
+known is read as the highest known: later versions only add fields at the end, which are ignored.
 """
 
 from barnabas.protocol.schema import Bytes, Int32, Message, String, Struct, since

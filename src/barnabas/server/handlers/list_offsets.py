@@ -169,9 +169,9 @@ def _check_timestamp(timestamp: int, version: int) -> None:
 
 
 def _why_unknown(partition: Partition, request: ListOffsetsRequest, version: int) -> KafkaError | None:
-    """What a client is told that asks for an offset beyond the high watermark of a new leader (KIP-207).
+    """The error for a client that asks for an offset beyond a new leader's high watermark (KIP-207).
 
-    It may be lower than what an earlier leader has told as committed: to clients, offsets would go back.
+    The new leader may know a lower one than an earlier leader has told: clients would see offsets go back.
     """
     if partition.has_committed_former_epochs or request.replica_id != CONSUMER:
         return None

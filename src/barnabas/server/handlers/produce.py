@@ -59,7 +59,8 @@ ZSTD_SINCE = 7
 #: how many records an answer names as refused; a batch is refused as a whole
 MAX_RECORD_ERRORS = 1000
 _ACKS = (0, 1, ACKS_ALL)
-#: what a batch is refused by that came before its partition, or its leader, and comes again; as what is noted
+#: errors of a batch that came before its partition or its leader, which its client sends again; each with
+#: the error that is noted for the batches behind it
 _TOO_EARLY = {
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.KAFKA_STORAGE_ERROR,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.NOT_LEADER_OR_FOLLOWER,

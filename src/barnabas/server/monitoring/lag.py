@@ -82,7 +82,7 @@ def known_end(replicas: ReplicaManager, partition: TopicPartition) -> Offset | N
 
 
 class EndHistory:
-    """When partitions ended where, as it was seen at readings of the metrics."""
+    """Earlier log ends of partitions, noted at each reading of the metrics."""
 
     def __init__(self) -> None:
         #: by partition: (seconds, end), oldest first, each end above the one before
@@ -100,7 +100,7 @@ class EndHistory:
             if len(self._seen) < _MOST_PARTITIONS:
                 self._seen[partition] = [(now, end)]
             return
-        if end < seen[-1][1]:  # it was cut off, or made again
+        if end < seen[-1][1]:  # the log was truncated, or the topic created again
             seen.clear()
         if not seen or end > seen[-1][1]:
             seen.append((now, end))

@@ -63,7 +63,7 @@ class Endpoint:
 
     @property
     def is_every_interface(self) -> bool:
-        """Whether it is where a broker may listen, and what a client cannot connect to."""
+        """Whether it stands for every interface: a broker may listen there, but no client can connect."""
         try:
             return not self.host or ipaddress.ip_address(self.host).is_unspecified
         except ValueError:

@@ -94,7 +94,7 @@ def _package() -> Any:
 
 
 def _jaas_options(config: BrokerConfig) -> Mapping[str, str]:
-    """Those of Kerberos; the same setting may be another mechanism's."""
+    """The options of `Krb5LoginModule`; none where the setting is another mechanism's."""
     jaas = None if config.sasl_jaas_config is None else parse_jaas(config.sasl_jaas_config)
     return jaas.options if jaas is not None and jaas.module == _MODULE else {}
 

@@ -55,7 +55,7 @@ class ListenerKeys:
             keys.check_now(threads)
 
     async def check(self, threads: Pool, *, is_start: bool = False) -> None:
-        """Take over what has changed; at the start, whomever the certificates are for."""
+        """Load the keys that have changed. Only at the start may the certificates have any names."""
         for keys in self._by_listener.values():
             await keys.check(threads, is_start=is_start)
 
@@ -117,7 +117,7 @@ class TlsKeys:
             self._asked = asyncio.ensure_future(self.check(threads))
 
     async def check(self, threads: Pool, *, is_start: bool = False) -> None:
-        """Take over what has changed; at the start, whomever the certificate is for."""
+        """Load the key if it has changed. Only at the start may the certificate have any names."""
         async with self._turn:
             self._is_wanted = False
             await self._check(threads, is_start=is_start)

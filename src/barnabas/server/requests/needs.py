@@ -33,7 +33,7 @@ TopicName = Callable[[TopicId], str | None]
 
 
 def refusal(kind: ResourceType) -> KafkaError:
-    """The error for who may not do to a resource what was asked."""
+    """The error for a client that lacks a permission on a resource."""
     return KafkaError(_KINDS[kind][1])
 
 

@@ -22,7 +22,7 @@ _CHECKED = 100
 
 
 class NewNames:
-    """The names of one kind that principals have brought into being, and that there still are.
+    """The names of one kind that principals have created and that still exist.
 
     Only names that were new count, and only those of this broker since its start: who merely uses what others
     have made is never refused.

@@ -69,5 +69,5 @@ class MutationBudget:
 
     @property
     def throttle_time_ms(self) -> int:
-        """For how long the client is to ask for nothing more."""
+        """How long the client has to wait before its next request, in milliseconds."""
         return 0 if self._left is None else math.ceil(1000 * self._left.delay())

@@ -1,4 +1,4 @@
-"""What ``match`` of a client-metrics resource may look at."""
+"""The attributes of a client that ``match`` of a client-metrics resource may use."""
 
 from __future__ import annotations
 

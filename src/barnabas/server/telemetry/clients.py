@@ -20,7 +20,7 @@ MOST_CLIENTS = 16_384
 MOST_OF_A_CLIENT, MOST_SERIES = 500, 50_000
 #: a client is forgotten after so many milliseconds, or three intervals if those are longer
 _FORGOTTEN_AFTER_MS = 60_000
-#: at how many clients each request looks whether they are silent
+#: how many clients each request checks for silence
 _AT_ONCE = 20
 
 #: (metric, attributes, whether it only grows)

@@ -16,7 +16,7 @@ from barnabas.text import logger_of
 
 log = logger_of(__name__)
 
-#: how often clients ask again whom no subscription is about, in milliseconds
+#: how often a client without a subscription asks again, in milliseconds
 _INTERVAL_MS = 300_000
 
 

@@ -25,7 +25,7 @@ Refusals: TypeAlias = dict[tuple[str | bytes, int], KafkaError]
 _ABORTABLE_FROM = 11
 _IMPLICIT_FROM = 12
 
-#: errors of a coordinator that older clients would not try again: this one they do
+#: coordinator errors that older clients do not retry: they get one that they do
 _RETRIED = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,

@@ -17,7 +17,7 @@ from barnabas.records import Record
 
 
 class GroupDraft:
-    """Made from a group, or from nothing for one that is to be."""
+    """Begins with the state of a group, or with none for a new one."""
 
     def __init__(self, group: ConsumerGroup, before: Iterable[Record] = ()) -> None:
         """`before` are records of another kind that come first."""

@@ -55,7 +55,7 @@ class ConsumerGroup:
         self._owners: dict[tuple[TopicId, int], str] = {}
 
     def copy(self) -> ConsumerGroup:
-        """The same state, which may then go its own way."""
+        """A copy that can be changed independently."""
         other = ConsumerGroup(self.group_id)
         other.epoch, other.metadata_hash = self.epoch, self.metadata_hash
         other.assignment_epoch = self.assignment_epoch
@@ -81,7 +81,7 @@ class ConsumerGroup:
         return not self.members
 
     def member(self, member_id: str) -> ConsumerMember:
-        """The member called so.
+        """The member with this id.
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID.
