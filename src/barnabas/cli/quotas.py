@@ -54,7 +54,7 @@ def _of_options(command: F) -> F:
         """,
         "Rates are bytes, partitions or connections a second; request_percentage is of the time of one "
         "processor. They hold on each broker by itself. The quota of a user with a client id overrides "
-        "that of the user, and that before one of the client id.",
+        "that of the user, which overrides that of the client id.",
     ),
 )
 @click.argument("values", type=NAME, nargs=-1, metavar="NAME=VALUE...")
