@@ -21,7 +21,8 @@ from barnabas.protocol.schema import Request
 
 #: the one version of ApiVersions that every broker answers
 _COMMON = 0
-_CLIENT_ID = "barnabas"
+#: what we call ourselves where nobody gives a client.id
+CLIENT_ID = "barnabas"
 #: bytes; what begins with a larger size is no response
 LARGEST_RESPONSE = 2**28
 
@@ -102,7 +103,7 @@ class Connection:
         port: int,
         timeout: float = 15.0,
         *,
-        client_id: str = _CLIENT_ID,
+        client_id: str = CLIENT_ID,
         security: Security | None = None,
     ) -> None:
         self._address = f"{host}:{port}"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from barnabas.client.addresses import Address, parse_servers
-from barnabas.client.connection import Connection, UnservedError
+from barnabas.client.connection import CLIENT_ID, Connection, UnservedError
 from barnabas.client.errors import AuthenticationError, ClientError, error_code
 from barnabas.client.reach import explain_silence
 from barnabas.client.servers import Servers
@@ -49,12 +49,19 @@ class Coordinators:
         self._bootstrap = parse_servers(servers)
         #: the brokers that the cluster had when it was asked last; those that did not answer come last
         self._brokers: list[Address] = []
-        self._idle: dict[Address, Connection] = {}
         self._lock = threading.Lock()
+        self._idle: dict[Address, Connection] = {}
+
+    def close(self) -> None:
+        """Leave the brokers. A call after that connects again."""
+        with self._lock:
+            idle, self._idle = self._idle, {}
+        for connection in idle.values():
+            connection.close()
 
     def __del__(self) -> None:
-        for connection in getattr(self, "_idle", {}).values():
-            connection.close()
+        if hasattr(self, "_idle"):  # else the servers could not be parsed
+            self.close()
 
     def ask(self, group: str, call: Callable[[Connection, BrokerId], T]) -> T:
         """What `call` returns, given a connection to the group's coordinator and that broker's id.
@@ -123,7 +130,12 @@ class Coordinators:
         with self._lock:
             connection = self._idle.pop(address, None)
         if connection is None:
-            connection = Connection(*address, wait, security=self._servers.security)
+            connection = Connection(
+                *address,
+                wait,
+                client_id=self._servers.settings.get("client.id", CLIENT_ID),
+                security=self._servers.security,
+            )
             is_new = True
         else:
             connection.wait_for(wait)

@@ -89,6 +89,7 @@ class OffsetLookup:
     def close(self) -> None:
         """Leave the brokers; nothing can be asked after."""
         self._cluster.close()
+        self._coordinators.close()
         self._consumer.close()
 
     def partitions(self, *, must_exist: bool = True) -> list[TopicPartition]:

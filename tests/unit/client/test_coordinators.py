@@ -45,8 +45,11 @@ class FakeCluster:
 class FakeConnection:
     cluster: FakeCluster
 
-    def __init__(self, host: str, port: int, timeout: float, *, security: object = None) -> None:
+    def __init__(
+        self, host: str, port: int, timeout: float, *, client_id: str, security: object = None
+    ) -> None:
         assert 0 < timeout <= 5
+        self.client_id = client_id
         self.port = port
         self.cluster = self.cluster  # whichever test's it is when this is closed
         self.cluster.opened.append(port)
@@ -108,6 +111,25 @@ def test_the_coordinator_is_asked_and_its_connection_kept(cluster: FakeCluster) 
     assert cluster.opened == [1, 2]
     del asked
     assert cluster.closed == 2
+
+
+def test_a_call_after_closing_connects_again(cluster: FakeCluster) -> None:
+    asked = calls()
+    asked.ask("g", who)
+    asked.close()
+    assert cluster.closed == 1
+    assert asked.ask("g", who) == 1
+    assert cluster.opened == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("settings", "client_id"), [({}, "barnabas"), ({"client.id": "nightly-job"}, "nightly-job")]
+)
+def test_the_client_id_of_the_settings_is_told(
+    cluster: FakeCluster, settings: dict[str, str], client_id: str
+) -> None:
+    asked = Coordinators(Servers("one:1", settings), 60.0)
+    assert asked.ask("g", lambda connection, _: connection.client_id) == client_id
 
 
 def test_another_broker_is_asked_when_the_coordinator_and_entry_has_died(cluster: FakeCluster) -> None:
