@@ -1,7 +1,7 @@
 """The command line: one file a command group, loaded when it is asked for.
 
 Exit codes: 0 done, 1 failed, 2 called wrongly, 130 interrupted. One line on stderr says why, and the cure.
-A command that prints results ends with 0, without a word, when the reader of its stdout has gone (`| head`).
+A command that prints results exits with 0 and says nothing when the reader of its stdout has gone (`| head`).
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def acls() -> None:
 
 
 def _resource_options(command: F) -> F:
-    """What a rule is about."""
+    """The options that name the resource of a rule."""
     command = click.option("--cluster", is_flag=True, help="The cluster itself.")(command)
     for field in reversed(_RESOURCES):
         option = f"--{field.replace('_', '-')}"
@@ -131,7 +131,7 @@ def revoke(
     bootstrap_server: str,
     **named: str | bool | None,
 ) -> None:
-    """Take rules of a user away."""
+    """Remove rules of a user."""
     from barnabas.client.acls import delete_acls
     from barnabas.client.reach import require_broker
 
@@ -228,7 +228,7 @@ def check(
 
 
 def _subjects(bootstrap_server: str) -> SubjectRules:
-    """What holds beside the rules, as a broker tells it."""
+    """What a broker applies besides the rules."""
     admin = connect(bootstrap_server)
     broker = min(node.id for node in admin.cluster().nodes)
     values = {setting.name: setting.value for setting in admin.configs("broker", str(broker))}

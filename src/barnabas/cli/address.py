@@ -14,7 +14,7 @@ _HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?\.?")
 
 
 class Address(NamedTuple):
-    """A host as URLs have it (IPv6 in brackets) and a port."""
+    """A host as it is written in URLs (IPv6 in brackets) and a port."""
 
     host: str
     port: int
@@ -26,7 +26,7 @@ class Address(NamedTuple):
 def parse_address(
     text: str, option: str, example: str, *, default_host: str = "", default_port: int | None = None
 ) -> Address:
-    """The address that `text` spells, as the value of `option`.
+    """Parse `text`, the value of `option`.
 
     Args:
         default_host: stands for a host that is left out; without one a host has to be given.

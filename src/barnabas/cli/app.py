@@ -1,4 +1,4 @@
-"""The root of the commands: which there are, and where each lives."""
+"""The root of the commands: their names, and the module of each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import click
 import barnabas
 from barnabas.errors import BarnabasError
 
-#: As shells have it: 128 and the number of SIGINT.
+#: As shells report it: 128 plus the number of SIGINT.
 _INTERRUPTED = 130
 
 _EXAMPLES = """\b
@@ -29,7 +29,7 @@ Every command explains itself with --help and examples. A broker other than 127.
 
 
 class LazyGroup(click.Group):
-    """Knows its commands' names and one line on each, and imports a command when it runs or explains itself.
+    """A group that imports a command only to run it or to print its help.
 
     So `barnabas start` loads no Kafka client, and completing a word loads next to nothing.
     """
@@ -53,7 +53,7 @@ class LazyGroup(click.Group):
 
 
 class Root(LazyGroup):
-    """Says in one line what went wrong, and with which exit code."""
+    """Reports an error in one line and exits with its code."""
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         with _told_in_one_line():
@@ -66,7 +66,7 @@ class Root(LazyGroup):
 
 @contextmanager
 def _told_in_one_line() -> Iterator[None]:
-    """Whatever goes wrong, as an exception that click shows in one line, or as an exit code."""
+    """Turn every error into an exception that click shows in one line, or into an exit code."""
     try:
         yield
     except click.exceptions.NoArgsIsHelpError:

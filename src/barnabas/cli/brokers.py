@@ -1,4 +1,4 @@
-"""`barnabas brokers`: list, describe, and drain those that are to go."""
+"""`barnabas brokers`: list, describe and drain brokers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the commands get into a cluster: a file of client settings, a profile, a user."""
+"""How commands connect to a cluster: with a file of client settings, a profile, a user."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def read_servers(
     *,
     may_ask: bool,
 ) -> Servers:
-    """The cluster that the options mean: `given` addresses win over the file's, which win over the profile's.
+    """The cluster that the options name: `given` addresses override the file's, which override the profile's.
 
     Args:
         default: the addresses where none of them has any.
@@ -60,12 +60,12 @@ def read_servers(
     addresses = translated.settings.pop("bootstrap.servers", None)
     servers = Servers(given or addresses or default, translated.settings)
     parse_servers(servers)
-    _ = servers.security  # what cannot be used is told now, not by librdkafka
+    _ = servers.security  # report unusable settings now, in our words rather than librdkafka's
     return servers
 
 
 def profiles_file() -> Path:
-    """Where profiles lie: a table each, with the settings of a client's file."""
+    """The file of profiles: a table for each, with a client's settings."""
     folder = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
     return Path(folder).expanduser() / "barnabas" / "profiles.toml"
 

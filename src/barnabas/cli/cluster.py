@@ -1,4 +1,4 @@
-"""`barnabas cluster`: what concerns the brokers of a cluster together."""
+"""`barnabas cluster`: run a cluster on this machine, and keep the metadata of any cluster safe."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: seconds
 _PATIENCE = 18.0
-#: seconds for what a cluster is asked to do: a broker may have to recover its logs
+#: seconds for a command to a running cluster: a broker may have to recover its logs
 _CHANGE = 180.0
 _STATUS = 10.0
 _CONNECTING = 5.0
@@ -135,7 +135,7 @@ def start(
         "zookeeper.session.timeout.ms": "6000",  # a dead broker is noticed soon
         **parse_assignments(settings, "--set"),
     }
-    BrokerConfig.from_text({**values, "zookeeper.connect": "127.0.0.1:2181"})  # refuses what is wrong at once
+    BrokerConfig.from_text({**values, "zookeeper.connect": "127.0.0.1:2181"})  # refuse wrong settings now
     address = None
     if metrics is not None:
         address = parse_address(metrics, "--metrics", "127.0.0.1:9404", default_host="127.0.0.1")
@@ -257,7 +257,7 @@ def kill(broker: int, data: Path) -> None:
 @_broker_argument
 @_data_option
 def pause(broker: int, data: Path) -> None:
-    """Have broker N stand still with its connections open (SIGSTOP)."""
+    """Pause broker N; its connections stay open (SIGSTOP)."""
     _change("pause", broker, data, f"Paused broker {broker}")
 
 
@@ -265,7 +265,7 @@ def pause(broker: int, data: Path) -> None:
 @_broker_argument
 @_data_option
 def resume(broker: int, data: Path) -> None:
-    """Let a paused broker N go on."""
+    """Resume the paused broker N (SIGCONT)."""
     _change("resume", broker, data, f"Broker {broker} goes on")
 
 
@@ -346,7 +346,7 @@ _store_option = click.option(
 @_zookeeper_option
 @_store_option
 def backup(file: Path, address: str | None, directories: tuple[Path, ...]) -> None:
-    """Write what a cluster has agreed on to FILE."""
+    """Write a cluster's metadata to FILE."""
     from barnabas.environment.filesystem import replace_file
     from barnabas.environment.os_filesystem import OsFileSystem
     from barnabas.metadata.backup import encode, take
@@ -376,7 +376,7 @@ def backup(file: Path, address: str | None, directories: tuple[Path, ...]) -> No
 @_zookeeper_option
 @_store_option
 def restore(sources: tuple[Path, ...], address: str | None, directories: tuple[Path, ...]) -> None:
-    """Make a cluster's lost metadata again."""
+    """Rebuild a cluster's lost metadata."""
     from barnabas.environment.os_filesystem import OsFileSystem
     from barnabas.metadata.backup import BackupError, read_backup
     from barnabas.metadata.backup import restore as restored
@@ -400,7 +400,7 @@ def restore(sources: tuple[Path, ...], address: str | None, directories: tuple[P
 
 
 def _require_zookeeper(servers: Sequence[str]) -> None:
-    """Says at once that none of the servers answers, and why."""
+    """Raise at once, with the reason, if none of the servers answers."""
     reasons = []
     for server in servers:
         host, _, port = server.rpartition(":")
@@ -422,7 +422,7 @@ async def _with_store(
     may_be_new: bool,
     work: Callable[[MetadataStore], Awaitable[T]],
 ) -> T:
-    """What `work` returns, with the store that the options name."""
+    """Run `work` on the store that the options name, and return its result."""
     from barnabas.environment.environment import Environment
     from barnabas.metadata.embedded import EmbeddedStore
     from barnabas.metadata.importing import check_embedded

@@ -1,6 +1,6 @@
-"""The control connection of a cluster that runs: one line of JSON each way, over the loopback interface.
+"""The control connection of a running cluster: one line of JSON each way, over the loopback interface.
 
-Only who can read the secret in the cluster's folder is obeyed.
+A command must have the secret that lies in the cluster's folder.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from barnabas.cli.cluster_folder import ClusterFolder, Control
 from barnabas.errors import BarnabasError
 
 _LONGEST_LINE = 65_536
-#: seconds that a client has to say what it wants
+#: seconds that a client has to send its command
 _PATIENCE = 5.0
 
 
 class ClusterControlError(BarnabasError):
-    """The cluster does not run, or refuses what it was asked for; the text says why."""
+    """The cluster does not run, or refuses the command; the message says why."""
 
 
 @dataclass(slots=True)
 class Command:
-    """Something that the cluster is asked to do; it is answered once."""
+    """A command to the running cluster; it is answered once."""
 
     word: str
     broker: int | None
@@ -45,11 +45,11 @@ class Command:
 
 
 class ControlServer:
-    """Takes commands in threads of its own, and gives each to `take`, which any thread may call.
+    """Receives commands in threads of its own and passes each to `take`, from those threads.
 
     Args:
         folder: where clients find the port and the secret.
-        take: has to see that each command is answered.
+        take: must see to it that each command is answered.
     """
 
     def __init__(self, folder: ClusterFolder, take: Callable[[Command], object]) -> None:
@@ -88,12 +88,12 @@ class ControlServer:
                 self._take(command)
                 answer = command.answers.get()
                 connection.settimeout(None)
-                with suppress(OSError):  # who asked has not waited
+                with suppress(OSError):  # the client has not waited for the answer
                     connection.sendall(json.dumps(answer).encode() + b"\n")
 
 
 def ask(folder: ClusterFolder, word: str, broker: int | None = None, *, timeout: float) -> dict[str, Any]:
-    """The answer of the cluster that runs in `folder`.
+    """Send a command to the cluster that runs in `folder`, and return its answer.
 
     Raises:
         ClusterControlError: none runs there, it refuses, or it does not answer within `timeout` seconds.

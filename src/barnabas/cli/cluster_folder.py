@@ -18,12 +18,12 @@ from barnabas.errors import BarnabasError
 
 
 class ClusterFolderError(BarnabasError):
-    """The folder does not fit what is to be done with it; the text has the cure."""
+    """The folder is not fit for the command; the message names the cure."""
 
 
 @dataclass(slots=True)
 class Layout:
-    """What stays from one start to the next.
+    """What a cluster keeps from one start to the next.
 
     Attributes:
         addresses: ``host:port`` of each broker, by its id; port 0 before its first start.

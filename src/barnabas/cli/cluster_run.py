@@ -58,7 +58,7 @@ class Member:
     id: int
     state: State = State.STOPPED
     process: subprocess.Popen[bytes] | None = None
-    #: what its end is, once it comes
+    #: its state once the process has ended
     ends_as: State = State.ENDED
     #: to be answered when its process has ended, or is ready
     at_end: list[Callable[[], None]] = field(default_factory=list)
@@ -66,16 +66,16 @@ class Member:
 
 
 class ClusterRunner:
-    """Owns the processes. Threads that wait for processes and take commands only put events into a queue.
+    """Owns the processes. Threads that wait for them, or receive commands, only put events into a queue.
 
     Args:
         folder: where all of it goes.
         layout: which brokers there are; their addresses are filled in.
         settings: of every broker, by Kafka's names.
-        say: tells the person at the terminal something, one line.
+        say: prints one line for the person at the terminal.
         metrics: where broker 1 serves metrics, and the others at the ports that follow; each at a free one
             if the port is 0. None for nowhere.
-        secured: what makes it safe to expose.
+        secured: what `--secure` has made; None without it.
         console: where the web console listens; None for none.
     """
 
@@ -99,7 +99,7 @@ class ClusterRunner:
         self._say = say
         self._secured = secured
         self._members = {broker: Member(broker) for broker in sorted(layout.addresses)}
-        #: (what happened, of which member or command, more); None for a signal
+        #: (event, the member or command that it is about, details); None for a signal
         self._events: queue.SimpleQueue[tuple[str, Any, Any] | None] = queue.SimpleQueue()
         self._signals = 0
         self._serves = False
@@ -132,7 +132,7 @@ class ClusterRunner:
             self._stop_all()
 
     def _beside(self, servers: str) -> AbstractContextManager[None]:
-        """What runs as long as the brokers serve."""
+        """Run what must run as long as the brokers serve."""
         if self._console is None:
             return nullcontext()
         from barnabas.cli.start_console import running_console
@@ -188,7 +188,7 @@ class ClusterRunner:
         threading.Thread(target=self._watch, args=[member, process], daemon=True).start()
 
     def _watch(self, member: Member, process: subprocess.Popen[bytes]) -> None:
-        """In a thread: what a process says, and its end."""
+        """In a thread: put a process's output and its end into the queue."""
         assert process.stdout is not None
         with process.stdout as said:
             line = said.readline().decode(errors="replace").split()

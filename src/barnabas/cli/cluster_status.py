@@ -1,4 +1,4 @@
-"""What the brokers of a cluster say of its partitions."""
+"""The state of a cluster's partitions, read from its brokers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ANSWER = 3.0
 
 
 def partitions_of(addresses: Sequence[str], secure: Path | None) -> dict[str, Any]:
-    """The controller, and what is amiss with partitions, as the first of `addresses` that answers tells it.
+    """The controller and the problems of partitions, from the first of `addresses` that answers.
 
     Args:
         secure: the folder with the admin's login, where there must be one.
@@ -68,13 +68,13 @@ def zookeeper_answers(address: str) -> bool:
 
 
 def _admin(secure: Path) -> Security | None:
-    """How the admin of a cluster logs in. Raises SettingError and ConfigError."""
+    """The settings with which the admin of a secured cluster logs in. Raises SettingError and ConfigError."""
     settings = translate(read_unchecked(CertificateFolder(secure).properties("admin"))).settings
     return Servers("", settings).security
 
 
 def _answers(addresses: Sequence[str], security: Security | None) -> tuple[int, MetadataResponse] | None:
-    """The controller and all topics, as the first broker that answers knows them."""
+    """The controller and all topics, from the first broker that answers."""
     for address in addresses:
         host, _, port = address.rpartition(":")
         try:

@@ -1,4 +1,4 @@
-"""What tab completion offers: names asked of the broker, quickly or not at all."""
+"""Tab completion: names from the broker, or none if it does not answer quickly."""
 
 from __future__ import annotations
 

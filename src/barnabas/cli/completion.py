@@ -1,4 +1,4 @@
-"""`barnabas completion`: what a shell needs to complete commands, options, topics and groups."""
+"""`barnabas completion`: the script with which a shell completes commands, options, topics and groups."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class UnknownSetting(BarnabasError):
 
 
 class _Resource(NamedTuple):
-    """What has the settings: its kind and its name, and both in words."""
+    """The resource whose settings are meant: its kind, its name, and both in words."""
 
     kind: str
     name: str
@@ -185,7 +185,7 @@ def alter(
 
 
 def require_known(admin: Admin, kind: str, name: str, settings: Sequence[str]) -> None:
-    """Brokers ignore that a setting which they do not know is put back to its default.
+    """Refuse an unknown setting: brokers silently ignore the reset of a setting that they do not know.
 
     Raises:
         UnknownSetting: there is no such setting.

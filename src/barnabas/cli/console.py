@@ -152,7 +152,7 @@ def _end_with_stdin() -> None:
 
 
 def require_console() -> None:
-    """Raises ConfigError when what the console is made of is not installed."""
+    """Raise ConfigError if the packages of the console are not installed."""
     if find_spec("aiohttp") is None:
         raise ConfigError("the console needs aiohttp: install it with pip install 'barnabas[console]'")
 

@@ -174,7 +174,7 @@ def _read(
     since_ms: int | None,
     until_end: bool,
 ) -> Iterator[list[Record]]:
-    """Batches of the partitions from where it was asked; empty ones while nothing comes."""
+    """Batches of the partitions from the offsets that the options name; empty ones while nothing comes."""
     marks = {place: consumer.watermarks(place) for place in places}
     if since_ms is not None:
         found = consumer.offsets_for_time(places, since_ms)
@@ -194,7 +194,7 @@ def _read(
 
 
 def _starts(offset: int, marks: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, int]:
-    """Where each partition begins; says on stderr where that is not the offset that was asked for."""
+    """The offset at which reading begins, by partition; stderr tells where it is not the one asked for."""
     if offset < 0:
         return {place: max(high + offset, low) for place, (low, high) in marks.items()}
     if all(offset > high for _, high in marks.values()):

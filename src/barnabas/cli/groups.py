@@ -255,7 +255,7 @@ def _print_members(description: GroupDescription) -> None:
 
 
 def _places(places: tuple[TopicPartition, ...]) -> str:
-    """Partitions by topic: ``orders:0,2 payments:1``."""
+    """Topics with their partitions as text: ``orders:0,2 payments:1``."""
     topics: dict[str, list[int]] = {}
     for place in sorted(places):
         topics.setdefault(place.topic, []).append(place.partition)

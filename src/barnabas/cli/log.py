@@ -1,4 +1,4 @@
-"""`barnabas log`: what lies in log directories, read, checked and repaired without a broker."""
+"""`barnabas log`: read, check and repair log directories without a broker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from barnabas.errors import BarnabasError
 
 
 class DamagedLog(BarnabasError):
-    """At least one file holds what a broker would not have written."""
+    """At least one file is damaged."""
 
 
 @click.group()
@@ -101,7 +101,7 @@ def check(directories: tuple[Path, ...], as_json: bool) -> None:
     damaged = 0
     for finding in check_directories([path.absolute() for path in directories]).all_findings():
         damaged += finding.is_damage
-        with suppress(BrokenPipeError):  # the exit code is the verdict, whoever reads the findings
+        with suppress(BrokenPipeError):  # the exit code tells, even if nobody reads the findings
             if as_json:
                 print_json_line(finding.fields())
             else:

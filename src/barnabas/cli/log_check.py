@@ -1,4 +1,4 @@
-"""What lies in log directories, file by file: what is whole, what is damaged and which offsets that costs."""
+"""Checks log directories file by file: what is damaged, and which offsets are lost by it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Directories:
 
 
 def check_directories(paths: Sequence[Path]) -> Directories:
-    """Reads everything and changes nothing.
+    """Read everything and change nothing.
 
     Raises:
         DirectoryInUse: a broker runs on one of them.
@@ -105,9 +105,9 @@ def topics_of(journal: Journal) -> dict[str, znodes.Assignment]:
 
 
 def scan_segment(path: Path, floor: int) -> Segment:
-    """Reads a segment's file through.
+    """Read a segment's file through.
 
-    `floor` is the offset behind the segment before: no batch counts that begins before it.
+    `floor` is the end offset of the segment before: batches below it are ignored.
     """
     base_offset = int(path.stem)
     segment = Segment(path, base_offset, path.stat().st_size, end=max(base_offset, floor))
@@ -170,7 +170,7 @@ def _check_small_files(
 ) -> tuple[dict[TopicPartition, int], set[TopicPartition]]:
     """The recovery points, and the partitions that were compacted once.
 
-    What is said of a deleted topic does not count for the one that has its name now.
+    Entries of a deleted topic are ignored if another topic has its name now.
     """
     compacted: set[TopicPartition] = set()
     points: dict[TopicPartition, int] = {}
@@ -326,7 +326,7 @@ def _report_segment(segment: Segment, findings: list[Finding]) -> None:
 
 
 def _index_problems(segment: Segment) -> Iterator[tuple[Path, str]]:
-    """The sparse indexes of a whole segment that do not agree with its batches."""
+    """The sparse indexes that do not agree with the batches of an undamaged segment."""
     by_position = dict(segment.batches)
     file = segment.path.with_suffix(".index")
     last = -1, -1
@@ -360,7 +360,7 @@ def _index_problems(segment: Segment) -> Iterator[tuple[Path, str]]:
 
 
 def _entries(file: Path, entry: struct.Struct) -> Iterator[tuple[int, int]]:
-    """An index' entries; none when it cannot be read, or ends within one."""
+    """The entries of an index; none if it cannot be read or ends within an entry."""
     try:
         content = file.read_bytes()
     except OSError:
@@ -396,7 +396,7 @@ def _missing_partitions(path: Path, points: dict[TopicPartition, int]) -> list[P
 
 
 def _check_owner(found: Directories, journal: Journal) -> None:
-    """Each meta.properties names the cluster whose metadata lie beside it."""
+    """Check that each meta.properties names the cluster of the metadata beside it."""
     node = journal.nodes.get(znodes.CLUSTER_ID)
     homes = {Path(copy.path).parent for copy in found.copies if not copy.is_missing}
     for finding in found.findings:

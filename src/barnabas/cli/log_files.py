@@ -1,4 +1,4 @@
-"""Every kind of file in a partition's directory, read into entries that print as DumpLogSegments does."""
+"""Reads every kind of file in a partition's directory, into entries that print like DumpLogSegments."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from barnabas.types import Buffer
 
 
 class Entry(NamedTuple):
-    """One batch, index entry or the like: as text, as fields, and what is wrong with it."""
+    """A batch, an index entry or the like: as text, as fields, and its problem if there is one."""
 
     text: str
     fields: dict[str, Any]
@@ -28,7 +28,7 @@ class Entry(NamedTuple):
 
 
 def files_of(path: Path) -> list[Path]:
-    """The file itself, or all files of a partition's directory that can be dumped."""
+    """The file itself, or every file of a partition's directory that can be dumped."""
     if not path.is_dir():
         return [path]
     return sorted(file for file in path.iterdir() if _dumper(file) is not None)

@@ -1,4 +1,4 @@
-"""What `log check` and `log repair` know of the files in log directories."""
+"""What `log check` finds in log directories, and `log repair` works from."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from barnabas.types import TopicId, TopicPartition
 
 @dataclass(slots=True)
 class Finding:
-    """One file or partition, and what is wrong with it."""
+    """A problem of a file or partition."""
 
     path: str
     state: str
@@ -35,7 +35,7 @@ class Finding:
 
 @dataclass(slots=True)
 class Segment:
-    """One segment's file: its whole batches, and the bytes between them that are none."""
+    """A segment's file: its undamaged batches, and the bytes between them that are no batches."""
 
     path: Path
     base_offset: int

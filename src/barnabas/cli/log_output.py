@@ -1,4 +1,4 @@
-"""What is logged, on stderr: as text or as JSON; a line that repeats is counted, not repeated."""
+"""Logging to stderr, as text or JSON. A line that repeats is counted, not repeated."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 def log_to_stderr(level: str, form: str) -> None:
-    """Have what is logged from `level` on go to stderr, as the options of `barnabas start` say."""
+    """Log to stderr from `level` on, in the format of the options of `barnabas start`."""
     handler = CountingHandler()
     handler.setFormatter(JsonFormatter() if form == "json" else logging.Formatter(_TEXT))
     logging.basicConfig(level=level.upper(), handlers=[handler])
@@ -50,7 +50,7 @@ class _Repeated:
 class CountingHandler(logging.StreamHandler):  # type: ignore[type-arg]
     """Writes a line once in `WINDOW`: how often it came again is said with the first line after that.
 
-    What a failing disk or a client in a loop has logged again and again would hide everything else.
+    Else a failing disk, or a client in a loop, would fill the log with one line and hide the others.
     """
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class CountingHandler(logging.StreamHandler):  # type: ignore[type-arg]
         super().emit(record)
 
     def close(self) -> None:
-        """Say what is still to be said."""
+        """Write the counts that are still to be written."""
         for key in list(self._known):
             self._tell(key)
         super().close()

@@ -24,7 +24,7 @@ from barnabas.records import BatchHeader, Record
 from barnabas.records.batch import NO_SEQUENCE, SEQUENCE_LIMIT
 from barnabas.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, topic_id_to_str
 
-#: Turns a record's key and value into what is shown of them.
+#: Turns a record's key and value into what is printed.
 Decoder = Callable[[Record], tuple[Any, Any]]
 
 _VERSION = struct.Struct(">h")
@@ -32,7 +32,7 @@ _CONTROL_KEY = struct.Struct(">hh")
 _END_TRANSACTION = struct.Struct(">hi")
 _CONTROL_TYPES = {0: "ABORT", 1: "COMMIT", 2: "LEADER_CHANGE", 3: "SNAPSHOT_HEADER", 4: "SNAPSHOT_FOOTER"}
 
-#: By the version that begins a key: which record it is.
+#: The type of a record, by the version at the start of its key.
 _Kinds: TypeAlias = Mapping[int, tuple[type[Message], type[Message]]]
 _OFFSETS: _Kinds = {
     0: (OffsetCommitKey, OffsetCommitValue),
@@ -44,7 +44,7 @@ _TRANSACTIONS: _Kinds = {0: (TransactionLogKey, TransactionLogValue)}
 
 
 def decoder_for(directory: str) -> Decoder:
-    """By the name of the partition's directory: what its records hold."""
+    """The decoder for the records of a partition, by the name of its directory."""
     if directory.startswith(GROUP_METADATA_TOPIC + "-"):
         return partial(_coordinator_record, _OFFSETS)
     if directory.startswith(TRANSACTION_STATE_TOPIC + "-"):
@@ -144,7 +144,7 @@ def _plain(name: str, value: Any, version: int) -> Any:
 
 
 def _consumer_protocol(name: str, data: bytes) -> Any:
-    """What a consumer put there; another protocol (Kafka Connect's) stays as it is, in base64."""
+    """Decode what a consumer has stored; others' data (Kafka Connect's) stay as they are, in base64."""
     cls = ConsumerProtocolSubscription if name == "subscription" else ConsumerProtocolAssignment
     try:
         (version,) = _VERSION.unpack_from(data)

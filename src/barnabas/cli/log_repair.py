@@ -1,4 +1,4 @@
-"""Makes what `log check` finds whole servable again. Damaged files are moved aside, none is deleted."""
+"""Makes the undamaged data that `log check` finds servable again. Damaged files are moved aside."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Repair:
 
     Args:
         found: what the check found.
-        say: told of each step in words.
+        say: called with a line about each step.
         dry_run: say what would be done and change nothing.
     """
 
@@ -59,7 +59,7 @@ class Repair:
         self._unsure: dict[Path, set[TopicPartition]] = {}
 
     def run(self) -> bool:
-        """Whether anything was, or would be, repaired.
+        """Repair, and return whether anything was (or with `dry_run` would be) repaired.
 
         Raises:
             OSError: a file cannot be written or moved.
@@ -126,7 +126,7 @@ class Repair:
         return journal
 
     def _producer_id_block(self, journal: Journal) -> Node:
-        """One that ends above every producer id that was ever used, as far as anything tells."""
+        """A block that ends above every producer id that is found anywhere."""
         last = max((self._last_producer_id(partition) for partition in self._found.partitions), default=-1)
         node = journal.nodes.get(znodes.PRODUCER_ID_BLOCK, Node(b"", 0, 1))
         if node.data:
@@ -136,7 +136,7 @@ class Repair:
         return node._replace(data=data)
 
     def _raise_epochs(self, journal: Journal) -> None:
-        """No leader may write in an epoch in which records lie that the metadata do not know of."""
+        """Raise the metadata's leader epochs above those of all records: no epoch may be used twice."""
         topics = topics_of(journal)
         for partition in self._found.partitions:
             topic, number = partition.topic_partition
@@ -226,7 +226,7 @@ class Repair:
         }
 
     def _forget_recovery_points(self, path: Path, unsure: set[TopicPartition]) -> None:
-        """Has the next start read these partitions through, as after a crash."""
+        """Have the next start read these partitions through, as after a crash."""
         file = path / checkpoints.RECOVERY_POINTS
         offsets, tags, _ = checkpoints.decode_offsets(file.read_bytes() if file.is_file() else b"")
         for topic_partition in unsure:
@@ -278,7 +278,7 @@ class Repair:
             self._write(path, b"", f"the log goes on, empty, at {partition.safe_end}")
 
     def _rewrite(self, partition: Partition, segment: Segment, limit: int) -> None:
-        """Writes a segment's whole batches again, with empty batches in the place of lost offsets.
+        """Write a segment's undamaged batches to a new file, with empty batches in place of lost offsets.
 
         A marker that is known to have aborted a transaction is made again: without it, the producer's next
         marker would commit the records.
@@ -324,7 +324,7 @@ class Repair:
     def _aborted_in(
         self, partition: Partition, segment: Segment, holes: list[tuple[int, int]]
     ) -> list[AbortedTransaction]:
-        """What was aborted in a segment as its index says, or else what may have ended in its holes."""
+        """A segment's aborted transactions by its index, or else those that may have ended in its gaps."""
         aborted = aborted_by_index(segment)
         for start, end in holes:
             if end <= partition.safe_end and is_index_proven(partition, segment):
@@ -346,7 +346,7 @@ class Repair:
     # --- files ---
 
     def _move_aside(self, file: Path) -> None:
-        """Into the folder of this repair, in the file's own log directory."""
+        """Move a file into the folder of this repair, which lies in the file's own log directory."""
         if not file.exists() and not file.is_symlink():
             return
         root = next(path for path in self._found.paths if file.is_relative_to(path))

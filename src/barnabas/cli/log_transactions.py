@@ -1,4 +1,4 @@
-"""Aborted transactions of a stopped broker's partition: what its batches tell, and its `.txnindex` files."""
+"""Aborted transactions of a stopped broker's partition, by its batches and by its `.txnindex` files."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def index_problems(partition: Partition) -> Iterator[tuple[Path, str]]:
 
 
 def aborted_by_index(segment: Segment) -> list[AbortedTransaction]:
-    """What the segment's `.txnindex` says, as far as it can be true."""
+    """The aborted transactions of the segment's `.txnindex`, as far as they can be true."""
     try:
         content = segment.path.with_suffix(INDEX).read_bytes()
     except OSError:
@@ -81,7 +81,7 @@ def aborted_by_index(segment: Segment) -> list[AbortedTransaction]:
 
 
 def is_index_proven(partition: Partition, segment: Segment) -> bool:
-    """Whether the segment's `.txnindex`, or that there is none, is what its checksum says."""
+    """Whether the segment's `.txnindex`, or its absence, agrees with the checksum."""
     file = segment.path.with_suffix(INDEX)
     try:
         content = file.read_bytes() if file.exists() else b""

@@ -1,4 +1,4 @@
-"""What the commands that move partitions share: plans as files, and waiting until they are carried out."""
+"""Shared by the commands that move partitions: plans as files, and waiting for moves to end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 #: a log directory that the broker may choose
 _ANY = "any"
-#: seconds between two looks at what is under way
+#: seconds between two checks of moves under way
 _LOOK = 0.5
 _NAMED = 5
 
@@ -38,7 +38,7 @@ def throttle_option(command: F) -> F:
 
 
 def connect_moves(bootstrap_server: str) -> Moves:
-    """The places of partitions, once it is known that somebody answers. Raises ClientError."""
+    """Connect to the cluster, and return what reads and moves its replicas. Raises ClientError."""
     from barnabas.client.moves import Moves
     from barnabas.client.reach import require_broker
 
@@ -47,7 +47,7 @@ def connect_moves(bootstrap_server: str) -> Moves:
 
 
 def current_replicas(moves: Moves, topics: Sequence[str] = ()) -> dict[TopicPartition, tuple[BrokerId, ...]]:
-    """The replicas of each partition, in the end where it is moving."""
+    """The replicas of each partition; of a moving one those that it will have."""
     under_way = moves.under_way()
     return {
         partition: under_way[partition].target if partition in under_way else holders.replicas
@@ -56,7 +56,7 @@ def current_replicas(moves: Moves, topics: Sequence[str] = ()) -> dict[TopicPart
 
 
 def plan_as_json(plan: Mapping[TopicPartition, Sequence[BrokerId]]) -> dict[str, Any]:
-    """The plan as Kafka's kafka-reassign-partitions has it."""
+    """The plan in the JSON of Kafka's kafka-reassign-partitions."""
     return {
         "version": 1,
         "partitions": [
@@ -67,7 +67,7 @@ def plan_as_json(plan: Mapping[TopicPartition, Sequence[BrokerId]]) -> dict[str,
 
 
 def read_plan(text: str, source: str) -> dict[TopicPartition, tuple[BrokerId, ...]]:
-    """What `plan_as_json` has written, or Kafka's tool.
+    """Parse a plan that `plan_as_json` or Kafka's tool has written.
 
     Raises:
         click.ClickException: it is none.
@@ -128,7 +128,7 @@ def begin_moves(
     plan: Mapping[TopicPartition, Sequence[BrokerId]],
     throttle: int | None,
 ) -> None:
-    """Begin to carry a plan out. Raises click.ClickException when some of it is refused."""
+    """Begin the moves of a plan. Raises click.ClickException when some of it is refused."""
     if throttle is not None:
         throttle_plan(moves, bootstrap_server, plan, throttle)
     raise_refused(moves.reassign(plan), "moved")
@@ -138,7 +138,7 @@ def begin_moves(
 def throttle_plan(
     moves: Moves, bootstrap_server: str, plan: Mapping[TopicPartition, Sequence[BrokerId]], rate: int
 ) -> None:
-    """Throttle what a plan is going to copy, and what is being copied already."""
+    """Limit the rate of a plan's copies and of those already under way."""
     from barnabas.client.move_throttle import throttle
     from barnabas.client.moves import Move
 
@@ -160,7 +160,7 @@ def raise_refused(errors: Mapping[TopicPartition, KafkaError], what: str) -> Non
 
 
 def wait_for_moves(moves: Moves, partitions: Collection[TopicPartition]) -> None:
-    """Return when none of the partitions is moving any more; what is done is said meanwhile."""
+    """Report moves as they end; return when none of the partitions is moving any more."""
     left = len(partitions)
     while True:
         moving = len(moves.under_way().keys() & set(partitions))

@@ -1,4 +1,4 @@
-"""Places in a partition as people name them: earliest, an offset, a time, so long ago."""
+"""Offsets as people name them: earliest, a number, a time, a duration ago."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def parse_duration(text: str, option: str) -> int:
 
 
 def time_before_now(text: str, option: str) -> int:
-    """So long ago, in milliseconds since 1970; 0 for any time before that. Raises as `parse_duration`."""
+    """The time a duration ago, in ms since 1970; 0 for any before that. Raises as `parse_duration`."""
     return max(round(time.time() * 1000) - parse_duration(text, option), 0)
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where offsets are to be put: one of the --to options."""
+    """What offsets are reset to: one of the --to options."""
 
     kind: str
     value: int = 0

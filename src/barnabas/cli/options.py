@@ -1,4 +1,4 @@
-"""Options and forms that several commands share."""
+"""Options and option types that several commands share."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class _Servers(_TextType):
 
 
 class AnyCase(click.Choice):  # type: ignore[type-arg]  # generic from click 8.2 on
-    """One of some names, in upper or lower case; messages spell them as they are."""
+    """One of some names, in upper or lower case; messages show them as defined."""
 
     def __init__(self, choices: Sequence[str]) -> None:
         super().__init__(choices, case_sensitive=False)
@@ -93,7 +93,7 @@ OFFSET = click.IntRange(0, 2**63 - 1)
 
 
 def bootstrap_option(command: F) -> F:
-    """--bootstrap-server, and how to get in there: --config, --profile, --user."""
+    """--bootstrap-server, and how to connect there: --config, --profile, --user."""
     return _cluster_options(command, "--config", "--command-config")
 
 
@@ -157,7 +157,7 @@ def _kept(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
 
 
 def _to_servers(ctx: click.Context, param: click.Parameter, given: str | None) -> str:
-    """Callback of --bootstrap-server: the addresses, with what else the options say of connections."""
+    """Callback of --bootstrap-server: the addresses, with the other options' connection settings."""
     config, profile, user = (
         ctx.meta.get(f"barnabas.{each}") for each in ("client_config", "profile", "user")
     )
@@ -165,7 +165,7 @@ def _to_servers(ctx: click.Context, param: click.Parameter, given: str | None) -
         return given or DEFAULT_BOOTSTRAP
     from barnabas.cli.client_config import read_servers
 
-    # What a command names is nearer than the environment: a file's addresses, too.
+    # What is given on the command line overrides the environment, also a file's addresses.
     is_of_environment = ctx.get_parameter_source("bootstrap_server") is ParameterSource.ENVIRONMENT
     default = given if given and is_of_environment else DEFAULT_BOOTSTRAP
     named = None if is_of_environment else given
@@ -260,7 +260,7 @@ def require_unique(names: Iterable[str], what: str) -> None:
 
 
 def connect(bootstrap_server: str) -> Admin:
-    """An admin client, once it is known that somebody answers.
+    """An admin client of a cluster that answers.
 
     Raises:
         ClientError: nobody does.

@@ -21,7 +21,7 @@ def print_json_line(value: Any) -> None:
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Columns as wide as what is in them, whatever the terminal; numbers to the right, None as a dash.
+    """Print columns as wide as their content, whatever the terminal; numbers to the right, None as a dash.
 
     A cell takes one line: line ends and other control characters in it are printed as escapes.
     """
@@ -39,7 +39,7 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> No
 
 
 def snake_case(value: Any) -> Any:
-    """The value with all keys of its objects in snake case, which is the style of all our JSON."""
+    """The value with the keys of all objects in snake case, the style of all our JSON."""
     if isinstance(value, dict):
         return {_snake(name): snake_case(item) for name, item in value.items()}
     if isinstance(value, list):

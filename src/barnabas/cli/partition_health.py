@@ -1,4 +1,4 @@
-"""What is amiss with a partition, as `topics describe` marks it and filters by it."""
+"""Problems of partitions, as `topics describe` marks them and filters by them."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ class Health:
         }
 
     def holders(self, topic: str, partition: PartitionDescription) -> Holders:
-        """Who holds a partition, with its eligible leader replicas where they are known."""
+        """A partition with its eligible leader replicas, where they are known."""
         found = self._holders.get(TopicPartition(topic, partition.partition))
         return found or Holders(partition.leader, partition.replicas, partition.isr)
 
     def marks(self, topic: str, partition: PartitionDescription) -> tuple[str, ...]:
-        """What is amiss, the worst first; nothing for a healthy partition.
+        """The problems of a partition, the worst first; none of a healthy one.
 
         A replica that a reassignment is adding is not missed, as by Kafka's kafka-topics.
         """
@@ -66,5 +66,5 @@ class Health:
         return tuple(mark for mark, holds in found.items() if holds)
 
     def is_at_min_isr(self, topic: str, partition: PartitionDescription) -> bool:
-        """Whether the loss of one more replica would keep producers with acks=all from writing."""
+        """Whether the loss of one more replica would stop producers with acks=all."""
         return len(partition.isr) == self._min_isr[topic]

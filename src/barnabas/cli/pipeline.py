@@ -334,7 +334,7 @@ def _line(status: PipelineStatus) -> tuple[str, ...]:
 
 
 def _check(found: PipelineStatus) -> None:
-    """Raises click.ClickException, which ends the command with exit status 1, for what is wrong."""
+    """Raise click.ClickException, which exits with 1, for the first problem."""
     wrong = [] if found.state in ("running", "stopping") else [f"the pipeline is {found.state}"]
     wrong += [
         f"{each.query} is {each.state}" for each in found.queries if each.state in ("failed", "waiting")

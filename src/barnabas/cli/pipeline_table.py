@@ -31,7 +31,7 @@ _PARTITIONS_SHOWN = 8
 
 
 class LiveTable:
-    """The status in place, kept up to date; words said meanwhile stay above it."""
+    """A status that is updated in place; what is printed meanwhile stays above it."""
 
     def __init__(self, *, stderr: bool) -> None:
         self._live = Live(console=Console(stderr=stderr), auto_refresh=False)

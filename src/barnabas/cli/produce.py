@@ -36,7 +36,7 @@ _OWN_OPTIONS = {
 
 
 class _Common(NamedTuple):
-    """What the options say of every record."""
+    """What the options set for every record."""
 
     key: bytes | None
     headers: tuple[tuple[str, bytes], ...]
@@ -47,7 +47,7 @@ class _Common(NamedTuple):
 
 
 class _Limit(NamedTuple):
-    """How many bytes a record may have, and what raises that."""
+    """How many bytes a record may have, and the option that raises it."""
 
     size: int
     cure: str
@@ -224,7 +224,7 @@ def _produce(
 
 
 def librdkafka_options(settings: tuple[str, ...]) -> dict[str, str]:
-    """What --set gives.
+    """The settings of --set.
 
     Raises:
         click.UsageError: a setting has an option of its own, or comes twice.
@@ -261,7 +261,7 @@ def _limit(bootstrap_server: str, topic: str, librdkafka: dict[str, str]) -> _Li
 
 
 def _topic_limit(bootstrap_server: str, topic: str) -> int | None:
-    """The topic's max.message.bytes; None where the broker does not tell."""
+    """The topic's max.message.bytes; None if the broker does not say."""
     from barnabas.client import Admin
     from barnabas.errors import BarnabasError
 

@@ -1,4 +1,4 @@
-"""A line of progress on stderr, where a person is looking; nothing in a pipe."""
+"""A line of progress on stderr if that is a terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _INTERVAL = 0.2
 
 
 class Counter:
-    """Counts records and bytes, and says so a few times a second; off unless `shown`."""
+    """Counts records and bytes, and prints them a few times a second if `shown`."""
 
     def __init__(self, verb: str, *, shown: bool, total_bytes: int = 0) -> None:
         self.records = 0

@@ -31,7 +31,7 @@ def quotas() -> None:
 
 
 def _of_options(command: F) -> F:
-    """Whose quotas."""
+    """The entity of the options: a user, a client id, both, or an address."""
     for kind, words in reversed(_KINDS):
         command = click.option(
             f"--any-{kind}",

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from barnabas.client.moves import Moves
 
 _TIMEOUT = 15.0
-#: seconds between two looks at what is under way
+#: seconds between two checks of moves under way
 _LOOK = 0.5
 PLAN = click.Path(exists=True, dir_okay=False, allow_dash=True)
 
@@ -137,10 +137,10 @@ def plan(
 @click.option("--wait", is_flag=True, help="Return when everything has moved.")
 @bootstrap_option
 def execute(plan: str, throttle: int | None, wait: bool, bootstrap_server: str) -> None:
-    """Begin to move partitions as the file PLAN says; - is stdin."""
+    """Begin the moves of the file PLAN; - is stdin."""
     targets, log_dirs = _read(plan)
     moves = connect_moves(bootstrap_server)
-    if log_dirs:  # first: what is not there yet is made there
+    if log_dirs:  # first: replicas that do not exist yet are made there
         _begin_in_brokers(bootstrap_server, moves, log_dirs)
     begin_moves(moves, bootstrap_server, targets, throttle)
     if wait:
@@ -208,7 +208,7 @@ def list_moves(as_json: bool, bootstrap_server: str) -> None:
 @json_option
 @bootstrap_option
 def verify(plan: str, keep_throttle: bool, as_json: bool, bootstrap_server: str) -> None:
-    """Tell which partitions of the file PLAN have moved; - is stdin."""
+    """Show which partitions of the file PLAN have moved; - is stdin."""
     targets, log_dirs = _read(plan)
     moves = connect_moves(bootstrap_server)
     under_way = moves.under_way()
@@ -284,7 +284,7 @@ def cancel(plan: str | None, all_moves: bool, bootstrap_server: str) -> None:
 @click.option("--remove", is_flag=True, help="Lift the throttles of all topics and brokers.")
 @bootstrap_option
 def throttle(rate: int | None, remove: bool, bootstrap_server: str) -> None:
-    """Copy the partitions that are moving at BYTES a second at most, on each broker."""
+    """Limit the copies of moving partitions to BYTES a second on each broker."""
     if (rate is None) != remove:
         raise click.UsageError("say how many bytes a second, or give --remove")
     moves = connect_moves(bootstrap_server)

@@ -45,7 +45,7 @@ def to_json(record: Record) -> str:
 
 
 def from_json(line: bytes) -> Outgoing:
-    """What `to_json` prints, of which only `value` must be there; a value that is no text is sent as JSON.
+    """Parse what `to_json` prints; only `value` is required, and a value that is not text is sent as JSON.
 
     Raises:
         ValueError: the line is not that; the text says what is wrong.
@@ -65,7 +65,7 @@ def from_json(line: bytes) -> Outgoing:
         _bytes_from_json("key", document.get("key")),
         _headers(document.get("headers")),
         _whole_number(document, "partition", 0, 2**31 - 1),
-        # to librdkafka 0 means that there is none: it would put the time of now in its place
+        # librdkafka takes 0 for "no timestamp", and would send the present time
         _whole_number(document, "timestamp", 1, 2**63 - 1),
     )
 

@@ -126,7 +126,7 @@ def registry(
 
 
 def require_registry() -> None:
-    """Raises ConfigError when what the registry is made of is not installed."""
+    """Raise ConfigError if the packages of the registry are not installed."""
     missing = [name for name in ("aiohttp", "fastavro", "jsonschema") if find_spec(name) is None]
     if missing:
         raise ConfigError(

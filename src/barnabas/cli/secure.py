@@ -1,4 +1,4 @@
-"""What `--secure` makes, once: an authority, the broker's certificate, an admin with a random password."""
+"""What `--secure` makes once: an authority, the broker's certificate, an admin with a random password."""
 
 from __future__ import annotations
 
@@ -38,27 +38,27 @@ class Secured:
 
     @property
     def users(self) -> Users:
-        """Whom the cluster must know. Takes tens of milliseconds."""
+        """The users that the cluster must know. Takes tens of milliseconds."""
         return {ADMIN: credentials(self.password, secrets.token_bytes(24))}
 
     def announce(self, servers: str) -> str:
-        """Store how the admin logs in, where the broker is now known; a command that does."""
+        """Write the admin's client settings, now that the address is known; return a command with them."""
         file = self.folder.write_login(ADMIN, self.password, servers)
         command = f"barnabas topics list --config {shlex.quote(str(file))}"
         rule = f"TLS, a login, and nobody but {ADMIN} may do anything until an ACL says so"
         return f"  secured     {rule}\n  try         {command}"
 
     def login_options(self, servers: str) -> Sequence[str]:
-        """The options of our commands that log the admin in at an address."""
+        """The options with which our commands log in as the admin at an address."""
         return ["--config", str(self.folder.write_login(ADMIN, self.password, servers))]
 
     def servers(self, address: str) -> Servers:
-        """The broker at `address`, as the admin gets in."""
+        """The broker at `address`, with the admin's login."""
         return Servers(address, translate(read_unchecked(self.folder.properties(ADMIN))).settings)
 
 
 def secure(values: dict[str, str]) -> Secured:
-    """Set what a secured broker needs in `values`, and make what they name where it is missing.
+    """Set what a secured broker needs in `values`, and make the files that they name if they are missing.
 
     Raises:
         ConfigError: the settings contradict it, or the folder cannot be used.
@@ -80,7 +80,7 @@ def secure(values: dict[str, str]) -> Secured:
 
 
 class SecuredCluster(Secured):
-    """The same of a cluster, whose brokers log in to each other and to ZooKeeper."""
+    """The same for a cluster, whose brokers log in to each other and to ZooKeeper."""
 
     def __init__(self, folder: CertificateFolder, data: Path) -> None:
         super().__init__(folder)
@@ -128,11 +128,11 @@ class SecuredCluster(Secured):
 
 
 def secure_cluster(folder: Path, addresses: Iterable[str], data: Path) -> SecuredCluster:
-    """Make what the brokers at some addresses (``host:port``) need, where it is missing.
+    """Make what the brokers at some addresses (``host:port``) need, if it is missing.
 
     Args:
         folder: where it goes.
-        data: the first broker's, whose metadata must not lie there.
+        data: the first broker's folder, which must not hold a lone broker's metadata.
 
     Raises:
         ConfigError: the folder cannot be used.

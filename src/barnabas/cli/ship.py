@@ -99,7 +99,7 @@ def ship(
 def _stop_on_signals(shipper: Shipper) -> None:
     def stop(number: int, frame: object) -> None:
         shipper.stop()
-        signal.signal(number, signal.SIG_DFL)  # the second one ends it the hard way; nothing is lost by that
+        signal.signal(number, signal.SIG_DFL)  # a second signal ends it at once; nothing is lost by that
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)

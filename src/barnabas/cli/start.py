@@ -184,13 +184,13 @@ def start(
 
 
 def _refuse_to_open(folders: Iterable[Path]) -> None:
-    """Data that nobody could reach without a login is not served to everybody because a flag was left out.
+    """Refuse to serve secured data to everybody only because --secure was left out.
 
     Raises:
         ConfigError: `--secure` has made one of `folders`.
     """
     for folder in folders:
-        with suppress(OSError, ValueError):  # a path that cannot be: the broker says so
+        with suppress(OSError, ValueError):  # an impossible path: the broker reports it
             if not (folder / "admin.properties").exists():
                 continue
             raise ConfigError(
@@ -201,7 +201,7 @@ def _refuse_to_open(folders: Iterable[Path]) -> None:
 
 
 def _all(companions: Sequence[Companion]) -> Companion:
-    """What runs beside the broker, as one."""
+    """Everything that runs beside the broker, as one context manager."""
 
     @contextmanager
     def run(broker: Broker) -> Iterator[None]:
@@ -229,7 +229,7 @@ def _told_in_one_line() -> Iterator[None]:
 
 
 def _summary(broker: Broker, config: BrokerConfig) -> str:
-    """What somebody at a terminal wants to know of a broker that serves."""
+    """The lines for somebody at a terminal once the broker serves."""
     folders = ", ".join(str(Path(folder).absolute()) for folder in config.log_dirs)
     lines = [f"broker {broker.node_id} of cluster {broker.cluster_id}"]
     for bound, told in zip(broker.bound, broker.advertised, strict=True):
@@ -258,7 +258,7 @@ def _read_values(
 
         values.update(read_settings(file))
         if listen is not None:
-            values.pop("advertised.listeners", None)  # it tells where the file's own listeners are
+            values.pop("advertised.listeners", None)  # of the listeners that --listen replaces
     for name, value in parse_assignments(settings, "--set").items():
         values[BrokerConfig.spellings.get(name, name)] = value
     if data is not None:

@@ -1,6 +1,6 @@
 """`barnabas start --console`: the console as a process of its own, which ends with the broker.
 
-It decodes records, which would keep the interpreter from the broker's event loop.
+It decodes records, which would hold the interpreter that the broker's event loop needs.
 """
 
 from __future__ import annotations

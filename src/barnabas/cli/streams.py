@@ -1,4 +1,4 @@
-"""stdin, stdout and stderr as a command finds them: open, closed, full, or with nobody at the other end."""
+"""The standard streams as a command finds them: open, closed, full, or without a reader."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from barnabas.errors import BarnabasError
 
 
 class InputError(BarnabasError):
-    """The input cannot be read, or is not what the command was told that it is."""
+    """The input cannot be read, or does not have the format that the options name."""
 
 
 def prepare_streams() -> None:
@@ -54,7 +54,7 @@ def stdout_bytes() -> IO[bytes]:
 
 
 def is_terminal(stream: IO[str] | None) -> bool:
-    """Whether a person is looking; False for a stream that is closed."""
+    """Whether a stream is a terminal; False for a closed one."""
     with suppress(ValueError):
         return stream is not None and stream.isatty()
     return False
@@ -68,13 +68,13 @@ def stdout_has_reader() -> bool:
 
 
 def report(text: str) -> None:
-    """Say on stdout what has been done; where nobody listens any more, the work goes on."""
+    """Report on stdout what has been done; go on if nobody reads it any more."""
     with suppress(BrokenPipeError):
         click.echo(text)
 
 
 class _Stdout(io.FileIO):
-    """Descriptor 1, whose errors bear its name."""
+    """Descriptor 1; its errors name it."""
 
     def __init__(self, number: int, *, closed: bool) -> None:
         super().__init__(number, "w", closefd=False)

@@ -1,4 +1,4 @@
-"""`barnabas tls`: an authority of one's own, and certificates that it signs."""
+"""`barnabas tls`: a certificate authority, and certificates that it signs."""
 
 from __future__ import annotations
 

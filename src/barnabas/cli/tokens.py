@@ -1,4 +1,4 @@
-"""`barnabas tokens`: delegation tokens, by which others log in as a user for some time."""
+"""`barnabas tokens`: delegation tokens, with which others log in as a user for some time."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def list_tokens(as_json: bool, bootstrap_server: str) -> None:
 @click.option("--for", "period", metavar="TIME", help="From now on; by default as the broker's settings say.")
 @bootstrap_option
 def renew(token: str, period: str | None, bootstrap_server: str) -> None:
-    """Let a token hold for longer."""
+    """Renew a token: it expires later."""
     from barnabas.client.delegation_tokens import renew_token
     from barnabas.client.reach import require_broker
 
@@ -116,7 +116,7 @@ def renew(token: str, period: str | None, bootstrap_server: str) -> None:
 @click.option("--in", "period", metavar="TIME", help="So long from now; by default at once.")
 @bootstrap_option
 def expire(token: str, period: str | None, bootstrap_server: str) -> None:
-    """Let a token end: nobody logs in by it any more. Connections that are open stay."""
+    """Expire a token: nobody can log in with it any more. Open connections stay."""
     from barnabas.client.delegation_tokens import expire_token
     from barnabas.client.reach import require_broker
 

@@ -1,4 +1,4 @@
-"""`barnabas top`: brokers, topics and groups with their rates, again and again, in the terminal."""
+"""`barnabas top`: brokers, topics and groups with their rates, updated in the terminal."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _UNITS = ("B", "KB", "MB", "GB", "TB")
 @json_option
 @bootstrap_option
 def top(interval: float, rows: int | None, once: bool, as_json: bool, bootstrap_server: str) -> None:
-    """Show what brokers, topics and groups do, again and again."""
+    """Show brokers, topics and groups with their rates, updated in place."""
     from barnabas.client.overview import look
 
     admin = connect(bootstrap_server)
@@ -72,7 +72,7 @@ def top(interval: float, rows: int | None, once: bool, as_json: bool, bootstrap_
 
 
 def describe(now: Overview, before: Overview | None) -> dict[str, Any]:
-    """What is shown of a look and the one before it."""
+    """The text for two samples, the last and the one before."""
     from barnabas.client.overview import rate
 
     seconds = 0.0 if before is None else now.time - before.time

@@ -442,7 +442,7 @@ def _summary(topic: TopicDescription) -> dict[str, Any]:
 
 
 class _Extent(NamedTuple):
-    """What a partition holds; None where its leader does not tell."""
+    """The offsets and size of a partition; None where its leader does not answer."""
 
     earliest: int | None
     latest: int | None

@@ -1,4 +1,4 @@
-"""`barnabas transactions`: what is under way, and an end for what hangs (KIP-664)."""
+"""`barnabas transactions`: list and describe transactions, and abort those that hang (KIP-664)."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def find_hanging(
             longer_than_ms=int(minutes * _MINUTE_MS),
             now_ms=int(time.time() * 1000),
         )
-    with suppress(BrokenPipeError):  # the exit code is the verdict, whoever reads the table
+    with suppress(BrokenPipeError):  # the exit code tells, even if nobody reads the table
         if as_json:
             print_json([_as_json(producer) for producer in hanging])
         elif not hanging:

@@ -1,4 +1,4 @@
-"""`barnabas users`: who may log in where a listener speaks SASL."""
+"""`barnabas users`: users of listeners with SASL, and their passwords."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def users() -> None:
 )
 @bootstrap_option
 def add(name: str, password_file: str | None, iterations: int, bootstrap_server: str) -> None:
-    """Let a user log in by a password."""
+    """Add a user with a password, or change the password."""
     password = _ask(name) if password_file is None else _read(password_file)
     connect(bootstrap_server).set_password(name, password, iterations=iterations)
     report(f"{name} can log in")
@@ -72,7 +72,7 @@ def list_users(as_json: bool, bootstrap_server: str) -> None:
 @click.argument("names", type=NAME, nargs=-1, required=True, metavar="NAME...", callback=unique_names)
 @bootstrap_option
 def delete(names: tuple[str, ...], bootstrap_server: str) -> None:
-    """Take away the passwords of users, and close their connections."""
+    """Delete users' passwords, and close their connections."""
     admin = connect(bootstrap_server)
     for name in names:
         admin.delete_user(name)
