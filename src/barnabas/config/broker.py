@@ -19,7 +19,7 @@ from barnabas.config.topic import COMPRESSION_TYPES
 
 
 class BrokerConfig(Settings):
-    """What holds for one broker."""
+    """The settings of one broker."""
 
     spellings: ClassVar[Mapping[str, str]] = {"broker.id": "node.id", "log.dir": "log.dirs"}
 
@@ -32,7 +32,7 @@ class BrokerConfig(Settings):
         return replace(super().find(override.overridden), name=override.name, update=update)
 
     def for_listener(self, listener: str, mechanism: str = "") -> BrokerConfig:
-        """What holds for a listener, and for who logs in there by a mechanism (`ListenerSetting`)."""
+        """The value for a listener, or for logins there with a mechanism (`ListenerSetting`)."""
         known: dict[tuple[str, str], BrokerConfig] = self.__dict__.setdefault("_for_listeners", {})
         config = known.get((listener, mechanism))
         if config is None:

@@ -24,7 +24,7 @@ ATTRIBUTES = (
 
 
 class ClientMetricsConfig(Settings):
-    """What one client-metrics resource asks of the clients that it matches."""
+    """The settings of a client-metrics resource, for the clients that it matches."""
 
     metrics: tuple[str, ...] = setting(
         Type.LIST,

@@ -16,7 +16,7 @@ from barnabas.config.topic import TopicConfig
 
 
 class Description(NamedTuple):
-    """One setting with the value it has, where it comes from, and all that names it, winner first."""
+    """A setting with its value, the value's source, and all entries that set it, the winner first."""
 
     setting: Setting
     text: str | None

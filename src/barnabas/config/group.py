@@ -10,7 +10,7 @@ from barnabas.errors import ConfigError
 
 
 class GroupConfig(Settings):
-    """What holds for one group of the consumer protocol: its own values over the broker's defaults."""
+    """The settings of one group of the consumer protocol: its own values over the broker's defaults."""
 
     consumer_heartbeat_interval_ms: int = setting(
         Type.INT,

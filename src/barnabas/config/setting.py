@@ -29,7 +29,7 @@ _LONGEST_SHOWN = 80
 
 
 def shown(text: str) -> str:
-    """`text` as an error message quotes it: on one line, without control characters, and not too long."""
+    """`text` as error messages quote it: on one line, without control characters, and shortened."""
     printable = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:1000])
     return printable if len(printable) <= _LONGEST_SHOWN else f"{printable[: _LONGEST_SHOWN - 3]}..."
 

@@ -17,7 +17,7 @@ COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"
 
 
 class TopicConfig(Settings):
-    """What holds for one topic: its own values over the broker's defaults."""
+    """The settings of one topic: its own values over the broker's defaults."""
 
     cleanup_policy: tuple[str, ...] = setting(
         Type.LIST,

@@ -37,10 +37,10 @@ log = logger_of(__name__)
 T = TypeVar("T")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-#: what the browser may ask at once of a cluster that is slow
+#: how many requests of browsers may wait for a slow cluster at once
 _THREADS = 8
 _LARGEST_CHANGE = 2 << 20
-#: between two signs of life in a stream without events, in seconds
+#: seconds between two keep-alives in a stream without events
 _SIGN_OF_LIFE_S = 15.0
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
@@ -86,7 +86,7 @@ class Console:
         }
 
     def app(self) -> web.Application:
-        """What answers."""
+        """The ASGI application."""
         app = web.Application(middlewares=[self._guarded], client_max_size=_LARGEST_CHANGE)
         app.router.add_get("/", partial(self._static, "index.html"))
         app.router.add_get("/login", self._login)
@@ -175,7 +175,7 @@ class Console:
                         coming.cancel()
                         await asyncio.wait([coming])  # else the generator still runs when it is closed
                 await response.write(f"data: {coming.result()}\n\n".encode())
-        except ConnectionError:  # whoever watched has gone
+        except ConnectionError:  # the browser has gone
             return response
         finally:
             await events.aclose()  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""What the console may change, where it may: each change first tells the command that does the same."""
+"""Changes that the console may make, where it may: each first shows the command that does the same."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from barnabas.console.view import ClusterView
 from barnabas.records import Record
 from barnabas.types import TopicPartition
 
-#: what a page sends: the fields of one change
+#: the fields of one change, as a page sends them
 Wanted = Mapping[str, Any]
 _PRODUCE_S = 10.0
 
 
 class Change:
-    """One change that was asked for: its command, what it would do, and doing it."""
+    """A requested change: the equal command, its effect in words, and the function that makes it."""
 
     def __init__(
         self, command: list[str], carry_out: Callable[[], Any], preview: Any = None, *then: list[str]

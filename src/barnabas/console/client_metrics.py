@@ -1,6 +1,6 @@
-"""The metrics that clients have pushed (KIP-714), as the brokers' pages of metrics have them.
+"""The metrics that clients have pushed (KIP-714), from the brokers' pages of metrics.
 
-Kafka's protocol does not tell them: the console reads ``/metrics`` of the brokers that it is given.
+The protocol has no request for them: the console reads ``/metrics`` of the brokers that it is given.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from barnabas.errors import BarnabasError, ConfigError
 
-#: how long a broker may take, in seconds; how much of its page is read, in bytes; how many series in all
+#: seconds that a broker may take; bytes that are read of its page; series in all
 _PATIENCE_S, _LARGEST_PAGE, _MOST_SERIES = 5.0, 64 << 20, 50_000
 
 _LINE = re.compile(r'barnabas_client_metric(_total)?\{((?:[a-z_]+="(?:[^"\\]|\\.)*",?)*)\} (\S+)')

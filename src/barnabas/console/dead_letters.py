@@ -1,10 +1,10 @@
-"""Dead letters: what their headers say of where they came from, and the records that they were."""
+"""Dead letters: their origin by their headers, and the original records."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-#: what the headers begin with that pipelines, Kafka Streams (KIP-1034) and Kafka Connect (KIP-298) add
+#: the prefixes of headers that pipelines, Kafka Streams (KIP-1034) and Kafka Connect (KIP-298) add
 _PREFIXES = ("__barnabas.errors.", "__streams.errors.", "__connect.errors.")
 _ORIGINS = {f"{prefix}topic" for prefix in _PREFIXES}
 

@@ -1,4 +1,4 @@
-"""What has changed in the cluster lately, as the overview has seen it: nobody else tells a client."""
+"""Recent changes of the cluster, found by comparing what the overview reads: brokers do not report them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections import deque
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-#: how many events are kept, and how many names one of them tells
+#: how many events are kept, and how many names one of them lists
 _KEPT, _NAMED = 100, 3
 
 
 class Seen(NamedTuple):
-    """The cluster at one look; partitions by their names (``orders-0``)."""
+    """A snapshot of the cluster; partitions by their names (``orders-0``)."""
 
     brokers: frozenset[int]
     controller: int
@@ -29,7 +29,7 @@ class Event(NamedTuple):
 
 
 class Events:
-    """The differences between looks, newest first. From any thread."""
+    """The differences between snapshots, newest first. From any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -37,7 +37,7 @@ class Events:
         self._events: deque[Event] = deque(maxlen=_KEPT)
 
     def look(self, at_ms: int, seen: Seen) -> None:
-        """Note what is not as it was at the look before."""
+        """Note what differs from the snapshot before."""
         with self._lock:
             if self._before is not None and seen != self._before:
                 self._events.extendleft(Event(at_ms, text) for text in _changes(self._before, seen))

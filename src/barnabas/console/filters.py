@@ -1,4 +1,4 @@
-"""What a person writes to find records: comparisons on paths, parsed here and never evaluated as code.
+"""Filters by which a person finds records: comparisons on paths, parsed here and never evaluated as code.
 
     value.order.total > 100 && header.region == "eu"
     key ~ "^user-\\d+$" || !(partition == 3)
@@ -45,7 +45,7 @@ Filter = Callable[["Candidate"], bool]
 
 
 class FilterError(BarnabasError):
-    """A filter cannot be understood; the text says where."""
+    """A filter cannot be parsed; the message says where."""
 
 
 class Candidate(NamedTuple):
@@ -60,10 +60,10 @@ class Candidate(NamedTuple):
 
 
 def parse(text: str) -> Filter:
-    """The filter that a text says.
+    """Parse a filter.
 
     Raises:
-        FilterError: it says none.
+        FilterError: the text is none.
     """
     if len(text) > LONGEST:
         raise FilterError(f"a filter has at most {LONGEST} characters")

@@ -1,4 +1,4 @@
-"""Who may look: one link with a token that works once, then a cookie; and no page of another site.
+"""Access to the console: by a link whose token works once, then by a cookie; never from another site's page.
 
 A page of another site cannot send our cookie (SameSite), cannot pretend to be this host (the Host header is
 checked, against DNS rebinding), and cannot make the browser change anything (Origin and the content's type
@@ -30,11 +30,11 @@ HEADERS = {
 
 
 class Guard:
-    """Lets in whoever has opened the link, or knows a password.
+    """Admits browsers that have opened the link or sent a password.
 
     Args:
         hosts: the ``Host`` headers that are this console's; None for any, behind a proxy that checks them.
-        users: passwords by user; None where the link lets in.
+        users: passwords by user; None where the link admits.
     """
 
     def __init__(self, hosts: Collection[str] | None, users: Mapping[str, str] | None = None) -> None:
@@ -45,22 +45,22 @@ class Guard:
 
     @property
     def link(self) -> str:
-        """What follows the address in the link that lets in, once."""
+        """The part of the link behind the address, with the token that works once."""
         return "" if self._users is not None else f"login?token={self._token}"
 
     def open(self, token: str) -> bool:
-        """Whether a token is the one of the link; it is none afterwards."""
+        """Whether a token is that of the link, which is used up then."""
         if self._token is None or not hmac.compare_digest(token.encode(), self._token.encode()):
             return False
         self._token = None
         return True
 
     def let_in(self, response: web.StreamResponse, path: str) -> None:
-        """Give the browser the cookie that it shows from now on."""
+        """Give the browser the cookie that admits it from now on."""
         response.set_cookie(COOKIE, self._session, httponly=True, samesite="Strict", path=path or "/")
 
     def check(self, request: web.Request) -> web.Response | None:
-        """The refusal, where there is one."""
+        """The refusal of a request; None if it is admitted."""
         if self._hosts is not None and request.host.lower() not in self._hosts:
             return _refusal(421, f"this console does not answer as {request.host[:100]!r}")
         if request.method not in ("GET", "HEAD") and not _is_own(request):

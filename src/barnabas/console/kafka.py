@@ -1,4 +1,4 @@
-"""The cluster as the console asks it: a connection a broker, opened when it is needed."""
+"""The console's requests to the cluster: one connection for each broker, opened when it is needed."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.protocol.schema import Request
 
-#: how long an answer about the whole cluster is shown to others, in seconds
+#: seconds for which an answer about the whole cluster is shared
 _FRESH_S, _LONGEST_REST_S = 1.0, 5.0
 _GROUP = 0
-#: of how many groups the coordinators are asked in one request: of 500 it takes a broker 5 ms
+#: groups in one FindCoordinator request: 500 take a broker 5 ms
 _AT_ONCE = 100
 
 
@@ -40,11 +40,11 @@ class Kafka:
         #: by broker; `_ANY` is for what any of them answers
         self._locks: dict[int, threading.Lock] = {}
         self._lock = threading.Lock()
-        #: until when it is shown to others, and the answer
+        #: until when the answer is shared, and the answer
         self._metadata: tuple[float, Any] | None = None
         #: the metadata that they are from, and the names of topics by their ids
         self._names: tuple[Any, dict[bytes, str]] | None = None
-        #: of a large cluster it is megabytes, and mostly the same
+        #: megabytes in a large cluster, and mostly the same each time
         self._everything = Repeated(MetadataRequest(topics=None, allow_auto_topic_creation=False))
 
     def close(self) -> None:
@@ -53,9 +53,10 @@ class Kafka:
             connection.close()
 
     def metadata(self, topics: Iterable[str] | None = None) -> Any:
-        """MetadataResponse for some topics, or for all: the same for a second or more then.
+        """MetadataResponse for some topics, or for all. No topic is created.
 
-        No topic is created. For all it is the same object for as long as the cluster says the same.
+        For all topics it is shared for a second or more, and remains the same object for as long as the
+        cluster answers the same.
         """
         if topics is not None:
             named = [MetadataRequestTopic(name=name) for name in topics]
@@ -129,7 +130,7 @@ class Kafka:
         return self._connection(*self._addresses[broker])
 
     def _connect_first(self) -> Connection:
-        """To any broker: one that is known to live, or one of those that were named."""
+        """A connection to any broker: to one that is known to live, or one of the bootstrap servers."""
         failure: ClientError | None = None
         for host, port in [*parse_servers(self.servers), *self._addresses.values()]:
             try:
@@ -159,7 +160,7 @@ def _asked(connection: Connection, request: Request | Repeated) -> Any:
 
 
 def rest(fresh_s: float, took_s: float, most_s: float) -> float:
-    """How long an answer is shown to others: what takes long is asked for a tenth of the time at most."""
+    """How long an answer is shared: slow requests may take a tenth of the time at most."""
     return min(max(fresh_s, 9 * took_s), max(fresh_s, most_s))
 
 

@@ -1,4 +1,4 @@
-"""How far behind a group is in time: the age of the first record that it has not committed."""
+"""A group's lag in time: the age of the first record that it has not committed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The picture of a topic, as it changes: one reader a topic for all who watch, and none when nobody does."""
+"""Live pictures of topics: one reader for each topic that is watched, shared by all who watch it."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from barnabas.types import TopicPartition
 
 log = logger_of(__name__)
 
-#: between two looks, in seconds; what changes more slowly is asked every so many looks
+#: seconds between two looks; what changes more slowly is asked every so many looks
 _EVERY_S, _SLOWLY = 0.5, 4
 #: how many records of a partition are shown one by one in a look: 30 a second
 _ONE_BY_ONE = 15
 #: a partition that got more records between two looks is only asked where it ends in the next
 _COUNTED = 4 * _ONE_BY_ONE
-#: how many of the records that are there already are shown at the beginning
+#: how many existing records are shown at the beginning
 _BEGIN_WITH = 40
 _MOST_PARTITIONS, _MOST_BYTES = 50, 128 << 10
 #: how many looks somebody who reads slowly may be behind
@@ -36,7 +36,7 @@ _BEHIND = 8
 
 
 class TopicReader:
-    """Looks at one topic; each look tells what is new since the last. Not for several threads at once."""
+    """Reads one topic; each look returns what is new since the last. Not for several threads at once."""
 
     def __init__(self, view: ClusterView, topic: str) -> None:
         self._view = view
@@ -53,7 +53,7 @@ class TopicReader:
         self._looks = 0
 
     def look(self) -> dict[str, Any]:
-        """What a page draws from.
+        """The data from which a page draws.
 
         Raises:
             BarnabasError: the cluster does not answer, or has no such topic.
@@ -90,7 +90,7 @@ class TopicReader:
         }
 
     def _look_around(self, metadata: Any, led: dict[TopicPartition, int]) -> None:
-        """What changes slowly: where logs begin, who writes and reads, how far followers are behind."""
+        """Read what changes slowly: log starts, producers, groups, and how far followers are behind."""
         kafka = self._view.kafka
         self._starts = {p.partition: offset for p, offset in offsets_at(kafka, led, EARLIEST).items()}
         self._groups = [
@@ -152,7 +152,7 @@ class TopicReader:
         return found
 
     def _read(self, topic: Any, led: dict[TopicPartition, int]) -> dict[int, Chunk]:
-        """What has come since the last look; where much comes, only how much that is."""
+        """The records since the last look; of many records only their number."""
         leaders = {p.partition: leader for p, leader in led.items() if p.partition in self._positions}
         counted = {number: leader for number, leader in leaders.items() if number in self._counted}
         chunks = self._ends(counted)
@@ -173,7 +173,7 @@ class TopicReader:
             try:
                 chunks |= fetch(self._view.kafka, leader, topic, wanted, most_bytes)
             except (ClientError, KafkaError):
-                continue  # the next look asks whoever leads then
+                continue  # the next look asks the leader of then
         return chunks
 
     def _is_busy(self, number: int, chunk: Chunk) -> bool:
@@ -198,7 +198,7 @@ class TopicReader:
         if self._is_busy(number, chunk):
             self._counted.add(number)
         lane |= {"start": start, "stable": chunk.stable, "end": chunk.end, "cells": cells}
-        if next_one < chunk.end:  # more than can be followed one by one: their number is told
+        if next_one < chunk.end:  # more than can be shown one by one: only their number is
             lane["block"] = [next_one, chunk.end]
             next_one = chunk.end
         self._positions[number] = next_one
@@ -222,14 +222,14 @@ class TopicReader:
             return (
                 cells,
                 next_one,
-            )  # damaged, or compressed in a way that we do not know: their number is told
+            )  # damaged, or of an unknown compression: only their number is shown
         if not cells and chunk.data:
             return cells, chunk.end
         return cells, max(next_one, chunk.end if not chunk.data else next_one)
 
 
 def _brokers(metadata: Any, partitions: list[Any]) -> list[dict[str, Any]]:
-    """Those that live, and those that hold replicas and are gone."""
+    """The live brokers, and those that hold replicas and are gone."""
     alive = {b.node_id: b.rack for b in metadata.brokers}
     known = {*alive, *(replica for p in partitions for replica in p.replica_nodes)}
     return [{"id": b, "rack": alive.get(b), "gone": b not in alive} for b in sorted(known)]
@@ -239,7 +239,7 @@ Run = Callable[..., Any]
 
 
 class Live:
-    """Who watches what. On the event loop; `run` runs functions in threads.
+    """The topics that are watched, with their watchers. On the event loop; `run` runs functions in threads.
 
     Args:
         run: ``await run(function)``.
@@ -251,8 +251,7 @@ class Live:
         self._watched: dict[str, _Watched] = {}
 
     async def watch(self, topic: str) -> AsyncIterator[str]:
-        """Events of a topic as JSON, until whoever watches goes. One who reads too slowly misses looks, and
-        is told how many."""
+        """Events of a topic as JSON, until the watcher goes. A slow one misses looks, and is told how many."""
         watched = self._watched.get(topic)
         if watched is None:
             watched = self._watched[topic] = _Watched(TopicReader(self._view, topic), self._run)
@@ -275,7 +274,7 @@ class _Watched:
         self._reader = reader
         self._run = run
         self._queues: dict[asyncio.Queue[str], int] = {}
-        #: what the picture needs that somebody comes to later
+        #: what a later watcher needs to draw the whole picture
         self._recent: list[str] = []
         self._task = asyncio.create_task(self._go_on(), name="live topic")
 
@@ -287,7 +286,7 @@ class _Watched:
         return queue
 
     def leave(self, queue: asyncio.Queue[str]) -> bool:
-        """Whether nobody watches any more; then the reading ends."""
+        """Remove a watcher; whether it was the last, at which the reader ends."""
         del self._queues[queue]
         if self._queues:
             return False

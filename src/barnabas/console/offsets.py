@@ -1,4 +1,4 @@
-"""Where partitions begin and end, and how far groups have come."""
+"""Start and end offsets of partitions, committed offsets and lag of groups."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _GROUPS_AT_ONCE = 100
 
 
 def leaders(metadata: Any) -> dict[TopicPartition, int]:
-    """By partition the broker that leads it; those without a leader are left out."""
+    """The leader of each partition; those without one are left out."""
     return leaders_of(metadata.topics)
 
 
@@ -50,9 +50,8 @@ def offsets_at(
     Args:
         led: the partitions, with their leaders.
         time: milliseconds since 1970, `EARLIEST` or `LATEST`; for all, or a function of the partition.
-        committed: `LATEST` is where open transactions begin.
-
-    No record from then on gives -1.
+        committed: `LATEST` is where open transactions begin. The offset is -1 if there is no record from then
+            on.
     """
     at = time if callable(time) else lambda _: time
     requests: dict[int, dict[str, list[ListOffsetsPartition]]] = {}
@@ -122,5 +121,5 @@ def _offsets(kafka: Kafka, topics: Any) -> dict[TopicPartition, int]:
 def lags(
     ends: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """How many offsets each partition that a group has committed is ahead of it."""
+    """The lag of a group in each partition that it has committed."""
     return {p: max(0, ends[p] - offset) for p, offset in committed.items() if p in ends}

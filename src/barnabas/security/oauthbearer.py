@@ -1,4 +1,4 @@
-"""OAUTHBEARER as a server speaks it (RFC 7628; KIP-255): the client shows a token."""
+"""The server's side of OAUTHBEARER (RFC 7628; KIP-255): the client sends a token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PLAIN as a server speaks it (RFC 4616): user and password as they are, for connections over TLS."""
+"""The server's side of PLAIN (RFC 4616): user and password as they are, for connections over TLS."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from barnabas.security.tokens import Tokens
 
 __all__ = ["Exchange", "Sasl", "SaslError"]
 
-#: what is stored of a user: a credential as text by the name of its mechanism, None for an unknown user
+#: a user's stored credentials, as text by the name of the mechanism; None for an unknown user
 FindUser = Callable[[str], Mapping[str, str] | None]
 #: how many credentials of delegation tokens are remembered: each takes milliseconds to derive
 _MOST_DERIVED = 2_000
@@ -37,11 +37,11 @@ _MOST_DERIVED = 2_000
 class Exchange(Protocol):
     """One login, message by message."""
 
-    #: who the client says it is
+    #: who the client claims to be
     user: str
     #: whether the client has proven it
     is_complete: bool
-    #: when what the client has shown ends, in milliseconds since the epoch; None for never
+    #: when the client's credential expires, in milliseconds since the epoch; None for never
     expires_ms: int | None
     #: the id of the delegation token that the client has shown, if it has
     token_id: str | None

@@ -1,7 +1,6 @@
-"""SCRAM as a server speaks it (RFC 5802, RFC 7677; KIP-84), and what is stored of a password for it.
+"""The server's side of SCRAM (RFC 5802, RFC 7677; KIP-84), and the credentials that it stores.
 
-A server that is broken into gives no password away: it has the keys, from which neither the password nor what
-a client has to prove can be computed.
+A stolen credential gives no password away: from its keys neither the password nor a client's proof can be computed.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ MECHANISMS = {mechanism.text: mechanism for mechanism in Mechanism}
 
 
 class ScramCredential(NamedTuple):
-    """What is stored of a user's password for one mechanism; see RFC 5802, section 3."""
+    """The stored credential of a user for one mechanism; see RFC 5802, section 3."""
 
     salt: bytes
     stored_key: bytes
@@ -94,7 +93,7 @@ def of_salted_password(mechanism: Mechanism, salted: bytes, salt: bytes, iterati
 def made_up(mechanism: Mechanism, user: str, secret: bytes) -> ScramCredential:
     """A credential that no password fits, always the same for a user who does not exist.
 
-    Whoever tries names sees a salt and a number of iterations as of those who do exist.
+    So nobody can find out by the salt and the iterations which users exist.
     """
     salt = hmac.digest(secret, b"salt" + user.encode(), "sha256")[:SALT_BYTES]
     keys = hmac.digest(secret, b"keys" + user.encode(), "sha512")
@@ -151,7 +150,8 @@ class ScramExchange:
         self._first: tuple[str, str, str] | None = None
         self._credential: ScramCredential | None = None
         self._is_known = False
-        #: who the client says it is; the id of a delegation token until it has proven that it has the token
+        #: who the client claims to be; the id of a delegation token until the client has proven that it has
+        #: the token
         self.user = ""
         self._owner = ""
         #: the delegation token that is shown

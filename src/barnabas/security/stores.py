@@ -86,7 +86,7 @@ def certificates_of_text(text: str) -> str:
 
 
 def _pem_blocks(text: str) -> list[tuple[str, str]]:
-    """What each block is, and the block with line ends where they belong."""
+    """The type of each block, and the block with its line ends restored."""
     blocks = []
     for label, body in _PEM_BLOCK.findall(text):
         data = "".join(body.split())

@@ -99,7 +99,7 @@ class _Rule(NamedTuple):
 
 
 class SubjectRules:
-    """``ssl.principal.mapping.rules``: ``RULE:pattern/name/[LU]`` or ``DEFAULT``; the first that fits holds.
+    """``ssl.principal.mapping.rules``: ``RULE:pattern/name/[LU]`` or ``DEFAULT``; the first match applies.
 
     Raises:
         ConfigError: the text is none.

@@ -1,4 +1,4 @@
-"""Tokens that an identity provider has signed (JWT, RFC 7519; KIP-768), and what of them a broker checks.
+"""Tokens that an identity provider has signed (JWT, RFC 7519; KIP-768), and a broker's checks of them.
 
 `joserfc`, which checks signatures, is imported on use: most brokers have no OAUTHBEARER. What a token says of
 its own key (``jku``, ``x5u``, ``jwk``, ``x5c``) is ignored.
@@ -33,16 +33,16 @@ _MOST_NAME = 1024
 
 
 class Token(NamedTuple):
-    """What a valid token says."""
+    """The claims of a valid token that a broker uses."""
 
     user: str
-    #: when it ends, in milliseconds since the epoch
+    #: when it expires, in milliseconds since the epoch
     expires_ms: int
     scopes: tuple[str, ...] = ()
 
 
 class TokenRules(NamedTuple):
-    """What a token has to say, beside being signed and of its time.
+    """The claims that a token must have, besides a signature and a time that is not over.
 
     None as `issuer`, or no `audiences`, leave that unchecked.
     """

@@ -1,1 +1,1 @@
-"""What the pages show, one file a page: functions of the cluster and the address that return JSON."""
+"""The pages' data, one file a page: functions of the cluster and the query that return JSON."""

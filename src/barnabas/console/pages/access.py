@@ -1,4 +1,4 @@
-"""Who may log in, who may do what, and how much: users, ACLs and quotas, where the cluster has them."""
+"""Users, ACLs and quotas, where the cluster has them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def access(view: ClusterView, query: Query) -> dict[str, Any]:
 
 
 def _part(read: Callable[[], list[dict[str, Any]]]) -> dict[str, Any]:
-    """A table, or why the cluster does not tell it: the other tables are shown in spite of it."""
+    """A table, or why the cluster does not show it: the other tables are shown all the same."""
     try:
         rows = read()
     except (ClientError, KafkaError) as error:

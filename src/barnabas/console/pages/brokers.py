@@ -1,4 +1,4 @@
-"""The brokers: who leads and follows what, their log directories, their settings, and moves under way."""
+"""The brokers: what they lead and follow, their log directories, their settings, and moves under way."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def brokers(view: ClusterView, query: Query) -> dict[str, Any]:
 
 
 def _directories(broker: int, told: Any, totals: Totals) -> dict[str, Any]:
-    """What lies in each directory is None before it is known, as on a large cluster at first."""
+    """The content of log directories. None until it is known: large clusters take a while at first."""
     if told is None or isinstance(told, str):
         return {"directories": [], "problem": told}
     return {

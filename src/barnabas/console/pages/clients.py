@@ -1,4 +1,4 @@
-"""Clients' metrics (KIP-714): which are asked for, and what clients have pushed."""
+"""Clients' metrics (KIP-714): the subscriptions, and what clients have pushed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def clients(view: ClusterView, metrics: Sequence[str], query: Query) -> dict[str
 
 
 def _subscriptions(view: ClusterView) -> dict[str, Any]:
-    """The client-metrics resources with their settings, or why the cluster does not tell them."""
+    """The client-metrics resources with their settings, or why the cluster does not show them."""
     try:
         listed = view.kafka.ask_any(ListConfigResourcesRequest(resource_types=[_CLIENT_METRICS]))
         check(listed.error_code, "client-metrics resources")

@@ -13,7 +13,7 @@ from barnabas.console.view import ClusterView
 from barnabas.errors import KafkaError
 from barnabas.types import TopicPartition
 
-#: of how many partitions the lag is told in seconds, which takes a read each
+#: for how many partitions the lag is shown in seconds, each of which takes a read
 _READ = 50
 
 
@@ -37,7 +37,7 @@ def groups(view: ClusterView, query: Query) -> dict[str, Any]:
     rows.sort(key=lambda row: row["name"])
     rows.sort(key=lambda row: row[asked.sort] if row[asked.sort] is not None else -1, reverse=asked.is_down)
     shown = asked.cut(rows)
-    # Of more groups than are all asked for, those that are shown are.
+    # Of too many groups only those on the page are asked for.
     late = [row["name"] for row in shown if row["name"] not in committed]
     if late:
         found = committed_offsets(view.kafka, late)

@@ -12,7 +12,7 @@ from barnabas.console.view import ClusterView
 
 #: how many partitions and groups are named
 _NAMED, _GROUPS = 50, 10
-#: how many events are told
+#: how many events are shown
 _EVENTS = 20
 
 

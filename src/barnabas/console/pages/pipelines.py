@@ -1,7 +1,7 @@
-"""Pipelines by what they write of themselves to their status topic: state, rates, lag, the last error.
+"""Pipelines, from the records that they write to their status topic: state, rates, lag, the last error.
 
-The topic has one record a pipeline that holds, its newest; a value that is null takes the pipeline away. What
-lies in the topic was written by whoever may write there, so every field is checked.
+The newest record of a pipeline counts; one without a value removes the pipeline. Whoever has access may write
+to the topic, so every field is checked.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STATUS_TOPIC = "barnabas-pipelines"
 #: a pipeline that runs and has not written for so many of its own intervals is silent
 _SILENT_AFTER = 3.0
 _EVERY_S = 5.0
-#: what one request reads; the next goes on where it ended
+#: how much one request reads; the next continues where it ended
 _MOST_SECONDS, _AT_ONCE = 2.0, 1 << 20
 _MOST_PIPELINES, _MOST_QUERIES, _LONGEST = 1000, 50, 4000
 _RUNNING = ("running", "stopping")
@@ -57,7 +57,7 @@ class Pipelines:
         return {"pipelines": rows, "problem": None, "left": left}
 
     def _read(self) -> int:
-        """Read on; how many records are left."""
+        """Read on; return how many records are left."""
         kafka = self._view.kafka
         topic = described(self._view, STATUS_TOPIC)
         if bytes(topic.topic_id) != self._topic_id:  # a topic that was made anew begins anew
@@ -130,7 +130,7 @@ class Pipelines:
             "batch_ms": _number(query.get("batch_ms")),
             "lag": _number(query.get("lag")),
             "restarts": _number(query.get("restarts")),
-            # an error may name the record that it met
+            # an error may quote the record that caused it
             "error": "hidden" if error and self._view.privacy.hide_values else error,
             "error_at": _text(query.get("last_error_at")),
             "recovered_at": _text(query.get("recovered_at")),
@@ -147,7 +147,7 @@ def _number(value: Any) -> float | None:
 
 
 def _seconds(value: Any) -> float | None:
-    """Of a time as ISO 8601 writes it; without a zone it is UTC's."""
+    """Seconds since 1970 of an ISO 8601 time, in UTC if it has no zone."""
     try:
         at = datetime.fromisoformat(value)
     except (TypeError, ValueError):

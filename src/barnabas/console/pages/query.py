@@ -1,4 +1,4 @@
-"""What comes behind the ? of an address."""
+"""The query of a URL, parsed and checked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ON_A_PAGE = 50
 
 
 class QueryError(BarnabasError):
-    """An address asks for what cannot be; the text names the parameter, the value and what is allowed."""
+    """A parameter is not allowed; the message names it, its value and what is allowed."""
 
 
 def whole(query: Query, name: str, default: int, least: int = 0, most: int = 2**63 - 1) -> int:
@@ -55,7 +55,7 @@ def numbers(query: Query, name: str) -> list[int] | None:
 
 
 class Listing(NamedTuple):
-    """Which part of a long table is asked for: search, sort, order (up, down) and page (from 1)."""
+    """The part of a long table to show: search, sort, order (up, down) and page (from 1)."""
 
     search: str
     sort: str
@@ -70,13 +70,13 @@ class Listing(NamedTuple):
         return cls(query.get("search", "").lower()[:300], sort, order == "down", page)
 
     def finds(self, name: str) -> bool:
-        """Whether a name has in it what is searched for."""
+        """Whether a name contains the text of the search."""
         return self.search in name.lower()
 
     def cut(self, rows: Sequence[T]) -> Sequence[T]:
-        """Those on the page."""
+        """The rows on the page."""
         return rows[(self.page - 1) * _ON_A_PAGE : self.page * _ON_A_PAGE]
 
     def told(self, count: int) -> dict[str, Any]:
-        """What the page says of the table, which has `count` rows."""
+        """The table's search, order and pages for the browser; it has `count` rows."""
         return {"count": count, "page": self.page, "pages": -(-count // _ON_A_PAGE) or 1}

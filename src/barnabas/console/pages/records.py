@@ -1,4 +1,4 @@
-"""The records of a topic: from the start, the end, an offset or a time on, those that pass a filter."""
+"""The records of a topic that pass a filter: from its start, its end, an offset or a time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from barnabas.console.view import ClusterView
 from barnabas.records import Record
 from barnabas.types import TopicPartition
 
-#: what one request looks at; the next goes on where it ended
+#: how much one request scans; the next continues where it ended
 _MOST_BYTES, _MOST_SECONDS = 16 << 20, 2.0
 _AT_ONCE = 256 << 10
 _MOST_PARTITIONS, _MOST_ROWS = 200, 20_000
@@ -73,7 +73,7 @@ def _positions(
     ends: dict[TopicPartition, int],
     limit: int,
 ) -> dict[TopicPartition, int]:
-    """Where each partition is read from."""
+    """The offset at which each partition is read."""
     begin = choice(query, "from", _BEGINNINGS)
     if query.get("next"):
         found = _parsed_next(query["next"])
@@ -112,7 +112,7 @@ def time_of(query: Query, name: str) -> int:
 
 
 class _Search:
-    """Reads on until there are enough records, or this request has looked at enough."""
+    """Reads until there are enough records, or this request has scanned enough."""
 
     def __init__(
         self, view: ClusterView, topic: Any, query: Query, passes: Filter | None, limit: int

@@ -1,4 +1,4 @@
-"""Subjects of the schema registry, their versions, and what has changed between two."""
+"""Subjects of the schema registry, their versions, and the difference between two of them."""
 
 from __future__ import annotations
 

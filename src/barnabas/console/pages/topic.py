@@ -72,7 +72,7 @@ def topic(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
 
 
 def _settings(view: ClusterView, name: str) -> dict[str, Any]:
-    """The settings with where they come from; a cluster that does not tell them says why."""
+    """The settings with their sources, or why the cluster does not show them."""
     try:
         values = view.admin.configs("topic", name)
     except (ClientError, KafkaError) as error:

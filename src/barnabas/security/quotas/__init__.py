@@ -1,4 +1,4 @@
-"""How much each client may use of a broker, without I/O (KIP-13, KIP-124, KIP-546, KIP-599, KIP-612)."""
+"""Quotas of clients on a broker, without I/O (KIP-13, KIP-124, KIP-546, KIP-599, KIP-612)."""
 
 from barnabas.security.quotas.clients import ClientQuotas, Mutations, Windows
 from barnabas.security.quotas.connections import ConnectionRates

@@ -1,4 +1,4 @@
-"""What clients may use by user, client id, both, and the defaults of these."""
+"""Quotas by user, client id or both, with their defaults."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from barnabas.security.quotas.windows import Rate, TokenBucket
 #: how many meters are kept: clients choose their ids freely
 _MOST_METERS = 10_000
 
-#: what a meter is for: the kind, the user and the client id; None where all share one
+#: the key of a meter: the kind, the user and the client id; None where all share one
 _MeterKey = tuple[QuotaKind, str | None, str | None]
 
 
 class Windows(NamedTuple):
-    """Over how much time use is measured: so many samples of so many seconds."""
+    """The window over which use is measured: a number of samples of some seconds each."""
 
     samples: int = 11
     seconds: float = 1.0
 
 
 class _Meter:
-    """What one user, client id or pair of both uses of one thing, and may."""
+    """The use and the limit of one quota kind, for a user, a client id or a pair of both."""
 
     __slots__ = ("limit", "rate")
 
@@ -34,7 +34,7 @@ class _Meter:
 
 
 class Mutations:
-    """What one client may still make and delete. One for each request: it knows what the request has used."""
+    """What a request's client may still create and delete; counts what the request uses."""
 
     def __init__(self, bucket: TokenBucket, now: Callable[[], float], *, strict: bool) -> None:
         self._bucket = bucket
@@ -42,7 +42,7 @@ class Mutations:
         self._is_strict = strict
 
     def admit(self, partitions: int) -> bool:
-        """Count so many partitions to be made or deleted; False, and nothing counted, when they may not be.
+        """Count partitions to be created or deleted; return False, and count nothing, if they may not be.
 
         A client that does not know the error is never refused; it has to wait afterwards.
         """
@@ -53,7 +53,7 @@ class Mutations:
         return True
 
     def delay(self) -> float:
-        """For how many seconds nothing more may be made or deleted."""
+        """Seconds for which nothing more may be created or deleted."""
         return self._bucket.delay(self._now())
 
 
@@ -62,8 +62,8 @@ class ClientQuotas:
 
     A quota is that of the user with the client id if there is one, else the next in this order, as in Kafka:
     the user with any client id, the user, any user with the client id, any user with any client id, any user,
-    the client id, any client id. "Any" are quotas of each that has none of its own, not shared ones; of a
-    quota of a user alone all of the user's clients have a part.
+    the client id, any client id. A quota of "any" applies to each one that has none of its own; it is not
+    shared. All clients of a user share a quota of the user alone.
 
     Args:
         now: seconds of a clock that is not set back.
@@ -82,13 +82,13 @@ class ClientQuotas:
         self._mutation_windows = mutation_windows or Windows()
         self._limits: dict[QuotaKind, dict[tuple[Name, Name], float]] = {kind: {} for kind in QuotaKind}
         self._meters: dict[_MeterKey, _Meter | TokenBucket] = {}
-        #: what was found for a client; forgotten when quotas change
+        #: the quota found for a client; cleared when quotas change
         self._found: dict[_MeterKey, _Meter | None] = {}
         #: whether there are no quotas of clients at all
         self.is_idle = True
 
     def set(self, entity: QuotaEntity, texts: Mapping[str, str]) -> None:
-        """Put what is stored of an entity in place of its quotas. Addresses are not looked at here."""
+        """Replace an entity's quotas by what is stored of it. Addresses are ignored here."""
         if entity.ip is not None:
             return
         key = entity.user, entity.client_id
@@ -101,11 +101,11 @@ class ClientQuotas:
         self.is_idle = not any(self._limits.values())
 
     def has(self, kind: QuotaKind) -> bool:
-        """Whether anyone has a quota of a kind."""
+        """Whether there is any quota of a kind."""
         return bool(self._limits[kind])
 
     def charge(self, kind: QuotaKind, user: str, client_id: str, amount: float) -> float:
-        """Count what a client has used; for how many seconds it has to wait now.
+        """Count what a client has used; return for how many seconds it must wait now.
 
         Request time is waited for a window at most, since that is how long others have to.
         """
@@ -120,9 +120,10 @@ class ClientQuotas:
         return min(delay, self._windows.seconds) if kind is QuotaKind.REQUEST else delay
 
     def admit(self, kind: QuotaKind, user: str, client_id: str, amount: float) -> float:
-        """Count what a client is about to use if it may; else for how many seconds it has to wait first.
+        """Count what a client is about to use, if it may; else return for how many seconds it must wait
+        first.
 
-        What is more than a whole window allows may be used once nothing else is.
+        A use larger than the whole window allows is admitted when the window is empty.
         """
         if not self._limits[kind]:
             return 0.0
@@ -142,7 +143,7 @@ class ClientQuotas:
         return math.inf if meter is None else self._in_window(meter.limit)
 
     def mutations(self, user: str, client_id: str, *, strict: bool) -> Mutations | None:
-        """What a client may make and delete in one request; None when there is no limit.
+        """What a client may create and delete in one request; None without a limit.
 
         Args:
             strict: whether to refuse what is too much; else it is only counted.
@@ -185,7 +186,7 @@ class ClientQuotas:
         return meter
 
     def _find(self, kind: QuotaKind, user: str, client_id: str) -> tuple[_MeterKey, float] | None:
-        """The first quota in the order that holds for a client, and what it is metered by."""
+        """The first quota in the order that applies to a client, and the key of its meter."""
         limits = self._limits[kind]
         for entity in (
             (user, client_id),
@@ -213,7 +214,7 @@ class ClientQuotas:
         self._meters[key] = meter
 
     def _make_room(self) -> None:
-        """Forget meters of whoever has used nothing lately, or else of those who were first."""
+        """Drop meters without recent use, or else the oldest."""
         now = self._now()
         kept = {}
         for key, meter in self._meters.items():

@@ -1,4 +1,4 @@
-"""How many connections may begin a second: from an address, and in all (KIP-612)."""
+"""Limits of new connections a second: from an address, and in all (KIP-612)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST_ADDRESSES = 10_000
 
 
 class ConnectionRates:
-    """Decides of each new connection whether it may begin, and when.
+    """Decides whether and when each new connection is accepted.
 
     Args:
         now: seconds of a clock that is not set back.
@@ -25,11 +25,11 @@ class ConnectionRates:
         self._windows = windows or Windows()
         self._limits: dict[Name, float] = {}
         self._by_address: dict[str, Rate] = {}
-        #: of all connections together; by listener, and of every listener under ""
+        #: of all connections of a listener; of all listeners together under ""
         self._together: dict[str, Rate] = {}
 
     def set(self, entity: QuotaEntity, texts: Mapping[str, str]) -> None:
-        """Put what is stored of an address, or of all others, in place of its quota."""
+        """Replace the quota of an address, or of all others, by what is stored."""
         if entity.ip is None:
             return
         self._limits.pop(entity.ip, None)
@@ -40,7 +40,7 @@ class ConnectionRates:
             self._by_address.clear()
 
     def admit(self, address: str) -> bool:
-        """Count a connection from an address; False, and nothing counted, when it is one too many."""
+        """Count a connection from an address; return False, and count nothing, if it is one too many."""
         if not self._limits:
             return True
         limit = self._limits.get(address, self._limits.get(DEFAULT))
@@ -58,7 +58,7 @@ class ConnectionRates:
         return True
 
     def delay(self, limit: float, listener: str = "") -> float:
-        """Count a connection from anywhere; for how many seconds it has to wait, a sample at most.
+        """Count a connection from anywhere; return for how many seconds it must wait, a sample at most.
 
         Args:
             limit: how many may begin a second.

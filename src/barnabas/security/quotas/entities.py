@@ -1,4 +1,4 @@
-"""Whose quota it is, and of what."""
+"""Entities that have quotas, and the kinds of quotas."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Name: TypeAlias = str | Default | None
 
 
 class QuotaEntity(NamedTuple):
-    """Whose quota it is: a user's, a client id's, both's together, or an address's."""
+    """What a quota applies to: a user, a client id, both together, or an address."""
 
     user: Name = None
     client_id: Name = None
@@ -29,7 +29,7 @@ class QuotaEntity(NamedTuple):
 
 
 class QuotaKind(Enum):
-    """What there are quotas of, by the names that Kafka stores."""
+    """The kinds of quotas, by the names that Kafka stores."""
 
     #: bytes a second that producers send, with all of their requests
     PRODUCE = "producer_byte_rate"
@@ -48,7 +48,7 @@ OF_ADDRESSES = frozenset({QuotaKind.CONNECTION})
 
 
 def limits_of(texts: Mapping[str, str]) -> dict[QuotaKind, float]:
-    """The quotas among what is stored of an entity; what cannot be read or limits nothing is left out."""
+    """The quotas in what is stored of an entity; values that cannot be read or limit nothing are left out."""
     limits = {}
     for kind in QuotaKind:
         if kind.value in texts:

@@ -1,4 +1,4 @@
-"""How much is used a second, and how long to wait when it is too much."""
+"""Measured rates, and the delays that bring them back within a limit."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections import deque
 
 
 class Rate:
-    """What was used a second, over the last samples, with Kafka's arithmetic (KIP-13).
+    """The rate of use over the last samples, with Kafka's arithmetic (KIP-13).
 
-    Samples that were not there yet count as empty: a burst at the beginning is no rate. Times are in seconds
-    of one clock that is not set back.
+    Samples before the first use count as empty, so that a burst at the beginning is no high rate. Times are in
+    seconds of one clock that is not set back.
     """
 
     __slots__ = ("_samples", "_seconds", "_starts", "_total", "_used")
@@ -41,7 +41,7 @@ class Rate:
         return self._total / self._window(now)
 
     def delay(self, limit: float, now: float, *, more: float = 0.0) -> float:
-        """For how many seconds nothing may be used until the rate is within `limit` again; 0.0 if it is.
+        """Seconds without use until the rate is within `limit` again; 0.0 if it is.
 
         Args:
             more: what would be used as well.
@@ -54,7 +54,7 @@ class Rate:
         return excess / limit * window if limit > 0 else math.inf
 
     def is_idle(self, now: float) -> bool:
-        """Whether nothing that was used counts any more."""
+        """Whether no use counts any more."""
         self._forget(now)
         return not self._starts
 
@@ -69,11 +69,11 @@ class Rate:
             starts.popleft()
             self._total -= self._used.popleft()
         if not starts:
-            self._total = 0.0  # whatever was lost to rounding
+            self._total = 0.0  # against rounding errors
 
 
 class TokenBucket:
-    """What may be used at once, refilled by so much a second (KIP-599). It begins full.
+    """A token bucket (KIP-599): what may be used at once, refilled at a steady rate. It begins full.
 
     A use is allowed while the bucket is not below zero, and may take it there.
     """
