@@ -251,7 +251,7 @@ class Live:
         self._watched: dict[str, _Watched] = {}
 
     async def watch(self, topic: str) -> AsyncIterator[str]:
-        """Events of a topic as JSON, until the watcher goes. A slow one misses looks, and is told how many."""
+        """Events of a topic as JSON, until the watcher goes. A slow one misses looks and is told how many."""
         watched = self._watched.get(topic)
         if watched is None:
             watched = self._watched[topic] = _Watched(TopicReader(self._view, topic), self._run)

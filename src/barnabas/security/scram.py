@@ -1,6 +1,7 @@
 """The server's side of SCRAM (RFC 5802, RFC 7677; KIP-84), and the credentials that it stores.
 
-A stolen credential gives no password away: from its keys neither the password nor a client's proof can be computed.
+A stolen credential gives no password away: from its keys neither the password nor a client's
+proof can be computed.
 """
 
 from __future__ import annotations

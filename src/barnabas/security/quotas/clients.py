@@ -120,8 +120,7 @@ class ClientQuotas:
         return min(delay, self._windows.seconds) if kind is QuotaKind.REQUEST else delay
 
     def admit(self, kind: QuotaKind, user: str, client_id: str, amount: float) -> float:
-        """Count what a client is about to use, if it may; else return for how many seconds it must wait
-        first.
+        """Count what a client is about to use, if it may; else return the seconds to wait first.
 
         A use larger than the whole window allows is admitted when the window is empty.
         """

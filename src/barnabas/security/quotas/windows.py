@@ -9,8 +9,8 @@ from collections import deque
 class Rate:
     """The rate of use over the last samples, with Kafka's arithmetic (KIP-13).
 
-    Samples before the first use count as empty, so that a burst at the beginning is no high rate. Times are in
-    seconds of one clock that is not set back.
+    Samples before the first use count as empty, so that a burst at the beginning is no high rate. Times are
+    in seconds of one clock that is not set back.
     """
 
     __slots__ = ("_samples", "_seconds", "_starts", "_total", "_used")
