@@ -16,7 +16,7 @@ from confluent_kafka import KafkaException
 from bench import cluster, report, scale, spark_workloads, workloads
 from bench.artifacts import CACHE, Unavailable
 from bench.peers import PEERS
-from bench.spark import BROKERS, SparkBench
+from bench.spark import PEERS_OF_SPARK, SparkBench
 from bench.workloads import DriverFailed, Sample, Target
 
 
@@ -29,6 +29,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="about seven minutes, not up to forty-five")
     parser.add_argument("--peers", default=",".join(PEERS), help="which brokers, with commas (%(default)s)")
     parser.add_argument("--only", default="", help="only workloads whose name contains this")
+    parser.add_argument(
+        "--clusters", action="store_true", help="run Spark against three brokers of each, not one"
+    )
     parser.add_argument("--rounds", type=int, help="how often everything is measured (quick: 2, full: 5)")
     parser.add_argument(
         "--minutes",
@@ -154,11 +157,11 @@ def measure_cluster(options: argparse.Namespace, directory: Path) -> Iterator[re
 def measure_spark(options: argparse.Namespace, directory: Path) -> Iterator[report.Results]:
     """Spark's part of a run, when there is anything of it to do."""
     chosen = [workload for workload in _offered_of_spark(options.quick) if options.only in workload.name]
-    brokers = [name for name in options.peers if name in BROKERS]
+    brokers = [name for name in options.peers if name in PEERS_OF_SPARK]
     if not chosen or not brokers:
         return
     try:
-        bench = SparkBench(brokers, directory, say)
+        bench = SparkBench(brokers, options.clusters, directory, say)
     except Unavailable as error:
         say(f"Spark is left out: {error}")
         return

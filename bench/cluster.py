@@ -134,6 +134,10 @@ class KafkaCluster(ClusterPeer):
         super().__init__("kafka", members)
 
 
+#: by the name of the broker
+CLUSTERS: dict[str, Callable[[Path], ClusterPeer]] = {"barnabas": BarnabasCluster, "kafka": KafkaCluster}
+
+
 @dataclass(frozen=True)
 class Gap:
     """The longest wait of a record, of 200 a second, while the leader of its partition goes."""
@@ -215,12 +219,11 @@ def measure(
     rounds: int, only: str, peers: Sequence[str], directory: Path, say: Callable[[str], None]
 ) -> Results:
     """All clusters in turn, each on an empty directory, as often as there are rounds."""
-    kinds: dict[str, Callable[[Path], ClusterPeer]] = {"barnabas": BarnabasCluster, "kafka": KafkaCluster}
-    results = Results(peers=[name for name in kinds if name in peers])
+    results = Results(peers=[name for name in CLUSTERS if name in peers])
     chosen = [each for each in workloads() if only in f"cluster {each.name}"]
     for round_number in range(rounds):
         for name in results.peers[:: 1 if round_number % 2 == 0 else -1]:
-            cluster = kinds[name](directory / name)
+            cluster = CLUSTERS[name](directory / name)
 
             def add(sample: Sample, name: str = name, round_number: int = round_number) -> None:
                 kept = Sample(f"cluster: {sample.workload}", sample.unit, sample.value)

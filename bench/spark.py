@@ -17,13 +17,14 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 
 from bench.artifacts import Unavailable, spark_connector_jars
+from bench.cluster import BROKERS, CLUSTERS
 from bench.figures import Figures
 from bench.peers import PEERS, tree_cpu_seconds
 from bench.report import Results
 from bench.spark_workloads import OURS, THEIRS, Connection, SparkWorkload
 from bench.workloads import DriverFailed, Sample, Target
 
-BROKERS = frozenset({"barnabas", "kafka"})  # those that Spark is run against
+PEERS_OF_SPARK = frozenset(CLUSTERS)  # those that Spark is run against
 
 
 class Spark:
@@ -68,10 +69,20 @@ class Spark:
 
 
 class SparkBench:
-    """One run: the brokers, Spark with its connectors, and what was measured of them."""
+    """One run: the brokers, Spark with its connectors, and what was measured of them.
 
-    def __init__(self, brokers: list[str], directory: Path, say: Callable[[str], None]) -> None:
-        """Start all that can be had here; `say` is told what cannot. Raises Unavailable without Spark."""
+    Args:
+        brokers: their names; all run at once.
+        on_clusters: run three of each as a cluster, with three replicas of each topic.
+        say: called with a line of progress.
+
+    Raises:
+        Unavailable: Spark cannot be had here. A broker that cannot be had is left out.
+    """
+
+    def __init__(
+        self, brokers: list[str], on_clusters: bool, directory: Path, say: Callable[[str], None]
+    ) -> None:
         self._say = say
         self._targets: list[Target] = []
         try:
@@ -82,13 +93,14 @@ class SparkBench:
         self.results = Results(peers=[OURS, THEIRS] if jars else [OURS])
         self._spark = Spark(jars)
         for name in brokers:
-            peer = PEERS[name](directory / name)
+            peer = (CLUSTERS if on_clusters else PEERS)[name](directory / name)
             try:
                 peer.start()
             except Unavailable as error:
                 say(f"{name} is left out: {error}")
             else:
-                self._targets.append(Target(peer))
+                replicas = BROKERS if on_clusters else 1
+                self._targets.append(Target(peer, replicas=replicas))  # type: ignore[arg-type]
 
     def run(self, workloads: list[SparkWorkload], rounds: int, seconds: float) -> None:
         """Measure all so often, after a round that does not count: the JVM compiles what is hot then."""
@@ -114,8 +126,8 @@ class SparkBench:
                 if number >= 0:
                     self._keep(connection.connector, number, sample)
         except (DriverFailed, KafkaException) as error:
-            broker = connection.target.peer.name
-            failure = f"{connection.connector}: round {number}: {workload.name} ({broker}): {error}"
+            name = connection.row(workload.name)
+            failure = f"{connection.connector}: round {number}: {name}: {error}"
             self.results.failures.append(failure)
             self._say(failure)
 

@@ -37,6 +37,11 @@ class Connection:
     connector: str
     target: Target
 
+    def row(self, name: str) -> str:
+        """The name of a workload with the broker, or the number of them."""
+        brokers = self.target.replicas
+        return f"{name} ({self.target.peer.name}{f', {brokers} brokers' if brokers > 1 else ''})"
+
     def ask(self, kind: str, topic: str, **parameters: object) -> Figures:
         bootstrap = self.target.peer.bootstrap
         return self.spark.ask(kind, connector=self.connector, bootstrap=bootstrap, topic=topic, **parameters)
@@ -149,7 +154,7 @@ class MicroBatch:
 
 def _samples(name: str, connection: Connection, figures: Figures) -> Iterator[Sample]:
     for unit, value in figures.items():
-        yield Sample(f"{name} ({connection.target.peer.name})", unit, value)
+        yield Sample(connection.row(name), unit, value)
 
 
 def _batches(records: dict[int, int]) -> list[SparkWorkload]:
