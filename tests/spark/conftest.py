@@ -21,7 +21,7 @@ from confluent_kafka import Consumer, Message, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from barnabas.client.coordinators import Coordinators
+from barnabas.client.brokers import Brokers
 from barnabas.spark import clients
 from barnabas.spark.cluster import Cluster
 
@@ -45,7 +45,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def servers(barnabas_broker: TestCluster) -> Iterator[str]:
     yield barnabas_broker.bootstrap_servers
     for client in clients._kept.values():  # what this process, standing in for a worker, has kept
-        if isinstance(client, Cluster | Coordinators):
+        if isinstance(client, Cluster | Brokers):
             client.close()
     clients._kept.clear()
 

@@ -207,7 +207,7 @@ def test_a_group_whose_offsets_cannot_be_read_is_not_taken_for_one_that_has_none
 ) -> None:
     topic = make_topic()
     asking = lookup(subscribe=topic, startingOffsets="group", kafka__group__id="g")
-    monkeypatch.setattr(asking._coordinators, "ask", Coordinator(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    monkeypatch.setattr(asking._brokers, "ask_coordinator", Coordinator(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     with pytest.raises(BarnabasError, match=f"offsets of group g: TOPIC_AUTHORIZATION_FAILED: {topic}-0: "):
         starting(asking)
 
@@ -222,7 +222,7 @@ def test_an_offset_that_a_transaction_may_change_is_waited_for_by_a_reader_of_co
     )
     unstable = [ErrorCode.UNSTABLE_OFFSET_COMMIT] * 2 if waits else []
     coordinator = Coordinator(*unstable, ErrorCode.NONE)
-    monkeypatch.setattr(asking._coordinators, "ask", coordinator)
+    monkeypatch.setattr(asking._brokers, "ask_coordinator", coordinator)
     monkeypatch.setattr(lookup_module, "_RETRY_S", 0.0)
     assert starting(asking) == {TopicPartition(topic, 0): 7}
     assert [each.require_stable for each in coordinator.asked] == [waits] * (len(unstable) + 1)

@@ -1,9 +1,9 @@
-"""What librdkafka cannot ask of brokers: settings that all share, those of client metrics, sizes on disk."""
+"""What single brokers are asked: their log directories, and whatever any of them answers."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from barnabas.client.addresses import parse_servers
@@ -12,72 +12,9 @@ from barnabas.client.connection import Connection, Security
 from barnabas.client.errors import AuthenticationError, ClientError, error_code
 from barnabas.client.servers import security_for
 from barnabas.errors import KafkaError
-from barnabas.protocol.messages.describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    DescribeConfigsResourceResult,
-)
 from barnabas.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from barnabas.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
 from barnabas.protocol.schema import Request
 from barnabas.types import BrokerId, TopicPartition
-
-#: the types of resources, by their numbers in the protocol
-_TYPES = {"broker": 4, "client metrics": 16}
-#: By what is to be done with a setting: its number in IncrementalAlterConfigs.
-_OPERATIONS = {"set": 0, "delete": 1, "append": 2, "subtract": 3}
-
-
-def describe_settings(
-    servers: str, timeout: float, kind: str, name: str
-) -> Sequence[DescribeConfigsResourceResult]:
-    """The settings of a resource, as the protocol gives them.
-
-    Args:
-        kind: "client metrics", or "broker" with the name "" for what every broker has (KIP-226).
-
-    Raises:
-        KafkaError: the broker refused.
-        ClientError: none answers.
-    """
-    resource = DescribeConfigsResource(
-        resource_type=_TYPES[kind], resource_name=name, configuration_keys=None
-    )
-    (result,) = ask_any(
-        servers, timeout, DescribeConfigsRequest(resources=[resource], include_synonyms=True)
-    ).results
-    _check(result)
-    configs: Sequence[DescribeConfigsResourceResult] = result.configs
-    return configs
-
-
-def alter_settings(
-    servers: str, timeout: float, kind: str, name: str, changes: Iterable[tuple[str, str, str | None]]
-) -> None:
-    """Change settings of a resource.
-
-    Args:
-        kind, name: as of `describe_settings`.
-        changes: for each setting "set", "delete", "append" or "subtract", its name, and the value.
-
-    Raises:
-        KafkaError: the broker refused.
-        ClientError: none answers.
-    """
-    resource = AlterConfigsResource(
-        resource_type=_TYPES[kind],
-        resource_name=name,
-        configs=[
-            AlterableConfig(name=name, config_operation=_OPERATIONS[operation], value=value)
-            for operation, name, value in changes
-        ],
-    )
-    (result,) = ask_any(servers, timeout, IncrementalAlterConfigsRequest(resources=[resource])).responses
-    _check(result)
 
 
 def replica_sizes(
@@ -147,8 +84,3 @@ def ask_any(servers: str, timeout: float, request: Request) -> Any:
             failure = error
     assert failure is not None
     raise failure
-
-
-def _check(result: Any) -> None:
-    if result.error_code:
-        raise KafkaError(error_code(result.error_code), result.error_message)

@@ -1,4 +1,4 @@
-"""What a group's coordinator is asked: the group's members and its offsets.
+"""What brokers are asked about groups: all there are, and of a group's coordinator its members and offsets.
 
 Groups of the consumer protocol (KIP-848) are described by a request of their own, with their epochs.
 """
@@ -9,9 +9,9 @@ import struct
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from barnabas.client.admin_types import GroupDescription, GroupMember
+from barnabas.client.admin_types import GroupDescription, GroupListing, GroupMember
+from barnabas.client.brokers import Brokers, check
 from barnabas.client.connection import Connection, UnservedError
-from barnabas.client.coordinators import check
 from barnabas.errors import ErrorCode, KafkaError, ProtocolError
 from barnabas.protocol.codec import decode
 from barnabas.protocol.messages.consumer_group_describe import (
@@ -21,6 +21,7 @@ from barnabas.protocol.messages.consumer_group_describe import (
 )
 from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest
 from barnabas.protocol.messages.describe_groups import DescribedGroupMember, DescribeGroupsRequest
+from barnabas.protocol.messages.list_groups import ListGroupsRequest
 from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -35,6 +36,8 @@ from barnabas.protocol.messages.offset_fetch import (
 from barnabas.protocol.records.consumer_protocol import ConsumerProtocolAssignment
 from barnabas.types import BrokerId, TopicPartition
 
+#: the protocol type of consumers
+_CONSUMER = "consumer"
 _PROTOCOLS = {0: "classic", 1: "consumer"}
 #: the last versions of OffsetFetch and OffsetCommit that have names of topics, and not their ids
 _BY_NAME = 9
@@ -46,6 +49,26 @@ class Committed(NamedTuple):
 
     offset: int
     metadata: str
+
+
+def list_groups(brokers: Brokers) -> list[GroupListing]:
+    """Every consumer group of the cluster, from all brokers."""
+
+    def attempt(deadline: float) -> list[GroupListing]:
+        listed = []
+        for address in brokers.addresses(brokers.metadata([], deadline)).values():
+            response = brokers.connected(address, deadline, lambda to: to.ask(ListGroupsRequest()))
+            check(response.error_code, f"the groups of the broker at {address}")
+            listed += [
+                GroupListing(
+                    each.group_id, each.group_state or "Unknown", each.group_type.lower() or "unknown"
+                )
+                for each in response.groups
+                if each.protocol_type in ("", _CONSUMER)
+            ]
+        return sorted(listed)
+
+    return brokers.insist(attempt)
 
 
 def describe_group(connection: Connection, coordinator: BrokerId, group: str) -> GroupDescription:

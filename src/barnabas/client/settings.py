@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 import confluent_kafka
+import confluent_kafka.admin
 
 from barnabas.client.addresses import parse_servers
 from barnabas.client.errors import SettingError
@@ -61,6 +62,11 @@ def create_client(
         return kind({**defaults, **librdkafka_settings(bootstrap_servers, settings)})
     except (confluent_kafka.KafkaException, TypeError, ValueError) as error:
         raise SettingError(f"librdkafka refuses the settings: {_reason(error)}") from None
+
+
+def check_settings(bootstrap_servers: str, settings: Mapping[str, Any]) -> None:
+    """Raises as `create_client`, for settings of a client that uses no librdkafka itself."""
+    create_client(confluent_kafka.admin.AdminClient, bootstrap_servers, settings)
 
 
 def _reason(error: Exception) -> str:

@@ -78,7 +78,9 @@ class ClusterView:
         self._survey.close()
         self.kafka.close()
         with self._lock:
-            self._admin = None  # its threads end with it, and aiohttp may remember its applications for ever
+            if self._admin is not None:
+                self._admin.close()
+            self._admin = None
 
     def groups(self) -> tuple[list[Any], str | None]:
         """All groups by name, and why those of some broker are missing."""

@@ -26,12 +26,12 @@ from typing import NamedTuple
 import pyarrow as pa
 from confluent_kafka import KafkaException
 
+from barnabas.client.brokers import Brokers
 from barnabas.client.connection import Connection
 from barnabas.client.consumer_groups import Committed, committed
-from barnabas.client.coordinators import Coordinators
 from barnabas.errors import BarnabasError, ErrorCode
 from barnabas.spark.clients import Settings, kept, transaction_settings
-from barnabas.spark.group_coordinators import new_coordinators
+from barnabas.spark.kafka_brokers import new_brokers
 from barnabas.spark.options import WriteOptions
 from barnabas.spark.record_sink import NO_TOPIC, DeliveryError, RecordSink, explain
 from barnabas.spark.task_content import TaskContent
@@ -118,10 +118,10 @@ def _read_progress(client: dict[str, str], what: WriteId, some_topic: str | None
     Without `some_topic`, one of those that are written to, a marker of a transaction that is not over is not
     waited for.
     """
-    coordinators = kept(_new_coordinators, dict(client))
+    brokers = kept(_new_brokers, dict(client))
     for attempts_left in reversed(range(_ATTEMPTS)):
         try:
-            markers = coordinators.ask(
+            markers = brokers.ask_coordinator(
                 what.name, lambda connection, _: _markers(connection, what.name, some_topic)
             )
             break
@@ -141,8 +141,8 @@ def _read_progress(client: dict[str, str], what: WriteId, some_topic: str | None
     return _Written(last.offset - 1, content)
 
 
-def _new_coordinators(client: Settings) -> Coordinators:
-    return new_coordinators(client, _PATIENCE_S)
+def _new_brokers(client: Settings) -> Brokers:
+    return new_brokers(client, _PATIENCE_S)
 
 
 def _markers(

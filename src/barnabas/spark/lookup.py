@@ -22,7 +22,7 @@ from barnabas.errors import BarnabasError, ConfigError, ErrorCode
 from barnabas.spark.clients import consumer_settings, new_consumer
 from barnabas.spark.cluster import Cluster, Topic, id_as_text
 from barnabas.spark.fetch_settings import FetchSettings
-from barnabas.spark.group_coordinators import new_coordinators
+from barnabas.spark.kafka_brokers import new_brokers
 from barnabas.spark.list_offsets import Answers, OffsetQuestion
 from barnabas.spark.option_values import EARLIEST, LATEST, refuse, topic_pattern
 from barnabas.spark.options import Bound, ReadOptions
@@ -82,14 +82,14 @@ class OffsetLookup:
         self._latest: tuple[Mapping[str, Topic], list[TopicPartition], OffsetQuestion] | None = None
         self._group = str(client["group.id"])
         # librdkafka's consumer waits for a coordinator that hangs when the group has long had another one
-        self._coordinators = new_coordinators(client, _TIMEOUT_S)
+        self._brokers = new_brokers(client, _TIMEOUT_S)
         self._consumer: Consumer = new_consumer(client, lambda _: None)  # for samples
         self._committed: Offsets = {}
 
     def close(self) -> None:
         """Leave the brokers; nothing can be asked after."""
         self._cluster.close()
-        self._coordinators.close()
+        self._brokers.close()
         self._consumer.close()
 
     def partitions(self, *, must_exist: bool = True) -> list[TopicPartition]:
@@ -223,7 +223,7 @@ class OffsetLookup:
         for pause_s in _pauses():
             time.sleep(pause_s)
             try:
-                found = self._coordinators.ask(
+                found = self._brokers.ask_coordinator(
                     group, lambda connection, _: committed(connection, group, only=partitions, stable=stable)
                 )
                 break
@@ -348,7 +348,7 @@ class OffsetLookup:
             return
         group = self._group
         try:
-            self._coordinators.ask(group, lambda connection, _: commit_offsets(connection, group, news))
+            self._brokers.ask_coordinator(group, lambda broker, _: commit_offsets(broker, group, news))
         except BarnabasError as error:
             _logger.warning("cannot commit to group %s: %s", group, error)
         else:

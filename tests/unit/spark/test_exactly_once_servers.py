@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.spark.exactly_once import _new_coordinators
+from barnabas.spark.exactly_once import _new_brokers
 
 
 @pytest.mark.parametrize(
@@ -18,11 +18,11 @@ from barnabas.spark.exactly_once import _new_coordinators
     ],
 )
 def test_servers_are_written_as_librdkafka_takes_them(servers: str, addresses: list[tuple[str, int]]) -> None:
-    assert _new_coordinators({"bootstrap.servers": servers})._bootstrap == addresses
+    assert _new_brokers({"bootstrap.servers": servers})._bootstrap == addresses
 
 
 def test_settings_of_tls_go_with_the_servers() -> None:
-    asked = _new_coordinators({"bootstrap.servers": "SSL://a", "security.protocol": "ssl", "acks": "all"})
-    security = asked._servers.security
+    asked = _new_brokers({"bootstrap.servers": "SSL://a", "security.protocol": "ssl", "acks": "all"})
+    security = asked.servers.security
     assert security is not None
     assert security.tls is not None

@@ -1,4 +1,4 @@
-"""Calls about a group go to its coordinator, and to the next one when it coordinates the group no more."""
+"""Calls go to the broker that can answer them, and to the next one when that has changed or died."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from barnabas.client import coordinators
+from barnabas.client import brokers
 from barnabas.client.admin import Admin
+from barnabas.client.brokers import Brokers, check
 from barnabas.client.connection import UnservedError
-from barnabas.client.coordinators import Coordinators, check
 from barnabas.client.errors import AuthenticationError, ClientError
 from barnabas.client.servers import Servers
 from barnabas.errors import ErrorCode, KafkaError
@@ -19,12 +19,30 @@ from barnabas.protocol.messages.delete_groups import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
 )
+from barnabas.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
 from barnabas.protocol.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
+from barnabas.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from barnabas.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from barnabas.types import TopicPartition
 
 FIRST, SECOND = ("one", 1), ("two", 2)
 
@@ -38,8 +56,12 @@ class FakeCluster:
         self.silent: set[int] = set()
         self.opened: list[int] = []
         self.closed = 0
-        #: how DeleteGroups is answered, one a request
+        self.controller = 1
+        #: how DeleteGroups and DeleteTopics are answered, one a request
         self.deletions: list[ErrorCode | Exception] = []
+        #: the leader of the only partition by the metadata, and who takes itself for it
+        self.leader = 1
+        self.leads = {1}
 
 
 class FakeConnection:
@@ -60,7 +82,7 @@ class FakeConnection:
             raise ClientError("the broker does not answer")
 
     def wait_for(self, timeout: float) -> None:
-        assert 0 < timeout <= 5
+        assert 0 < timeout <= 60
 
     def close(self) -> None:
         self.cluster.closed += 1
@@ -68,12 +90,22 @@ class FakeConnection:
     def ask(self, request: Any, *, at_most: int | None = None) -> Any:
         self._require_answer()
         if isinstance(request, MetadataRequest):
+            led = MetadataResponsePartition(partition_index=0, leader_id=self.cluster.leader)
             return MetadataResponse(
                 brokers=[
                     MetadataResponseBroker(node_id=port, host=host, port=port)
                     for host, port in (FIRST, SECOND)
-                ]
+                ],
+                controller_id=self.cluster.controller,
+                topics=[MetadataResponseTopic(name="t", partitions=[led])],
             )
+        if isinstance(request, ListOffsetsRequest):
+            return self._offsets()
+        if isinstance(request, DeleteTopicsRequest):
+            answer = self.cluster.deletions.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return DeleteTopicsResponse(responses=[DeletableTopicResult(name="t", error_code=answer)])
         if isinstance(request, DeleteGroupsRequest):
             answer = self.cluster.deletions.pop(0)
             if isinstance(answer, Exception):
@@ -85,18 +117,25 @@ class FakeConnection:
         found = Coordinator(key="g", node_id=number, host=host, port=port, error_code=self.cluster.refuses)
         return FindCoordinatorResponse(coordinators=[found])
 
+    def _offsets(self) -> ListOffsetsResponse:
+        code = ErrorCode.NONE if self.port in self.cluster.leads else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if code:
+            self.cluster.leader = 2  # the next metadata tell of the new one
+        told = ListOffsetsPartitionResponse(partition_index=0, error_code=code, offset=10 * self.port)
+        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[told])])
+
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCluster]:
     monkeypatch.setattr(FakeConnection, "cluster", FakeCluster(), raising=False)
-    monkeypatch.setattr(coordinators, "Connection", FakeConnection)
-    monkeypatch.setattr(coordinators, "_RETRY_S", 0.001)
-    monkeypatch.setattr(coordinators, "explain_silence", lambda servers, timeout: ClientError("explained"))
+    monkeypatch.setattr(brokers, "Connection", FakeConnection)
+    monkeypatch.setattr(brokers, "_RETRY_S", 0.001)
+    monkeypatch.setattr(brokers, "explain_silence", lambda servers, timeout: ClientError("explained"))
     return FakeConnection.cluster
 
 
-def calls(timeout: float = 60.0) -> Coordinators:
-    return Coordinators(Servers("one:1"), timeout)
+def calls(timeout: float = 60.0) -> Brokers:
+    return Brokers(Servers("one:1"), timeout)
 
 
 def who(connection: Any, broker: int) -> int:
@@ -107,7 +146,7 @@ def who(connection: Any, broker: int) -> int:
 def test_the_coordinator_is_asked_and_its_connection_kept(cluster: FakeCluster) -> None:
     asked = calls()
     cluster.coordinator = 2
-    assert [asked.ask("g", who) for _ in range(3)] == [2, 2, 2]
+    assert [asked.ask_coordinator("g", who) for _ in range(3)] == [2, 2, 2]
     assert cluster.opened == [1, 2]
     del asked
     assert cluster.closed == 2
@@ -115,10 +154,10 @@ def test_the_coordinator_is_asked_and_its_connection_kept(cluster: FakeCluster) 
 
 def test_a_call_after_closing_connects_again(cluster: FakeCluster) -> None:
     asked = calls()
-    asked.ask("g", who)
+    asked.ask_coordinator("g", who)
     asked.close()
     assert cluster.closed == 1
-    assert asked.ask("g", who) == 1
+    assert asked.ask_coordinator("g", who) == 1
     assert cluster.opened == [1, 1]
 
 
@@ -128,21 +167,21 @@ def test_a_call_after_closing_connects_again(cluster: FakeCluster) -> None:
 def test_the_client_id_of_the_settings_is_told(
     cluster: FakeCluster, settings: dict[str, str], client_id: str
 ) -> None:
-    asked = Coordinators(Servers("one:1", settings), 60.0)
-    assert asked.ask("g", lambda connection, _: connection.client_id) == client_id
+    asked = Brokers(Servers("one:1", settings), 60.0)
+    assert asked.ask_coordinator("g", lambda connection, _: connection.client_id) == client_id
 
 
 def test_another_broker_is_asked_when_the_coordinator_and_entry_has_died(cluster: FakeCluster) -> None:
     asked = calls()
-    assert asked.ask("g", who) == 1
+    assert asked.ask_coordinator("g", who) == 1
     cluster.silent, cluster.coordinator = {1}, 2
-    assert asked.ask("g", who) == 2
+    assert asked.ask_coordinator("g", who) == 2
     opened = len(cluster.opened)
-    assert asked.ask("g", who) == 2
+    assert asked.ask_coordinator("g", who) == 2
     assert len(cluster.opened) == opened, "the dead one is not tried first again"
 
 
-@pytest.mark.parametrize("code", coordinators._PASSING)
+@pytest.mark.parametrize("code", brokers._PASSING)
 def test_a_call_is_made_again_when_the_broker_does_not_coordinate_the_group_now(
     cluster: FakeCluster, code: ErrorCode
 ) -> None:
@@ -152,7 +191,7 @@ def test_a_call_is_made_again_when_the_broker_does_not_coordinate_the_group_now(
             check(code, "g")
         return broker
 
-    assert calls().ask("g", call) == 2
+    assert calls().ask_coordinator("g", call) == 2
 
 
 def test_what_the_coordinator_refuses_is_raised_at_once(cluster: FakeCluster) -> None:
@@ -163,14 +202,14 @@ def test_what_the_coordinator_refuses_is_raised_at_once(cluster: FakeCluster) ->
         check(ErrorCode.GROUP_AUTHORIZATION_FAILED, "g")
 
     with pytest.raises(KafkaError, match="g: Not authorised"):
-        calls().ask("g", call)
+        calls().ask_coordinator("g", call)
     assert made == [1]
 
 
 def test_a_refusal_to_name_the_coordinator_is_raised_at_once(cluster: FakeCluster) -> None:
     cluster.refuses = ErrorCode.GROUP_AUTHORIZATION_FAILED
     with pytest.raises(KafkaError, match="the coordinator of g") as raised:
-        calls().ask("g", who)
+        calls().ask_coordinator("g", who)
     assert raised.value.code == ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
@@ -183,7 +222,7 @@ def test_what_no_other_try_can_mend_is_raised_at_once(cluster: FakeCluster, fail
         raise failure
 
     with pytest.raises(type(failure), match=str(failure)):
-        calls().ask("g", call)
+        calls().ask_coordinator("g", call)
     assert made == [1]
 
 
@@ -192,7 +231,7 @@ def test_a_coordinator_that_never_answers_is_explained_when_the_time_is_up(clust
         raise ClientError("it does not answer")
 
     with pytest.raises(ClientError, match="explained"):
-        calls(timeout=0.05).ask("g", call)
+        calls(timeout=0.05).ask_coordinator("g", call)
 
 
 def test_a_coordinator_that_never_loads_is_named_when_the_time_is_up(cluster: FakeCluster) -> None:
@@ -200,7 +239,7 @@ def test_a_coordinator_that_never_loads_is_named_when_the_time_is_up(cluster: Fa
         check(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "g")
 
     with pytest.raises(KafkaError) as raised:
-        calls(timeout=0.05).ask("g", call)
+        calls(timeout=0.05).ask_coordinator("g", call)
     assert raised.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
@@ -217,3 +256,73 @@ def test_to_delete_a_group_that_is_not_there_is_refused(cluster: FakeCluster) ->
     with pytest.raises(KafkaError) as raised:
         Admin("one:1").delete_group("g")
     assert raised.value.code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_the_next_controller_is_asked_when_the_controller_has_died(cluster: FakeCluster) -> None:
+    asked = calls()
+    assert asked.ask_controller(lambda connection: connection.port) == 1
+    cluster.silent, cluster.controller = {1}, 2
+    assert asked.ask_controller(lambda connection: connection.port) == 2
+
+
+def test_a_call_waits_for_the_election_of_a_controller(cluster: FakeCluster) -> None:
+    cluster.controller = -1
+    tries = []
+
+    def metadata(topics: Any, deadline: float) -> Any:
+        tries.append(deadline)
+        if len(tries) == 3:
+            cluster.controller = 2
+        return Brokers.metadata(asked, topics, deadline)
+
+    asked = calls()
+    asked.metadata = metadata  # type: ignore[method-assign]
+    assert asked.ask_controller(lambda connection: connection.port) == 2
+    assert len(tries) == 3
+
+
+def test_a_cluster_that_elects_no_controller_is_told_of_when_the_time_is_up(cluster: FakeCluster) -> None:
+    cluster.controller = -1
+    with pytest.raises(KafkaError, match="no controller"):
+        calls(timeout=0.05).ask_controller(lambda connection: connection.port)
+
+
+def test_a_broker_that_the_cluster_does_not_have_is_named_at_once(cluster: FakeCluster) -> None:
+    with pytest.raises(ClientError, match="the cluster has no broker 7; its brokers are 1, 2"):
+        calls().ask_broker(7, lambda connection: connection)
+
+
+def test_a_topic_that_a_lost_answer_told_of_is_deleted_when_it_is_not_there_any_more(
+    cluster: FakeCluster,
+) -> None:
+    cluster.deletions = [ClientError("lost"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    Admin("one:1").delete_topic("t")
+    assert cluster.deletions == []
+
+
+def test_to_delete_a_topic_that_is_not_there_is_refused(cluster: FakeCluster) -> None:
+    cluster.deletions = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    with pytest.raises(KafkaError, match="there is no topic t"):
+        Admin("one:1").delete_topic("t")
+
+
+def test_the_new_leader_is_asked_for_offsets_when_the_old_one_leads_no_more(cluster: FakeCluster) -> None:
+    cluster.leads = {2}
+    assert Admin("one:1").offsets([TopicPartition("t", 0)], "latest") == {TopicPartition("t", 0): 20}
+
+
+def test_the_next_leader_is_asked_for_offsets_when_the_leader_has_died(cluster: FakeCluster) -> None:
+    admin = Admin("one:1,two:2")
+    assert admin.offsets([TopicPartition("t", 0)], "latest") == {TopicPartition("t", 0): 10}
+    cluster.silent, cluster.leader, cluster.leads = {1}, 2, {2}
+    assert admin.offsets([TopicPartition("t", 0)], "latest") == {TopicPartition("t", 0): 20}
+
+
+def test_partitions_whose_leader_does_not_tell_are_left_out_on_request(cluster: FakeCluster) -> None:
+    cluster.leads = set()
+    assert Admin("one:1").offsets([TopicPartition("t", 0)], "latest", skip_failed=True) == {}
+
+
+def test_offsets_of_no_partitions_ask_nobody(cluster: FakeCluster) -> None:
+    assert Admin("one:1").offsets([], "latest") == {}
+    assert cluster.opened == []

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from barnabas.client.coordinators import Coordinators
+from barnabas.client.brokers import Brokers
 from barnabas.client.servers import Servers
 from barnabas.spark.fetch_settings import parse_servers
 
 
-def new_coordinators(client: Mapping[str, object], timeout: float) -> Coordinators:
+def new_brokers(client: Mapping[str, object], timeout: float) -> Brokers:
     """For the cluster that a client with these settings of librdkafka connects to.
 
     Args:
@@ -20,4 +20,4 @@ def new_coordinators(client: Mapping[str, object], timeout: float) -> Coordinato
     """
     settings = {name: str(value) for name, value in client.items()}
     servers = ",".join(map(str, parse_servers(settings["bootstrap.servers"])))
-    return Coordinators(Servers(servers, settings), timeout)
+    return Brokers(Servers(servers, settings), timeout)

@@ -1,0 +1,80 @@
+"""Users' passwords for SCRAM, asked and changed (KIP-554). They leave this process salted only."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+
+from barnabas.client.brokers import Brokers, check, repeatable
+from barnabas.client.connection import Connection
+from barnabas.errors import ErrorCode
+from barnabas.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from barnabas.protocol.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResult,
+    UserName,
+)
+
+#: SCRAM's mechanisms by their numbers in the protocol, and their hashes by hashlib's names
+_MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+_HASHES = {1: "sha256", 2: "sha512"}
+_SALT_BYTES = 24
+
+
+def list_users(brokers: Brokers) -> dict[str, dict[str, int]]:
+    """Everyone who can log in: the iterations of their SCRAM credentials, by mechanism."""
+    return {
+        found.user: {
+            _MECHANISMS.get(info.mechanism, "unknown"): info.iterations
+            for info in sorted(found.credential_infos, key=lambda info: info.mechanism)
+        }
+        for found in sorted(_describe(brokers, None), key=lambda found: found.user)
+    }
+
+
+def set_password(brokers: Brokers, user: str, password: str, iterations: int) -> None:
+    """Let a user log in with a password, by every mechanism; an earlier one is replaced."""
+    upsertions = []
+    for mechanism, digest in _HASHES.items():
+        salt = secrets.token_bytes(_SALT_BYTES)
+        upsertions.append(
+            ScramCredentialUpsertion(
+                name=user,
+                mechanism=mechanism,
+                iterations=iterations,
+                salt=salt,
+                salted_password=hashlib.pbkdf2_hmac(digest, password.encode(), salt, iterations),
+            )
+        )
+    _alter(brokers, user, AlterUserScramCredentialsRequest(upsertions=upsertions))
+
+
+def delete_user(brokers: Brokers, user: str) -> None:
+    """Delete a user's passwords. Raises KafkaError when there are none."""
+    (found,) = _describe(brokers, user)
+    deletions = [
+        ScramCredentialDeletion(name=user, mechanism=info.mechanism) for info in found.credential_infos
+    ]
+    _alter(brokers, user, AlterUserScramCredentialsRequest(deletions=deletions))
+
+
+def _describe(brokers: Brokers, user: str | None) -> list[DescribeUserScramCredentialsResult]:
+    users = None if user is None else [UserName(name=user)]
+    response = brokers.ask_any(DescribeUserScramCredentialsRequest(users=users))
+    check(response.error_code, user or "users", response.error_message)
+    for found in response.results:
+        check(found.error_code, found.user, found.error_message)
+    results: list[DescribeUserScramCredentialsResult] = response.results
+    return results
+
+
+def _alter(brokers: Brokers, user: str, request: AlterUserScramCredentialsRequest) -> None:
+    def alter(connection: Connection) -> None:
+        (result,) = connection.ask(request).results
+        check(result.error_code, user, result.error_message)
+
+    brokers.ask_controller(repeatable(alter, ErrorCode.RESOURCE_NOT_FOUND))
