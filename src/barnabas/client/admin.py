@@ -107,7 +107,8 @@ class Admin:
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Delete the records below these offsets (-1: all); the new log start offsets."""
-        return offset_calls.delete_records(self._brokers, before)
+        offsets = {TopicPartition(*partition): offset for partition, offset in before.items()}
+        return offset_calls.delete_records(self._brokers, offsets)
 
     def sizes(self, topics: Iterable[TopicDescription]) -> dict[TopicPartition, int]:
         """The bytes on disk of each partition at its leader; without those whose leader does not tell."""
@@ -130,9 +131,8 @@ class Admin:
         broker does not tell is left out.
         """
         time = spec if isinstance(spec, int) else _TIMES[spec]
-        return offset_calls.list_offsets(
-            self._brokers, dict.fromkeys(partitions, time), skip_failed=skip_failed
-        )
+        times = {TopicPartition(*partition): time for partition in partitions}
+        return offset_calls.list_offsets(self._brokers, times, skip_failed=skip_failed)
 
     # -- settings
 

@@ -112,8 +112,7 @@ class SchemasLog:
         self._writer.shutdown()
         if self._reader is not None:
             await asyncio.to_thread(self._reader.join)
-        # librdkafka's threads end with the client, and aiohttp may remember its applications for ever.
-        del self._admin
+        self._admin.close()
 
     async def write(self, decide: Callable[[], Decision[T]]) -> T:
         """Write what `decide` decides, as one transaction, and answer once it has been replayed.
