@@ -205,6 +205,9 @@ class Brokers:
     def _take(self, address: Address, deadline: float) -> Connection:
         with self._lock:
             connection = self._idle.pop(address, None)
+        if connection is not None and not connection.is_usable():  # closed while it was idle
+            connection.close()
+            connection = None
         if connection is None:
             connection = Connection(
                 *address,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import selectors
 import socket
 import ssl
 import struct
@@ -178,6 +179,12 @@ class Connection:
         except (OSError, ProtocolError) as error:
             raise self._no_answer(error) from error
         return question.answer
+
+    def is_usable(self) -> bool:
+        """Whether an idle connection is still open: nothing has come from the broker, not even its end."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._socket, selectors.EVENT_READ)
+            return not selector.select(0)
 
     def close(self) -> None:
         self._socket.close()

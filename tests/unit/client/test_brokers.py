@@ -54,6 +54,8 @@ class FakeCluster:
         self.coordinator = 1
         self.refuses = ErrorCode.NONE
         self.silent: set[int] = set()
+        #: those that have ended the connections that were idle
+        self.ended: set[int] = set()
         self.opened: list[int] = []
         self.closed = 0
         self.controller = 1
@@ -80,6 +82,9 @@ class FakeConnection:
     def _require_answer(self) -> None:
         if self.port in self.cluster.silent:
             raise ClientError("the broker does not answer")
+
+    def is_usable(self) -> bool:
+        return self.port not in self.cluster.ended
 
     def wait_for(self, timeout: float) -> None:
         assert 0 < timeout <= 60
@@ -309,6 +314,18 @@ def test_to_delete_a_topic_that_is_not_there_is_refused(cluster: FakeCluster) ->
 def test_the_new_leader_is_asked_for_offsets_when_the_old_one_leads_no_more(cluster: FakeCluster) -> None:
     cluster.leads = {2}
     assert Admin("one:1").offsets([TopicPartition("t", 0)], "latest") == {TopicPartition("t", 0): 20}
+
+
+def test_a_connection_that_ended_while_it_was_idle_is_no_answer_that_was_lost(cluster: FakeCluster) -> None:
+    admin = Admin("one:1")
+    admin.offsets([TopicPartition("t", 0)], "latest")
+    cluster.ended = {1}
+    cluster.deletions = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    with pytest.raises(KafkaError, match="there is no topic t"):
+        admin.delete_topic("t")
+    assert cluster.opened == [1] * 3, (
+        "the first, one for the metadata and one for the topic, which end at once"
+    )
 
 
 def test_the_next_leader_is_asked_for_offsets_when_the_leader_has_died(cluster: FakeCluster) -> None:
