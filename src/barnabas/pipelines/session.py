@@ -39,6 +39,8 @@ TRUSTING_JVM = (
     "-XX:+IgnoreUnrecognizedVMOptions -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote "
     "-XX:MetaspaceSize=256m"
 )
+#: The module that Spark's Python workers are forked from. One that a cluster starts has none of ours there.
+_DAEMON = "spark.python.daemon.module"
 _JVM_DEFAULTS = "spark.driver.defaultJavaOptions"
 #: Settings that bring classes of others, or that say what `_JVM_DEFAULTS` would.
 _OWN_CLASSES = (
@@ -67,6 +69,7 @@ def start_session(name: str, folder: Path, master: str, settings: dict[str, str]
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         chosen |= {
             **_LOCAL,
+            _DAEMON: "barnabas.spark.worker_daemon",
             "spark.local.dir": str(folder / "scratch"),
             "spark.sql.shuffle.partitions": str(os.cpu_count() or 1),
             **jvm_defaults(settings, os.environ),

@@ -18,6 +18,7 @@ from barnabas.spark.options import ReadOptions
 from barnabas.spark.plan import Plan
 from barnabas.spark.pushdown import Wanted, wanted_by
 from barnabas.spark.ranges import OffsetRange, Offsets, Task
+from barnabas.spark.worker_heap import count_use
 
 
 class TopicReader(DataSourceReader):
@@ -89,6 +90,7 @@ def plan_for(options: ReadOptions, ranges: list[OffsetRange]) -> list[Task]:
 def read_task(options: ReadOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """What a task of a batch or of a micro-batch does."""
     assert isinstance(partition, Task)
+    count_use()
     return read_ranges(
         partition.ranges,
         consumer_settings(options.client),

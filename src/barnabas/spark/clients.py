@@ -6,6 +6,7 @@ A Python worker of Spark runs one task at a time and many after another, so what
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -55,6 +56,9 @@ TRANSACTION_DEFAULTS: Settings = {
 
 #: of requests to a broker, that an idempotent producer may have
 _MOST_IN_FLIGHT = 5
+
+#: How many settings are remembered that librdkafka takes.
+_MOST_CHECKED = 16
 
 _kept: dict[tuple[Callable[[Settings], Any], frozenset[tuple[str, object]]], Any] = {}
 
@@ -114,8 +118,17 @@ def new_producer(settings: Settings, on_failure: Callable[[Failed], None]) -> Ba
 
 
 def check_producer_settings(settings: Settings) -> None:
-    """Raises ConfigError for a setting that librdkafka does not take."""
-    _create(Producer, settings)
+    """Raises ConfigError for a setting that librdkafka does not take.
+
+    What was taken once is not asked again: a process of Spark plans or commits one micro-batch after another,
+    and a producer, with its thread and its connection, costs some milliseconds.
+    """
+    _check_producer(frozenset(settings.items()))
+
+
+@functools.lru_cache(maxsize=_MOST_CHECKED)
+def _check_producer(settings: frozenset[tuple[str, str | bool | int]]) -> None:
+    _create(Producer, dict(settings))
 
 
 def kept(create: Callable[[Settings], Client], settings: Settings) -> Client:

@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 from barnabas.errors import ConfigError
 from barnabas.spark.columns import check_writable, chosen_columns, read_schema
 from barnabas.spark.options import ReadOptions, WriteOptions
+from barnabas.spark.worker_heap import count_use
 
 if TYPE_CHECKING:
     from barnabas.spark.batch_reader import TopicReader
@@ -70,6 +71,8 @@ class BarnabasDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> TopicStreamWriter:
         """`overwrite` is output mode complete: the whole result is appended again each time."""
         from barnabas.spark.writer import TopicStreamWriter
+
+        count_use()  # a micro-batch is planned and committed in a process each
 
         return TopicStreamWriter(self._write_options(schema, streaming=True))
 

@@ -19,6 +19,7 @@ from barnabas.spark.clients import forget, kept, producer_settings
 from barnabas.spark.exactly_once import WriteId, write_once
 from barnabas.spark.options import WriteOptions
 from barnabas.spark.record_sink import RecordSink
+from barnabas.spark.worker_heap import count_use
 
 
 @dataclass
@@ -58,6 +59,7 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
 
 
 def _write(options: WriteOptions, batches: Iterator[pa.RecordBatch], sink: str, batch: int) -> Written:
+    count_use()
     if not options.exactly_once:
         return Written(write_batches(options, batches))
     return Written(write_once(options, WriteId(sink, batch, TaskContext.get().partitionId()), batches))
