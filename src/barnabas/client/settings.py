@@ -6,9 +6,6 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-import confluent_kafka
-import confluent_kafka.admin
-
 from barnabas.client.addresses import parse_servers
 from barnabas.client.errors import SettingError
 from barnabas.client.servers import Servers
@@ -57,6 +54,8 @@ def create_client(
         ClientError: an address is not HOST:PORT.
         SettingError: librdkafka knows no such setting, or refuses its value.
     """
+    import confluent_kafka  # takes a tenth of a second, and commands that only administer do without it
+
     parse_servers(bootstrap_servers)
     try:
         return kind({**defaults, **librdkafka_settings(bootstrap_servers, settings)})
@@ -66,7 +65,9 @@ def create_client(
 
 def check_settings(bootstrap_servers: str, settings: Mapping[str, Any]) -> None:
     """Raises as `create_client`, for settings of a client that uses no librdkafka itself."""
-    create_client(confluent_kafka.admin.AdminClient, bootstrap_servers, settings)
+    from confluent_kafka.admin import AdminClient
+
+    create_client(AdminClient, bootstrap_servers, settings)
 
 
 def _reason(error: Exception) -> str:

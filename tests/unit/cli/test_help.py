@@ -53,6 +53,12 @@ def test_help_loads_neither_a_kafka_client_nor_rich(arguments):
     assert outcome.stdout.splitlines()[-1] == "[]"
 
 
+def test_commands_that_only_administer_load_no_librdkafka():
+    code = "import sys, barnabas.client.admin, barnabas.cli.topics; print('confluent_kafka' in sys.modules)"
+    outcome = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert outcome.stdout == "False\n"
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_scripts_are_printed(shell):
     result = CliRunner().invoke(app, ["completion", shell], prog_name="barnabas")
