@@ -8,8 +8,9 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-#: The daemon of the workers that run tasks; planners and committers have others.
-TASKS = "pyspark.daemon pyspark.worker"
+#: The daemon of the workers that run tasks, Spark's own or ours; planners and committers have others.
+TASKS = "daemon pyspark.worker"
+_ANY = "daemon pyspark."
 
 
 def kill(pid: int) -> None:
@@ -31,7 +32,7 @@ def descendants(pid: int) -> Iterator[int]:
         yield from descendants(child)
 
 
-def workers_of(pid: int, daemon: str = "pyspark.daemon") -> list[int]:
+def workers_of(pid: int, daemon: str = _ANY) -> list[int]:
     """The Python workers of the Spark that `pid` started: what its daemons, or those named so, forked.
 
     Spark looks for data sources once only: a session whose worker for that is killed never finds any.

@@ -52,15 +52,6 @@ def test_nothing_is_frozen_in_a_process_that_spark_did_not_fork() -> None:
 def test_readers_and_writers_are_there_before_a_worker_is_forked() -> None:
     tasks = _said(_IMPORTS, "pyspark.worker").split()
     assert {"pyspark.worker", "barnabas.spark.stream_reader", "barnabas.spark.writer"} <= set(tasks)
-    planner = _said(_IMPORTS, "pyspark.sql.streaming.python_streaming_source_runner").split()
-    assert "barnabas.spark.stream_reader" in planner
-    assert "barnabas.spark.writer" not in planner
-
-
-def test_a_worker_that_only_asks_for_the_schema_imports_none_of_it() -> None:
-    asks = _said(_IMPORTS, "pyspark.sql.worker.create_data_source").split()
-    assert "pyspark.sql.worker.create_data_source" in asks
-    assert "barnabas.spark.stream_reader" not in asks
 
 
 def test_what_cannot_be_imported_is_left_to_the_worker() -> None:
