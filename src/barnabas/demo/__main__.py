@@ -32,7 +32,7 @@ from barnabas.pipelines.folder import Folder
 from barnabas.pipelines.run import Choices, Observer, run_pipeline
 from barnabas.pipelines.session import TRUSTING_JVM
 from barnabas.pipelines.status import PipelineStatus
-from barnabas.spark.session import check_java, start_spark
+from barnabas.spark.session import FORKED, check_java, start_spark
 
 _NAME = "barnabas demo"
 _CORES = 2
@@ -100,6 +100,7 @@ def run(console: Console, named: tuple[Path, ...], folder: Path, brokers: int = 
             cores=_CORES,
             log=Folder(folder).log,
             java_options=TRUSTING_JVM,
+            more=FORKED,
         )
         with step(console, "Broker") as this:
             create_topics(broker.address)

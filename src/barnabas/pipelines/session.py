@@ -11,7 +11,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from barnabas.pipelines.errors import PipelineError, explain
-from barnabas.spark.session import stderr_to
+from barnabas.spark.session import FORKED, stderr_to
 from barnabas.spark.worker_python import worker_python
 
 DEFAULTS = {
@@ -39,8 +39,6 @@ TRUSTING_JVM = (
     "-XX:+IgnoreUnrecognizedVMOptions -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote "
     "-XX:MetaspaceSize=256m"
 )
-#: The module that Spark's Python workers are forked from. One that a cluster starts has none of ours there.
-_DAEMON = "spark.python.daemon.module"
 _JVM_DEFAULTS = "spark.driver.defaultJavaOptions"
 #: Settings that bring classes of others, or that say what `_JVM_DEFAULTS` would.
 _OWN_CLASSES = (
@@ -69,7 +67,7 @@ def start_session(name: str, folder: Path, master: str, settings: dict[str, str]
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         chosen |= {
             **_LOCAL,
-            _DAEMON: "barnabas.spark.worker_daemon",
+            **FORKED,
             "spark.local.dir": str(folder / "scratch"),
             "spark.sql.shuffle.partitions": str(os.cpu_count() or 1),
             **jvm_defaults(settings, os.environ),

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
@@ -40,6 +40,10 @@ _LOCAL = {
     "spark.log.level": "ERROR",
 }
 
+#: Workers are forked with their imports done (`barnabas.spark.worker_daemon`). Only where Spark runs on this
+#: machine: one of a cluster may have no Barnabas where Spark starts its daemon.
+FORKED = {"spark.python.daemon.module": "barnabas.spark.worker_daemon"}
+
 
 class JavaMissingError(BarnabasError):
     """There is no Java, or one that is too old for Spark."""
@@ -61,13 +65,19 @@ def check_java() -> None:
 
 
 def start_spark(
-    name: str, folder: Path, *, cores: int = 2, log: Path | None = None, java_options: str = ""
+    name: str,
+    folder: Path,
+    *,
+    cores: int = 2,
+    log: Path | None = None,
+    java_options: str = "",
+    more: Mapping[str, str] | None = None,
 ) -> SparkContext:
     """Start Spark in this process, or give what has been started; Spark's own files go to `folder`.
 
     Spark's Python workers run this interpreter: else they take the PATH's, which lacks our packages. What
     Spark and its workers write to stderr goes to `log` when it is given. The JVM is started with
-    `java_options` too.
+    `java_options` too, and Spark with the settings `more`.
     """
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = worker_python(folder)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -76,6 +86,7 @@ def start_spark(
         "spark.sql.shuffle.partitions": str(cores),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.local.dir": str(folder / "scratch"),
+        **(more or {}),
     }
     settings[_JAVA_OPTIONS] = f"{settings[_JAVA_OPTIONS]} {java_options}".strip()
     configuration = SparkConf().setMaster(f"local[{cores}]").setAppName(name).setAll(list(settings.items()))
