@@ -1,7 +1,7 @@
 """What Spark forks its Python workers from, with their modules imported (``spark.python.daemon.module``).
 
-Spark's own daemon imports next to nothing, so each worker that it forks spends half a second of CPU time on
-the same imports. Here they are done once. They are frozen, too: see `barnabas.spark.worker_heap`.
+Spark's own daemon imports next to nothing, so each worker that it forks spends 0.4 seconds of CPU time on the
+same imports. Here they are done once. They are frozen, too: see `barnabas.spark.worker_heap`.
 
 Spark calls it as ``python -m barnabas.spark.worker_daemon pyspark.worker``, for the workers of tasks.
 Planners keep the daemon of Spark's own. It must not write to stdout, where Spark reads the port from.
