@@ -1,12 +1,12 @@
-"""What a broker reaches outside of itself: interfaces, each with its implementation by the operating system.
+"""What a broker uses outside of itself: interfaces, each with an implementation by the operating system.
 
-A broker is given these from the top and reaches around them nowhere. So a whole broker runs in virtual time,
-from a seed, in one process with many others: `barnabas.simulation` has the implementations for that.
+A broker is given these by its caller and uses nothing else of the outside. So many whole brokers can run in
+virtual time, from a seed, in one process: `barnabas.simulation` implements the interfaces for that.
 
 blocking: pools of threads for what blocks.
 clock: wall time.
 filesystem: files and folders.
 network: listening, connecting, the name of this machine.
-machine: what the real network asks the system about this machine.
+machine: facts about this machine that the real network needs.
 randomness: random numbers and unique ids.
 """

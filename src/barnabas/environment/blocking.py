@@ -1,6 +1,6 @@
-"""Work that blocks, beside the event loop: pools of threads behind an interface that a simulation can serve.
+"""Blocking work beside the event loop: pools of threads, behind an interface that a simulation can implement.
 
-What runs in a pool must own its data: nothing that belongs to the event loop is touched from a thread.
+A function that runs in a pool must own its data: threads touch nothing that belongs to the event loop.
 """
 
 from __future__ import annotations
@@ -16,64 +16,64 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-#: Makes what a few threads share change in one step. It is held for a moment, never over a wait.
+#: Guards state that a few threads share. It is held briefly, never over a wait.
 Mutex = Lock
 
 
 class Pool(Protocol):
-    """Some threads, which begin calls in the order they were given. Used from the event loop alone."""
+    """Threads that start calls in the order of submission. Used from the event loop only."""
 
     def run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[R]:
-        """Call `function` in a thread; a future of what it returns or raises. Returns once it is handed over.
+        """Submit a call of `function` to a thread; return a future of its result.
 
-        Cancelling the future prevents a call that has not begun, and lets one that has begun go on.
+        Cancelling the future prevents a call that has not started; one that has started goes on.
         """
         ...
 
     async def close(self) -> None:
-        """Wait until everything that was given has been done, and take no more."""
+        """Wait until all submitted calls have ended, and take no more."""
         ...
 
     def abandon(self) -> None:
-        """Begin nothing more, and do not wait for what runs."""
+        """Start no more calls, and do not wait for those that run."""
         ...
 
 
 class Signal(Protocol):
-    """Told once, from any thread, to work that is under way in another."""
+    """An event, set once from any thread, for work that runs in another."""
 
     def set(self) -> None: ...
 
     def wait(self, seconds: float) -> bool:
-        """Stop the calling thread until the signal is set, `seconds` at most; whether it is set."""
+        """Block the thread until the signal is set, for `seconds` at most; return whether it is set."""
         ...
 
 
 class ForEach(Protocol):
-    """Calls a function with each item, some at a time."""
+    """Calls a function with each item, several at a time."""
 
     def __call__(self, function: Callable[[T], object], items: Iterable[T], /) -> None:
         """Return when all calls have been made.
 
         Raises:
-            Exception: what a call raised; of several, that of the first item.
+            Exception: the exception of a call; of several, that of the first item.
         """
         ...
 
 
 class Blocking(Protocol):
-    """Where a broker's blocking work is done."""
+    """Makes the pools in which a broker's blocking work runs."""
 
     def pool(self, name: str, threads: int) -> Pool:
         """A new pool; close or abandon it."""
         ...
 
     def signal(self) -> Signal:
-        """A signal to what runs in a pool."""
+        """A signal to calls that run in a pool."""
         ...
 
     def side_by_side(self, threads: int) -> AbstractContextManager[ForEach]:
-        """For code that blocks itself: within the block, calls are made in as many threads."""
+        """For code that itself blocks: within the block, calls run in that many threads."""
         ...
 
 
@@ -94,7 +94,7 @@ class ThreadPool:
     async def close(self) -> None:
         while self._running:
             await asyncio.wait(list(self._running))
-        self._executor.shutdown()  # what was cancelled when it had begun may still run
+        self._executor.shutdown()  # a call that was cancelled after its start may still run
 
     def abandon(self) -> None:
         self._executor.shutdown(wait=False, cancel_futures=True)

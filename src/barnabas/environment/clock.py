@@ -1,7 +1,7 @@
 """Wall time, taken from outside so that a test or a simulation can bring its own.
 
-Timers need no class of ours: they are the event loop's `call_later`, which a virtual-time loop
-(`barnabas.simulation.virtual_time`) turns without waiting.
+Timers are the event loop's `call_later`, which a virtual-time loop (`barnabas.simulation.virtual_time`) runs
+without waiting.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ class Clock(Protocol):
     """What time it is."""
 
     def now_ms(self) -> int:
-        """Milliseconds since the Unix epoch; it may be set back."""
+        """Milliseconds since the Unix epoch; the clock may be set back."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds since some moment, for the length of what happens between two readings."""
+        """Seconds since an arbitrary moment, to measure durations."""
         ...
 
 
@@ -29,12 +29,12 @@ class SystemClock:
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
-    #: not wrapped in a method: it is read for every request
+    #: not a method, because every request reads it
     monotonic = staticmethod(time.perf_counter)
 
 
 def utc_text(now_ms: int) -> str:
-    """A time of `Clock.now_ms` as RFC 3339 has it: ``2026-11-22T21:03:12.481Z``."""
+    """A time of `Clock.now_ms` in RFC 3339's format: ``2026-11-22T21:03:12.481Z``."""
     return (
         datetime.fromtimestamp(now_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     )

@@ -1,4 +1,4 @@
-"""Documents that a broker is told to read, from an https server or a file. The calls block: use a thread."""
+"""Documents that a broker's settings name, on an https server or in a file. The calls block: use a thread."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _MOST_BYTES = 1 << 20
 
 
 class DocumentError(BarnabasError):
-    """A document cannot be had; the text says why, without the address."""
+    """A document cannot be read; the text says why, without the address."""
 
 
 def check_address(url: str) -> None:
-    """Refuse what `read_document` does not read: it takes https://, file:/// and, of this machine, http://.
+    """Refuse an address that `read_document` does not read.
 
     Raises:
-        DocumentError: the address is none of these.
+        DocumentError: it is not https://, file:/// or, on this machine, http://.
     """
     try:
         parts = urlsplit(url)
@@ -38,7 +38,7 @@ def check_address(url: str) -> None:
 
 
 def read_document(url: str) -> bytes:
-    """What lies at `url`, at most a mebibyte. Servers have to show a certificate that the system trusts.
+    """The document at `url`, at most a mebibyte. A server's certificate must be one that the system trusts.
 
     Raises:
         DocumentError: it cannot be read.
@@ -50,7 +50,7 @@ def read_document(url: str) -> bytes:
             with Path(unquote(parts.path)).open("rb") as file:
                 found = file.read(_MOST_BYTES + 1)
         else:
-            # Python's HTTP takes a twentieth of a broker's start, and few brokers read from a server.
+            # Importing Python's HTTP client takes a twentieth of a broker's start, and few brokers need it.
             from barnabas.environment.download import download
 
             found = download(url, _MOST_BYTES + 1)

@@ -1,4 +1,4 @@
-"""What a web server has at an address. The call blocks: use a thread."""
+"""Downloads from a web server. The call blocks: use a thread."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PATIENCE_S = 10.0
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Nobody else says where the broker reads from."""
+    """Follows no redirections: only the broker's own settings say where it reads from."""
 
     def redirect_request(
         self,
@@ -27,11 +27,11 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def download(url: str, most_bytes: int) -> bytes:
-    """At most `most_bytes` of what lies at an http:// or https:// address; a redirection is not followed.
+    """The first `most_bytes` bytes at an http:// or https:// address; redirections are not followed.
 
     Raises:
         OSError: it cannot be read.
-        ValueError: the address is none.
+        ValueError: the address is not valid.
     """
     opener = urllib.request.build_opener(
         urllib.request.ProxyHandler(None if urlsplit(url).scheme == "https" else {}),

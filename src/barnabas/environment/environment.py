@@ -1,4 +1,4 @@
-"""What one broker reaches outside of itself, as one object that is made at the top."""
+"""What one broker uses outside of itself, as one object."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Environment:
     #: opens a session with the metadata store (a `barnabas.metadata.store.MetadataStore`); None for the store
     #: that the setting ``metadata.store`` names
     open_store: Callable[[], Awaitable[Any]] | None = None
-    #: what the process uses of the machine, for the metrics; it may take a while
+    #: the process's use of the machine, for metrics; reading it may take a while
     process_use: Callable[[], ProcessUse] | None = None
 
     @classmethod
     def of_system(cls) -> Self:
-        """What the operating system offers."""
+        """The operating system's implementations."""
         return cls(
             clock=SystemClock(),
             filesystem=OsFileSystem(),

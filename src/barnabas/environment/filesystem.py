@@ -1,7 +1,7 @@
-"""The file system as the log needs it, so that a test can bring one that loses, tears and refuses writes.
+"""The file system as the log needs it, so that a test can use one that loses, tears and refuses writes.
 
-Everything raises OSError as the system does. A file's bytes are safe after `File.sync`; that a file exists
-under its name, after `sync_directory` of the folder it lies in.
+Everything raises OSError as the system does. A file's bytes are durable after `File.sync`; its name is
+durable after `sync_directory` of its folder.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class Entry(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """Why a folder cannot be used, with the cure."""
+    """Why a folder cannot be used, and the cure."""
 
     text: str
     in_use: bool = False
 
 
 class Volume(NamedTuple):
-    """The volume that a folder lies on, in bytes."""
+    """Size and free space of a folder's volume, in bytes."""
 
     size: int
     free: int
@@ -41,22 +41,22 @@ class File(Protocol):
     """An open file, read and written by position."""
 
     def read_at(self, size: int, position: int) -> bytes:
-        """Up to `size` bytes; fewer only at the file's end."""
+        """Read `size` bytes; fewer only at the file's end."""
         ...
 
     def is_cached(self, size: int, position: int) -> bool:
-        """Whether reading these bytes does not wait for the disk; True where the system does not tell."""
+        """Whether these bytes can be read without waiting for the disk; True if the system does not tell."""
         ...
 
     def write_at(self, chunks: Sequence[Buffer], position: int) -> None:
-        """All of `chunks`, one after the other. On OSError some of the bytes may have been written."""
+        """Write all of `chunks` in order. After an OSError some of the bytes may have been written."""
         ...
 
     def send_to(self, descriptor: int, size: int, position: int) -> int:
-        """Sends up to `size` bytes to a socket; how many it took, 0 only at the file's end.
+        """Send up to `size` bytes to a socket; return how many it took, 0 only at the file's end.
 
         Raises:
-            BlockingIOError: it takes none now.
+            BlockingIOError: the socket's buffer is full.
         """
         ...
 
@@ -68,28 +68,28 @@ class File(Protocol):
 
 
 class Lock(Protocol):
-    """An exclusive claim, until it is released or the process ends."""
+    """An exclusive lock, held until it is released or the process ends."""
 
     def release(self) -> None: ...
 
 
 class FileSystem(Protocol):
-    """Paths are strings with slashes."""
+    """A file system. Paths are strings with slashes."""
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """For reading and writing. `create` makes the file when it is missing; else FileNotFoundError."""
+        """Open a file to read and write. A missing file is created with `create`, else FileNotFoundError."""
         ...
 
     def entries(self, path: str) -> list[Entry]:
-        """In no order."""
+        """The entries of a folder, in no order."""
         ...
 
     def make_directory(self, path: str) -> bool:
-        """With its parents; False when it existed."""
+        """Create a folder with its parents; return False if it existed."""
         ...
 
     def rename(self, source: str, target: str) -> None:
-        """Replaces a `target` file that exists."""
+        """Rename a file or folder. An existing file `target` is replaced."""
         ...
 
     def remove(self, path: str) -> None: ...
@@ -99,27 +99,27 @@ class FileSystem(Protocol):
     def sync_directory(self, path: str) -> None: ...
 
     def lock(self, path: str) -> Lock:
-        """Raises BlockingIOError when another holds the lock."""
+        """Take a lock file. Raises BlockingIOError while another process holds it."""
         ...
 
     def real_path(self, path: str) -> str:
-        """The absolute path without symbolic links; ValueError for what cannot be a path."""
+        """The absolute path with symbolic links resolved; ValueError if it cannot be a path."""
         ...
 
     def absolute_path(self, path: str) -> str:
-        """The absolute path, with its symbolic links."""
+        """The absolute path, with symbolic links kept."""
         ...
 
     def folder_problem(self, path: str) -> Problem | None:
-        """What keeps a broker from storing its data in a folder, or None; one that is missing is made."""
+        """Why a broker cannot store its data in a folder, or None. A missing folder is created."""
         ...
 
     def volume(self, path: str) -> Volume:
-        """The volume of a folder. Raises OSError where the system does not tell."""
+        """The volume of a folder. Raises OSError if the system does not tell."""
         ...
 
     def system_path(self, path: str) -> str | None:
-        """The path by which other programs reach a file; None if they cannot."""
+        """The path by which other programs can open a file; None if they cannot."""
         ...
 
     def most_open_files(self) -> int | None:
@@ -128,7 +128,7 @@ class FileSystem(Protocol):
 
 
 def exists(fs: FileSystem, path: str) -> bool:
-    """Whether there is such a file or folder; False as well for what lies in no folder."""
+    """Whether a file or folder exists; False also if its parent is not a folder."""
     folder, _, name = path.rpartition("/")
     try:
         return any(entry.name == name for entry in fs.entries(folder or "/"))
@@ -137,7 +137,7 @@ def exists(fs: FileSystem, path: str) -> bool:
 
 
 def read_file(fs: FileSystem, path: str) -> bytes:
-    """The whole of a small file; FileNotFoundError when there is none."""
+    """Read the whole of a small file; FileNotFoundError if it is missing."""
     file = fs.open(path)
     try:
         parts = []
@@ -151,7 +151,7 @@ def read_file(fs: FileSystem, path: str) -> bytes:
 
 
 def write_file(fs: FileSystem, path: str, data: bytes) -> None:
-    """A small file at once, with no promise: after a crash it may be missing or torn."""
+    """Write a small file without durability: after a crash it may be missing or torn."""
     file = fs.open(path, create=True)
     try:
         file.truncate(0)
@@ -161,7 +161,7 @@ def write_file(fs: FileSystem, path: str, data: bytes) -> None:
 
 
 def replace_file(fs: FileSystem, path: str, data: bytes) -> None:
-    """A small file, atomically and for good: after a crash it is the old one or the new one, whole."""
+    """Replace a small file atomically and durably: after a crash it is the old or the new one, whole."""
     temporary = path + ".tmp"
     file = fs.open(temporary, create=True)
     try:
@@ -175,7 +175,7 @@ def replace_file(fs: FileSystem, path: str, data: bytes) -> None:
 
 
 def make_durable_directory(fs: FileSystem, path: str) -> bool:
-    """Make a folder with its parents, so that a power cut does not take it; False when it existed."""
+    """Create a folder with its parents, durably; return False if it existed."""
     parent, slash, _ = path.rpartition("/")
     if parent and not _is_there(fs, parent):
         make_durable_directory(fs, parent)
@@ -188,21 +188,21 @@ def make_durable_directory(fs: FileSystem, path: str) -> bool:
 def _is_there(fs: FileSystem, path: str) -> bool:
     try:
         return exists(fs, path)
-    except OSError:  # it lies in a folder that cannot be listed: somebody else has made it
+    except OSError:  # its parent cannot be listed: somebody else has created it
         return True
 
 
 class VectoredFile:
     """Writes any number of chunks through a call that takes few and may write less, as pwritev does.
 
-    The bound and the short writes are dealt with here and nowhere else, so that every file system has them:
-    the one in memory for tests refuses and shortens what the system would.
+    The limit and short writes are handled here for every file system: the one in memory for tests refuses and
+    shortens writes as the system would.
     """
 
     __slots__ = ()
 
     def write_some(self, chunks: Sequence[Buffer], position: int) -> int:
-        """Writes at most `IOV_MAX` chunks, perhaps only the beginning of them; how many bytes it wrote."""
+        """Write at most `IOV_MAX` chunks, perhaps not all of them; return how many bytes were written."""
         raise NotImplementedError
 
     def write_at(self, chunks: Sequence[Buffer], position: int) -> None:
@@ -218,7 +218,7 @@ class VectoredFile:
             position += sum(map(len, part))
 
     def _write_rest(self, chunks: Sequence[Buffer], position: int, written: int) -> None:
-        """The system writes less than it was given when a disk fills up, or more than 2 GiB were given."""
+        """Write the rest. The system writes less than it is given when a disk fills up, or above 2 GiB."""
         for chunk in chunks:
             size = len(chunk)
             skipped = min(written, size)

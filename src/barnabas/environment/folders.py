@@ -1,4 +1,4 @@
-"""Whether a broker may use a folder of the operating system for its data, and if not, why."""
+"""Checks whether a broker can use a folder for its data, and says why not."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from barnabas.system.files import is_read_only, user_id
 
 _LOCK = ".lock"
 
-#: what a broker keeps beside the folders of partitions
+#: a broker's own files beside the folders of partitions
 _OWN_FILES = re.compile(r"\.lock|\.kafka_cleanshutdown|meta\.properties|metadata.*|.*-checkpoint")
 
 
 def folder_problem(fs: FileSystem, folder: str) -> Problem | None:
-    """What keeps this process from storing data in a folder; None if nothing does.
+    """Why this process cannot store data in a folder, or None.
 
-    The folder is created with its parents if it is missing, and must not be in use by another broker.
+    A missing folder is created with its parents. A folder that another broker uses is refused.
     """
     path = Path(folder)
     try:
@@ -40,7 +40,7 @@ def folder_problem(fs: FileSystem, folder: str) -> Problem | None:
 
 
 def explain(path: Path, error: OSError) -> str:
-    """One line on an error met when a folder was opened: what is wrong with it, and the cure."""
+    """One line for an error of opening a folder: what is wrong with it, and the cure."""
     if error.errno in (errno.EACCES, errno.EPERM):
         return (
             f"{_nearest(path)}: permission denied for user {_user()}: "
@@ -68,7 +68,7 @@ def _denied_part(folder: Path) -> Path | None:
 
 def _user() -> str:
     try:
-        import getpass  # for this message only: it takes its time
+        import getpass  # imported for this message only: it is slow
 
         return getpass.getuser()
     except (KeyError, OSError, ImportError):  # a user id that has no name
@@ -76,5 +76,5 @@ def _user() -> str:
 
 
 def _nearest(path: Path) -> Path:
-    """`path`, or the nearest of its parents that exists as far as can be seen."""
+    """`path`, or its nearest parent that exists and can be seen."""
     return next((each for each in (path, *path.parents) if os.path.lexists(each)), path)

@@ -1,4 +1,4 @@
-"""Keys and certificates, in files or as text, for `ssl`, which takes keys from PEM files alone.
+"""Keys and certificates for `ssl`, from files or text; `ssl` itself takes keys from PEM files only.
 
 The calls block.
 """
@@ -21,11 +21,12 @@ from barnabas.security.stores import (
 def load_key(
     context: ssl.SSLContext, path: str, store_password: str | None, key_password: str | None
 ) -> None:
-    """Show the key and the certificates of a PEM or PKCS#12 file, whichever it is.
+    """Load the key and the certificates of a PEM or PKCS#12 file into a context.
 
     Raises:
         OSError: it cannot be read.
-        ValueError: it holds no such thing, or a password is wrong; also as `ssl.SSLError`, an OSError.
+        ValueError: it has no key or certificate, or the password is wrong; also as `ssl.SSLError`, an
+            OSError.
     """
     data = _read(path)
     if kind_of(data) == "PEM":
@@ -37,12 +38,12 @@ def load_key(
 
 
 def load_key_text(context: ssl.SSLContext, key: str, chain: str, key_password: str | None) -> None:
-    """Show a key and its certificates, given as PEM. Raises as `load_key`."""
+    """Load a key and its certificates from PEM text into a context. Raises as `load_key`."""
     _load_pem(context, key_of_text(key) + certificates_of_text(chain), key_password)
 
 
 def load_trust_text(context: ssl.SSLContext, certificates: str) -> None:
-    """Trust certificates, given as PEM. Raises as `load_key`."""
+    """Trust the certificates of PEM text. Raises as `load_key`."""
     context.load_verify_locations(cadata=certificates_of_text(certificates))
 
 

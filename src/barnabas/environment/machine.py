@@ -1,4 +1,4 @@
-"""What this machine says of itself: its name, as clients are told it, and who uses a port."""
+"""Facts about this machine: the name that clients are given, and who uses a port."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import socket
 from pathlib import Path
 
-#: of the documentation's own network (RFC 5737): a route is looked up, nothing is sent there
+#: an address for documentation (RFC 5737): its route is looked up, nothing is sent
 _ELSEWHERE = ("192.0.2.1", 9)
 
 
@@ -25,7 +25,7 @@ def machine_name() -> str:
 
 
 def port_owner(port: int) -> str | None:
-    """The process that listens on a TCP port, as ``process 42 (java)``; None where it cannot be found out."""
+    """The process that listens on a TCP port, as ``process 42 (java)``; None if it cannot be found."""
     with contextlib.suppress(OSError, ValueError):
         sockets = {f"socket:[{inode}]" for inode in _listening(port)}
         for process in Path("/proc").iterdir():
@@ -36,7 +36,7 @@ def port_owner(port: int) -> str | None:
 
 
 def _is_ours(family: int, host: object) -> bool:
-    """Whether an address belongs to this machine: only such a one can be bound."""
+    """Whether an address belongs to this machine: only such an address can be bound."""
     with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
         probe.bind((host, 0))
         return True
@@ -51,7 +51,7 @@ def _address() -> str:
 
 
 def _listening(port: int) -> set[int]:
-    """The inodes of the sockets that listen on a port, as Linux lists them."""
+    """The inodes of the sockets that listen on a port, on Linux."""
     inodes = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with contextlib.suppress(OSError):

@@ -1,7 +1,7 @@
-"""The network, as brokers and their clients use it: listening and connecting, on asyncio's transports.
+"""The network that brokers and their clients use: listening and connecting, with asyncio's transports.
 
 `SocketNetwork` is the operating system's; `barnabas.simulation.network` has one in memory and virtual time.
-Both give ordinary asyncio transports, so a protocol costs no more than it does on the event loop itself.
+Both give ordinary asyncio transports, so a protocol costs no more than on the event loop itself.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ ProtocolFactory = Callable[[], P]
 _ANY_ADDRESS = "use 127.0.0.1 for this machine only, or 0.0.0.0 for all its addresses"
 
 
-#: how long a client may take to begin a connection with TLS
+#: seconds in which a client must complete the TLS handshake
 HANDSHAKE_SECONDS = 10.0
 
 
 class BindError(OSError):
-    """An address cannot be listened on; the message says why and what to do."""
+    """An address cannot be listened on; the message says why, and the cure."""
 
 
 class Secured(Protocol):
-    """A protocol whose connection is to speak TLS, before it does."""
+    """A protocol that is told of a TLS connection before its handshake."""
 
     def arriving(self, host: str, give_up: Callable[[], object]) -> float | None:
-        """A connection has come from an address: for how many seconds TLS is to wait; None to refuse it.
+        """A connection was accepted; return the seconds to delay its handshake, or None to refuse it.
 
-        `give_up` ends it before `connection_made`, and has `not_secured` called.
+        `give_up` ends the connection before `connection_made`, and then calls `not_secured`.
         """
 
     def not_secured(self, error: BaseException) -> None:
-        """A connection that was not refused has ended before it spoke TLS. Nothing else is called."""
+        """A connection that was not refused has ended before its handshake did. No other method is called."""
 
 
 class ServerSocket(Protocol):
-    """An address that was taken. Nothing is accepted before `accept`."""
+    """A bound address. Connections are accepted from `accept` on."""
 
     @property
     def port(self) -> int:
@@ -60,51 +60,51 @@ class ServerSocket(Protocol):
         backlog: int,
         tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
-        """Begin to accept connections; this returns at once.
+        """Start accepting connections; return at once.
 
         Args:
             protocol_factory: makes the protocol of each connection; one with TLS is `Secured`, too.
             backlog: how many connections may wait to be accepted.
-            tls: connections speak TLS, and protocols see what is inside. It is asked for each connection, so
-                that a new key holds from then on.
+            tls: returns the TLS context of connections; protocols get the decrypted data. It is called for
+            each connection, so that a new key applies to new connections.
         """
         ...
 
     def close(self) -> None:
-        """Accept no more and give the address back; open connections stay."""
+        """Stop accepting and release the address; open connections stay."""
         ...
 
 
 class Network(Protocol):
-    """What one machine's network does. Used on the event loop's thread only."""
+    """One machine's network. Used on the event loop's thread only."""
 
     def bind(self, host: str, port: int) -> ServerSocket:
-        """Take an address to listen on.
+        """Bind an address to listen on.
 
         Args:
             host: a name or an address of this machine; empty for all its addresses.
             port: 0 for a free one.
 
         Raises:
-            BindError: the address cannot be had.
+            BindError: the address cannot be bound.
         """
         ...
 
     async def connect(
         self, protocol_factory: ProtocolFactory[P], host: str, port: int, *, tls: ssl.SSLContext | None = None
     ) -> tuple[asyncio.Transport, P]:
-        """Open a connection. It takes as long as the network does: bound it with `asyncio.timeout`.
+        """Open a connection. There is no timeout: use `asyncio.timeout`.
 
         Args:
-            tls: speak TLS, and check that the peer's certificate is for `host` if the context says so.
+            tls: use TLS; the peer's certificate is checked for `host` if the context says so.
 
         Raises:
-            OSError: it cannot be opened; `ConnectionRefusedError` when nobody listens there.
+            OSError: it cannot be opened; `ConnectionRefusedError` if nobody listens there.
         """
         ...
 
     def machine_name(self) -> str:
-        """The name or address by which other machines find this one."""
+        """The name or address by which other machines can reach this one."""
         ...
 
 
@@ -120,7 +120,7 @@ def set_buffer_sizes(transport: asyncio.BaseTransport, *, send: int, receive: in
 
 
 def sendfile_descriptor(transport: asyncio.BaseTransport) -> int | None:
-    """The descriptor that the kernel may send a file to; None when the bytes must pass the transport."""
+    """The descriptor to which the kernel may send a file; None if the bytes must pass the transport."""
     sock = transport.get_extra_info("socket")
     if sock is None or transport.get_extra_info("sslcontext") is not None:
         return None
@@ -137,7 +137,7 @@ class SocketNetwork:
             found = socket.getaddrinfo(
                 host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_ADDRCONFIG
             )
-            # A name may stand for several addresses (127.0.0.1 and ::1): all get the port of the first.
+            # A name may have several addresses (127.0.0.1 and ::1): all use the port of the first.
             taken = port
             for family, kind, proto, _, address in dict.fromkeys(found):
                 sockets.append(_bind(family, kind, proto, address, taken, both=host == "::"))
@@ -162,9 +162,9 @@ class SocketNetwork:
 
 
 class _TlsAcceptor:
-    """Accepts the connections of a socket that are to speak TLS.
+    """Accepts the TLS connections of a socket.
 
-    The event loop would tell of a connection only when it speaks TLS: many could wait that do not yet.
+    The event loop would report a connection only after its handshake: unfinished ones would be uncounted.
     """
 
     def __init__(
@@ -177,7 +177,7 @@ class _TlsAcceptor:
         self._protocol_factory = protocol_factory
         self._tls = tls
         self._loop = asyncio.get_running_loop()
-        #: handshakes, which nothing else refers to
+        #: tasks of handshakes; nothing else refers to them
         self._under_way: set[asyncio.Task[None]] = set()
         self._pause: asyncio.TimerHandle | None = None
 
@@ -186,7 +186,7 @@ class _TlsAcceptor:
         self._loop.add_reader(self._socket, self._accept)
 
     def close(self) -> None:
-        """Accept no more; handshakes go on."""
+        """Stop accepting; handshakes go on."""
         self._loop.remove_reader(self._socket)
         if self._pause is not None:
             self._pause.cancel()
@@ -274,7 +274,7 @@ class _ServerSockets:
 def _bind(
     family: int, kind: int, proto: int, address: tuple[Any, ...], port: int, *, both: bool
 ) -> socket.socket:
-    """A socket that listens; on IPv6 it takes IPv4 connections too if `both`, as Java's ``::`` does."""
+    """A listening socket; on IPv6 it also takes IPv4 connections if `both`, as Java's ``::`` does."""
     sock = socket.socket(family, kind, proto)
     try:
         claim_alone(sock)

@@ -14,7 +14,7 @@ from barnabas.system import files, limits, locks
 from barnabas.system.files import pread, pwritev, sendfile
 from barnabas.types import Buffer
 
-#: what is made is for the broker's user alone, whatever the umask allows; what exists stays as it is
+#: new files are for the broker's user only, whatever the umask allows; existing ones keep their mode
 PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
 
@@ -60,7 +60,7 @@ class OsFile(VectoredFile):
 
 
 class OsLock:
-    """Shuts out a second broker of ours, even one in this process, and Apache Kafka."""
+    """A lock against a second broker of ours, even in this process, and against Apache Kafka."""
 
     def __init__(self, path: str) -> None:
         self._fd = files.open_file(path, PRIVATE_FILE, create=True)
@@ -75,7 +75,7 @@ class OsLock:
 
 
 class OsFileSystem:
-    """The operating system's files. Others than the broker's user cannot read what it makes."""
+    """The operating system's files. Only the broker's user can read the files that it creates."""
 
     def open(self, path: str, *, create: bool = False) -> OsFile:
         return OsFile(files.open_file(path, PRIVATE_FILE, create=create))
@@ -86,7 +86,7 @@ class OsFileSystem:
             for item in listing:
                 try:
                     info = item.stat()
-                except FileNotFoundError:  # a removal is at work
+                except FileNotFoundError:  # something is removing the folder
                     continue
                 found.append(
                     Entry(item.name, info.st_size, stat.S_ISDIR(info.st_mode), info.st_mtime_ns // 1_000_000)

@@ -1,4 +1,4 @@
-"""What this process uses of the machine."""
+"""This process's use of the machine."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from barnabas.system import limits
 
 
 class ProcessUse(NamedTuple):
-    """What a process has used; None where the system does not tell."""
+    """A process's use of the machine; None where the system does not tell."""
 
     #: processor time of all threads, in seconds
     cpu_seconds: float
-    #: bytes in memory, and of address space
+    #: resident and virtual memory, in bytes
     resident: int
     virtual: int | None = None
-    #: files and connections that are open, and that may be
+    #: open file descriptors, and the limit
     open_files: int | None = None
     most_files: int | None = None
-    #: when it began, in seconds since the epoch
+    #: its start, in seconds since the epoch
     started: float | None = None
-    #: bytes that disks have read and written for it
+    #: bytes read from and written to disks
     read_bytes: int | None = None
     written_bytes: int | None = None
 
 
 def process_use() -> ProcessUse:
-    """What this process uses now. It lists the open files, which takes a millisecond for a thousand."""
+    """This process's use now. Listing the open files takes a millisecond for a thousand."""
     use = ProcessUse(time.process_time(), limits.memory_held(), most_files=limits.open_files())
     with contextlib.suppress(OSError, ValueError, IndexError):
         virtual = int(Path("/proc/self/statm").read_text("ascii").split()[0]) * limits.PAGE_SIZE
@@ -41,7 +41,7 @@ def process_use() -> ProcessUse:
 
 
 def _started() -> float:
-    """When the process began: so many ticks after the machine has."""
+    """The process's start. Linux counts it in ticks since the machine's."""
     ticks = int(Path("/proc/self/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[19])
     booted = next(
         int(line.split()[1])

@@ -1,4 +1,4 @@
-"""Random numbers and unique ids, all from one source that the environment brings."""
+"""Random numbers and unique ids, from the source of the environment."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from barnabas.types import METADATA_TOPIC_ID, ZERO_TOPIC_ID, TopicId, topic_id_t
 
 
 def system_random() -> Random:
-    """The operating system's random numbers: safe from any thread, the same at no two starts."""
+    """The operating system's random numbers: safe from any thread, different at every start."""
     return SystemRandom()
 
 
@@ -19,7 +19,7 @@ def new_uuid(random: Random) -> UUID:
 
 
 def new_topic_id(random: Random) -> TopicId:
-    """A random topic id: none of the reserved ones and, as in Kafka, no text that starts with ``-``."""
+    """A random topic id: not a reserved one and, as in Kafka, none whose text starts with ``-``."""
     while True:
         candidate = new_uuid(random).bytes
         is_reserved = candidate in (ZERO_TOPIC_ID, METADATA_TOPIC_ID)

@@ -1,4 +1,4 @@
-"""The record batch, version 2 (https://kafka.apache.org/documentation/#recordbatch), seen from outside.
+"""The header of a record batch, version 2 (https://kafka.apache.org/documentation/#recordbatch).
 
 A batch opens with 61 bytes, big-endian, and its records follow, compressed as one block or not at all:
 
@@ -30,11 +30,11 @@ from barnabas.types import Buffer
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE = HEADER.size
-#: base offset and batch length: what tells where the next batch begins
+#: base offset and batch length: enough to find the next batch
 LOG_OVERHEAD = 12
 MAGIC = 2
 MAGIC_AT = 16
-#: where the bytes that the CRC covers begin
+#: offset of the first byte that the CRC covers
 CRC_COVERS_FROM = 21
 
 COMPRESSION_MASK = 0x07
@@ -50,12 +50,12 @@ NO_SEQUENCE = -1
 SEQUENCE_LIMIT = 2**31
 
 _PREFIX = struct.Struct(">qii")
-#: makes a header of what was unpacked; `BatchHeader._make` does the same at twice the cost
+#: makes a header from unpacked fields; `BatchHeader._make` takes twice as long
 _header = tuple.__new__
 
 
 class BatchHeader(NamedTuple):
-    """The header of one batch; the records are not touched."""
+    """The header of one batch."""
 
     base_offset: int
     length: int
@@ -102,15 +102,15 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """From when compaction may drop the batch's tombstones, or its marker (KIP-534); None: not decided.
+        """When compaction may drop the batch's tombstones, or its marker (KIP-534); None: not decided.
 
-        It stands in place of the base timestamp, and the records' deltas are relative to it.
+        It is stored in place of the base timestamp, and the records' deltas are relative to it.
         """
         return self.base_timestamp if self.attributes & DELETE_HORIZON_FLAG else None
 
     @property
     def latest_record_timestamp(self) -> int:
-        """The largest timestamp of the batch's records, -1 when compaction has left none (or none tells)."""
+        """The largest timestamp of the batch's records; -1 if compaction has left none, or none has one."""
         return self.max_timestamp if self.record_count else NO_TIMESTAMP
 
     @property
@@ -123,7 +123,7 @@ class BatchHeader(NamedTuple):
 
 
 def parse_header(data: Buffer, position: int = 0) -> BatchHeader:
-    """The header at `position`, whole but otherwise unchecked.
+    """Parse the header at `position`; only its length is checked.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE, fewer bytes are left than a header has.
@@ -138,7 +138,7 @@ def parse_header(data: Buffer, position: int = 0) -> BatchHeader:
 
 
 def low_attributes(batch: Buffer) -> int:
-    """The attributes that have a meaning so far, without parsing the header; 0 for what is too short."""
+    """The low byte of the attributes, without parsing the header; 0 if the batch is too short."""
     return batch[_ATTRIBUTES_LOW_BYTE] if len(batch) >= HEADER_SIZE else 0
 
 
@@ -148,7 +148,7 @@ def crc_of(batch: Buffer) -> int:
 
 
 def check_crc(header: BatchHeader, data: Buffer, position: int = 0) -> None:
-    """Checks one whole batch that begins at `position`: magic, length and CRC.
+    """Check the magic, length and CRC of the whole batch at `position`.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE.
@@ -173,7 +173,7 @@ def wrong_crc(header: BatchHeader, found: int) -> KafkaError:
 
 
 def batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """Each whole batch of `data` as (position, header); a batch cut off at the end is left out.
+    """Each whole batch of `data` as (position, header), without an incomplete one at the end.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE, a batch length is smaller than a header.
@@ -194,17 +194,17 @@ def batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 def placed(
     header: BatchHeader, data: Buffer, base_offset: int, leader_epoch: int
 ) -> tuple[bytes, memoryview]:
-    """One batch as it goes into the log: its bytes with another base offset and leader epoch.
+    """The chunks of a batch with another base offset and leader epoch, as it is written to the log.
 
-    Both fields lie in the first 16 bytes, before what the CRC covers, so the rest is lent, not copied.
+    Both fields lie in the first 16 bytes, before those that the CRC covers; the rest is not copied.
     """
     return _PREFIX.pack(base_offset, header.length, leader_epoch), memoryview(data)[_PREFIX.size :]
 
 
 def with_timestamp_type(header: BatchHeader, data: Buffer, append_time_ms: int | None) -> bytes:
-    """A copy of the batch whose records all bear the broker's time, or, for None, each its own.
+    """A copy of the batch whose records all have the broker's time, or, for None, their own timestamps.
 
-    Both live in the header: an attribute, and for the broker's time the max timestamp.
+    The header says which: an attribute, and for the broker's time the max timestamp.
     """
     changed = bytearray(data)
     if append_time_ms is None:

@@ -1,4 +1,4 @@
-"""Whole batches made from records, and records read back from whole batches."""
+"""Encodes records as whole batches, and decodes the records of whole batches."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def encode_batch(
     transactional: bool = False,
     control: bool = False,
 ) -> bytes:
-    """One batch with `records` at `base_offset` and the offsets that follow it; at least one record."""
+    """Encode one batch of `records`, at least one, whose offsets begin at `base_offset`."""
     attributes = compression | (TRANSACTIONAL_FLAG if transactional else 0) | (CONTROL_FLAG if control else 0)
     base_timestamp = records[0].timestamp
     payload = encode_records(records, range(len(records)), base_timestamp)
@@ -63,7 +63,7 @@ def encode_batch(
 
 
 def assemble_batch(header: BatchHeader, payload: bytes) -> bytes:
-    """Header and (compressed) records as one batch; length and CRC are computed here."""
+    """Join a header and its (compressed) records into one batch; length and CRC are computed here."""
     fields = header._replace(length=HEADER_SIZE - LOG_OVERHEAD + len(payload), magic=MAGIC, crc=0)
     batch = bytearray(HEADER.pack(*fields) + payload)
     _CRC.pack_into(batch, 17, crc32c(memoryview(batch)[CRC_COVERS_FROM:]))
@@ -95,7 +95,7 @@ def batch_records(header: BatchHeader, batch: Buffer, limit: int = DEFAULT_LIMIT
 def batch_keys_and_values(
     header: BatchHeader, data: bytes, position: int
 ) -> list[tuple[bytes | None, bytes | None]]:
-    """Key and value of each record of the batch that begins at `position`, all at once.
+    """Key and value of each record of the batch at `position`, as a list.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE or UNSUPPORTED_COMPRESSION_TYPE.
@@ -119,7 +119,7 @@ def all_records(data: Buffer, *, control: bool = False) -> Iterator[Record]:
 
 
 def recompress(batch: Buffer, codec: Compression) -> bytes:
-    """The same batch with its records compressed by `codec`; they are not decoded.
+    """The same batch with its records compressed by `codec`. Records are not decoded.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE or UNSUPPORTED_COMPRESSION_TYPE.
@@ -131,6 +131,6 @@ def recompress(batch: Buffer, codec: Compression) -> bytes:
 
 
 def recompressed(header: BatchHeader, payload: bytes, codec: Compression) -> bytes:
-    """The batch of a header and its decompressed records, with those compressed by `codec`."""
+    """Compress decompressed records by `codec`, and join them with their header into a batch."""
     attributes = header.attributes & ~0x07 | codec
     return assemble_batch(header._replace(attributes=attributes), compress(codec, payload))

@@ -1,8 +1,8 @@
-"""Batches as compaction leaves them: fewer records, or none, in the place they had.
+"""Batches after compaction: with fewer records, or none.
 
-A batch keeps its base offset and last offset delta, its producer, sequence and leader epoch, so that offsets
-and sequences stay without a gap for whoever looks at headers (KIP-98). Records that stay are copied as they
-are; only a new delete horizon (KIP-534) changes their timestamp deltas.
+A batch keeps its base offset and last offset delta, its producer, sequence and leader epoch, so that headers
+show no gap in offsets and sequences (KIP-98). Kept records are copied unchanged; only a new delete horizon
+(KIP-534) changes their timestamp deltas.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from barnabas.records.record import RecordSpan, shifted
 def with_records(
     header: BatchHeader, payload: bytes, kept: Sequence[RecordSpan], delete_horizon_ms: int | None
 ) -> bytes:
-    """The batch with those of its records that are `kept`, at least one, compressed as it was.
+    """The batch with only the records that are `kept`, at least one, and the same compression.
 
     Args:
         payload: the batch's records, decompressed.
-        delete_horizon_ms: a horizon to set; None leaves the one it has, if any.
+        delete_horizon_ms: the horizon to set; None leaves the present one, if any.
     """
     if not header.is_log_append_time:
         latest = header.base_timestamp + max(span.timestamp_delta for span in kept)
@@ -45,7 +45,7 @@ def with_records(
 
 
 def without_records(header: BatchHeader) -> bytes:
-    """The batch with none of its records: what a producer's last sequence or the log's end is known by."""
+    """The batch without records: it preserves a producer's last sequence, or the log's end."""
     return assemble_batch(
         header._replace(
             attributes=header.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON_FLAG),

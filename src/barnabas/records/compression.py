@@ -1,7 +1,7 @@
-"""The five ways a batch's records may be compressed, each with a bound on what comes out.
+"""The compression codecs of batches, each with a limit on the decompressed size.
 
-The bytes are those Kafka's Java client reads: gzip; snappy in Xerial's framing; lz4 frames of independent
-blocks (KIP-57); zstd (KIP-110).
+The formats are those that Kafka's Java client reads: gzip; snappy in Xerial's framing; lz4 frames of
+independent blocks (KIP-57); zstd (KIP-110).
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from barnabas.errors import ErrorCode, KafkaError
 from barnabas.records import lz4_frame, xerial
 from barnabas.types import Buffer
 
-#: What one batch may decompress to unless the caller says otherwise: far above any honest batch.
+#: default limit of a batch's decompressed size: far above any sane batch
 DEFAULT_LIMIT = 256 * 1024 * 1024
 
 _GZIP_WINDOW = 31
-#: how cramjam says that the room was too small, whatever the data is worth
+#: cramjam's message for a buffer that is too small, whether or not the data is valid
 _NO_ROOM = "failed to write whole buffer"
 
 
 class ExpandsTooFarError(KafkaError):
-    """Data that would decompress to more than the limit: CORRUPT_MESSAGE to clients, as damaged data is."""
+    """Data that would decompress to more than the limit; clients get CORRUPT_MESSAGE, as for damaged data."""
 
 
 class Compression(IntEnum):
@@ -39,7 +39,7 @@ class Compression(IntEnum):
 
     @classmethod
     def named(cls, name: str) -> Compression:
-        """By the name in `compression.type`; "uncompressed" is NONE.
+        """The codec of a name in `compression.type`; "uncompressed" is NONE.
 
         Raises:
             ValueError: no such codec ("producer" is none).
@@ -51,7 +51,7 @@ class Compression(IntEnum):
 
 
 def compress(codec: Compression, data: bytes) -> bytes:
-    """`data` compressed as a batch holds it."""
+    """Compress `data` in the format of batches."""
     if codec is Compression.NONE:
         return data
     if codec is Compression.GZIP:
@@ -65,7 +65,7 @@ def compress(codec: Compression, data: bytes) -> bytes:
 
 
 def decompress(codec: int, data: Buffer, limit: int = DEFAULT_LIMIT) -> bytes:
-    """The inverse of `compress`; never makes more than about `limit` bytes, whatever the input.
+    """The inverse of `compress`. Never allocates much more than `limit` bytes, whatever the input.
 
     Raises:
         ExpandsTooFarError: the data decompresses to more than `limit`.
@@ -99,7 +99,7 @@ def _gunzip(data: Buffer, limit: int) -> bytes:
     parts = []
     room = limit
     rest = bytes(data)
-    while rest:  # a gzip file may be several members in a row
+    while rest:  # gzip data may have several members
         member = zlib.decompressobj(wbits=_GZIP_WINDOW)
         parts.append(member.decompress(rest, room + 1))
         room -= len(parts[-1])
@@ -116,7 +116,7 @@ def _gunzip(data: Buffer, limit: int) -> bytes:
 def _into_growing_buffer(
     decompress_into: Callable[[Buffer, bytearray], int], data: Buffer, limit: int
 ) -> bytes:
-    """Neither format says beforehand how much comes out, so try with more room until it fits."""
+    """Neither format states the decompressed size, so try with larger buffers until it fits."""
     room = min(limit, max(4 * len(data), 65_536))
     while True:
         output = bytearray(room)

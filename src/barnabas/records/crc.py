@@ -8,8 +8,8 @@ from fastcrc.crc32 import iscsi
 
 from barnabas.types import Buffer
 
-#: The CRC-32C of its argument, unsigned; memoryviews are read where they lie.
+#: The CRC-32C of its argument, unsigned; memoryviews are not copied.
 crc32c: Callable[[Buffer], int] = iscsi
 
-#: The CRC-32C of data whose beginning has the CRC that is the second argument, and whose rest is the first.
+#: Continues a CRC-32C: the first argument is the rest of the data, the second the CRC of its beginning.
 crc32c_continued: Callable[[Buffer, int], int] = iscsi

@@ -1,9 +1,9 @@
 """LZ4 frames as Kafka's Java client reads them: independent blocks of at most 64 KiB, no checksums.
 
-Written here because the Java client refuses frames with linked blocks (KIP-57), which is what general
-libraries write. A frame (https://github.com/lz4/lz4/blob/dev/doc/lz4_Frame_format.md, little-endian) is
-magic, flags, block-size code, header checksum, then blocks (size, highest bit set when stored as is; data)
-and a size of 0.
+Written here because general libraries write frames with linked blocks, which the Java client refuses
+(KIP-57). A frame (https://github.com/lz4/lz4/blob/dev/doc/lz4_Frame_format.md, little-endian) is magic,
+flags, block-size code, header checksum, then blocks (size, highest bit set when stored as is; data) and a
+size of 0.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SIZE = struct.Struct("<I")
 
 
 def compress(data: bytes) -> bytes:
-    """`data` as one frame."""
+    """Compress `data` as one frame."""
     parts = [_HEADER]
     for start in range(0, len(data), BLOCK_SIZE):
         plain = data[start : start + BLOCK_SIZE]

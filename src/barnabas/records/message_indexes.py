@@ -16,10 +16,10 @@ _DEEPEST = 32
 
 
 def read_message_indexes(payload: bytes, start: int) -> tuple[tuple[int, ...], int]:
-    """The indexes at `start`, and where the message begins.
+    """Read the indexes at `start`; return them and the position of the message.
 
     Raises:
-        ValueError: there are none; the text says why.
+        ValueError: they are not valid; the text says why.
     """
     count, start = _read_varint(payload, start)
     if count == 0:
@@ -36,7 +36,7 @@ def read_message_indexes(payload: bytes, start: int) -> tuple[tuple[int, ...], i
 
 
 def write_message_indexes(indexes: tuple[int, ...]) -> bytes:
-    """The bytes of `indexes`."""
+    """Encode `indexes`."""
     if indexes == (0,):
         return b"\0"
     return b"".join(encode_varint(number) for number in (len(indexes), *indexes))

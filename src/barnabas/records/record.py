@@ -1,6 +1,6 @@
-"""Records, decoded and encoded one by one.
+"""Decodes and encodes single records.
 
-For tools, internal topics, timestamps and compaction: neither produce nor fetch comes here. A record is
+Tools, internal topics, timestamps and compaction use it; produce and fetch do not. A record is
 (https://kafka.apache.org/documentation/#record), every length and delta a zigzag varint:
 
     length, attributes (1 byte, 0), timestamp delta, offset delta,
@@ -20,7 +20,7 @@ Header = tuple[str, bytes | None]
 
 
 class Record(NamedTuple):
-    """One record. `offset` is where it lies in its partition, -1 before it lies anywhere."""
+    """One record. `offset` is -1 until the record is in a partition."""
 
     key: bytes | None
     value: bytes | None
@@ -29,16 +29,16 @@ class Record(NamedTuple):
     offset: int = -1
 
 
-#: makes a record of its fields; calling `Record` does the same at three times the cost
+#: makes a record from its fields; calling `Record` takes three times as long
 _record = tuple.__new__
 
 
 class RecordSpan(NamedTuple):
-    """Where one record lies in an uncompressed batch payload, and what compaction asks of it."""
+    """The position of one record in an uncompressed batch payload, and what compaction needs of it."""
 
     start: int
     end: int
-    #: where the timestamp delta ends, which is all that a new base timestamp changes
+    #: the end of the timestamp delta, the only field that a new base timestamp changes
     rest: int
     timestamp_delta: int
     offset_delta: int
@@ -50,7 +50,7 @@ _span = tuple.__new__
 
 
 def encode_varint(value: int) -> bytes:
-    """`value` (64 bits, signed) as a zigzag varint."""
+    """Encode `value` (64 bits, signed) as a zigzag varint."""
     rest = (value << 1) ^ (value >> 63)
     encoded = bytearray()
     while rest > 0x7F:
@@ -77,7 +77,7 @@ def _sized(data: bytes | None) -> bytes:
 
 
 def encode_record(record: Record, offset_delta: int, timestamp_delta: int) -> bytes:
-    """The bytes of one record in an uncompressed batch."""
+    """Encode one record of an uncompressed batch."""
     parts = [
         b"\x00",
         _varint(timestamp_delta),
@@ -94,7 +94,7 @@ def encode_record(record: Record, offset_delta: int, timestamp_delta: int) -> by
 
 
 def encode_records(records: Iterable[Record], offset_deltas: Iterable[int], base_timestamp: int) -> bytes:
-    """The records of a batch, uncompressed."""
+    """Encode the records of a batch, uncompressed."""
     return b"".join(
         encode_record(record, delta, record.timestamp - base_timestamp)
         for record, delta in zip(records, offset_deltas, strict=True)
@@ -106,7 +106,7 @@ def decode_records(
 ) -> Iterator[Record]:
     """The records of an uncompressed batch payload, lazily.
 
-    `append_time` stands in for every timestamp when the batch has the broker's time.
+    `append_time` replaces every timestamp if the batch has the broker's time.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE, the bytes are not `count` records.
@@ -154,7 +154,7 @@ def decode_records(
 
 
 def keys_and_values(data: bytes, position: int, count: int) -> list[tuple[bytes | None, bytes | None]]:
-    """Key and value of each of the `count` records that begin at `position`, for who needs no more of many.
+    """Key and value of each of the `count` records that begin at `position`.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE, the bytes are not `count` records.
@@ -189,7 +189,7 @@ def keys_and_values(data: bytes, position: int, count: int) -> list[tuple[bytes 
 
 
 def records_without_key(payload: bytes, count: int, most: int) -> list[int]:
-    """Which records of an uncompressed batch payload have no key, up to `most`; values are not looked at.
+    """The indexes of the first `most` records of an uncompressed batch payload that have no key.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE, the bytes are not `count` records.
@@ -226,7 +226,7 @@ def records_without_key(payload: bytes, count: int, most: int) -> list[int]:
 
 
 def record_spans(payload: bytes, count: int) -> list[RecordSpan]:
-    """Where each record of an uncompressed batch payload lies; values and headers are not looked at.
+    """The position of each record of an uncompressed batch payload; values and headers are not decoded.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE, the bytes are not `count` records.
@@ -271,7 +271,7 @@ def record_spans(payload: bytes, count: int) -> list[RecordSpan]:
 
 
 def shifted(payload: bytes, span: RecordSpan, shift: int) -> bytes:
-    """A record's bytes for a base timestamp that is `shift` later; its own timestamp stays."""
+    """A record's bytes for a base timestamp that is `shift` later; the record's timestamp stays the same."""
     delta = _varint(span.timestamp_delta - shift)
     body = b"\x00" + delta + payload[span.rest : span.end]
     return _varint(len(body)) + body

@@ -3,7 +3,7 @@
     magic (8 bytes: 0x82 "SNAPPY" 0x00), version (int32, 1), lowest compatible version (int32, 1),
     then blocks: compressed length (int32), raw snappy
 
-Other clients (librdkafka among them) write one bare snappy block; both are read.
+Other clients (librdkafka among them) write one bare snappy block; `decompress` reads both.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from barnabas.types import Buffer
 MAGIC = b"\x82SNAPPY\x00"
 _HEADER = MAGIC + struct.pack(">ii", 1, 1)
 _LENGTH = struct.Struct(">i")
-#: bytes that go into one block: the Java client's own size
+#: bytes of one block: the Java client's size
 BLOCK_SIZE = 32 * 1024
 
 
 def compress(data: bytes) -> bytes:
-    """`data` in Xerial's framing."""
+    """Compress `data` in Xerial's framing."""
     parts = [_HEADER]
     for start in range(0, len(data), BLOCK_SIZE):
         block = bytes(cramjam.snappy.compress_raw(data[start : start + BLOCK_SIZE]))
@@ -31,12 +31,12 @@ def compress(data: bytes) -> bytes:
 
 
 def decompress(data: Buffer, limit: int) -> bytes:
-    """What Xerial's framing, or one bare block, holds.
+    """Decompress Xerial's framing, or one bare block.
 
     Raises:
-        ValueError: damaged.
+        ValueError: the framing is damaged.
         OverflowError: larger than `limit` bytes.
-        cramjam.DecompressionError: damaged.
+        cramjam.DecompressionError: a block is damaged.
     """
     view = memoryview(data)
     if bytes(view[: len(MAGIC)]) != MAGIC:

@@ -5,10 +5,10 @@
     with BarnabasBroker() as broker:
         client = SomeKafkaClient(bootstrap_servers=broker.bootstrap_servers)
 
-`SecureBroker` has TLS, logins and ACLs. `BarnabasCluster` is several brokers, which can be killed, paused and
-parted.
+`SecureBroker` has TLS, logins and ACLs. `BarnabasCluster` is several brokers, whose brokers can be killed,
+paused and cut off from each other.
 
-Nothing is imported here until it is used: pytest loads this package in every run.
+Its modules are imported at first use, because pytest loads this package in every run.
 """
 
 from __future__ import annotations

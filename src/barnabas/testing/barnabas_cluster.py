@@ -31,11 +31,11 @@ __all__ = ["BarnabasCluster"]
 MODES = ("thread", "process")
 STORES = ("memory", "zookeeper")
 
-#: What a test wants otherwise than a server: what one broker has, and failures that are noticed soon.
+#: Defaults that suit a test rather than a server: one broker's, and short timeouts to notice failures.
 _TEST_SETTINGS = {**TEST_SETTINGS, "zookeeper.session.timeout.ms": "2000"}
 #: seconds between two looks at the cluster
 _LOOK = 0.02
-#: seconds that a broker has to answer
+#: seconds in which a broker must answer
 _ANSWER = 2.0
 #: seconds; ZooKeeper ends sessions at multiples of it
 _TICK = 0.2
@@ -47,17 +47,16 @@ class BarnabasCluster(TemporaryCluster):
 
     Args:
         brokers: how many.
-        settings: settings of every broker by Kafka's names. Topics have three replicas by default (as many as
-            there are brokers, if fewer), of which two must be in sync for acks=all.
-        racks: ``broker.rack`` of each broker, in order.
-        data: where their data lies, kept at the end. By default a temporary directory, removed at the end.
-        mode: "thread" runs them in this process (fastest, and a debugger reaches them); "process" runs each
-            in a process of its own. The default is the one that goes with the store.
+        settings: settings of every broker by Kafka's names. By default a topic has three replicas (fewer if
+            there are fewer brokers), and acks=all requires two of them in sync. racks: ``broker.rack`` of
+            each broker, in order. data: a directory for their data, which is kept. By default a temporary
+            directory, removed at the end. mode: "thread" runs them in this process (fastest, and a debugger
+            reaches them); "process" runs each in a process of its own. The default follows from the store.
         store: "memory" in mode "thread": a metadata store in this process, the default. "zookeeper" in mode
             "process": a real ZooKeeper, which needs Java and PySpark.
 
-    `bootstrap_servers` names all of them, for any client. Only what brokers say to each other passes the
-    relays that `partition` cuts: clients reach every broker that lives.
+    `bootstrap_servers` names all of them, for any client. `partition` cuts connections between brokers only:
+    clients reach every broker that runs.
     """
 
     def __init__(
@@ -121,7 +120,7 @@ class BarnabasCluster(TemporaryCluster):
 
     @property
     def data(self) -> Path:
-        """Where their data lies, in a folder for each: ``broker-1``, ..."""
+        """The directory of their data, with one folder for each broker: ``broker-1``, ..."""
         if self._data is None:
             self._data = Path(tempfile.mkdtemp(prefix="barnabas-test-"))
             self._exits.callback(shutil.rmtree, self._data, ignore_errors=True)
@@ -133,7 +132,7 @@ class BarnabasCluster(TemporaryCluster):
         return f"{HOST}:{self._ports[broker]}"
 
     def start(self) -> Self:
-        """Start all of it and wait until every broker serves."""
+        """Start the store and the brokers, and wait until every broker serves."""
         if self._bootstrap_servers:
             return self
         folder = self.data
@@ -150,7 +149,7 @@ class BarnabasCluster(TemporaryCluster):
         return self
 
     def close(self) -> None:
-        """Stop it all and remove its temporary data."""
+        """Stop the brokers and the store, and remove temporary data."""
         self._exits.close()
 
     # -- faults
@@ -165,7 +164,7 @@ class BarnabasCluster(TemporaryCluster):
         self._take(broker).kill()
 
     def pause(self, broker: int) -> None:
-        """Have a broker stand still with its connections open, as SIGSTOP does."""
+        """Freeze a broker, with its connections open, as SIGSTOP does."""
         node = self._node(broker)
         if broker not in self._paused:
             self._paused.add(broker)
@@ -186,14 +185,14 @@ class BarnabasCluster(TemporaryCluster):
         self._begin_nodes([broker])
 
     def partition(self, a: int | Iterable[int], b: int | Iterable[int], *, one_way: bool = False) -> None:
-        """Let nothing pass any more between two brokers, or two groups of brokers.
+        """Cut the network between two brokers, or two groups of brokers.
 
-        TCP keeps what is sent: it arrives after `heal`, unless an end has given up by then.
+        TCP retransmits: data sent meanwhile arrives after `heal`, unless one end has closed the connection.
 
         Args:
             a: one side.
             b: the other side.
-            one_way: hold back only what `a` says to `b`.
+            one_way: hold back only what `a` sends to `b`.
         """
         ways = [(x, y) for x in self._some(a) for y in self._some(b) if x != y]
         self._relays.cut(ways if one_way else [*ways, *((y, x) for x, y in ways)])
@@ -203,11 +202,11 @@ class BarnabasCluster(TemporaryCluster):
         self._relays.heal()
 
     def expire_session(self, broker: int) -> None:
-        """Have the metadata store end a broker's session now, as after a long silence."""
+        """Have the metadata store expire a broker's session now."""
         self._node(broker).expire_session()
 
     def fill_disk(self, broker: int) -> None:
-        """Let a broker's disk be full: every write fails (ENOSPC), until `free_disk`."""
+        """Fill a broker's disk: every write fails (ENOSPC) until `free_disk`."""
         self._node(broker).fill_disk(True)
 
     def free_disk(self, broker: int) -> None:
@@ -257,7 +256,7 @@ class BarnabasCluster(TemporaryCluster):
         behind: list[str] = []
 
         def look() -> bool:
-            for broker in self.running:  # one that has just come back may know nothing new
+            for broker in self.running:  # a broker that has just come back may not have the newest metadata
                 states = self._partitions(topics or None, broker)
                 behind[:] = [
                     f"{topic}-{index} (leader {leader}, replicas {sorted(replicas)}, in sync {sorted(isr)})"
@@ -301,7 +300,7 @@ class BarnabasCluster(TemporaryCluster):
         return NodeSettings(broker, settings, self._routes[broker])
 
     def _stop_all(self) -> None:
-        """Resume and stop all, with healed connections; the first error is raised once all have stopped."""
+        """Heal the network, resume and stop all brokers; then raise the first error."""
         self._relays.heal()
         failures = []
         for broker in list(self._nodes):
@@ -364,7 +363,7 @@ class BarnabasCluster(TemporaryCluster):
         return self._ask(request, broker)
 
     def _ask(self, request: Request, broker: int | None = None) -> Any:
-        """What one broker, or the first that answers, says."""
+        """The answer of one broker, or of the first that answers."""
         failure: ClientError | None = None
         for asked in self.running if broker is None else [broker]:
             try:
@@ -393,7 +392,7 @@ class BarnabasCluster(TemporaryCluster):
 
 
 class _Processes:
-    """Begins brokers in processes, on a ZooKeeper of their own."""
+    """Starts brokers in processes, with a ZooKeeper of their own."""
 
     def __init__(self, folder: Path) -> None:
         from barnabas.metadata.zookeeper.server import ZooKeeperServer
@@ -416,7 +415,7 @@ class _Processes:
 
 
 class _Threads:
-    """Begins brokers in threads, on a store that they share."""
+    """Starts brokers in threads, with a metadata store that they share."""
 
     def __init__(self, session_timeout: float) -> None:
         self._server = SharedServer(session_timeout)
@@ -431,9 +430,9 @@ class _Threads:
 
 @contextmanager
 def _reserved_ports(count: int) -> Iterator[list[int]]:
-    """Ports that are nobody else's meanwhile, not even while their broker is down.
+    """Ports that stay reserved while their broker is down.
 
-    Linux gives no port away on which a socket is bound, and lets a broker listen beside one that does not.
+    Linux assigns no port to which a socket is bound, and lets a broker listen on it while that one does not.
     """
     with ExitStack() as exits:
         held = [exits.enter_context(socket.socket()) for _ in range(count)]

@@ -13,12 +13,12 @@ from barnabas.testing.runners import RUNNERS, BrokerDied, ProcessRunner, Runner
 
 __all__ = ["BarnabasBroker", "BrokerDied"]
 
-#: What a test wants otherwise than a server: small internal topics, that come up in no time.
+#: Defaults that suit a test rather than a server: small internal topics, which are created quickly.
 TEST_SETTINGS = {
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
     "log.index.size.max.bytes": "65536",
-    # Records of a test may be of any time: nothing is deleted or forgotten for its age while the test runs.
+    # A test's records may have any timestamp: nothing is deleted for its age.
     "log.retention.check.interval.ms": "86400000",
     "producer.id.expiration.check.interval.ms": "86400000",
 }
@@ -29,7 +29,7 @@ class BarnabasBroker(TemporaryCluster):
 
     Args:
         settings: broker settings by Kafka's names, e.g. {"num.partitions": "3"}.
-        data: where its data lies; kept at the end. By default a temporary directory, removed at the end.
+        data: a directory for its data, which is kept. By default a temporary directory, removed at the end.
         mode: "thread" runs it in this process (fastest, and a debugger reaches it); "process" runs
             `barnabas start` beside it, which can also be killed.
         port: 0 takes a free one; it stays the same over `restart`.
@@ -66,14 +66,14 @@ class BarnabasBroker(TemporaryCluster):
 
     @property
     def data(self) -> Path:
-        """Where its data lies."""
+        """The directory of its data."""
         if self._data is None:
             self._temporary = tempfile.mkdtemp(prefix="barnabas-test-")
             self._data = Path(self._temporary)
         return self._data
 
     def start(self) -> Self:
-        """Start it and wait until it serves; one that runs is left as it is."""
+        """Start it and wait until it serves. Does nothing if it runs."""
         if self._runner is None:
             settings = {
                 **self._settings,

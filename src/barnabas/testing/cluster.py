@@ -1,4 +1,4 @@
-"""What a test does first with a cluster: topics, and the clients of `barnabas.client` on it."""
+"""What most tests need of a cluster: topics, and clients of `barnabas.client`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Cluster:
-    """A cluster that runs; `bootstrap_servers` is a plain ``host:port``, for any Kafka client."""
+    """A running cluster; `bootstrap_servers` is ``host:port``, for any Kafka client."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         self._bootstrap_servers = bootstrap_servers
@@ -42,7 +42,7 @@ class Cluster:
     def create_topic(
         self, name: str, partitions: int = 1, *, configs: Mapping[str, str] | None = None
     ) -> str:
-        """Create a topic; its name."""
+        """Create a topic; return its name."""
         self.admin().create_topic(name, partitions, configs=configs)
         return name
 

@@ -9,7 +9,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class NodeSettings:
-    """What one broker is started with.
+    """The settings that one broker is started with.
 
     Attributes:
         broker_id: ``node.id``.
@@ -23,22 +23,22 @@ class NodeSettings:
 
 
 class Node(Protocol):
-    """A broker that runs. After `stop` or `kill` it is of no more use: a restart makes another one."""
+    """A running broker. It cannot be used after `stop` or `kill`: a restart makes a new one."""
 
     def stop(self) -> None:
         """Stop it cleanly, and wait for that."""
 
     def kill(self) -> None:
-        """End it at once, as SIGKILL does. Its session with the store lives on until its timeout."""
+        """End it at once, as SIGKILL does. Its session with the store ends by timeout."""
 
     def pause(self) -> None:
-        """Have it stand still, with its connections open."""
+        """Freeze it, with its connections open."""
 
     def resume(self) -> None:
         """Undo `pause`."""
 
     def expire_session(self) -> None:
-        """Have the metadata store end its session now."""
+        """Have the metadata store expire its session now."""
 
     def fill_disk(self, is_full: bool) -> None:
-        """Refuse every write to its disk (ENOSPC), or none any more."""
+        """Let every write to its disk fail (ENOSPC), or succeed again."""

@@ -37,7 +37,7 @@ from barnabas.types import TopicPartition
 Row = dict[str, Any]
 
 _LOOK_S = 0.1
-#: settings of clients that a test's broker has no use for
+#: client settings that do not apply to a test's broker
 _SECRETS = ("security.", "sasl.", "ssl.")
 _LINES = ("json", "csv", "text")
 
@@ -49,7 +49,7 @@ class PipelineUnderTest:
     is replaced with one of the test's; a sink to a database, a table or the screen with a topic of JSON.
 
     Attributes:
-        cluster: the broker, for what a test does to it by itself.
+        cluster: the broker, for tests that use it directly.
     """
 
     def __init__(
@@ -67,18 +67,18 @@ class PipelineUnderTest:
             cluster.create_topic(topic)
 
     def run(self, /, **rows: Sequence[object]) -> dict[str, list[Any]]:
-        """Give rows to the sources, run the queries until all is read, and give what has been written since.
+        """Write rows to the sources, run the queries until all are read, and return what they have written.
 
-        Each run begins at the checkpoints of the one before, as a pipeline does that is started again.
+        Each run continues from the previous run's checkpoints, like a pipeline that is restarted.
 
         Args:
             rows: of each source, by its name: dicts (a record of JSON), text, bytes, None (a tombstone), or
                 pairs of a key and one of these.
 
         Returns:
-            Of each sink, by its name, what it has written: dicts for JSON and Parquet, else bytes. Of a
-            source with a dead-letter topic also ``SOURCE.dead_letter``: the records' values. Rows of a topic
-            come in the order of their offsets.
+            The rows that each sink has written, by its name: dicts for JSON and Parquet, else bytes. A source
+            with a dead-letter topic adds ``SOURCE.dead_letter``: the values of its records. Rows of a topic
+            are ordered by offset.
 
         Raises:
             PipelineError: the file is wrong, or a query has failed.
@@ -99,13 +99,14 @@ class PipelineUnderTest:
         return dict(self._written())
 
     def step(self, name: str, /, **inputs: Sequence[Row] | DataFrame) -> list[Row]:
-        """What a source's function, a step or a sink makes of these rows, without topics and streams.
+        """The rows that a source's function, a step or a sink returns for these rows, without topics and
+        streams.
 
         Args:
             name: of the source, the step or the sink.
-            inputs: of each source or step that it reads, by its name (of a source's function: ``rows``), its
-                rows. Of dicts, the columns and types are the source's schema where it declares them all, else
-                inferred; a DataFrame says them itself.
+            inputs: the rows of each source or step that it reads, by name (``rows`` for a source's function),
+            as dicts or a DataFrame. The types of dicts come from the source's schema if it declares all their
+            columns, else they are inferred.
         """
         self._forget_views()
         frames = {each: self._frame(each, rows) for each, rows in inputs.items()}
@@ -171,7 +172,7 @@ class PipelineUnderTest:
             yield sink.name, [record.json() if is_json else record.value for record in of_sink]
 
     def _new_records(self, topic: str) -> list[Record]:
-        """The committed records of a topic since the last run."""
+        """The committed records of a topic that the previous run had not read."""
         found: list[Record] = []
         with self.cluster.consumer(isolation_level="read_committed") as consumer:
             starts, ends = {}, {}
@@ -187,7 +188,7 @@ class PipelineUnderTest:
         return sorted(found, key=lambda record: (record.partition, record.offset))
 
     def _new_files(self, folder: Path, sink: Sink) -> list[Row]:
-        """The rows of a folder's files that were not there after the last run."""
+        """The rows of the files that are new since the previous run."""
         files = {each for each in folder.rglob("*.parquet") if "_spark_metadata" not in each.parts}
         new = sorted(str(each) for each in files - self._files_seen)
         self._files_seen |= files
@@ -199,7 +200,7 @@ class PipelineUnderTest:
     # --- the file ---
 
     def _moved(self, read: Pipeline) -> Pipeline:
-        """The pipeline with its folders in the test's, and what cannot be had in a test as topics."""
+        """The pipeline with its folders inside the test's, and with topics for some sinks."""
         kafka = {key: value for key, value in read.options.kafka.items() if not key.startswith(_SECRETS)}
         made = replace(read, options=replace(read.options, kafka=kafka, config="", checkpoints=""))
         made.sources = [

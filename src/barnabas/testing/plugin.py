@@ -18,8 +18,8 @@ Options: `--barnabas-mode thread|process` (also in the ini file as `barnabas_mod
 process or beside it; `--barnabas-servers HOST:PORT` runs the tests of the shared broker against another
 cluster, for example Apache Kafka.
 
-The plugin is loaded in every pytest run where Barnabas is installed, so it imports nothing of it until a
-fixture is asked for.
+The plugin is loaded in every pytest run where Barnabas is installed, so it imports Barnabas only when a
+fixture is used.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def barnabas_cluster(
 ) -> Iterator[Callable[..., BarnabasCluster]]:
     """Starts a cluster of this test's own: ``barnabas_cluster(brokers=3)``.
 
-    It takes the arguments of `barnabas.testing.BarnabasCluster`, and stops what it has started at the end.
+    It takes the arguments of `barnabas.testing.BarnabasCluster`. The clusters stop at the end of the test.
     """
     from barnabas.testing.barnabas_cluster import BarnabasCluster
 
@@ -134,7 +134,7 @@ def barnabas_cluster(
 
 @pytest.fixture(scope="session")
 def barnabas_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A Spark session of two cores for the whole run, with the settings that pipelines run with."""
+    """A Spark session of two cores for the whole run, with the settings of pipelines."""
     from barnabas.pipelines.session import start_session
 
     folder = tmp_path_factory.mktemp("spark")

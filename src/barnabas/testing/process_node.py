@@ -1,6 +1,6 @@
 """A broker of a cluster under test in a process of its own: ``python -m barnabas.testing.process_node``.
 
-The process reads lines of stdin: its settings as JSON, then a word for each thing to do (`_Inside`). It
+The process reads its settings from stdin as one line of JSON, then commands (`_Inside`), a line each. It
 answers each with a line on stdout.
 """
 
@@ -42,7 +42,7 @@ _ANSWER_TIMEOUT = 60.0
 
 
 class ProcessNode:
-    """A broker in a process of its own; what it logs goes to a file beside its data."""
+    """A broker in a process of its own, which logs to a file beside its data."""
 
     def __init__(self, settings: NodeSettings) -> None:
         self._settings = settings
@@ -61,7 +61,7 @@ class ProcessNode:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                **own_group(),  # a Ctrl-C at the test run is not meant for it
+                **own_group(),  # Ctrl-C ends the test run, which stops the broker itself
             )
         threading.Thread(target=self._read, daemon=True).start()
         self._say(json.dumps([dict(self._settings.settings), list(self._settings.routes.items())]))
@@ -101,12 +101,12 @@ class ProcessNode:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process has not ended by itself."""
+        """Whether the process still runs."""
         return self._process.poll() is None
 
     @property
     def last_words(self) -> str:
-        """The end of what it has logged."""
+        """The last lines of its log."""
         return self._said()
 
     def expire_session(self) -> None:
@@ -116,7 +116,7 @@ class ProcessNode:
         self._ask(_FILL if is_full else _FREE)
 
     def set_clock(self, ahead_ms: int) -> None:
-        """Set its wall clock by so much ahead of the machine's, or back."""
+        """Set its wall clock ahead of the machine's, or behind it."""
         self._ask(f"{_SET_CLOCK}{ahead_ms}")
 
     def _ask(self, word: str) -> None:
@@ -169,7 +169,7 @@ def main() -> None:
 
 
 class _Inside:
-    """The broker, and what the words on stdin do to it."""
+    """The broker, and the commands of stdin."""
 
     def __init__(self, config: BrokerConfig, routes: Mapping[int, int]) -> None:
         self._config = config

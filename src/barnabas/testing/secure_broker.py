@@ -32,7 +32,7 @@ _HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
 class SecureBroker(TemporaryCluster):
-    """A Barnabas broker in this process whose one listener speaks TLS and wants a login (SASL_SSL).
+    """A Barnabas broker in this process whose one listener requires TLS and a login (SASL_SSL).
 
     Only the user admin may do anything until `grant` says so. This object itself is the admin:
     `create_topic`, `produce`, `consume` and the like always work.
@@ -74,7 +74,7 @@ class SecureBroker(TemporaryCluster):
         return self
 
     def client(self, user: str) -> dict[str, str]:
-        """Settings of librdkafka for a user, who is made if need be and may do nothing until `grant`."""
+        """Settings of librdkafka for a user. A new user is created, with no permissions until `grant`."""
         if user not in self._passwords:
             self._passwords[user] = secrets.token_urlsafe(18)
             self.admin().set_password(user, self._passwords[user])
@@ -95,7 +95,7 @@ class SecureBroker(TemporaryCluster):
     ) -> None:
         """Allow (or deny) a user operations, such as "READ", on a topic, a group, or else the cluster.
 
-        A name that ends in * stands for all that begin with it.
+        A name that ends in * matches every name with that prefix.
         """
         kind, name = ResourceType.BROKER, "kafka-cluster"
         if topic is not None:

@@ -1,8 +1,8 @@
 """A metadata store that several brokers of one process share, each on an event loop and a thread of its own.
 
-`SharedServer` takes ZooKeeper's part: it has the tree, and ends the session of a client that it has not heard
-of for the session timeout. Its clients send signs of life from their loops, so a broker whose loop stands
-still loses its session as a stopped process does.
+`SharedServer` stands for ZooKeeper: it has the tree, and expires the session of a client that has sent no
+heartbeat for the session timeout. Clients send heartbeats from their event loops, so a broker whose loop is
+stuck loses its session as a stopped process does.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from barnabas.metadata.watches import Watches
 
 T = TypeVar("T")
 
-#: signs of life within a session timeout
+#: heartbeats within a session timeout
 _BEATS = 4
 
 
@@ -63,7 +63,7 @@ class SharedServer:
         self._reaper.join()
 
     def begin(self, client: SharedStore) -> int:
-        """A new session's number."""
+        """Begin a session; return its number."""
         with self._lock:
             self._last_session += 1
             self._clients[self._last_session] = client
@@ -71,25 +71,25 @@ class SharedServer:
             return self._last_session
 
     def beat(self, session: int) -> None:
-        """Hear that a session's client is alive."""
+        """Take a heartbeat of a session's client."""
         with self._lock:
             if session in self._heard:
                 self._heard[session] = time.monotonic()
 
     def read(self, session: int, function: Callable[[Tree], T]) -> T:
-        """What `function` reads of the tree. Raises StoreUnavailableError when the session has ended."""
+        """Return what `function` reads. Raises StoreUnavailableError when the session has ended."""
         with self._lock:
             self._check_lives(session)
             return function(self._tree)
 
     def apply(self, session: int, operations: Sequence[Operation]) -> list[int]:
-        """Carry out a transaction, as `MetadataStore.multi`."""
+        """Apply a transaction, as `MetadataStore.multi`."""
         with self._lock:
             self._check_lives(session)
             return self._apply(session, operations)
 
     def end(self, session: int) -> None:
-        """End a session: its ephemeral nodes go, and its client is told. One that has ended is fine."""
+        """End a session: remove its ephemeral nodes and tell its client. Does nothing if it has ended."""
         with self._lock:
             self._end(session)
 
@@ -112,14 +112,14 @@ class SharedServer:
             raise StoreUnavailableError("the session with the metadata store has ended")
 
     def _reap(self) -> None:
-        """End the sessions that have been silent for too long."""
+        """Expire sessions without heartbeats."""
         period = self.session_timeout / (2 * _BEATS)
         woken = time.monotonic()
         while not self._closing.wait(period):
             now = time.monotonic()
             late, woken = now - woken - period, now
             with self._lock:
-                if late > period:  # the whole process stood still: nobody could send a sign of life
+                if late > period:  # the whole process was stopped: nobody could send a heartbeat
                     self._heard = {session: heard + late for session, heard in self._heard.items()}
                 for session, heard in list(self._heard.items()):
                     if now - heard > self.session_timeout:
@@ -129,7 +129,7 @@ class SharedServer:
 class SharedStore(SingleOperations):
     """One broker's client of a `SharedServer`. Made and used on that broker's event loop.
 
-    A session that the server has ended is followed by another one, as a real client does it.
+    When its session expires it begins another, as a real client does.
     """
 
     def __init__(self, server: SharedServer) -> None:
@@ -137,7 +137,7 @@ class SharedStore(SingleOperations):
         self._loop = asyncio.get_running_loop()
         self._watches = Watches()
         self._session = Session(SessionState.CONNECTED)
-        #: what has happened, and None for the end of the session; any thread adds to it
+        #: events, and None for the end of the session; any thread may append
         self._news: deque[tuple[Event, str] | None] = deque()
         self._session_id = server.begin(self)
         self._beating = self._loop.call_soon(self._beat)
@@ -192,22 +192,22 @@ class SharedStore(SingleOperations):
         self._session.enter(SessionState.CLOSED)
 
     def abandon(self) -> None:
-        """Say and hear nothing any more, as a process that was killed: the server finds out by itself."""
+        """Send and receive nothing any more, like a killed process: the session ends by timeout."""
         self._beating.cancel()
         self._watches.clear()
 
     def expire(self) -> None:
-        """Have the server end the session; from any thread."""
+        """Have the server expire the session; from any thread."""
         self._server.end(self._session_id)
 
     def hear(self, news: Iterable[tuple[Event, str] | None]) -> None:
-        """Take what has happened, in any thread, and deliver it on the event loop."""
+        """Take an event, on any thread, and deliver it on the event loop."""
         self._news.extend(news)
         with suppress(RuntimeError):  # its loop was closed: the broker was killed
             self._loop.call_soon_threadsafe(self._deliver)
 
     def _read(self, function: Callable[[Tree], T]) -> T:
-        """Nobody reads what is new before having heard of it, as with ZooKeeper."""
+        """Deliver pending events first: as with ZooKeeper, no client reads a change before its event."""
         self._deliver()
         self._check_open()
         answer = self._server.read(self._session_id, function)

@@ -1,4 +1,4 @@
-"""What a test does to the surroundings of one broker: reroutes its connections, fills its disk, kills it."""
+"""Faults in the environment of one broker: connections rerouted, a full disk, a killed process."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 
 class AdjustableClock(SystemClock):
-    """The machine's clock, or one that somebody has set wrong."""
+    """The machine's clock, or one that is set wrong."""
 
     def __init__(self) -> None:
-        #: milliseconds by which it is ahead
+        #: milliseconds ahead of the machine's clock
         self.ahead_ms = 0
 
     def now_ms(self) -> int:
@@ -33,10 +33,10 @@ class AdjustableClock(SystemClock):
 
 
 class RoutedNetwork(SocketNetwork):
-    """The system's network, where some ports of this machine are reached through others.
+    """The system's network, in which some ports of this machine are reached through others.
 
     Args:
-        routes: by the port that is asked for, the one to connect to.
+        routes: the port to connect to, by the port that is requested.
     """
 
     def __init__(self, routes: Mapping[int, int]) -> None:
@@ -117,18 +117,18 @@ class FillableDisk(OsFileSystem):
         return Volume(found.size, 0) if self.is_full else found
 
     def check(self, *, writes: bool = False) -> None:
-        """Raises OSError for what the process, or the disk, does no more."""
+        """Raise OSError if the process is dead or, for a write, the disk is full."""
         if self._is_dead:
             raise OSError(errno.EIO, "the broker was killed")
         if writes and self.is_full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def die(self) -> None:
-        """Refuse everything from now on."""
+        """Let every call fail from now on."""
         self._is_dead = True
 
     def bury(self) -> None:
-        """Close what was left open, once no thread works with it any more."""
+        """Close the files that were left open, once no thread uses them."""
         for file in list(self._files):
             file.close()
         for lock in list(self._locks):
@@ -181,7 +181,7 @@ class KillableThreads(Threads):
         return self._pools[-1]
 
     def bury(self) -> None:
-        """Begin nothing more, and wait for what runs."""
+        """Start nothing more, and wait for what runs."""
         for pool in self._pools:
             pool.abandon()
             pool.join()

@@ -18,15 +18,15 @@ from barnabas.testing.nodes import NodeSettings
 from barnabas.testing.shared_store import SharedServer, SharedStore
 from barnabas.testing.surroundings import FillableDisk, KillableThreads, RoutedNetwork
 
-#: for which a killed broker's tasks may take to end, in seconds; what they do reaches nothing any more
+#: seconds in which a killed broker's tasks must end; they can no longer reach anything outside
 _DYING = 1.0
 
 
 class ThreadNode:
     """A broker with an event loop and a thread of its own, on a store that others share.
 
-    A kill cuts it off from its files, its connections and the store at one point in time; whatever of its
-    code still runs after that changes nothing outside.
+    A kill cuts off its files, connections and store at one moment; code of it that still runs changes nothing
+    outside.
     """
 
     def __init__(self, settings: NodeSettings, server: SharedServer) -> None:
@@ -54,7 +54,7 @@ class ThreadNode:
         return self
 
     def wait_ready(self) -> None:
-        """Raises what kept it from starting."""
+        """Raises the error that kept it from starting."""
         self._started.wait()
         if self._failure is not None:
             self._thread.join()
@@ -106,7 +106,7 @@ class ThreadNode:
         self._stopping.set()
 
     def _die(self) -> None:
-        """On the event loop, so in one step for all that runs there: nothing is answered any more."""
+        """Runs on the event loop, so that no task there answers anything afterwards."""
         self._disk.die()
         self._network.die()
         self._broker.connections.close_all()
@@ -166,7 +166,7 @@ class ThreadNode:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=_DYING)
-        # What was being connected or accepted meanwhile.
+        # Connections that were being opened or accepted meanwhile.
         self._network.die()
         self._broker.connections.close_all()
         await asyncio.sleep(0)
