@@ -159,8 +159,10 @@ class BarnabasCluster(TemporaryCluster):
         self._take(broker).stop()
 
     def kill(self, broker: int) -> None:
-        """End a broker as SIGKILL does. The others notice when its session ends
-        (``zookeeper.session.timeout.ms``, 2 s here)."""
+        """End a broker as SIGKILL does.
+
+        The others notice when its session ends (``zookeeper.session.timeout.ms``, 2 s here).
+        """
         self._take(broker).kill()
 
     def pause(self, broker: int) -> None:

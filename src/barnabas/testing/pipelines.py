@@ -99,14 +99,13 @@ class PipelineUnderTest:
         return dict(self._written())
 
     def step(self, name: str, /, **inputs: Sequence[Row] | DataFrame) -> list[Row]:
-        """The rows that a source's function, a step or a sink returns for these rows, without topics and
-        streams.
+        """What a source's function, a step or a sink returns for these rows, without topics and streams.
 
         Args:
             name: of the source, the step or the sink.
             inputs: the rows of each source or step that it reads, by name (``rows`` for a source's function),
-            as dicts or a DataFrame. The types of dicts come from the source's schema if it declares all their
-            columns, else they are inferred.
+                as dicts or a DataFrame. The types of dicts come from the source's schema if it declares all
+                their columns, else they are inferred.
         """
         self._forget_views()
         frames = {each: self._frame(each, rows) for each, rows in inputs.items()}
