@@ -1,9 +1,9 @@
-"""Who asks a registry, and what they may: users and rules are those of the cluster.
+"""Authenticates and authorizes clients of a registry, by the users and ACLs of the cluster.
 
-A client of the registry says who it is by HTTP's basic authentication, with a user and a password of the
-cluster: the registry logs in to a broker with them. The cluster's ACLs on topics decide what is allowed. A
-subject ``orders-value`` or ``orders-key`` belongs to the topic ``orders``; any other subject is ruled as a
-topic of its own name would be. Where the cluster has no authorizer, whoever can log in may do everything.
+A client authenticates by HTTP basic authentication, with a user and a password of the cluster: the registry
+tries them by logging in to a broker. The cluster's ACLs on topics decide what is allowed. A subject
+``orders-value`` or ``orders-key`` belongs to the topic ``orders``; any other subject has the ACLs of a topic
+of its own name. If the cluster has no authorizer, every user may do everything.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from barnabas.security.acls import (
 
 logger = logging.getLogger(__name__)
 
-#: for how long a login is good without the brokers being asked again, in seconds
+#: seconds until a login is tried at a broker again
 LOGIN_S = 60.0
-#: how often the rules are read, in seconds
+#: seconds between two readings of the ACLs
 RULES_S = 5.0
-#: the longest user and password, together
+#: characters of user and password together, at most
 _LONGEST = 1_000
 _MOST_LOGINS = 1_000
 _TIMEOUT_S = 10.0
-#: logins that are tried at the same time; the others wait
+#: logins that are tried at the same time, at most; others wait
 _AT_ONCE = 4
 
 _ALL = AclFilter(ResourceType.ANY, None, PatternType.ANY, None, None, Operation.ANY, Permission.ANY)
@@ -57,7 +57,7 @@ _PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 def topic_of(subject: str) -> str:
-    """The topic whose rules a subject has."""
+    """The topic whose ACLs apply to a subject."""
     for suffix in ("-value", "-key"):
         if subject.endswith(suffix) and subject != suffix:
             return subject.removesuffix(suffix)
@@ -65,7 +65,7 @@ def topic_of(subject: str) -> str:
 
 
 class ClusterAccess:
-    """Logins and rules, from the cluster that a registry is a client of. Owned by one event loop.
+    """Logins and ACLs of the cluster that a registry is a client of. Owned by one event loop.
 
     Args:
         servers: the cluster, as the registry itself gets in; it needs DESCRIBE on the cluster.
@@ -88,31 +88,31 @@ class ClusterAccess:
         own = settings.get("sasl.username", "")
         self._subjects = SubjectRules(frozenset(f"User:{name}" for name in (own, *super_users) if name))
         self._key = secrets.token_bytes(32)
-        #: until when a login is good, by a keyed hash of user and password
+        #: when a login expires, by a keyed hash of user and password
         self._logins: dict[bytes, float] = {}
         self._threads = ThreadPoolExecutor(_AT_ONCE, "registry-logins")
         self._acls = Acls.of([])
-        #: None where everybody may do everything
+        #: None if everybody may do everything
         self._authorizer: Authorizer | None = None
         self._refreshing: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Read the rules, and go on reading them. Raises BarnabasError."""
+        """Read the ACLs, now and regularly from now on. Raises BarnabasError."""
         await self._refresh()
         self._refreshing = asyncio.ensure_future(self._keep_fresh())
 
     async def close(self) -> None:
-        """Read them no more."""
+        """Stop reading the ACLs."""
         if self._refreshing is not None:
             self._refreshing.cancel()
             await asyncio.wait([self._refreshing])
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def access(self, authorization: str | None, host: str) -> Access:
-        """What a client may do, by its header ``Authorization`` and its address.
+        """The permissions of a client, by its header ``Authorization`` and its address.
 
         Raises:
-            RegistryError: 401, it has not said who it is, or wrongly; 503, no broker can be asked.
+            RegistryError: 401, credentials are missing or wrong; 503, no broker can be asked.
         """
         user, password = _credentials(authorization)
         await self._log_in(user, password)
@@ -138,7 +138,7 @@ class ClusterAccess:
             if good_until is None:
                 logger.warning("a login of %r cannot be checked: %s", user[:100], error)
                 raise RegistryError(503, "no broker answers: the login cannot be checked") from None
-            return  # who was good is, as long as nobody can say otherwise
+            return  # an earlier login stays valid while no broker can be asked
         if len(self._logins) >= _MOST_LOGINS:
             self._logins.clear()
         self._logins[known] = now + LOGIN_S

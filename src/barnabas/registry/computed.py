@@ -1,8 +1,8 @@
-"""Answers that take long, for an event loop that may not wait.
+"""Answers that take long to compute, for an event loop that must not wait.
 
-What decides on schemas asks for an answer as for any other, and gets it when it has been computed before.
-When it has not, `NotComputed` comes up through all that was asked; who began has it computed elsewhere, and
-begins again. So no decision waits in the middle, where the state might change under it.
+Code that decides on schemas calls for an answer, and gets it if it has been computed before. Otherwise
+`NotComputed` is raised through all its callers; the outermost has the answer computed elsewhere, and starts
+again. So no decision waits half way, while the state might change.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 class NotComputed(Exception):
     """Call `compute` with a deadline where it may block, then ask again.
 
-    It raises a RegistryError when the registry is at fault. What the schema is at fault for is an answer too.
+    It raises a RegistryError when the registry is at fault. An error of the schema is an answer, too.
     """
 
     def __init__(self, compute: Callable[[float], None]) -> None:
@@ -28,12 +28,12 @@ class NotComputed(Exception):
 
 
 class Computed(Generic[T]):
-    """Answers to questions, or why they are refused; for any thread.
+    """Answers to questions, or their refusals; for any thread.
 
-    Kept are those that were asked for last, as many as weigh `size` together.
+    The most recently used are kept, up to a total weight of `size`.
 
     Args:
-        size: the weights that are kept, in characters.
+        size: the total weight that is kept, in characters.
     """
 
     def __init__(self, size: int) -> None:
@@ -47,7 +47,7 @@ class Computed(Generic[T]):
         with self._lock:
             if question not in self._known:
                 raise NotComputed(lambda deadline: self._compute(question, weight, compute, deadline))
-            entry = self._known[question] = self._known.pop(question)  # the last one now
+            entry = self._known[question] = self._known.pop(question)  # now the most recently used
         found = entry[1]
         if isinstance(found, RegistryError):
             raise found.with_traceback(None)
@@ -61,7 +61,7 @@ class Computed(Generic[T]):
             made = compute(deadline)
         except RegistryError as error:
             if error.status >= 500:
-                raise  # another time it may succeed
+                raise  # the next try may succeed
             made = error
         with self._lock:
             if question not in self._known:

@@ -1,4 +1,4 @@
-"""What an operation comes to: the records that would make it so, and its answer."""
+"""The result of an operation: the records to write, and its answer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[T]):
-    """`records` are written all or none; nothing to write means that all is as it was asked to be."""
+    """`records` are written all or none. Without records nothing has to change."""
 
     records: Sequence[Record]
     answer: T

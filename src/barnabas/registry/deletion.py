@@ -1,4 +1,4 @@
-"""Deleting versions and subjects: first softly (hidden, ids still answered), then for good."""
+"""Deletes versions and subjects: first softly (hidden, but found by id), then permanently."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from barnabas.registry.state import State, Version
 
 
 def delete_subject(state: State, subject: str, *, permanent: bool) -> Decision[list[int]]:
-    """Delete all versions; the answer is their numbers.
+    """Delete all versions of a subject; the answer has their numbers.
 
     Raises:
         RegistryError: SUBJECT_NOT_FOUND, SUBJECT_SOFT_DELETED, SUBJECT_NOT_SOFT_DELETED, REFERENCE_EXISTS,
@@ -83,7 +83,7 @@ def _deletable(state: State, subject: str, number: int | None) -> Version:
 
 
 def _removal(state: State, versions: list[Version]) -> list[Record]:
-    """Tombstones, and a note of the highest ids: without it a compacted topic would give them out again."""
+    """Tombstones, and a record of the highest ids: without it a compacted topic would assign them again."""
     _check_unreferenced(state, versions, deleted=True)
     highest = {context: state.ids(context).highest for context in state.contexts}
     tombstones = [Record(Key("SCHEMA", version.subject, version.number), None) for version in versions]
@@ -91,14 +91,14 @@ def _removal(state: State, versions: list[Version]) -> list[Record]:
 
 
 def _settings(state: State, subject: str) -> list[Record]:
-    """A subject's own settings go with its last version."""
+    """Tombstones of a subject's own settings, which are deleted with its last version."""
     config = [Record(Key("CONFIG", subject), None)] if subject in state.configs else []
     mode = [Record(Key("MODE", subject), None)] if subject in state.modes else []
     return config + mode
 
 
 def _check_unreferenced(state: State, versions: Iterable[Version], *, deleted: bool = False) -> None:
-    """With `deleted` also schemas that are deleted softly count: their ids are still answered."""
+    """With `deleted`, schemas that are deleted softly count too: they are still found by id."""
     for version in versions:
         for referrer in state.referrers(version.subject, version.number):
             if deleted or not referrer.deleted:

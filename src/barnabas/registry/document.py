@@ -1,7 +1,7 @@
-"""JSON from outside: decoded by the letter of RFC 8259, and within limits.
+"""Decodes JSON of clients strictly by RFC 8259, and within limits.
 
-Python's own decoder also takes NaN and Infinity, makes infinity of 1e999, and keeps lone surrogates, none of
-which can be written out as JSON again.
+Python's own decoder also accepts NaN and Infinity, turns 1e999 into infinity, and keeps lone surrogates, none
+of which can be encoded as JSON again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Elements:
     """Counts the JSON values of one request.
 
     Args:
-        what: what has them, for the message of a refusal.
+        what: the name of the document, for error messages.
     """
 
     def __init__(self, what: str = "it", limit: int = limits.ELEMENTS, depth: int = limits.DEPTH) -> None:
@@ -33,7 +33,7 @@ class Elements:
 
         Raises:
             ValueError: it is not JSON.
-            TooLargeError: it has too many elements, with those counted before.
+            TooLargeError: it has too many elements, including those counted before.
             InvalidSchemaError: it is nested too deeply.
         """
         try:
@@ -76,13 +76,13 @@ def body(data: bytes) -> dict[str, Any]:
     schema = value.get("schema")
     if isinstance(schema, str) and len(schema) > limits.TEXT:
         raise TooLargeError(f"it has {len(schema):,} characters, and the limit is {limits.TEXT:,}")
-    if b"\\u" in data:  # only an escape makes a lone surrogate
+    if b"\\u" in data:  # only an escape can be a lone surrogate
         encoded(json.dumps(value, ensure_ascii=False))
     return value
 
 
 def encoded(text: str) -> bytes:
-    """`text` in UTF-8. Raises ValueError when it has half of a surrogate pair."""
+    """`text` in UTF-8. Raises ValueError if it has a lone surrogate."""
     try:
         return text.encode()
     except UnicodeEncodeError as error:

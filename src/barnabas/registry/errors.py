@@ -1,4 +1,4 @@
-"""What a registry refuses with: the error codes of Confluent's REST API, and the sentences that go with them.
+"""The errors of a registry: the codes of Confluent's REST API, and their messages.
 
 Clients decide by the code. Its first three digits are the HTTP status.
 """
@@ -37,7 +37,7 @@ class Code(IntEnum):
 
 
 class RegistryError(BarnabasError):
-    """A request that is refused; `code` goes to the client, and the message with it."""
+    """A refused request; the client gets `code` and the message."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""The formats of schemas that a registry takes, behind one interface."""
+"""The schema formats of a registry, behind one interface."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from barnabas.registry.schema import AVRO, JSON, PROTOBUF, Schema
 
 
 class Parsed(Protocol):
-    """A schema that has been understood; `text` is the one spelling of all that mean the same."""
+    """A parsed schema; `text` is its canonical form, equal for all schemas that mean the same."""
 
     text: str
 
@@ -28,14 +28,14 @@ _FORMATS: dict[str, Callable[..., Parsed]] = {JSON: JsonSchema, PROTOBUF: Protob
 
 
 def types() -> list[str]:
-    """The types of schemas that are served: Protobuf only where its compiler is installed."""
+    """The supported schema types: Protobuf only if its compiler is installed."""
     return [name for name in _FORMATS if name != PROTOBUF or _protoc_installed()]
 
 
 def parse(schema: Schema, references: Sequence[tuple[str, str]] = (), *, normalize: bool = False) -> Parsed:
-    """Understand `schema`, which may take long: see `worker.py`.
+    """Parse `schema`, which may take long: see `worker.py`.
 
-    `references` are names and texts, what is referred to before what refers to it.
+    `references` are names and texts, each before those that refer to it.
 
     Raises:
         InvalidSchemaError: it breaks its format's rules, or its format is not served.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Incompatibility:
-    """`kind` by the format's own names, such as TYPE_MISMATCH; `place` is a path in the reader's schema."""
+    """`kind` is one of the format's own, such as TYPE_MISMATCH; `place` is a path in the reader's schema."""
 
     kind: str
     place: str

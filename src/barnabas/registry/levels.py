@@ -1,4 +1,4 @@
-"""Compatibility levels and modes, by the names that requests and records have for them."""
+"""Compatibility levels and modes, by their names in requests and records."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Level(StrEnum):
-    """What a new version must be, towards the one before it, or (transitive) towards all."""
+    """The compatibility of a new version with the previous one or (transitive) with all."""
 
     NONE = "NONE"
     BACKWARD = "BACKWARD"
@@ -22,17 +22,17 @@ class Level(StrEnum):
 
     @property
     def backward(self) -> bool:
-        """Whether new readers must understand old data."""
+        """Whether new schemas must be able to read old data."""
         return self.name.startswith(("BACKWARD", "FULL"))
 
     @property
     def forward(self) -> bool:
-        """Whether old readers must understand new data."""
+        """Whether old schemas must be able to read new data."""
         return self.name.startswith(("FORWARD", "FULL"))
 
 
 class Mode(StrEnum):
-    """What may be done; IMPORT takes schemas with their ids, to copy another registry."""
+    """The operations that are allowed; IMPORT accepts schemas with their ids, to copy another registry."""
 
     READWRITE = "READWRITE"
     READONLY = "READONLY"

@@ -1,8 +1,8 @@
-"""What one request may cost.
+"""Limits on the cost of one request.
 
-Beyond a limit it is refused with 42209 (422), beyond the depth with 42201 (422); the message names the limit.
-Elements, depth and steps are counted, so every registry refuses the same schemas, however busy its machine
-is. A limit on the CPU time of a worker stops what the counts do not cover.
+A request beyond a limit is refused with 42209 (422), beyond the depth with 42201 (422); the message names the
+limit. Elements, depth and steps are counted, so every registry refuses the same schemas, however busy its
+machine is. A limit on a worker's CPU time covers the rest.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from barnabas.registry.errors import Code, RegistryError
 
 #: characters of a schema's text: a record of the topic has no room for more (librdkafka's message.max.bytes)
 TEXT = 1_000_000
-#: JSON values (objects, arrays, strings, numbers, ...) of a schema together with all that it refers to
+#: JSON values (objects, arrays, strings, numbers, ...) of a schema and all its references
 ELEMENTS = 100_000
-#: objects and arrays inside each other
+#: depth of nested objects and arrays
 DEPTH = 200
-#: schemas that a schema refers to, directly or through others, and the characters of their texts
+#: references of a schema, direct and indirect, and the characters of their texts
 REFERENCES = 500
 REFERENCED_TEXT = 4_000_000
 #: pairs of parts of two schemas that are compared
 STEPS = 500_000
-#: reasons that are told why two schemas are not compatible
+#: reported reasons why two schemas are not compatible
 REASONS = 100
-#: characters of each of them, and of the message of a refusal
+#: characters of each reason, and of an error message
 REASON_LENGTH = 2_000
-#: seconds of processor time that a worker spends on one job
+#: CPU seconds of a worker for one job
 CPU_S = 10.0
 #: bytes of memory that a worker may have (RLIMIT_DATA), and how much it may have grown before it is replaced
 WORKER_MEMORY = 1 << 30
@@ -35,7 +35,7 @@ BODY_DEPTH = 50
 
 
 class TooLargeError(RegistryError):
-    """A schema or a request that costs more than a registry spends on one."""
+    """A schema or a request that exceeds a limit."""
 
     def __init__(self, what: str) -> None:
         super().__init__(Code.SCHEMA_TOO_LARGE, f"Schema too large: {what}")
@@ -49,7 +49,7 @@ class Steps:
         self._left = limit
 
     def spend(self, steps: int = 1) -> None:
-        """Raise TooLargeError once more steps were spent than there are."""
+        """Count steps. Raises TooLargeError when more than the limit are spent."""
         self._left -= steps
         if self._left < 0:
             raise TooLargeError(f"comparing it with another version takes more than {self._limit:,} steps")

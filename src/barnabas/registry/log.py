@@ -1,12 +1,12 @@
-"""The log that a registry lives in: records are appended to it, and what it holds is replayed.
+"""The topic that stores a registry's state: appends records, and replays them.
 
-Several registries may share one topic, and none may decide on what it has not read: two that hand out the
-same id would be found out when it is too late. So the right to write is the newest producer epoch of one
-transactional id, which all registries of a topic share. To take it, a registry initialises a producer: from
-then on the brokers refuse whatever any other one still sends, and end its transaction. It then reads the
-topic to its end, which nobody else can move any more, decides, and writes the records in one transaction.
-When another registry has taken the right meanwhile, the commit is refused, and all begins again: read,
-decide, write. A pause, at whatever point and however long, does no harm; there is no lease to run out.
+Several registries may share one topic, and none may decide on stale state: two registries could assign the
+same id. So the right to write is the newest producer epoch of one transactional id, which all registries of a
+topic share. To take it, a registry initialises a producer: from then on brokers refuse the records of any
+other registry, and abort its transaction. It then reads the topic to its end, which no other registry can
+move any more, decides, and writes the records in one transaction. If another registry has taken the right
+meanwhile, the commit is refused, and everything starts again: read, decide, write. A pause is harmless at any
+point and of any length; there is no lease that could expire.
 
 docs/adr/0004 compares this with Confluent's election of a leader.
 """
@@ -43,11 +43,11 @@ _UNHEARD.addHandler(logging.NullHandler())
 _UNHEARD.propagate = False
 
 _POLL_S = 0.2
-#: how long one call to the brokers may take
+#: seconds for one call to the brokers
 _CALL_S = 10.0
-#: how long a write may take, with all that is tried again
+#: seconds for a write, with all retries
 _WRITE_S = 30.0
-#: what is replayed in one turn of the event loop
+#: records that are replayed in one turn of the event loop
 _SLICE_MESSAGES, _SLICE_BYTES = 200, 256 << 10
 _FIRST_BACKOFF_S = 0.01
 _LONGEST_BACKOFF_S = 1.0
@@ -58,7 +58,7 @@ class SchemasLog:
 
     Args:
         replay: takes the key and the value of each record, in order.
-        admin: a client that has connected already: a new one may take seconds to its first answer.
+        admin: a client that is connected already: a new one may take seconds for its first answer.
     """
 
     def __init__(
@@ -81,17 +81,17 @@ class SchemasLog:
         # librdkafka's transactional calls block; one thread makes them, one after another.
         self._writer = ThreadPoolExecutor(1, "registry-writer")
         self._producer: Any = None
-        #: whether, as far as is known here, this registry has the right to write and has read all there is
+        #: whether this registry, as far as it knows, has the right to write and has read the whole topic
         self._owner = False
 
     async def open(self) -> None:
-        """Replay what the topic holds, and go on replaying. Raises BarnabasError."""
+        """Replay the topic, and keep replaying new records. Raises BarnabasError."""
         self._loop = asyncio.get_running_loop()
         self._consumer = confluent_kafka.Consumer(
             librdkafka_settings(
                 self._servers,
                 {
-                    "group.id": "schema-registry",  # librdkafka wants one; none is joined
+                    "group.id": "schema-registry",  # librdkafka requires a group id; no group is joined
                     "enable.auto.commit": False,
                     "auto.offset.reset": "earliest",
                     "isolation.level": "read_committed",
@@ -115,9 +115,9 @@ class SchemasLog:
         self._admin.close()
 
     async def write(self, decide: Callable[[], Decision[T]]) -> T:
-        """Write what `decide` decides, as one transaction, and answer once it has been replayed.
+        """Write the records of `decide` as one transaction; return its answer once they are replayed.
 
-        `decide` may be called several times, each time on a newer state. What it raises is raised here.
+        `decide` may be called several times, each time on a newer state. Its exceptions are raised here.
 
         Raises:
             RegistryError: OPERATION_TIMEOUT when the brokers do not take it in time.
@@ -136,7 +136,7 @@ class SchemasLog:
                 ) from None
 
     async def read_to_end(self) -> None:
-        """Wait until all that the topic held at this moment is replayed."""
+        """Wait until all records that the topic has at this moment are replayed."""
         while True:
             try:
                 end = await asyncio.to_thread(self._end)
@@ -147,7 +147,7 @@ class SchemasLog:
         await self._reached(end)
 
     def _end(self) -> int:
-        # Not asked by the consumer: it serves one thread at a time, and that one polls it all the time.
+        # Not by the consumer: it serves one thread at a time, which polls it all the time.
         partition = TopicPartition(self._topic, 0)
         return self._admin.offsets([partition], "latest")[partition]
 
@@ -155,11 +155,11 @@ class SchemasLog:
 
     @staticmethod
     def _unchanged(decide: Callable[[], Decision[T]]) -> Decision[T] | None:
-        """The decision when it comes to nothing to write: that needs no right to write."""
+        """The decision if it has no records: then the right to write is not needed."""
         try:
             decision = decide()
         except RegistryError:
-            return None  # on a newer state it may be allowed
+            return None  # a newer state may allow it
         return None if decision.records else decision
 
     async def _write(self, decide: Callable[[], Decision[T]]) -> T:
@@ -177,7 +177,7 @@ class SchemasLog:
                     self._owner = True
                 return decision.answer
             except confluent_kafka.KafkaException as error:
-                # Whatever happened, the remedy is one: end what may be half done by taking the right again.
+                # Whatever happened, the cure is the same: take the right again, which aborts a transaction.
                 logger.info("retrying a write to %s: %s", self._topic, translate(error))
                 self._owner = False
             await asyncio.sleep(random.uniform(0, backoff))
@@ -199,7 +199,7 @@ class SchemasLog:
         self._producer.init_transactions(_CALL_S)
 
     def _commit(self, records: Sequence[Record]) -> int:
-        """Write the records; the offset of the last one."""
+        """Write the records; return the offset of the last one."""
         offsets: list[int] = []
 
         def stored(error: Any, message: Any) -> None:
@@ -232,12 +232,12 @@ class SchemasLog:
     # --- replaying ---
 
     def _read(self) -> None:
-        """In a thread: hand what the consumer gets to the event loop."""
+        """Runs in a thread: pass the consumer's messages to the event loop."""
         while not self._closing.is_set():
             first = self._consumer.poll(_POLL_S)
             if first is not None:
                 for slice_ in _slices([first, *self._consumer.consume(1000, 0)]):
-                    # One slice at a time, so that requests are answered between two of them.
+                    # One slice at a time: requests are answered between two slices.
                     taken = threading.Event()
                     self._loop.call_soon_threadsafe(self._take, slice_, taken)
                     while not taken.wait(_POLL_S) and not self._closing.is_set():
@@ -268,7 +268,7 @@ class SchemasLog:
 
 
 def _slices(messages: list[Any]) -> Iterator[list[Any]]:
-    """The messages in their order, as many at a time as are replayed in a few milliseconds."""
+    """The messages in order, in slices that are replayed in a few milliseconds each."""
     taken: list[Any] = []
     size = 0
     for message in messages:

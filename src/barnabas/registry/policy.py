@@ -1,4 +1,4 @@
-"""Compatibility levels and modes: what holds for a subject, and the changes to it."""
+"""Compatibility levels and modes: which apply to a subject, and how they are changed."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from barnabas.registry.records import Key, Record
 from barnabas.registry.state import State
 from barnabas.registry.subjects import DEFAULT_CONTEXT, context_of
 
-#: what a CONFIG may say here
+#: the supported fields of a CONFIG
 _CONFIG_FIELDS = {"compatibility", "compatibilityLevel", "normalize"}
 
 
 def config_of(state: State, subject: str | None) -> dict[str, Any]:
-    """The settings that hold for a subject: each its own, else its context's, else everyone's."""
+    """The effective settings of a subject: each its own, else its context's, else the global one."""
     merged: dict[str, Any] = {"compatibilityLevel": state.default_level}
     for scope in reversed(_scopes(subject)):
         merged |= state.configs.get(scope, {})
@@ -29,7 +29,7 @@ def level_of(state: State, subject: str) -> Level:
 
 
 def mode_of(state: State, subject: str | None) -> Mode:
-    """The mode that holds for a subject; READONLY_OVERRIDE of everyone's wins over its own."""
+    """The effective mode of a subject; a global READONLY_OVERRIDE overrides the subject's own."""
     if state.modes.get(None) == Mode.READONLY_OVERRIDE:
         return Mode.READONLY_OVERRIDE
     found = (state.modes[scope] for scope in _scopes(subject) if scope in state.modes)
@@ -37,7 +37,7 @@ def mode_of(state: State, subject: str | None) -> Mode:
 
 
 def require_writable(state: State, subject: str | None) -> Mode:
-    """The mode. Raises RegistryError OPERATION_NOT_PERMITTED when it is a read-only one."""
+    """The effective mode. Raises RegistryError OPERATION_NOT_PERMITTED if it is a read-only one."""
     mode = mode_of(state, subject)
     if mode in (Mode.READONLY, Mode.READONLY_OVERRIDE):
         raise not_permitted(f"Subject {subject} in context {context_of(subject)} is in read-only mode")
@@ -45,7 +45,7 @@ def require_writable(state: State, subject: str | None) -> Mode:
 
 
 def set_config(state: State, subject: str | None, body: Mapping[str, Any]) -> Decision[dict[str, Any]]:
-    """Change the settings that `body` names, of a subject or (None) of everyone."""
+    """Change the settings that `body` names, of a subject or (None) globally."""
     unknown = body.keys() - _CONFIG_FIELDS
     if any(body[name] is not None for name in unknown):
         raise RegistryError(422, f"not served here: {', '.join(sorted(unknown))}")
@@ -71,7 +71,7 @@ def set_config(state: State, subject: str | None, body: Mapping[str, Any]) -> De
 
 
 def delete_config(state: State, subject: str | None) -> Decision[dict[str, Any]]:
-    """Take back the settings of a subject or of everyone; the answer is what they were."""
+    """Delete the settings of a subject, or the global ones; the answer has the deleted settings."""
     if subject is not None and subject not in state.configs:
         raise config_missing(subject)
     require_writable(state, subject)
@@ -83,7 +83,7 @@ def delete_config(state: State, subject: str | None) -> Decision[dict[str, Any]]
 def set_mode(
     state: State, subject: str | None, body: Mapping[str, Any], *, force: bool
 ) -> Decision[dict[str, Any]]:
-    """Change the mode of a subject or of everyone; to IMPORT only where nothing is there, or by force."""
+    """Set the mode of a subject, or the global one. IMPORT requires that no schema exists, or force."""
     mode = _choice(Mode, body.get("mode"), Code.INVALID_MODE)
     if mode is Mode.READONLY_OVERRIDE and subject is not None:
         raise not_permitted("READONLY_OVERRIDE can be set for the whole registry only")
@@ -95,7 +95,7 @@ def set_mode(
 
 
 def delete_mode(state: State, subject: str | None) -> Decision[dict[str, Any]]:
-    """Take back the mode of a subject or of everyone; the answer is what it was."""
+    """Delete the mode of a subject, or the global one; the answer has the deleted mode."""
     if subject is not None and subject not in state.modes:
         raise mode_missing(subject)
     before = state.modes.get(subject, Mode.READWRITE)

@@ -1,4 +1,4 @@
-"""What is registered, as requests ask for it."""
+"""Queries of what is registered."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from barnabas.registry.state import State, Version
 from barnabas.registry.subjects import DEFAULT_CONTEXT, context_of
 
 _INT_DIGITS = 10
-#: ask for the subjects of every context
+#: means the subjects of every context
 ALL_CONTEXTS = ":*:"
 
 
 def version_number(text: str) -> int | None:
-    """A version as it stands in an address; None for the latest. Raises INVALID_VERSION."""
+    """Parse a version in a URL; None means the latest. Raises INVALID_VERSION."""
     if text in ("latest", "-1"):
         return None
     # Python refuses to read numbers of thousands of digits.
@@ -100,7 +100,7 @@ def version_of_id(state: State, id_: int, subject: str = "") -> Version:
 
 
 def version_of_guid(state: State, guid: str) -> Version:
-    """A version whose schema has this one. Raises SCHEMA_NOT_FOUND."""
+    """A version whose schema has this GUID. Raises SCHEMA_NOT_FOUND."""
     try:
         fingerprint = uuid.UUID(guid).bytes
     except ValueError:

@@ -27,7 +27,7 @@ _MAGIC = {"SCHEMA": 1}
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What a record is about; `subject` None is the registry as a whole."""
+    """The key of a record; `subject` None means the whole registry."""
 
     keytype: str
     subject: str | None = None

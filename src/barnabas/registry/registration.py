@@ -1,4 +1,4 @@
-"""Registering schemas: what is new gets an id and a version, if it is compatible with what is there."""
+"""Registers schemas: a new one gets an id and a version if it is compatible with the existing versions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from barnabas.registry.subjects import context_of
 def register(
     state: State, subject: str, body: Mapping[str, Any], *, normalize: bool = False
 ) -> Decision[Version]:
-    """Register the schema of `body` under `subject`; one that is there already is only found.
+    """Register the schema of `body` under `subject`, or find it if it is registered already.
 
     Raises:
         RegistryError: INVALID_SCHEMA, INCOMPATIBLE_SCHEMA, OPERATION_NOT_PERMITTED.
@@ -73,7 +73,7 @@ def lookup(state: State, subject: str, body: Mapping[str, Any], *, normalize: bo
 
 
 def canonical(state: State, subject: str, schema: Schema, *, normalize: bool) -> Schema:
-    """The schema in the one spelling by which it is found again."""
+    """The canonical form of the schema, by which it is looked up."""
     schema = pinned(state, subject, schema)
     normalize = normalize or bool(config_of(state, subject).get("normalize"))
     source = source_of(state, subject, schema, normalize=normalize)
@@ -81,7 +81,7 @@ def canonical(state: State, subject: str, schema: Schema, *, normalize: bool) ->
 
 
 def conflicts(state: State, subject: str, schema: Schema, versions: Iterable[Version]) -> list[str]:
-    """Why `schema` is not, by the subject's level, compatible with `versions` (the newest last)."""
+    """Why `schema` is not compatible, by the subject's level, with `versions` (the newest last)."""
     level = level_of(state, subject)
     against = list(versions) if level.transitive else list(versions)[-1:]
     if level is Level.NONE or not against:
@@ -100,7 +100,7 @@ def conflicts(state: State, subject: str, schema: Schema, versions: Iterable[Ver
 
 
 def schema_record(version: Version, *, deleted: bool = False) -> Record:
-    """The record that says so."""
+    """The record of a registered schema."""
     value = {
         "subject": version.subject,
         "version": version.number,
@@ -117,7 +117,7 @@ def _find(state: State, versions: Sequence[Version], schema: Schema) -> Version 
         if version.schema.fingerprint == schema.fingerprint:
             return version
     for version in reversed(versions):
-        # Confluent's registry writes .proto text in another way.
+        # Confluent's registry prints .proto text differently.
         if (
             version.schema.type == schema.type == PROTOBUF
             and _respelled(state, version) == schema.fingerprint
@@ -127,7 +127,7 @@ def _find(state: State, versions: Sequence[Version], schema: Schema) -> Version 
 
 
 def _respelled(state: State, version: Version) -> bytes | None:
-    """The fingerprint that the schema of `version` has in our spelling; None when it is not understood."""
+    """The fingerprint of the schema of `version` in our canonical form; None if it cannot be parsed."""
     try:
         text = understanding.canonical(source_of_version(state, version))
     except RegistryError as error:
@@ -165,7 +165,7 @@ def _version_number(state: State, subject: str, body: Mapping[str, Any], mode: M
 
 
 def _number(body: Mapping[str, Any], name: str, least: int) -> int | None:
-    """A number of the body; None when it is not there, or as clients say so, too small."""
+    """A number of the body; None if it is missing or, as clients write it then, too small."""
     value = body.get(name)
     if value is not None and type(value) is not int:
         raise RegistryError(422, f"{name} must be a whole number: {value!r}")

@@ -1,4 +1,4 @@
-"""From a schema that a request or a version has to all that its meaning depends on: its references found."""
+"""Resolves the references of a schema, so that its meaning depends on nothing else."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def source_of(state: State, subject: str, schema: Schema, *, normalize: bool = F
     """The source of a schema of `subject`.
 
     Raises:
-        InvalidSchemaError: it refers to what is not registered.
-        TooLargeError: it refers to more than a registry reads.
+        InvalidSchemaError: a reference is not registered.
+        TooLargeError: it has more references than the limit.
     """
     return Source(schema.type, schema.text, _texts(state, subject, schema), normalize)
 
@@ -34,7 +34,7 @@ def source_of_version(state: State, version: Version) -> Source:
 
 
 def pinned(state: State, subject: str, schema: Schema) -> Schema:
-    """The schema with references to the latest version (-1) made references to what that is now."""
+    """The schema with references to the latest version (-1) replaced by its present number."""
     if all(reference.version > 0 for reference in schema.references):
         return schema
     return replace(
@@ -50,9 +50,9 @@ def _pinned(state: State, subject: str, reference: Reference) -> Reference:
 
 
 def _texts(state: State, subject: str, schema: Schema) -> tuple[tuple[str, str], ...]:
-    """Names and texts of all that is referred to; what comes first is needed by what comes later.
+    """Names and texts of all references, each before those that refer to it.
 
-    Each version is entered once, whatever the number of ways to it, and references that lead back end there.
+    Each version is read once, whatever the number of paths to it, and cycles end.
     """
     found: dict[tuple[str, str], None] = {}
     length = 0

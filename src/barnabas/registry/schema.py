@@ -1,4 +1,4 @@
-"""A schema as it is registered: its type, its text, and the registered schemas that it refers to."""
+"""A registered schema: its type, its text, and its references to other registered schemas."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PROTOBUF = "PROTOBUF"
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What a schema calls `name` is this version of this subject."""
+    """The schema that is named `name` within another: a version of a subject."""
 
     name: str
     subject: str
@@ -49,18 +49,18 @@ class Schema:
 
     @cached_property
     def fingerprint(self) -> bytes:
-        """16 bytes by which the schema is found again."""
+        """16 bytes by which the schema is looked up."""
         return hashlib.md5(
             json.dumps([self.type, self.text, self._extras()], sort_keys=True).encode(), usedforsecurity=False
         ).digest()
 
     @property
     def guid(self) -> str:
-        """The same in every registry that holds the schema."""
+        """Equal in every registry that has the schema."""
         return str(uuid.UUID(bytes=self.fingerprint))
 
     def to_json(self) -> dict[str, Any]:
-        """As bodies of requests and records have it: what is empty, and the type AVRO, is left out."""
+        """The format of bodies and records: empty fields, and the type AVRO, are omitted."""
         kind = {} if self.type == AVRO else {"schemaType": self.type}
         return {**kind, **self._extras(), "schema": self.text}
 
@@ -85,7 +85,7 @@ class Schema:
 
     @classmethod
     def from_request(cls, body: Mapping[str, Any]) -> Schema:
-        """As `from_json`, and stricter: what is written once has to be kept for ever."""
+        """As `from_json`, but stricter, because what is registered must be kept for ever."""
         for name in ("metadata", "ruleSet"):
             if not isinstance(body.get(name) or {}, dict):
                 raise RegistryError(422, f"{name} must be an object")

@@ -17,7 +17,7 @@ from barnabas.system.sockets import claim_address
 DEFAULT_TOPIC = "_schemas"
 DEFAULT_LISTEN = "127.0.0.1:8081"
 
-#: how long requests that are under way may take to end when a registry stops
+#: seconds in which open requests may end when a registry stops
 _SHUTDOWN_S = 5.0
 
 
@@ -32,14 +32,14 @@ class RegistrySettings:
     replication_factor: int | None = None
     #: a PEM file with a key and its certificates: HTTPS
     tls: str | None = None
-    #: whether clients have to log in, as users of the cluster
+    #: whether clients must log in as users of the cluster
     login: bool = False
-    #: names of users who may do everything whatever the cluster's ACLs say
+    #: users who may do everything, whatever the cluster's ACLs are
     super_users: tuple[str, ...] = ()
 
 
 def claim(listen: str) -> socket.socket:
-    """Take the address HOST:PORT, on which nothing is answered yet. Raises ConfigError."""
+    """Bind the address HOST:PORT, without accepting connections. Raises ConfigError."""
     return claim_address(listen, "the registry", DEFAULT_LISTEN)
 
 
@@ -49,7 +49,7 @@ async def serve(settings: RegistrySettings, claimed: socket.socket, on_ready: Ca
     Raises:
         BarnabasError: the topic cannot be used, the broker refuses, or the settings cannot be honoured.
     """
-    # Only here: a broker that runs no registry must not pay for these.
+    # Imported here: a broker without a registry must not pay for these.
     from aiohttp import web
 
     from barnabas.client import Admin
@@ -107,9 +107,9 @@ class RegistryServer:
     """A registry in a thread of its own, with its own event loop: beside a broker, and for tests.
 
     Args:
-        claimed: where to listen, as `claim` gives it; closed at the end.
+        claimed: the bound address of `claim`; closed at the end.
         on_ready: called in that thread with the URL, once requests are answered.
-        on_failure: called in that thread when the registry cannot go on.
+        on_failure: called in that thread when the registry has failed.
     """
 
     def __init__(
@@ -132,22 +132,22 @@ class RegistryServer:
         self.url = ""
 
     def start(self) -> Self:
-        """Begin; requests are answered some time later."""
+        """Start; return before requests are answered."""
         self._thread.start()
         self._begun.wait()
         return self
 
     def wait_until_ready(self) -> Self:
-        """Return once requests are answered. Raises what keeps the registry from it."""
+        """Wait until requests are answered. Raises the registry's error if it fails."""
         self._answered.wait()
         if self._failure is not None:
             raise self._failure
         return self
 
     def stop(self) -> None:
-        """Stop and wait for it; one that has stopped is fine. Raises what has kept it from going on."""
+        """Stop, and wait for the end. Raises the registry's error if it has failed."""
         if self._thread.is_alive() and self._loop is not None:
-            with contextlib.suppress(RuntimeError):  # it has just ended by itself
+            with contextlib.suppress(RuntimeError):  # it has just ended
                 self._loop.call_soon_threadsafe(self._serving.cancel)
         self._thread.join()
         if self._failure is not None:

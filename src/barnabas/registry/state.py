@@ -1,4 +1,4 @@
-"""What the records of the topic `_schemas` add up to. Only `State.replay` changes it."""
+"""The state that the records of the topic `_schemas` describe. Only `State.replay` changes it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A schema as one version of a subject; a soft delete leaves it there, marked."""
+    """One version of a subject; a soft delete only marks it."""
 
     subject: str
     number: int
@@ -40,38 +40,38 @@ class Ids:
 
 
 class State:
-    """All subjects, ids, settings. Owned by the event loop; answers are read from it, without waiting."""
+    """All subjects, ids and settings. Owned by the event loop; reading it never waits."""
 
     def __init__(self, default_level: str = "BACKWARD") -> None:
-        #: the compatibility of a registry whose topic says nothing of it
+        #: the default compatibility level
         self.default_level = default_level
         self.subjects: dict[str, dict[int, Version]] = {}
         self.configs: dict[str | None, dict[str, Any]] = {}
         self.modes: dict[str | None, str] = {}
         self._contexts: dict[str, Ids] = {}
-        #: the versions that refer to a version, as (subject, version) of both
+        #: the versions that refer to a version; both as (subject, version)
         self._referrers: dict[tuple[str, int], dict[tuple[str, int], None]] = {}
-        #: what others have worked out of a version; forgotten when a version is replaced or goes
+        #: values that other modules have computed of a version; dropped when it is replaced or removed
         self.sources: dict[tuple[str, int], Any] = {}
 
     # --- reading ---
 
     @property
     def contexts(self) -> list[str]:
-        """Their names; the default one is always there."""
+        """The names of all contexts, always including the default one."""
         return sorted({".", *self._contexts})
 
     def ids(self, context: str) -> Ids:
-        """A context's ids; an empty set where there is no such context."""
+        """A context's ids; empty if there is no such context."""
         return self._contexts.get(context) or Ids()
 
     def versions(self, subject: str, *, deleted: bool = False) -> list[Version]:
-        """A subject's versions in order, those that were deleted softly only when asked for."""
+        """A subject's versions in order; softly deleted ones only if requested."""
         found = self.subjects.get(subject, {})
         return [found[number] for number in sorted(found) if deleted or not found[number].deleted]
 
     def version(self, subject: str, number: int) -> Version | None:
-        """One version, also when it was deleted softly."""
+        """One version, even if it is softly deleted."""
         return self.subjects.get(subject, {}).get(number)
 
     def referrers(self, subject: str, number: int) -> Iterator[Version]:
@@ -82,11 +82,11 @@ class State:
     # --- changing ---
 
     def replay(self, key: bytes | None, value: bytes | None) -> None:
-        """Apply one record; one that is not understood is left out, with a warning."""
+        """Apply one record; one that cannot be decoded is ignored, with a warning."""
         try:
             record = decode(key, value)
             _REPLAY.get(record.key.keytype, State._ignore)(self, record)
-        except Exception as error:  # whatever it is, the records after it count
+        except Exception as error:  # whatever is wrong with it, later records must be applied
             words = shortened(repr(key), 200), shortened(repr(error), 500)
             logger.warning("record with key %s in the schemas topic is skipped: %s", *words)
 

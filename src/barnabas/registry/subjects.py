@@ -21,7 +21,7 @@ def context_of(subject: str | None) -> str:
 
 
 def canonical(subject: str) -> str:
-    """The one spelling of a subject's name.
+    """The canonical form of a subject's name.
 
     Raises:
         RegistryError: INVALID_SUBJECT for one that is empty or holds control characters.
@@ -36,7 +36,7 @@ def canonical(subject: str) -> str:
 
 
 def in_context(subject: str, context: str) -> str:
-    """`subject` as it is called within `context`, when it names none itself."""
+    """The full name of `subject` within `context`, unless it names a context itself."""
     if context == DEFAULT_CONTEXT or _QUALIFIED.fullmatch(subject):
         return subject
     return f":{context}:{subject}"

@@ -11,12 +11,12 @@ from barnabas.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
-#: how often the file is looked at, in seconds
+#: seconds between two checks of the file
 CHECK_S = 5.0
 
 
 class TlsFile:
-    """A PEM file with a private key and its certificates, and a context that shows what it has now.
+    """A PEM file with a private key and certificates, and a TLS context with its present contents.
 
     Raises:
         ConfigError: it cannot be used.
@@ -31,13 +31,13 @@ class TlsFile:
         self._seen = Path(path).read_bytes()
 
     async def keep_fresh(self) -> None:
-        """Take over what is written to the file, until cancelled; what cannot be used changes nothing."""
+        """Reload the file when it changes, until cancelled; a file that cannot be used is ignored."""
         while True:
             await asyncio.sleep(CHECK_S)
             await asyncio.to_thread(self.check)
 
     def check(self) -> None:
-        """Take over what has changed. New connections are shown it; open ones go on."""
+        """Reload the file if it has changed, for new connections; open ones go on."""
         try:
             found = Path(self._path).read_bytes()
             if found == self._seen:
@@ -53,7 +53,7 @@ class TlsFile:
 
 def _load(context: ssl.SSLContext, path: str) -> None:
     try:
-        context.load_cert_chain(path, password=lambda: "")  # or OpenSSL asks the terminal for one
+        context.load_cert_chain(path, password=lambda: "")  # else OpenSSL would ask for one on the terminal
     except ssl.SSLError as error:
         raise ConfigError(
             f"--tls {path} cannot be used ({error.reason or error}): it must be a PEM file with a private "

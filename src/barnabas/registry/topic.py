@@ -1,4 +1,4 @@
-"""The topic that a registry lives in: one partition, compacted, made when it is not there."""
+"""The topic of a registry: one partition, compacted, created if it is missing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TopicUnfitError(BarnabasError):
 
 
 async def wait_for_broker(bootstrap_servers: str) -> None:
-    """Return when a broker takes connections; says once that it waits.
+    """Wait until a broker accepts connections; log once that it waits.
 
     Raises:
         ClientError: an address is not HOST:PORT.
@@ -42,7 +42,7 @@ async def wait_for_broker(bootstrap_servers: str) -> None:
 
 
 def prepare(admin: Admin, topic: str, replication_factor: int | None) -> None:
-    """Make the topic, or check the one that is there. Blocks.
+    """Create the topic, or check the existing one. Blocks.
 
     Raises:
         TopicUnfitError: it has more than one partition, or old records are deleted from it.

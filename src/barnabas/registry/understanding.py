@@ -1,7 +1,8 @@
-"""What schemas mean, for the event loop: remembered here, worked out in a process of its own (`workers.py`).
+"""Parses and compares schemas for the event loop: results are cached here, and computed in worker processes
+(`workers.py`).
 
-Each function raises NotComputed when the answer has to be worked out first, and RegistryError (422) when the
-schema is invalid or costs more than `limits.py` allows.
+Each function raises NotComputed if the answer must be computed first, and RegistryError (422) if the schema
+is invalid or exceeds a limit of `limits.py`.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ from barnabas.registry.computed import Computed
 from barnabas.registry.worker import Source
 from barnabas.registry.workers import WORKERS
 
-#: characters: what was asked for last stays known
+#: characters of the cached answers, the most recently used
 _KEPT = 16 << 20
-#: what any answer weighs beside its texts
+#: weight of an answer without its texts
 _OVERHEAD = 500
 
 _answers: Computed[Any] = Computed(_KEPT)
 
 
 def canonical(source: Source) -> str:
-    """The one spelling of a schema."""
+    """The canonical form of a schema."""
     text: str = _ask("canonical", source)
     return text
 
@@ -46,7 +47,7 @@ def first_conflict(
                 return number, found
         return None
 
-    # The texts of registered versions are kept anyway.
+    # The texts of registered versions are in memory anyway.
     conflict: tuple[int, list[str]] | None
     conflict = _answers(question, new.length + _OVERHEAD * (1 + len(olds)), compute)
     return conflict

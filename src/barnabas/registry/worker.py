@@ -1,8 +1,8 @@
-"""The process that reads and compares schemas for a registry, and nothing else.
+"""The process that parses and compares schemas for a registry.
 
-A schema may take any time and any memory to read, whatever is counted before; Python's threads cannot be
-stopped, and they share one lock with the loops of the registry and of a broker beside it. So this work has a
-process of its own, with limits that the operating system keeps. It ends when the other end of its connection
+Parsing a schema may take any time and memory, whatever is counted before. Python's threads cannot be stopped,
+and they share one lock with the event loops of the registry and of a broker beside it. So this work has a
+process of its own, with limits enforced by the operating system. It ends when the other end of its connection
 is closed.
 """
 
@@ -24,14 +24,14 @@ from barnabas.system.limits import limit_memory, memory_held, on_cpu_timer, set_
 
 logger = logging.getLogger(__name__)
 
-#: how often a job that does not end at its first interruption is interrupted again
+#: seconds between interruptions of a job that does not end at the first one
 _AGAIN_S = 0.1
 #: read schemas that are kept: how many, and characters of their texts
 _KEPT, _KEPT_TEXT = 1024, 2_000_000
 
 
 class Source(NamedTuple):
-    """All that the meaning of a schema depends on.
+    """A schema with all of its references.
 
     `references` are names and texts, what is referred to before what refers to it.
     """
@@ -43,7 +43,7 @@ class Source(NamedTuple):
 
     @property
     def length(self) -> int:
-        """Its characters, with those of its references."""
+        """The number of its characters, including its references."""
         return len(self.text) + sum(len(text) for _, text in self.references)
 
 
@@ -58,11 +58,11 @@ class Reply(NamedTuple):
 
 
 class _OutOfTimeError(BaseException):
-    """Not an Exception: no library takes it for an error of its own."""
+    """Not an Exception, so that no library handles it as its own error."""
 
 
 class _Kept:
-    """Schemas that were read last."""
+    """The schemas that were parsed last."""
 
     def __init__(self) -> None:
         self._parsed: OrderedDict[Source, Parsed] = OrderedDict()
@@ -97,7 +97,7 @@ _kept = _Kept()
 
 
 def canonical(source: Source) -> str:
-    """The one spelling of the schema."""
+    """The canonical form of the schema."""
     return _kept.read(source).text
 
 
@@ -120,7 +120,7 @@ def conflicts(new: Source, old: Source, backward: bool, forward: bool) -> list[s
 
 
 def body(data: bytes) -> dict[str, Any]:
-    """The object in the body of a request."""
+    """Decode the JSON object in the body of a request."""
     try:
         return document.body(data)
     except ValueError as error:
@@ -133,9 +133,9 @@ JOBS: dict[str, Callable[..., Any]] = {
 
 
 def serve(connection: Connection) -> None:
-    """Answer jobs, which are a name of `JOBS` and its arguments, until the other end is closed."""
+    """Do jobs, each a name of `JOBS` and its arguments, until the other end is closed."""
     on_cpu_timer(_interrupt)
-    with contextlib.suppress(ValueError, OSError):  # a platform or an operator that allows less
+    with contextlib.suppress(ValueError, OSError):  # the platform or the operator allows less
         limit_memory(limits.WORKER_MEMORY)
     before = memory_held()
     while True:

@@ -1,6 +1,6 @@
-"""The processes that read and compare schemas (`worker.py`), as a registry sees them.
+"""Runs jobs in the processes that parse and compare schemas (`worker.py`).
 
-They are started when they are first needed, and shared by all registries of this process.
+They are started when first needed, and shared by all registries of this process.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import barnabas
 from barnabas.registry.errors import Code, RegistryError
 from barnabas.system.processes import inherits, kill_group, own_group
 
-#: few: what is read once is remembered, and a worker has some 60 MB
+#: few: answers are cached, and a worker takes some 60 MB
 SIZE = 2
 
 #: argv: the folder of the package, the connection's descriptor
@@ -39,7 +39,7 @@ class _Worker:
                 [sys.executable, "-P", "-c", _RUN, folder, str(other.fileno())],
                 stdin=subprocess.DEVNULL,
                 **inherits(other),
-                **own_group(),  # what it starts ends with it
+                **own_group(),  # its own children end with it
             )
 
     def ask(self, job: tuple[Any, ...], deadline: float) -> Any:
@@ -50,7 +50,7 @@ class _Worker:
         return self._connection.recv()
 
     def kill(self) -> None:
-        """End it, now and with all it has started; the thread that waits for its reply learns of it."""
+        """Kill it and all its children; the thread that waits for its reply gets an error."""
         kill_group(self._process)
 
     def end(self) -> int:
@@ -73,7 +73,7 @@ class Workers:
 
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
-        """For a registry: when the last one leaves, what is still under way is given up."""
+        """Used by each registry: when the last one leaves, jobs that still run are cancelled."""
         with self._lock:
             self._users += 1
             self._closed = False
@@ -88,7 +88,7 @@ class Workers:
                 worker.kill()
 
     def run(self, deadline: float, *job: Any) -> Any:
-        """Have a job of `worker.JOBS` done: its name, and its arguments. Blocks.
+        """Run a job of `worker.JOBS`, by its name, with its arguments. Blocks.
 
         Args:
             deadline: by `time.monotonic`.
@@ -107,7 +107,7 @@ class Workers:
         return reply.value
 
     def close(self) -> None:
-        """End those that are idle."""
+        """End the idle workers."""
         with self._lock:
             idle, self._idle = self._idle, []
         for worker in idle:
@@ -117,7 +117,7 @@ class Workers:
         with self._lock:
             if self._closed:
                 raise RegistryError(Code.OPERATION_TIMEOUT, "the registry stops: ask again")
-            worker = self._idle.pop() if self._idle else None  # the one that was used last knows most
+            worker = self._idle.pop() if self._idle else None  # the last used one has most schemas cached
             worker = worker or _Worker()
             self._busy.add(worker)
         try:

@@ -1,4 +1,4 @@
-"""Avro schemas: read and written out as Java's Avro does, and compared by the rules of schema resolution."""
+"""Avro schemas: parsed and printed as Java's Avro does, and compared by the rules of schema resolution."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Whether data written with one schema can be read with another: Avro's rules of schema resolution.
 
-Source: https://avro.apache.org/docs/1.12.0/specification/#schema-resolution. fastavro resolves record by
-record, when it is too late; the checker of Python's `avro` does not say which place a finding belongs to. The
-tests hold this one against that one.
+Source: https://avro.apache.org/docs/1.12.0/specification/#schema-resolution.
+fastavro resolves schemas only while it reads records; the checker of Python's `avro` does not name the place
+of an error. The tests compare this module with the latter.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from barnabas.registry.avro.nodes import NAMED, RECORDS, Field, Node
 from barnabas.registry.incompatibility import Incompatibility
 from barnabas.registry.limits import REASONS, Steps
 
-#: what the writer's type may become: the reader's types that take it
+#: the reader's types that a writer's type can be promoted to
 _PROMOTIONS = {
     "int": {"long", "float", "double"},
     "long": {"float", "double"},
@@ -25,7 +25,7 @@ _PROMOTIONS = {
 
 
 def incompatibilities(reader: Node, writer: Node) -> list[Incompatibility]:
-    """The first reasons why data of `writer` cannot be read as `reader`; none when it always can.
+    """The first reasons why data of `writer` cannot be read as `reader`; empty if it always can.
 
     Raises:
         TooLargeError: it takes too many steps to find out.
@@ -35,7 +35,7 @@ def incompatibilities(reader: Node, writer: Node) -> list[Incompatibility]:
 
 class _Check:
     def __init__(self) -> None:
-        # A pair under way counts as compatible: a recursive schema is as good as the rest of it.
+        # A pair that is being compared counts as compatible, so that recursive schemas end.
         self._under_way: dict[tuple[Node, Node], list[Incompatibility]] = {}
         self._fields_by_name: dict[Node, dict[str, Field]] = {}
         self._branches: dict[Node, _Branches] = {}
@@ -46,7 +46,7 @@ class _Check:
         self._steps.spend()
         if pair not in self._under_way:
             self._under_way[pair] = []
-            # Each once: every way that leads to a type would double what is wrong with it.
+            # Each type once: every path to a type would report its errors again.
             found = dict.fromkeys(self._compare(reader, writer, place))
             self._under_way[pair] = list(islice(found, REASONS))
         return self._under_way[pair]
@@ -83,7 +83,7 @@ class _Check:
         return []
 
     def _candidates(self, reader: Node, writer: Node) -> list[Node]:
-        """The branches of the union `reader` that may take `writer`."""
+        """The branches of the union `reader` that could read `writer`."""
         if reader not in self._branches:
             self._branches[reader] = _Branches(reader)
         return self._branches[reader].candidates(writer)
@@ -140,7 +140,7 @@ class _Check:
 
 
 class _Branches:
-    """The branches of a reader's union, by what can make one of them take a writer's type."""
+    """The branches of a reader's union, indexed by what makes them match a writer's type."""
 
     def __init__(self, union: Node) -> None:
         self.unnamed = [branch for branch in union.branches if branch.kind not in NAMED]

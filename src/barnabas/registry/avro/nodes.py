@@ -1,4 +1,4 @@
-"""An Avro schema as a tree of nodes: read from JSON with every rule of the specification checked.
+"""Parses an Avro schema from JSON into a tree of nodes, and checks every rule of the specification.
 
 Source: https://avro.apache.org/docs/1.12.0/specification/. `fastavro` reads schemas too, but takes many that
 Java's parser refuses (two fields of one name, unions in unions), and keeps neither order nor namespaces.
@@ -20,7 +20,7 @@ NAMED = RECORDS | {"enum", "fixed"}
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _ORDERS = ("ascending", "descending", "ignore")
 
-#: what the specification gives a meaning; anything else in a schema is a property, which is kept
+#: the attributes that the specification defines; any other attribute is a property, which is kept
 _RESERVED = {
     "record": {"type", "name", "namespace", "doc", "aliases", "fields"},
     "enum": {"type", "name", "namespace", "doc", "aliases", "symbols", "default"},
@@ -76,7 +76,8 @@ class Field:
 
 
 def read(schema: Any, known: dict[str, Node]) -> Node:
-    """The node of a schema as JSON has it; it may refer to the named types in `known`, and adds its own.
+    """The node of a schema in JSON. The schema may refer to the named types in `known`; its own are added
+    there.
 
     Raises:
         InvalidSchemaError: it breaks a rule.
@@ -96,7 +97,7 @@ class _Reader:
         if not isinstance(schema, dict):
             raise InvalidSchemaError(f"{schema!r} is neither a type's name, nor an object, nor a union")
         kind = schema.get("type")
-        if isinstance(kind, dict | list):  # {"type": {"type": ...}}, which says no more than what is inside
+        if isinstance(kind, dict | list):  # {"type": {"type": ...}} means the same as the inner type
             return self.node(kind, namespace)
         if not isinstance(kind, str):
             raise InvalidSchemaError(f"no type in {schema}")

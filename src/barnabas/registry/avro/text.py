@@ -1,7 +1,8 @@
-"""A schema written out as Java's `Schema.toString` does: two registries mean the same by "the same schema".
+"""Prints a schema as Java's `Schema.toString` does, so that two registries agree on which schemas are the
+same.
 
-Attributes come in a fixed order, without spaces; a namespace stands only where it changes; a type that has
-been defined is called by its name afterwards. Documentation and unknown properties stay.
+Attributes have a fixed order, without spaces; a namespace is printed only where it changes; a type is printed
+by name after its definition. Documentation and unknown properties are kept.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["JsonSchema"]
 
-#: where a schema that says nothing of it lies
+#: the base URI of a schema without $id
 _HERE = "urn:barnabas:schema"
 
 
@@ -23,7 +23,7 @@ class JsonSchema:
     """A JSON Schema (draft 4 to 2020-12); `references` are names that ``$ref`` may use, with their texts.
 
     Raises:
-        InvalidSchemaError: the text is no JSON, no JSON Schema, or refers to what is not there.
+        InvalidSchemaError: the text is not JSON, not a JSON Schema, or has an unknown reference.
         TooLargeError: it has more elements than are served.
     """
 
@@ -39,14 +39,14 @@ class JsonSchema:
         except SchemaError as error:
             place = "/".join(map(str, error.absolute_path))
             raise InvalidSchemaError(f"at /{place}: {error.message}") from None
-        except OverflowError as error:  # a repetition in a regular expression, beyond what `re` counts
+        except OverflowError as error:  # a repetition in a regular expression, above the limit of `re`
             raise InvalidSchemaError(str(error)) from None
         named = [(name, _resource(_load(text, elements))) for name, text in references]
         own = _resource(self._contents)
         own_id = own.id() or _HERE
         registry: Registry[Any] = Registry().with_resources([*named, (own_id, own)])
         try:
-            registry = registry.crawl()  # once, not again for each reference
+            registry = registry.crawl()  # once, not for each reference
         except ValueError as error:
             raise InvalidSchemaError(f"an $id is not a URI: {error}") from None
         self._resolver = registry.resolver(own_id)
@@ -91,7 +91,7 @@ def _resource(contents: Any) -> Resource[Any]:
 
 
 def _references(contents: Any) -> Iterator[str]:
-    """Every $ref, but for those below an $id of their own, which are relative to that."""
+    """Every $ref, except those below another $id, which are relative to that."""
     if isinstance(contents, dict):
         if isinstance(contents.get("$ref"), str):
             yield contents["$ref"]

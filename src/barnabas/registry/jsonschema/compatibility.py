@@ -1,9 +1,9 @@
 """Whether one JSON Schema accepts every document that another accepts.
 
-That is what a reader needs of the schemas of its writers. It is decided keyword by keyword, on the safe side:
-what cannot be decided that way (a regular expression within another, ``if``) counts as accepted only when it
-has not changed. The cases and their names are those of Confluent's registry, whose rules for JSON Schema say
-the same in other words: a property may be added only where the old schema left no room for any.
+That is what a reader needs of the schemas of its writers. It is decided keyword by keyword, conservatively: a
+keyword that cannot be decided that way (``pattern``, ``if``) must not have changed. The cases and their names
+are those of Confluent's registry, whose rules for JSON Schema say the same in other words: a property may be
+added only where the old schema left no room for any.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from referencing._core import Resolver
 
 _TYPES = frozenset(("null", "boolean", "integer", "number", "string", "array", "object"))
-#: limits: the keyword, and whether a tighter one is greater
+#: keywords of limits, and whether a greater value is stricter
 _LIMITS = {
     "minimum": True,
     "maximum": False,
@@ -38,7 +38,7 @@ _LIMITS = {
     "minProperties": True,
     "maxProperties": False,
 }
-#: keywords that may go or stay as they are, but not change or come
+#: keywords that may be removed, but not changed or added
 _FIXED = (
     "pattern",
     "if",
@@ -58,7 +58,7 @@ _ANNOTATIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """A schema, with what resolves its references."""
+    """A schema, with the resolver of its references."""
 
     contents: Any
     resolver: Resolver[Any]
@@ -67,9 +67,9 @@ class Located:
         return Located(contents, self.resolver)
 
     def resolved(self) -> Located:
-        """Itself, or what it refers to; what stands beside a $ref is left out, as up to draft 7."""
+        """The schema, or the one that it refers to; keywords beside a $ref are ignored, as up to draft 7."""
         schema = self
-        for _ in range(100):  # a chain of references may lead back to itself
+        for _ in range(100):  # a chain of references may be a cycle
             reference = schema.contents.get("$ref") if isinstance(schema.contents, dict) else None
             if not isinstance(reference, str):
                 break
@@ -97,7 +97,7 @@ class Located:
 
 
 def rejections(reader: Located, writer: Located) -> list[Incompatibility]:
-    """Where `reader` may refuse what `writer` accepts, the first places; none when it never does.
+    """The first places where `reader` may reject what `writer` accepts; empty if it never does.
 
     Raises:
         TooLargeError: it takes too many steps to find out.
@@ -131,13 +131,13 @@ class _Check:
         self._under_way[pair] = []
         self._kept += [reader.contents, writer.contents]
         if not self._say_the_same(reader.contents, writer.contents):
-            # Each once: every way that leads to a schema would double what is wrong with it.
+            # Each schema once: every path to a schema would report its errors again.
             found = dict.fromkeys(islice(self._compare(reader, writer, place), REASONS))
             self._under_way[pair] = list(found)
         return self._under_way[pair]
 
     def _say_the_same(self, reader: Any, writer: Any) -> bool:
-        """Whether both are the same text, and mean the same wherever they stand."""
+        """Whether both have the same text, and no references that could mean something else."""
         digest, refers = self._digest(reader)
         return not refers and self._digest(writer)[0] == digest
 

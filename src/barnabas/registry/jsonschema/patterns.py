@@ -1,4 +1,4 @@
-"""Regular expressions of JSON Schemas: by RE2, which takes linear time, where it can say them."""
+"""Regular expressions of JSON Schemas: matched by RE2, in linear time, if it supports them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _MEMORY = 8 << 20
 
 @lru_cache(maxsize=1024)
 def matcher(pattern: str) -> Any:
-    """An object whose `search` says whether the pattern is found in a text.
+    """An object whose `search` tells whether the pattern occurs in a text.
 
-    RE2 knows neither look-ahead nor back-references: those take Python's `re`, which a worker interrupts when
-    it takes too long.
+    RE2 supports neither look-ahead nor back-references: Python's `re` matches those, and the worker
+    interrupts it when it takes too long.
     """
     import re2
 

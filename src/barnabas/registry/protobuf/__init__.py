@@ -15,7 +15,7 @@ __all__ = ["ProtobufSchema"]
 
 
 class ProtobufSchema:
-    """A file of Protobuf's, given as .proto text or as the base64 of a FileDescriptorProto.
+    """A Protobuf file, given as .proto text or as the base64 of a FileDescriptorProto.
 
     `references` are the files that it imports, by the names it imports them by, and those that these need.
     `text` is written from the descriptor, so both forms come to the same one; comments are not in it. With
@@ -52,7 +52,7 @@ class ProtobufSchema:
         """The base64 of the FileDescriptorProto, which clients without a compiler read."""
         from barnabas.registry.protobuf import descriptors
 
-        return descriptors.encode(self._main, "default")  # what it is called is up to who imports it
+        return descriptors.encode(self._main, "default")  # the importing file chooses its name
 
     def cannot_read(self, written: ProtobufSchema) -> list[Incompatibility]:
         """Why messages of the schema `written` cannot be read with this one."""

@@ -14,7 +14,7 @@ from typing import Any
 from barnabas.registry.incompatibility import Incompatibility
 from barnabas.registry.limits import Steps
 
-#: scalars that are read from each other's bytes; an enum is a number
+#: scalars with the same encoding; enums are encoded as numbers
 _ALIKE = (
     ("int32", "int64", "uint32", "uint64", "bool", "enum"),
     ("sint32", "sint64"),
@@ -41,7 +41,7 @@ def incompatibilities(reader: Any, writer: Any) -> list[Incompatibility]:
 class _Check:
     def __init__(self, reader_file: str, writer_file: str) -> None:
         self._files = (reader_file, writer_file)
-        # A message under way counts as compatible: a recursive one is as good as the rest of it.
+        # A message that is being compared counts as compatible, so that recursive messages end.
         self._broken: dict[tuple[str, str], bool] = {}
         self._steps = Steps()
 
@@ -91,7 +91,7 @@ class _Check:
         return found
 
     def _oneofs(self, reader: Any, writer: Any, place: str) -> list[Incompatibility]:
-        """A oneof keeps one of its fields: it may not join what could be set side by side."""
+        """A oneof keeps one of its fields: fields that could be set together must not be moved into one."""
         found = []
         for oneof in reader.oneofs:
             before = [writer.fields_by_number.get(field.number) for field in oneof.fields]
@@ -129,7 +129,7 @@ class _Check:
         if name != was:
             return [changed]
         if (reader.file.name, writer.file.name) == self._files:
-            return []  # said of the message itself
+            return []  # reported for the message itself
         found = self.message(reader, writer, f"/{name.replace('.', '/')}")
         if self._broken[reader.full_name, writer.full_name]:
             words = f"message {name}, which is imported, cannot be read any more"

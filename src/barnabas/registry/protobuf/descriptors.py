@@ -1,4 +1,4 @@
-"""FileDescriptorProtos: read from base64, linked with what they import, put in order, compared."""
+"""FileDescriptorProtos: decoded from base64, linked with their imports, sorted, compared."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def link(files: Mapping[str, Any]) -> Any:
 
 
 def informed(file: Any, pool: Any) -> Any:
-    """The same file, in which options that its imports define are fields like any other."""
+    """The same file, with options that its imports define as ordinary fields."""
     known = GetMessageClass(pool.FindMessageTypeByName("google.protobuf.FileDescriptorProto"))
     return known.FromString(file.SerializeToString())
 
@@ -90,14 +90,14 @@ def sort_imports(file: Any) -> None:
 
 
 def json_name(field: Any) -> str | None:
-    """The name in JSON that a field has been given; None for the one it has anyway."""
+    """The JSON name that a field declares; None if it is the default one."""
     first, *others = field.name.split("_")
     usual = first + "".join(part[:1].upper() + part[1:] for part in others)
     return None if field.extendee or field.json_name in ("", usual) else str(field.json_name)
 
 
 def _tidy(linked: Any) -> Any:
-    """The file as all would write it who say the same: with labels and full names, without what is usual."""
+    """The file in canonical form: with labels and full names, without defaults."""
     file = descriptor_pb2.FileDescriptorProto()
     linked.CopyToProto(file)
     messages = list(file.message_type)

@@ -1,7 +1,7 @@
-"""protoc, as grpcio-tools brings it: in a process of its own, silent, and out of reach of what it compiles.
+"""Runs protoc, from grpcio-tools, in a process of its own.
 
-It blocks for some 50 ms, most of which is the start of an interpreter. Called in this process, it would write
-to its stderr, keep the interpreter's lock, and take it along when it crashes.
+It blocks for some 50 ms, mostly the start of an interpreter. In this process it would write to stderr, hold
+the interpreter's lock, and a crash would end the registry.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from barnabas.registry.errors import Code, InvalidSchemaError, RegistryError
 
-#: what the schema itself is called, beside the files it imports: a name that none of these has
+#: the file name of the schema itself, which none of its imports has
 MAIN = "<schema>"
 
 _TIMEOUT_S = 10.0
-#: one mistake makes protoc complain of much else
+#: errors that are reported: one mistake makes protoc report many more
 _MOST_COMPLAINTS = 5
 
 #: what the names of files that cannot lie in one folder fail with
@@ -80,7 +80,7 @@ def compile_files(text: str, references: Iterable[tuple[str, str]]) -> dict[str,
 
 
 def _write(sources: Path, name: str, text: str) -> None:
-    # protoc finds no other names, and none of these may lead out of the folder.
+    # protoc finds no other names, and a name must not lead out of the folder.
     if any(part in ("", ".", "..") for part in name.split("/")) or not name.isprintable() or "\\" in name:
         raise InvalidSchemaError(f"{name!r} is not the name of a file to import, such as shop/order.proto")
     path = sources / name
@@ -91,7 +91,7 @@ def _write(sources: Path, name: str, text: str) -> None:
         raise InvalidSchemaError(f"{name} cannot be written out for protoc: {error.reason}") from None
     except OSError as error:
         if error.errno not in _UNFIT:
-            raise  # no fault of the schema's, which will be asked for again
+            raise  # not an error of the schema: clients will try again
         raise InvalidSchemaError(f"{name} cannot be written out for protoc: {error.strerror}") from None
 
 
@@ -109,7 +109,7 @@ def _known_files() -> list[str]:
 
 
 def _complaints(done: subprocess.CompletedProcess[bytes], sources: Path) -> str:
-    """What protoc says, on one line; places are LINE:COLUMN in the schema, or FILE:LINE:COLUMN."""
+    """protoc's errors on one line; positions are LINE:COLUMN in the schema, or FILE:LINE:COLUMN."""
     said = done.stderr.decode(errors="replace").replace(f"{sources}/", "").replace(f"{MAIN}:", "")
     lines = [line for line in said.splitlines() if line.strip() and not _REMARK.search(line)]
     return "; ".join(lines[:_MOST_COMPLAINTS])

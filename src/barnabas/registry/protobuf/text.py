@@ -1,4 +1,4 @@
-"""A FileDescriptorProto written as .proto text; protoc makes the same descriptor of it again.
+"""Prints a FileDescriptorProto as .proto text, which protoc compiles to the same descriptor.
 
 Source: https://protobuf.dev/reference/protobuf/ (the specifications of proto2, proto3 and editions). Neither
 Python's `protobuf` nor grpcio-tools can do it; C++ has `DebugString`. Comments are not in a descriptor.
@@ -251,7 +251,7 @@ class _Writer:
     # --- names ---
 
     def _name(self, full: str, scope: str) -> str:
-        """The shortest name that within `scope` is sure to mean `full`, which begins with a dot."""
+        """The shortest name that unambiguously means `full` within `scope`; `full` begins with a dot."""
         full = full[1:]
         package = self._file.package
         short = full.removeprefix(f"{package}.") if package else full
@@ -266,7 +266,7 @@ class _Writer:
 
 
 def _symbols(file: Any, seen: set[str]) -> Iterator[str]:
-    """The names of all that the file and its imports define, with the packages they lie in."""
+    """All names that the file and its imports define, including their packages."""
     if file.name in seen:
         return
     seen.add(file.name)

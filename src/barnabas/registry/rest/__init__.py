@@ -1,1 +1,1 @@
-"""Confluent's REST API over aiohttp, one file a group of addresses."""
+"""Confluent's REST API over aiohttp, one module for each group of URLs."""

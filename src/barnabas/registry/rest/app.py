@@ -1,4 +1,4 @@
-"""All addresses together."""
+"""The application with all URLs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from barnabas.registry.rest.exchange import (
 from barnabas.registry.rest.guard import ACCESS, guard
 from barnabas.registry.state import State
 
-#: larger than what fits into the topic, also in JSON's most wasteful spelling, so that a refusal says why
+#: larger than any record of the topic, even with every character escaped, so that an error can say why
 _LARGEST_BODY = 4 << 20
 
 CLUSTER: web.AppKey[str] = web.AppKey("cluster", str)
@@ -30,7 +30,7 @@ CLUSTER: web.AppKey[str] = web.AppKey("cluster", str)
 def build(
     state: State, log: SchemasLog, cluster_id: str, access: ClusterAccess | None = None
 ) -> web.Application:
-    """The application that answers from `state` and writes to `log`: to everybody, or by `access`."""
+    """The application that answers from `state` and writes to `log`; with `access` clients must log in."""
     app = web.Application(middlewares=[exchange, guard], client_max_size=_LARGEST_BODY)
     if access is not None:
         app[ACCESS] = access

@@ -1,4 +1,4 @@
-"""What every address shares: bodies in, answers out, errors in Confluent's shape."""
+"""Shared by all URLs: decodes bodies, encodes answers, and errors in Confluent's format."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 STATE: web.AppKey[State] = web.AppKey("state", State)
 LOG: web.AppKey[SchemasLog] = web.AppKey("log", SchemasLog)
 
-#: what an answer may be said to be, best first
+#: content types of answers, the preferred first
 _ANSWERED = (
     "application/vnd.schemaregistry.v1+json",
     "application/vnd.schemaregistry+json",
@@ -39,20 +39,20 @@ _ANSWERED = (
 )
 _TAKEN = (*_ANSWERED, "application/octet-stream")
 
-#: room for the bodies that are large
+#: limits the large bodies in memory
 LARGE_BODIES: web.AppKey[asyncio.Semaphore] = web.AppKey("large_bodies", asyncio.Semaphore)
-#: how many of them are held at a time, in all; the others wait on their sockets
+#: large bodies that are read at the same time; others wait on their sockets
 LARGE_BODIES_AT_ONCE = 8
-#: bytes of a body that the event loop decodes itself, in a few milliseconds at the worst
+#: bytes of a body that the event loop decodes itself: a few milliseconds at worst
 _SMALL_BODY = 64 << 10
-#: how long a body may take to come
+#: seconds in which a body must arrive
 _BODY_S = 30.0
 #: bytes of a long answer that are made in one turn of the event loop
 _SLICE = 64 << 10
 
-#: how long the schemas of a request may take to read, in all: some hundreds of Protobuf
+#: seconds to parse all schemas of a request: enough for some hundreds of Protobuf files
 _COMPUTE_S = 60.0
-#: threads that wait for workers, and not those that wait for brokers: nothing else comes to a stop there
+#: threads that wait for workers only, so that calls to brokers never queue behind them
 _COMPUTERS = ThreadPoolExecutor(workers.SIZE, "registry-computer")
 
 #: the decoded body of the request that this task answers, whose handler may be called again
@@ -71,7 +71,7 @@ def _json(value: Any) -> str:
 
 
 async def stream(request: web.Request, items: Iterable[Any]) -> web.StreamResponse:
-    """`items` as a JSON array, a slice at a time: it may be as long as all that is registered."""
+    """Stream `items` as a JSON array in slices: it may contain everything that is registered."""
     response = web.StreamResponse()
     response.content_type = _acceptable(request.headers.get("Accept", "*/*")) or _ANSWERED[0]
     response.charset = "utf-8"
@@ -84,7 +84,7 @@ async def stream(request: web.Request, items: Iterable[Any]) -> web.StreamRespon
         if len(slice_) >= _SLICE:
             await response.write(bytes(slice_))
             slice_.clear()
-            await asyncio.sleep(0)  # writing waits only for a client that is slow
+            await asyncio.sleep(0)  # a write waits only for a slow client
     await response.write(bytes(slice_) + b"]")
     await response.write_eof()
     return response
@@ -96,7 +96,7 @@ def subject_of(request: web.Request) -> str:
 
 
 def flag(request: web.Request, name: str) -> bool:
-    """A parameter that is true or false; false when it is not there."""
+    """A boolean parameter; false if it is missing."""
     return request.query.get(name, "false").lower() == "true"
 
 
@@ -110,13 +110,13 @@ def number(request: web.Request, name: str, otherwise: int) -> int:
 
 
 def page(request: web.Request, items: list[Any]) -> list[Any]:
-    """The part of `items` that the parameters offset and limit ask for."""
+    """The slice of `items` for the parameters offset and limit."""
     start, limit = max(number(request, "offset", 0), 0), number(request, "limit", -1)
     return items[start:] if limit < 0 else items[start : start + limit]
 
 
 def schema_json(request: web.Request, version: Version) -> dict[str, Any]:
-    """The schema of `version` as bodies have it, with its text in the format that is asked for.
+    """The schema of `version` in JSON, with its text in the requested format.
 
     ``format=serialized`` is a format of Protobuf's only; every other schema, and every other format, is text.
     """
@@ -159,7 +159,7 @@ async def _decoded(data: bytes) -> Mapping[str, Any]:
 
 @web.middleware
 async def exchange(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Agree on the content type, and turn whatever goes wrong into an answer."""
+    """Negotiate the content type, and turn errors into answers."""
     _body.set(None)
     content_type = _acceptable(request.headers.get("Accept", "*/*"))
     try:
@@ -186,7 +186,7 @@ async def exchange(request: web.Request, handler: Handler) -> web.StreamResponse
 
 
 async def _computing(handler: Handler, request: web.Request) -> web.StreamResponse:
-    """Call `handler`, which has changed nothing as long as it asks for answers to be computed first."""
+    """Call `handler`, again after each NotComputed, before which it has changed nothing."""
     loop = asyncio.get_running_loop()
     deadline = time.monotonic() + _COMPUTE_S
     while True:
@@ -211,7 +211,7 @@ def _refusal(status: int, code: int, message: str) -> web.Response:
 
 
 def _acceptable(accept: str) -> str | None:
-    """The content type for an Accept header (RFC 9110, 12.5.1): the one it weighs most, ours best first."""
+    """The content type for an Accept header (RFC 9110, 12.5.1): the highest weight, then our order."""
     weights: dict[str, float] = {}
     for item in accept.split(","):
         name, *parameters = (part.strip() for part in item.split(";"))

@@ -1,4 +1,4 @@
-"""What a client of a registry must be allowed, by the address it asks for."""
+"""Checks the permissions that each URL of a registry requires."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from barnabas.registry.subjects import DEFAULT_CONTEXT, context_of
 from barnabas.security.acls import UNRESTRICTED, Access, Operation
 
 ACCESS: web.AppKey[ClusterAccess] = web.AppKey("access", ClusterAccess)
-#: what the client may do whose request this task answers
+#: the permissions of the client of this task's request
 _may: ContextVar[Access] = ContextVar("may", default=UNRESTRICTED)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-#: Confluent's code for who is not allowed what was asked
+#: Confluent's code for a request that is not allowed
 _FORBIDDEN = 40301
 
 
 @web.middleware
 async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Serve who has logged in, what they may. Raises RegistryError 401, 403."""
+    """Require a login and the permissions of the URL. Raises RegistryError 401, 403."""
     access = request.app.get(ACCESS)
     if access is not None:
         may = await access.access(request.headers.get("Authorization"), request.remote or "")
@@ -38,7 +38,7 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 def sees(subject: str) -> bool:
-    """Whether the client may know of a subject."""
+    """Whether the client may see a subject."""
     return _may.get().on_topic(Operation.DESCRIBE, topic_of(subject))
 
 
@@ -72,7 +72,7 @@ def _operation(method: str, address: str, is_setting: bool) -> Operation:
 
 
 async def _check_references(request: web.Request, may: Access) -> None:
-    """The registry reads what a schema refers to on behalf of its client."""
+    """Require permission for a schema's references, which the registry reads on behalf of the client."""
     references = (await body_of(request)).get("references")
     for reference in references if isinstance(references, list) else ():
         subject = reference.get("subject") if isinstance(reference, dict) else None
@@ -81,7 +81,7 @@ async def _check_references(request: web.Request, may: Access) -> None:
 
 
 def _check_id(request: web.Request) -> None:
-    """An id that only subjects have which the client may not know of is not there."""
+    """Hide an id that only subjects have which the client may not see."""
     state = request.app[STATE]
     text = request.match_info.get("id", "")
     if not text:
@@ -90,13 +90,13 @@ def _check_id(request: web.Request) -> None:
     elif text.isascii() and text.isdecimal() and len(text) <= 10:
         uses = _uses(state, int(text), request.query.get("subject", ""))
     else:
-        return  # the handler says what is wrong with it
+        return  # the handler refuses it
     if not any(sees(subject) for subject, _ in uses):
         raise schema_not_found(text or request.match_info["guid"])
 
 
 def _uses(state: State, id_: int, subject: str) -> set[tuple[str, int]]:
-    """Where the schema that is answered for an id is registered."""
+    """The places where the schema of an id is registered."""
     contexts = [context_of(subject)] if subject else [DEFAULT_CONTEXT, *state.contexts]
     found = next((state.ids(each).uses[id_] for each in contexts if id_ in state.ids(each).uses), None)
     if found is None:

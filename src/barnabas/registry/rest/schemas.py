@@ -32,7 +32,7 @@ async def list_schemas(request: web.Request) -> web.StreamResponse:
     )
     found = [version for version in found if sees(version.subject)]
     items: Iterator[dict[str, Any]] = (described(request, version) for version in page(request, found))
-    if request.query.get("format") == "serialized":  # what is to be computed is, before the answer begins
+    if request.query.get("format") == "serialized":  # compute everything before the answer begins
         items = iter(list(items))
     return await stream(request, items)
 

@@ -70,7 +70,7 @@ async def _write(request: web.Request, decide: Callable[[], Decision[dict[str, A
 
 
 def _scope(request: web.Request) -> str | None:
-    """The subject, or None for the whole registry; ``:.name:`` stands for all of a context."""
+    """The subject, or None for the whole registry; ``:.name:`` means a whole context."""
     if "subject" not in request.match_info:
         return None
     name = request.match_info["subject"]

@@ -15,7 +15,7 @@ routes = web.RouteTableDef()
 
 
 def described(request: web.Request, version: Version) -> dict[str, Any]:
-    """A version as answers have it."""
+    """A version in the format of answers."""
     return {
         "subject": version.subject,
         "version": version.number,
