@@ -2,6 +2,7 @@
 
 cluster.json     what stays from one start to the next: addresses, racks, the ZooKeeper
 control.json     while it runs: the port and the secret of its control connection; for the user alone
+.lock            held by the process that runs the cluster, also while it starts, stops or stands still
 broker-1/        data of broker 1;  broker-1.log   what it logs
 secure/          what --secure has made: certificates, passwords
 zookeeper/       data and log of the ZooKeeper, where the cluster runs its own
@@ -10,10 +11,14 @@ zookeeper/       data and log of the ZooKeeper, where the cluster runs its own
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from barnabas.environment.filesystem import Lock
+from barnabas.environment.os_filesystem import OsFileSystem
 from barnabas.errors import BarnabasError
 
 
@@ -72,6 +77,44 @@ class ClusterFolder:
     @property
     def zookeeper(self) -> Path:
         return self.path / "zookeeper"
+
+    def require_free(self) -> None:
+        """Raise ClusterFolderError while a process runs a cluster there."""
+        if self._lock_path.exists():
+            self._lock().release()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep every other process from running a cluster there. Raises as `require_free`.
+
+        A folder that is empty at the end is removed.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        lock = self._lock()
+        try:
+            self.remove_control()  # of a process that was killed
+            yield
+        finally:
+            lock.release()
+            if [each.name for each in self.path.iterdir()] == [self._lock_path.name]:
+                with suppress(OSError):  # another start is quicker
+                    self._lock_path.unlink()
+                    self.path.rmdir()
+
+    @property
+    def _lock_path(self) -> Path:
+        return self.path / ".lock"
+
+    def _lock(self) -> Lock:
+        try:
+            return OsFileSystem().lock(str(self._lock_path))
+        except BlockingIOError:
+            control = self.control()
+            process = "" if control is None else f" (process {control.pid})"
+            raise ClusterFolderError(
+                f"a cluster runs in {self.path}{process}: stop it with `barnabas cluster stop --data "
+                f"{self.path}`, or choose another folder by --data"
+            ) from None
 
     def layout(self) -> Layout | None:
         """What the last start wrote; None before the first."""

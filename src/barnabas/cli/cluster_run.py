@@ -109,9 +109,14 @@ class ClusterRunner:
         """Start everything, say that it is ready, and serve commands until a signal; then stop everything.
 
         Raises:
+            ClusterFolderError: a cluster runs in the folder.
             ZooKeeperMissingError: there is no Java, or no PySpark.
             ClusterStartError: a broker did not start.
         """
+        with self._folder.held():
+            self._run()
+
+    def _run(self) -> None:
         control = ControlServer(self._folder, lambda command: self._events.put(("command", command, None)))
         try:
             self._start_zookeeper()
@@ -405,7 +410,7 @@ def plan(
     Raises:
         ClusterFolderError: the options do not fit the cluster of the folder, or it runs.
     """
-    _require_free(folder)
+    folder.require_free()
     before = folder.layout()
     count = brokers or (len(before.addresses) if before is not None else 3)
     if before is not None and count < len(before.addresses):
@@ -428,20 +433,3 @@ def plan(
     if racks:
         layout.racks = dict(zip(range(1, count + 1), racks, strict=True))
     return layout
-
-
-def _require_free(folder: ClusterFolder) -> None:
-    from barnabas.cli.cluster_control import ClusterControlError, ask
-
-    control = folder.control()
-    if control is None:
-        return
-    try:
-        ask(folder, "status", timeout=2.0)
-    except ClusterControlError:
-        folder.remove_control()  # it was killed
-    else:
-        raise ClusterFolderError(
-            f"a cluster runs in {folder.path} (process {control.pid}): stop it with "
-            f"`barnabas cluster stop --data {folder.path}`, or choose another folder by --data"
-        )

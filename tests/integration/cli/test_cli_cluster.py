@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.cli.cluster_folder import ClusterFolder
 from barnabas.client import Admin, Consumer, Producer
 
 BARNABAS = [sys.executable, "-m", "barnabas.cli"]
@@ -206,6 +207,26 @@ def test_a_second_cluster_in_the_same_folder_is_refused(start):
     assert f"a cluster runs in {cluster.folder} (process {cluster.process.pid})" in refused(
         "start", "--data", str(cluster.folder)
     )
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="this system cannot suspend a process")
+def test_a_cluster_whose_start_is_suspended_keeps_its_folder(start):
+    cluster = start(brokers=1)
+    cluster.process.send_signal(signal.SIGSTOP)  # as Ctrl-Z does
+    try:
+        line = refused("start", "--data", str(cluster.folder), "--listen", "127.0.0.1:0")
+    finally:
+        cluster.process.send_signal(signal.SIGCONT)
+    assert f"a cluster runs in {cluster.folder} (process {cluster.process.pid})" in line
+    assert cluster.states() == ["running"]
+
+
+def test_a_start_in_the_folder_of_another_that_is_under_way_is_refused(tmp_path):
+    folder = ClusterFolder(tmp_path / "c")
+    with folder.held():
+        line = refused("start", "--data", str(folder.path), "--listen", "127.0.0.1:0")
+    assert f"a cluster runs in {folder.path}: " in line
+    assert not folder.path.exists()
 
 
 def test_without_java_one_line_names_the_cure(tmp_path):
