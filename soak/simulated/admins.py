@@ -183,23 +183,23 @@ class Recycle(Client):
     async def _scan(self, place: Place) -> None:
         """Read all that is there now; nothing is noted when the end is not reached soon.
 
-        Nor when it was the topic before: a broker that is cut off from the ensemble does not know yet that
-        it was deleted, and tells of it by the same name and its old id.
+        Nor when the end was told by who leads no more: it may tell of the topic before, by the same name and
+        its old id, or lack what the next leader has acknowledged.
         """
         asked = self.stage.now()
         fetcher = Fetcher(self, "read_uncommitted", with_session=False)
         if not await fetcher.seek([place]):
             return
         ends = await list_offsets(self, [place], LATEST)
+        leader = self.routes.leader_of(place)
+        if leader is None or not self.stage.leads(leader, *place):
+            return
         records: list[tuple[int, str, str | None]] = []
         for _ in range(100):
             if place not in ends:
                 return
             if fetcher.positions[place] >= ends[place]:
-                if self.topic_ids.get(place[0]) not in self._gone:
-                    self.recorder.note(
-                        "scan", asked=asked, topic=place[0], partition=place[1], records=records
-                    )
+                self.recorder.note("scan", asked=asked, topic=place[0], partition=place[1], records=records)
                 return
             records += [(found.offset, found.id, found.key) for found in await fetcher.poll(0.05)]
 

@@ -14,7 +14,7 @@ from barnabas.types import TopicPartition
 from soak.simulated.broker import SimulatedBroker
 from soak.simulated.decisions import Decisions
 from soak.simulated.plan import SESSION_TIMEOUT, settings
-from soak.simulated.stage import REPLICAS, Stage
+from soak.simulated.stage import REPLICAS, Lead, Stage
 
 _STARTS = 50
 
@@ -56,6 +56,9 @@ class SimulatedCluster:
         for broker_id, broker in self.brokers.items():
             broker.on_power_cut = partial(self._power_cut, broker_id)
             broker.may_lose_power = partial(self.may_lose_power, broker)
+        if count > 1:
+            stage.decided = self._decided
+            stage.known_by = self._known_by
 
     def __len__(self) -> int:
         return len(self.brokers)
@@ -77,6 +80,20 @@ class SimulatedCluster:
             return False
         self._damaged = {number: None for number in self._damaged if not self._is_whole(number)}
         return not any(number != broker.id for number in self._damaged)
+
+    def _decided(self, topic: str, partition: int) -> Lead | None:
+        state = self.decisions.states.get(TopicPartition(topic, partition))
+        if state is None or topic not in self.decisions.topic_ids:
+            return None
+        return Lead(self.decisions.topic_ids[topic], state.leader, state.leader_epoch)
+
+    def _known_by(self, broker_id: int, topic: str, partition: int) -> Lead | None:
+        broker = self.running.get(broker_id)
+        known = None if broker is None else broker.image.topics.get(topic)
+        if known is None or partition >= len(known.partitions):
+            return None
+        state = known.partitions[partition]
+        return Lead(known.id, state.leader, state.leader_epoch)
 
     def _power_cut(self, broker_id: int) -> None:
         if not self.durable:

@@ -22,6 +22,7 @@ from barnabas.records.compression import Compression
 from barnabas.records.record import Record
 from soak.roles.common import Draft, Writer
 from soak.simulated.client import Client, Place, code_of, is_retriable, name_of
+from soak.simulated.stage import SHRINKING
 
 #: how many batches of a producer and partition a broker recognises
 WINDOW = 5
@@ -33,6 +34,8 @@ class _Batch:
     drafts: Sequence[Draft]
     sequence: int
     data: bytes
+    #: the topic's id, as the leader knew it when the batch was sent; None if that cannot be told
+    topic_id: bytes | None = None
 
 
 #: answers to a batch that may be in the log
@@ -156,7 +159,7 @@ class Sender:
             await self._client.going()
             if code_of(answer.error_code) in _APPENDED:
                 lane.uncertain.add(batch.sequence)
-            if self._is_stored(place, batch, answer, is_first=lane.waiting[0] is batch):
+            if self._is_stored(leader, place, lane, batch, answer):
                 if lane.waiting[0] is not batch and lane.waiting[0].sequence not in lane.uncertain:
                     self._client.stage.complain(
                         "gap-accepted", f"{place} took sequence {batch.sequence} and not the one before"
@@ -166,13 +169,18 @@ class Sender:
                 sent -= 1
                 for number, draft in enumerate(batch.drafts):
                     offset = answer.base_offset + number if answer.base_offset >= 0 else None
-                    self._writer.acknowledged(draft.id, offset)
+                    if self._is_gone(place, batch):
+                        self._writer.failed(draft.id, "written to the topic that was deleted")
+                    else:
+                        self._writer.acknowledged(draft.id, offset)
             else:
                 failed = True
         return not failed
 
     def _submit(self, leader: int, place: Place, batch: _Batch) -> asyncio.Future[Any]:
         topic, partition = place
+        known = self._client.stage.known_by(leader, topic, partition)
+        batch.topic_id = None if known is None else known.topic_id
         request = ProduceRequest(
             transactional_id=self._transactional_id,
             acks=-1,
@@ -187,19 +195,34 @@ class Sender:
         )
         return self._client.channel(leader).submit(request, at_most=self._at_most)
 
+    def _is_gone(self, place: Place, batch: _Batch) -> bool:
+        """Whether a batch was taken into a deleted topic's log, by a leader that had not heard yet."""
+        decided = self._client.stage.decided(*place)
+        now = None if decided is None else decided.topic_id
+        return batch.topic_id is not None and batch.topic_id != now
+
     def _is_stored(
-        self, place: Place, batch: _Batch, answer: PartitionProduceResponse, *, is_first: bool
+        self, leader: int, place: Place, lane: _Lane, batch: _Batch, answer: PartitionProduceResponse
     ) -> bool:
         code = code_of(answer.error_code)
         if code is ErrorCode.NONE:
             return True
         self._client.judge_leader(place, code, "Produce")
+        if code is ErrorCode.UNKNOWN_TOPIC_ID:
+            self._client.topic_ids.pop(place[0], None)
+        if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            if lane.waiting[0] is not batch:
+                return False
+            if not self._client.stage.leads(leader, *place):
+                self._client.routes.doubt_leader(place)
+                return False
+            if place[0] in SHRINKING and batch.sequence in lane.uncertain:
+                # It was written and is deleted: a replica made since then knows nothing of it, as in Kafka.
+                code = ErrorCode.DUPLICATE_SEQUENCE_NUMBER
         if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             answer.base_offset = -1
             return True
-        if code is ErrorCode.UNKNOWN_TOPIC_ID:
-            self._client.topic_ids.pop(place[0], None)
-        if is_retriable(code) or (code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not is_first):
+        if is_retriable(code):
             return False
         self._client.stage.trace.note(f"{self._client.name} {place} {batch.sequence}: {code.name}")
         self.refused = code

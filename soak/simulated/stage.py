@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextvars import copy_context
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from barnabas.simulation.connection import Segment
 from barnabas.simulation.network import SimulatedNetwork
@@ -18,6 +18,8 @@ PORT = 9092
 NS = 1_000_000_000
 #: the topic that is deleted and made again
 RECYCLED = "recycled"
+#: the topics of which records are deleted, aged or compacted
+SHRINKING = frozenset({"aged", "pruned", "latest"})
 #: of a partition, where there are so many brokers
 REPLICAS = 3
 #: by how much the clock of a broker is wrong, at most, in milliseconds
@@ -36,6 +38,14 @@ def rack_of(broker_id: int) -> str:
 
 def _nobody(random: Random) -> None:
     """Hold back nobody."""
+
+
+class Lead(NamedTuple):
+    """Of a partition: the topic it is of, and who leads it."""
+
+    topic_id: bytes
+    leader: int
+    leader_epoch: int
 
 
 class Trace:
@@ -111,6 +121,9 @@ class Stage:
         self.violations: list[Violation] = []
         #: has some brokers hear late, and at once, of what the cluster agrees on; while there are faults
         self.hold_back: Callable[[Random], None] = _nobody
+        #: what the cluster has decided of a partition, and what one of the brokers knows of that
+        self.decided: Callable[[str, int], Lead | None] = lambda topic, partition: None
+        self.known_by: Callable[[int, str, int], Lead | None] = lambda broker_id, topic, partition: None
         #: of the simulation itself, which is no process
         self.context = copy_context()
         self._last = 0
@@ -135,6 +148,17 @@ class Stage:
         """Nanoseconds of virtual time, never the same twice: in the order of events."""
         self._last = max(self._last + 1, round(self._loop.time() * NS))
         return self._last
+
+    def leads(self, broker_id: int, topic: str, partition: int) -> bool:
+        """Whether a broker leads a partition by all that the cluster has decided.
+
+        Who was replaced goes on until it hears of that, as Apache Kafka's brokers do: it serves what was
+        committed in its time, and knows nothing of what came later.
+        """
+        decided = self.decided(topic, partition)
+        return self.known_by(broker_id, topic, partition) == decided and (
+            decided is None or decided.leader == broker_id
+        )
 
     def complain(self, kind: str, text: str) -> None:
         """Something is wrong that no client's history would show."""
