@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterable
 from typing import Any
 
 from barnabas.client.addresses import parse_servers
 from barnabas.client.admin_types import Node
+from barnabas.client.brokers import PATIENCE, fair_share
 from barnabas.client.connection import Connection, Security
 from barnabas.client.errors import AuthenticationError, ClientError, error_code
 from barnabas.client.servers import security_for
@@ -72,11 +74,20 @@ def describe_log_dirs(node: Node, timeout: float, security: Security | None = No
 
 
 def ask_any(servers: str, timeout: float, request: Request) -> Any:
-    """The response of the first broker that answers. Raises ClientError."""
+    """The response of the first broker that answers, within `timeout` seconds in all.
+
+    One that hangs holds up the others for a few seconds; who lets us in has all that is left.
+
+    Raises:
+        ClientError: none answers.
+    """
+    deadline = time.monotonic() + timeout
     failure: ClientError | None = None
     for address in parse_servers(servers):
+        patience = fair_share(deadline - time.monotonic(), PATIENCE)
         try:
-            with Connection(*address, timeout, security=security_for(servers)) as connection:
+            with Connection(*address, patience, security=security_for(servers)) as connection:
+                connection.wait_for(max(deadline - time.monotonic(), patience))
                 return connection.ask(request)
         except AuthenticationError:
             raise

@@ -166,7 +166,7 @@ class Brokers:
         """
         connection = self._take(address, deadline)
         left = max(deadline - time.monotonic(), 0.001)
-        connection.wait_for(left if patience is None else _share(left, patience))
+        connection.wait_for(left if patience is None else fair_share(left, patience))
         try:
             answer = use(connection)
         except KafkaError:
@@ -211,7 +211,7 @@ class Brokers:
         if connection is None:
             connection = Connection(
                 *address,
-                _share(deadline - time.monotonic(), PATIENCE),
+                fair_share(deadline - time.monotonic(), PATIENCE),
                 client_id=self.servers.settings.get("client.id", CLIENT_ID),
                 security=self.servers.security,
             )
@@ -265,7 +265,7 @@ def check(code: int, about: str, message: str | None = None) -> None:
         raise KafkaError(known, message if is_named else f"{about}: {message or known.doc}")
 
 
-def _share(left: float, patience: float) -> float:
-    """The seconds that one broker gets of those that are left: others shall have a turn."""
+def fair_share(left: float, patience: float) -> float:
+    """The seconds, `patience` at most, that one broker gets of those `left`: others shall have a turn."""
     left = max(left, 0.001)
     return min(patience, max(left / 2, 0.5), left)
