@@ -144,6 +144,16 @@ def elect_uncleanly(state: PartitionState, leader: BrokerId) -> PartitionState:
     )
 
 
+def elect_furthest(state: PartitionState, leader: BrokerId, min_isr: int) -> PartitionState:
+    """The state with a leader that reaches as far as anybody who was last known to have everything.
+
+    Until as many as `min_isr` are in sync again, all of those are waited for if the leader is lost: alone
+    it may lose with its machine's power what they have.
+    """
+    after = elect_uncleanly(state, leader)
+    return with_isr(after._replace(last_known_elr=state.last_known_elr), after.isr, min_isr)
+
+
 def elect_preferred(state: PartitionState, electable: frozenset[BrokerId]) -> PartitionState | None:
     """The state with the preferred leader, if it leads not yet and is in sync; else None."""
     preferred = state.replicas[0]

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Mapping
 
 from barnabas.controller.controller_election import ControllerElection
-from barnabas.controller.partition_changes import candidates, elect_uncleanly
+from barnabas.controller.partition_changes import candidates, elect_furthest, elect_uncleanly
 from barnabas.controller.replica_logs import Ask, Reach, reaches
 from barnabas.controller.standing import standing_of
 from barnabas.errors import KafkaError
@@ -77,7 +77,8 @@ class UncleanElections:
                 told = found.get(partition, {})
                 if state is None or state != image.partition(partition):
                     continue
-                if not self._is_unclean(now, partition) and not told.keys() >= set(state.last_known_elr):
+                is_unclean = self._is_unclean(now, partition)
+                if not is_unclean and not told.keys() >= set(state.last_known_elr):
                     continue
                 told = {broker: told[broker] for broker in still[partition] if broker in told}
                 if any(now.brokers[broker].epoch != image.brokers[broker].epoch for broker in told):
@@ -85,7 +86,12 @@ class UncleanElections:
                 if told:
                     leader = max(told, key=lambda broker: told[broker])
                     elected[partition] = told[leader]
-                    changes[partition] = state, elect_uncleanly(state, leader)
+                    changes[partition] = (
+                        state,
+                        elect_uncleanly(state, leader)
+                        if is_unclean
+                        else elect_furthest(state, leader, self._min_isr(now, partition)),
+                    )
             epoch = self._election.epoch
             await self._election.write_batches(
                 [
@@ -135,6 +141,9 @@ class UncleanElections:
             if brokers:
                 wanted[partition] = brokers
         return wanted
+
+    def _min_isr(self, image: ClusterImage, partition: TopicPartition) -> int:
+        return self._configs.topic_config(image, partition.topic).min_insync_replicas
 
     def _is_unclean(self, image: ClusterImage, partition: TopicPartition) -> bool:
         return self._configs.topic_config(image, partition.topic).unclean_leader_election_enable

@@ -11,10 +11,12 @@ from barnabas.controller.partition_changes import (
     Standing,
     alter,
     candidates,
+    elect_furthest,
     elect_preferred,
     elect_uncleanly,
     least_in_sync,
     settle,
+    with_isr,
 )
 from barnabas.metadata.image import PartitionState
 from barnabas.types import NO_BROKER
@@ -121,6 +123,18 @@ def test_unclean_leader_is_alone_in_sync_and_recovers() -> None:
     assert of(after) == (1, 6, (1,), (), ())
     assert after.recovering
     assert not elect_uncleanly(PartitionState((1,), (), -1), 1).recovering
+
+
+def test_those_who_were_last_in_sync_are_waited_for_while_the_furthest_leads_alone() -> None:
+    leading = elect_furthest(state((), -1, (), (2, 3)), 1, 2)
+    assert of(leading) == (1, 6, (1,), (), (2, 3))
+    assert leading.recovering
+    lost_power = settle(leading, 2, Standing(frozenset((2, 3)), frozenset((2, 3)), unclean=frozenset((1,))))
+    assert of(lost_power) == (-1, 7, (), (), (1, 2, 3))
+    assert candidates(lost_power, frozenset((1,))) == ()
+    assert candidates(lost_power, ALL) == (1, 2, 3)
+    assert of(with_isr(leading, (1, 2), 2)) == (1, 6, (1, 2), (), ())
+    assert of(elect_furthest(state((), -1, (), (2, 3)), 1, 1)) == (1, 6, (1,), (), ())
 
 
 def test_preferred_leader_leads_again_only_when_in_sync_and_running() -> None:

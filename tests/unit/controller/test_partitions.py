@@ -650,7 +650,7 @@ def test_replica_that_reaches_furthest_leads_when_all_of_the_last_known_are_back
         await cluster.start(2)
         await cluster.has(leader=-1, elr=(3,), last_known_elr=(2,))
         await cluster.start(3)
-        state = await cluster.has(leader=3, isr=(3,), elr=(), last_known_elr=())
+        state = await cluster.has(leader=3, isr=(3,), elr=(), last_known_elr=(2,))
         assert state.recovering
         await until(lambda: "t-0 by broker 3 up to offset 5" in caplog.text)
 
