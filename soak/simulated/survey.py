@@ -124,8 +124,8 @@ class Survey(Client):
         # In this order: what compaction takes in between was no aborted record.
         for isolation in (READ_COMMITTED, READ_UNCOMMITTED):
             contents = await self._contents(places, isolation)
-            starts = await list_offsets(self, places, EARLIEST)
-            ends = await list_offsets(self, places, LATEST, committed=isolation == READ_COMMITTED)
+            starts = await self._offsets(places, EARLIEST)
+            ends = await self._offsets(places, LATEST, committed=isolation == READ_COMMITTED)
             for place, records in contents.items():
                 self.recorder.note(
                     "log",
@@ -149,6 +149,17 @@ class Survey(Client):
                 "group", group=group, offsets=[(topic, n, offset) for (topic, n), offset in offsets.items()]
             )
 
+    async def _offsets(
+        self, places: list[Place], timestamp: int, *, committed: bool = False
+    ) -> dict[Place, int]:
+        """As `list_offsets`, asked again while leaders change; some are missing when the time is over."""
+        deadline = self.time() + _PATIENCE
+        while True:
+            found = await list_offsets(self, places, timestamp, committed=committed)
+            if len(found) == len(places) or self.time() > deadline:
+                return found
+            await self.back_off()
+
     async def _contents(self, places: list[Place], isolation: str) -> dict[Place, list[Found]]:
         """All that a reader finds. `unread` has the partitions whose end it does not reach."""
         fetcher = Fetcher(self, isolation, with_session=False)
@@ -157,7 +168,7 @@ class Survey(Client):
             if len(await fetcher.seek(places)) == len(places):
                 break
             await self.back_off()
-        ends = await list_offsets(self, places, LATEST, committed=isolation == READ_COMMITTED)
+        ends = await self._offsets(places, LATEST, committed=isolation == READ_COMMITTED)
         empty = 0
         self.unread = list(places)
         while self.unread and empty < _EMPTY:
