@@ -255,7 +255,6 @@ class LogDirectory:
             raise
         log.move_to(env)
         committed = self.high_watermarks.get(topic_partition, 0)
-        log.advance_high_watermark(committed)
         if log.log_end_offset < committed:
             logger.error(
                 "%s: records of offsets %d to %d, which had been acknowledged, are gone: a power cut takes "
@@ -264,6 +263,9 @@ class LogDirectory:
                 log.log_end_offset,
                 committed - 1,
             )
+            # A truncation may be gone with them: what follows the recovery point may be what it took away.
+            committed = log.recovery_point
+        log.advance_high_watermark(committed)
         return log
 
     def load_future(

@@ -731,9 +731,9 @@ class LogManager:
     async def _write_checkpoints(self, directory: LogDirectory) -> bool:
         for of in (
             LogDirectory.log_start_checkpoint,
+            LogDirectory.high_watermark_checkpoint,  # before a recovery point that would seem to bear it out
             LogDirectory.recovery_point_checkpoint,
             LogDirectory.cleaned_checkpoint,
-            LogDirectory.high_watermark_checkpoint,
         ):
             if directory.failure is not None or not await self._write_checkpoint(directory, of):
                 return False

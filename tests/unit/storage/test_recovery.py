@@ -516,6 +516,19 @@ def test_a_power_cut_that_takes_acknowledged_records_is_said(bench, caplog):
     assert "records of offsets 2 to 4, which had been acknowledged, are gone" in caplog.text
 
 
+def test_what_a_power_cut_has_left_beyond_the_recovery_point_is_not_taken_for_committed(bench):
+    number(bench, 2)
+    bench.log.flush()
+    number(bench, 3)
+    for checkpoint in (bench.directory.high_watermark_checkpoint, bench.directory.recovery_point_checkpoint):
+        checkpoint().run()
+    bench.kill()
+    bench.rewrite(LOG, lambda content: content[: 4 * 69])  # a truncation may be undone: these may be older
+    directory = bench.directory = bench.open()
+    log = directory.load(bench.log.topic_partition, bench.log.topic_id, bench.config)
+    assert (log.log_end_offset, log.high_watermark) == (4, 2)
+
+
 def test_a_log_whose_recovery_point_is_lost_is_read_through(bench, caplog):
     made = sealed_and_stopped(bench, "stopped")
     file = bench.disk.open("/data/recovery-point-offset-checkpoint")
