@@ -418,8 +418,6 @@ class Fetcher:
                     if not follower.is_durable:
                         written.append(followed)
                 follower.follow_watermark(data.high_watermark)
-                if partition.log.log_start_offset < start:  # the batch that the start lies in is copied whole
-                    partition.log.advance_log_start(min(start, partition.log.high_watermark))
                 self._follow_log_start(followed, data.log_start_offset)
                 followed.failures = 0
         except KafkaError as error:

@@ -51,10 +51,11 @@ class Follower:
                 in the records.
         """
         log = self._log
-        if log.log_start_offset == log.log_end_offset:
+        start = log.log_start_offset
+        if start == log.log_end_offset:
             # DeleteRecords may have moved the leader's start into a batch, which is sent whole
             first = parse_header(records)
-            if first.base_offset < log.log_end_offset <= first.last_offset:
+            if first.base_offset < start <= first.last_offset:
                 check_crc(first, records)
                 log.truncate_fully_and_start_at(first.base_offset)  # it is empty: there is little to sync
         if log.append_as_follower(records, leader_epoch) is None:
@@ -62,6 +63,10 @@ class Follower:
                 ErrorCode.CORRUPT_MESSAGE,
                 f"{log.topic_partition}: the leader sent no whole batch up to epoch {leader_epoch}",
             )
+        if log.log_start_offset < start:  # what lies before was committed, and stays deleted
+            log.stored_start = log.log_start_offset
+            log.advance_high_watermark(start)
+            log.advance_log_start(start)
         self._uncommitted_bytes += len(records)
         self._flushes.appended()
 

@@ -349,6 +349,24 @@ def test_a_log_that_starts_within_a_batch_is_copied(scenario):
     scenario(story)
 
 
+def test_deleted_records_stay_deleted_while_the_batch_that_the_start_lies_in_is_copied(scenario):
+    """The next leader may not have heard yet how far they were deleted, nor that it was committed."""
+
+    async def story(cluster):
+        leader, follower, _ = cluster.add(1, 2, 3)
+        cluster.elect(1, 0, isr=(1, 2, 3), only=[leader])
+        leader.produce(b"a", b"b", b"c")
+        assert leader.log.high_watermark == 0
+        cluster.elect(1, 0, isr=(1, 2, 3), only=[follower])
+        follower.log.truncate_fully_and_start_at(2)
+        await cluster.settle()
+        log = follower.log
+        assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (2, 2, 3)
+        assert follower.content() == leader.content()
+
+    scenario(story)
+
+
 def test_a_new_replica_begins_at_the_leaders_start(scenario):
     async def story(cluster):
         leader, follower = cluster.add(1, 2)
