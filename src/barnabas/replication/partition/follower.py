@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from barnabas.errors import ErrorCode, KafkaError
@@ -58,11 +59,17 @@ class Follower:
             if first.base_offset < start <= first.last_offset:
                 check_crc(first, records)
                 log.truncate_fully_and_start_at(first.base_offset)  # it is empty: there is little to sync
-        if log.append_as_follower(records, leader_epoch) is None:
-            raise KafkaError(
-                ErrorCode.CORRUPT_MESSAGE,
-                f"{log.topic_partition}: the leader sent no whole batch up to epoch {leader_epoch}",
-            )
+        try:
+            if log.append_as_follower(records, leader_epoch) is None:
+                raise KafkaError(
+                    ErrorCode.CORRUPT_MESSAGE,
+                    f"{log.topic_partition}: the leader sent no whole batch up to epoch {leader_epoch}",
+                )
+        except KafkaError:
+            if log.log_start_offset < start:
+                with suppress(KafkaError):
+                    log.truncate_fully_and_start_at(start)
+            raise
         if log.log_start_offset < start:  # what lies before was committed, and stays deleted
             log.stored_start = log.log_start_offset
             log.advance_high_watermark(start)

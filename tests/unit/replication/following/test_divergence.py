@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 
 import pytest
 
@@ -363,6 +364,33 @@ def test_deleted_records_stay_deleted_while_the_batch_that_the_start_lies_in_is_
         log = follower.log
         assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (2, 2, 3)
         assert follower.content() == leader.content()
+
+    scenario(story)
+
+
+def test_an_empty_log_keeps_its_start_when_a_batch_from_before_it_cannot_be_written(scenario):
+    async def story(cluster):
+        leader, follower = cluster.add(1, 2)
+        cluster.elect(1, 0, isr=(1,), only=[leader])
+        leader.produce(b"a", b"b", b"c")
+        leader.log.advance_log_start(2)
+        cluster.elect(1, 0, isr=(1,), only=[follower])
+        follower.log.truncate_fully_and_start_at(2)
+
+        def refuse(operation, path):
+            if operation != "write":
+                return None
+            cluster.cut |= {(1, 2), (2, 1)}  # else it would be told at once where its leader begins
+            return OSError(errno.ENOSPC, "full", path)
+
+        follower.disk.refuse = refuse
+        await cluster.settle()
+        assert cluster.cut
+        assert (follower.log.log_start_offset, follower.log.log_end_offset) == (2, 2)
+        follower.disk.refuse = None
+        cluster.cut.clear()
+        await cluster.settle(10)
+        assert (follower.log.log_start_offset, follower.log.log_end_offset) == (2, 3)
 
     scenario(story)
 
