@@ -453,8 +453,10 @@ class LogDirectory:
 
         def unknown_to_files(log: PartitionLog) -> Offset | None:
             start = max(log.log_start_offset, planned.get(log, 0))
-            # until the file of leader epochs is written again, it may begin before the first segment
-            known = 0 if log.epochs.changed else log.files.segments[0].base_offset
+            # Until the file of leader epochs is written again, it may begin before the first segment; and a
+            # power cut brings back the segments before it whose new names are not on disk.
+            is_behind = log.epochs.changed or log.files.has_new_names
+            known = 0 if is_behind else log.files.segments[0].base_offset
             return start if start > known else None
 
         return CheckpointWrite(self._log_starts, self._all_logs, unknown_to_files)

@@ -209,6 +209,24 @@ def test_the_log_start_survives_by_its_checkpoint(bench):
     assert bench.log.log_start_offset == 3
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_a_power_cut_that_brings_deleted_segments_back_does_not_bring_their_records_back(bench, seed):
+    """The disk may not know yet that their files were renamed."""
+    bench.configure(segment_bytes=300)
+    number(bench, 12)
+    bench.log.flush()
+    bench.directory.recovery_point_checkpoint().run()
+    start = bench.log.files.segments[1].base_offset
+    bench.log.advance_log_start(start)
+    bench.directory.log_start_checkpoint().run()
+    bench.log.delete_old_segments(bench.clock.now_ms())
+    bench.log.epochs.changed = False  # their file was written
+    bench.directory.log_start_checkpoint().run()
+    bench.kill()
+    bench.disk.crash(random.Random(seed))
+    assert bench.start().log_start_offset == start
+
+
 def test_an_emptied_log_goes_on_where_it_was(bench):
     bench.configure(retention_ms=0)
     number(bench, 5)
