@@ -260,6 +260,8 @@ class LogFiles:
         swap.finish()
         self.swap = None
         self.segments.replace(place, len(swap.replaced), swap.cleaned)
+        for segment in swap.replaced:
+            self._forget_unflushed(segment.base_offset)
         self._note_checksums(swap.cleaned, *swap.replaced)
         merged = {segment.base_offset for segment in swap.replaced[1:]}
         self._aside = (*self._aside, *self._forget_snapshots(merged.__contains__))

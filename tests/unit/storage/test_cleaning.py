@@ -179,6 +179,23 @@ def test_a_start_completes_a_swap_that_a_power_cut_interrupted(bench, log, seed)
     assert len(contents(bench)) == 10
 
 
+def test_a_segment_that_was_sealed_while_its_records_were_fsynced_can_be_cleaned_before_the_next_fsync(
+    bench, log, monkeypatch
+):
+    put(bench, a="1")
+    put(bench, a="2")
+    flush = log.prepare_flush()
+    log.roll()
+    put(bench, a="3")
+    flush.run()
+    log.complete_flush(flush)
+    with monkeypatch.context() as no_other:
+        no_other.setattr(type(log), "flush", lambda log: None)
+        assert bench.clean() is not None
+    log.flush()
+    assert log.recovery_point == 3
+
+
 def test_no_segment_outgrows_segment_bytes(bench, log):
     for number in range(10):
         put(bench, **{f"k{number}": "v" * 100})
