@@ -101,10 +101,11 @@ class FlushSchedule(Generic[P]):
         )
 
     def durable(self) -> asyncio.Future[None]:
-        """Resolved when the log `is_durable`, or when it takes no more writes."""
+        """Resolved when the log `is_durable`, which is seen to here, or when it takes no more writes."""
         if self._durable is None or self._durable.done():
             self._durable = asyncio.get_running_loop().create_future()
             self._tell_durable()
+            self.flush_if_due()
         return self._durable
 
     def _tell_durable(self) -> None:

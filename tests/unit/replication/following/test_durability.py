@@ -290,6 +290,21 @@ def test_a_truncation_that_fails_is_tried_again(scenario):
     scenario(story)
 
 
+def test_whoever_waits_until_a_log_is_on_disk_has_it_fsynced(scenario):
+    async def story(cluster):
+        (leader,) = cluster.add(1)
+        (follower,) = cluster.add(2, barnabas_acks_fsync=True)
+        cluster.elect(1, 0)
+        leader.produce(b"a")
+        await cluster.settle()
+        follower.log.files.lower_recovery_point(0)  # as a truncation does, which then could not be stored
+        async with asyncio.timeout(10):
+            await follower.partition().follower(0).durable()
+        assert follower.log.recovery_point == 1
+
+    scenario(story)
+
+
 def test_other_things_happen_between_the_parts_of_a_large_truncation(scenario, monkeypatch):
     monkeypatch.setattr(segment, "_CUT_AT_ONCE", 200)
 
