@@ -15,6 +15,7 @@ from bisect import bisect_left, bisect_right
 from contextlib import suppress
 from typing import Self
 
+from barnabas.errors import ErrorCode, KafkaError
 from barnabas.storage.open_files import LogFile
 
 #: entries to a block: what is read for a lookup and written at once
@@ -146,7 +147,10 @@ class Index:
         self.size = count * size
 
     def _unpack(self, data: bytes | bytearray, position: int) -> tuple[int, int]:
-        first, second = self.ENTRY.unpack_from(data, position)
+        try:
+            first, second = self.ENTRY.unpack_from(data, position)
+        except struct.error:  # a truncation was faster than who reads in a thread; else it is damaged
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.file.path} is shorter than it was") from None
         return first, second
 
 

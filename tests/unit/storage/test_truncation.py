@@ -132,6 +132,22 @@ def test_the_files_of_whole_segments_are_removed_by_the_flush(bench, cut):
     assert bench.names(".log.deleted") == aside
 
 
+def test_a_truncation_is_found_out_again_when_another_one_came_in_between(bench):
+    """The thread reads indexes that were shortened since they were counted."""
+    bench.configure(index_interval_bytes=1)
+    made = number(bench, 3)
+    bench.log.roll()
+    bench.append(Record(None, b"gone", NOW + 4))
+    bench.log.truncate_to(3)
+    truncation = bench.log.begin_truncation(2)
+    bench.log.truncate_to(1)
+    truncation.run()
+    bench.append(Record(None, b"new", NOW + 5))
+    bench.log.prepare_truncation(1, truncation)
+    bench.log.truncate_to(1, truncation=truncation)
+    assert values(bench) == made[:1]
+
+
 def test_a_flush_after_a_truncation_removes_what_was_cut_off(bench):
     bench.configure(segment_bytes=300)
     made = number(bench, 12)
