@@ -286,8 +286,16 @@ class Replicas:
             return
         broker_id = next(n for n in self._stage.broker_ids if process.name.startswith(f"{host_of(n)} "))
         state = self._decisions.states.get(name)
-        if state is None or broker_id in state.replicas or broker_id in state.removing:
-            self._complain("deleted-without-word", f"{name} of broker {broker_id}: {state}")
+        where = f"{name} of broker {broker_id}: {state}"
+        if state is None:
+            self._complain("deleted-without-word", where)
+        elif broker_id in state.replicas or broker_id in state.removing:
+            # It was moved away, is to come back, and may not have heard of the latter yet: it begins anew.
+            broker = self._cluster.running.get(broker_id)
+            known = None if broker is None else broker.image.partition(name)
+            is_counted_on = broker_id in (*state.isr, *state.elr, *state.last_known_elr)
+            if known is None or broker_id in known.replicas or is_counted_on:
+                self._complain("deleted-without-word", where)
 
     def _complain(self, kind: str, text: str) -> None:
         if (kind, text) not in self._said:
