@@ -197,7 +197,7 @@ class Log:
 
     Args:
         is_compacted_apart: each replica compacts its log when it likes, so a reader of another one need not
-            have been given what a later record of the same key has replaced.
+            have been given what a later record of the same key has replaced, nor a tombstone.
     """
 
     def __init__(
@@ -210,6 +210,7 @@ class Log:
     ) -> None:
         self.start = start
         self.end = end
+        self.is_compacted_apart = is_compacted_apart
         self.records: dict[int, str] = {}
         self.places: dict[str, list[int]] = {}
         #: the offset of the last record of each key

@@ -11,6 +11,7 @@ from soak.checker.model import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
     History,
+    Log,
     Outcome,
     Place,
     Read,
@@ -91,7 +92,7 @@ def _order(history: History, session: Session) -> Iterator[Finding]:
                     {"at": read.at},
                     session.process.client,
                 )
-            elif log is not None and (skipped := log.between(previous + 1, read.offset)):
+            elif log is not None and (skipped := _skipped(history, log, previous + 1, read.offset)):
                 yield Finding(
                     "poll-skip",
                     f"{session.process.name} was given {named(place)} {read.offset} after {previous}",
@@ -99,6 +100,16 @@ def _order(history: History, session: Session) -> Iterator[Finding]:
                     session.process.client,
                 )
         previous = read.offset
+
+
+def _skipped(history: History, log: Log, low: int, high: int) -> list[int]:
+    """The offsets of what a reader should have been given between two others."""
+    missing = log.between(low, high)
+    if log.is_compacted_apart:
+        missing = [
+            at for at in missing if not (send := history.sends.get(log.records[at])) or not send.tombstone
+        ]
+    return missing
 
 
 def _past_stable(history: History) -> Iterator[Finding]:

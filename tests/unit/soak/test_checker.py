@@ -812,3 +812,17 @@ def test_reader_of_a_replica_that_has_compacted_more_is_given_less():
     records = [(0, "p:1", "a"), (1, "p:2", "b"), (2, "p:3", "a"), (3, "p:4", None)]
     assert Log(0, 4, records).between(0, 4) == [0, 1, 2, 3]
     assert Log(0, 4, records, is_compacted_apart=True).between(0, 4) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_reader_of_a_replica_that_has_deleted_a_tombstone_is_not_given_it(replicas):
+    world = World(A, compacted=("a",))
+    world.retention["a"] = {"replicas": replicas}
+    producer, consumer = world.producer(), world.consumer()
+    consumer.assign(A)
+    for key, is_tombstone in (("j", False), ("k", True), ("l", False)):
+        producer.send(A, key, tombstone=is_tombstone)
+        consumer.poll()
+    world.survey()
+    world.events("c", "poll")[1]["records"] = []
+    assert found(world) == (["poll-skip"] if replicas == 1 else [])
