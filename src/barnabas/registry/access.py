@@ -25,6 +25,7 @@ from barnabas.client.servers import Servers, servers_of
 from barnabas.errors import BarnabasError, ConfigError, ErrorCode, KafkaError
 from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
 from barnabas.registry.errors import RegistryError
+from barnabas.registry.subjects import unqualified
 from barnabas.security import Principal
 from barnabas.security.acls import (
     UNRESTRICTED,
@@ -58,6 +59,7 @@ _PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 def topic_of(subject: str) -> str:
     """The topic whose ACLs apply to a subject."""
+    subject = unqualified(subject)
     for suffix in ("-value", "-key"):
         if subject.endswith(suffix) and subject != suffix:
             return subject.removesuffix(suffix)

@@ -15,7 +15,7 @@ from barnabas.registry.errors import (
 from barnabas.registry.limits import shortened
 from barnabas.registry.schema import INT_MAX
 from barnabas.registry.state import State, Version
-from barnabas.registry.subjects import DEFAULT_CONTEXT, context_of
+from barnabas.registry.subjects import DEFAULT_CONTEXT, context_of, unqualified
 
 _INT_DIGITS = 10
 #: means the subjects of every context
@@ -39,14 +39,13 @@ def version_number(text: str) -> int | None:
 def subjects(state: State, *, prefix: str, deleted: bool = False, deleted_only: bool = False) -> list[str]:
     """The names of subjects that begin with `prefix`; those of one context, or with
     `ALL_CONTEXTS` of all."""
+    context, prefix = context_of(prefix), unqualified(prefix)
     found = []
     for subject in sorted(state.subjects):
         live = any(not version.deleted for version in state.subjects[subject].values())
         if (live and deleted_only) or (not live and not deleted and not deleted_only):
             continue
-        if prefix == ALL_CONTEXTS or (
-            subject.startswith(prefix) and context_of(subject) == context_of(prefix)
-        ):
+        if prefix == ALL_CONTEXTS or (subject.startswith(prefix) and context_of(subject) == context):
             found.append(subject)
     return found
 
@@ -90,31 +89,49 @@ def latest_with_metadata(
     raise schema_not_found()
 
 
-def version_of_id(state: State, id_: int, subject: str = "") -> Version:
-    """A version whose schema has this id, in the context of `subject`. Raises SCHEMA_NOT_FOUND."""
+def schema_id(text: str) -> int:
+    """Parse the id of a schema in a URL. Raises RegistryError 404, SCHEMA_NOT_FOUND."""
+    if not text.isascii() or not text.isdecimal():
+        words = f"{shortened(text, 100)} is not the id of a schema: it is a whole number"
+        raise RegistryError(404, words)
+    digits = text.lstrip("0") or "0"
+    if len(digits) > _INT_DIGITS:  # Python refuses to read numbers of thousands of digits
+        raise schema_not_found(shortened(digits, 100))
+    return int(digits)
+
+
+def uses_of_id(state: State, id_: int, subject: str = "") -> list[Version]:
+    """The versions whose schema has this id: in the context of `subject`, else in the first that has it.
+
+    Raises:
+        RegistryError: SCHEMA_NOT_FOUND.
+    """
     contexts = [context_of(subject)] if subject else [DEFAULT_CONTEXT, *state.contexts]
     for context in contexts:
         if id_ in state.ids(context).uses:
-            return _a_use(state, context, id_)
+            return _uses(state, context, id_)
     raise schema_not_found(id_)
 
 
-def version_of_guid(state: State, guid: str) -> Version:
-    """A version whose schema has this GUID. Raises SCHEMA_NOT_FOUND."""
+def uses_of_guid(state: State, guid: str) -> list[Version]:
+    """The versions, of every context, whose schema has this GUID. Raises SCHEMA_NOT_FOUND."""
     try:
         fingerprint = uuid.UUID(guid).bytes
     except ValueError:
         raise schema_not_found(guid) from None
+    found: list[Version] = []
     for context in state.contexts:
         id_ = state.ids(context).by_fingerprint.get(fingerprint)
         if id_ is not None:
-            return _a_use(state, context, id_)
-    raise schema_not_found(guid)
+            found += _uses(state, context, id_)
+    if not found:
+        raise schema_not_found(guid)
+    return found
 
 
 def versions_of_id(state: State, id_: int, *, subject: str = "", deleted: bool = False) -> list[Version]:
     """Where the schema with this id is registered. Raises SCHEMA_NOT_FOUND."""
-    version_of_id(state, id_, subject)
+    uses_of_id(state, id_, subject)
     uses = sorted(state.ids(context_of(subject)).uses.get(id_, ()))
     found = [state.subjects[name][number] for name, number in uses]
     return [version for version in found if deleted or not version.deleted]
@@ -135,6 +152,5 @@ def schemas(state: State, *, prefix: str, deleted: bool, latest_only: bool) -> l
     return found
 
 
-def _a_use(state: State, context: str, id_: int) -> Version:
-    subject, number = min(state.ids(context).uses[id_])
-    return state.subjects[subject][number]
+def _uses(state: State, context: str, id_: int) -> list[Version]:
+    return [state.subjects[subject][number] for subject, number in sorted(state.ids(context).uses[id_])]

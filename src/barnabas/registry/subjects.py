@@ -20,8 +20,14 @@ def context_of(subject: str | None) -> str:
     return match[1] if match else DEFAULT_CONTEXT
 
 
+def unqualified(subject: str) -> str:
+    """The same name without the default context, the only one that may be left out."""
+    match = _QUALIFIED.fullmatch(subject)
+    return match[2] if match and match[1] == DEFAULT_CONTEXT else subject
+
+
 def canonical(subject: str) -> str:
-    """The canonical form of a subject's name.
+    """The canonical form of a subject's name: the only one that is checked, looked up or stored.
 
     Raises:
         RegistryError: INVALID_SUBJECT for one that is empty or holds control characters.
@@ -32,11 +38,22 @@ def canonical(subject: str) -> str:
         raise RegistryError(
             Code.INVALID_SUBJECT, f"The specified subject '{subject}' is not a valid subject."
         )
-    return name if match and match[1] == DEFAULT_CONTEXT else subject
+    return unqualified(subject)
+
+
+def canonical_scope(name: str) -> str:
+    """The canonical form of a name in /config or /mode: a subject, or ``:.name:`` for a whole context.
+
+    Raises:
+        RegistryError: INVALID_SUBJECT, as `canonical`.
+    """
+    match = _QUALIFIED.fullmatch(name)
+    is_context = match is not None and match[1] != DEFAULT_CONTEXT and not match[2]
+    return name if is_context else canonical(name)
 
 
 def in_context(subject: str, context: str) -> str:
-    """The full name of `subject` within `context`, unless it names a context itself."""
+    """The canonical name of what `subject` means within `context`, unless it names a context itself."""
     if context == DEFAULT_CONTEXT or _QUALIFIED.fullmatch(subject):
-        return subject
+        return unqualified(subject)
     return f":{context}:{subject}"

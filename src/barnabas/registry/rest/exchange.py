@@ -14,7 +14,7 @@ from typing import Any
 
 from aiohttp import web
 
-from barnabas.registry import document, workers
+from barnabas.registry import document, queries, workers
 from barnabas.registry.computed import NotComputed
 from barnabas.registry.errors import Code, RegistryError
 from barnabas.registry.limits import shortened
@@ -22,7 +22,7 @@ from barnabas.registry.log import SchemasLog
 from barnabas.registry.resolution import source_of_version
 from barnabas.registry.schema import PROTOBUF
 from barnabas.registry.state import State, Version
-from barnabas.registry.subjects import canonical
+from barnabas.registry.subjects import canonical, canonical_scope
 from barnabas.registry.understanding import serialized
 from barnabas.registry.workers import WORKERS
 
@@ -91,8 +91,31 @@ async def stream(request: web.Request, items: Iterable[Any]) -> web.StreamRespon
 
 
 def subject_of(request: web.Request) -> str:
-    """The subject in the address. Raises RegistryError INVALID_SUBJECT."""
+    """The subject in the address, in its canonical form. Raises RegistryError INVALID_SUBJECT."""
     return canonical(request.match_info["subject"])
+
+
+def scope_of(request: web.Request) -> str | None:
+    """The subject or context in an address of settings, in its canonical form; None for the whole registry.
+
+    Raises:
+        RegistryError: INVALID_SUBJECT.
+    """
+    name = request.match_info.get("subject")
+    return None if name is None else canonical_scope(name)
+
+
+def uses_of(request: web.Request) -> list[Version]:
+    """The versions whose schema has the id or the GUID in the address. Raises SCHEMA_NOT_FOUND."""
+    state, guid = request.app[STATE], request.match_info.get("guid")
+    if guid is not None:
+        return queries.uses_of_guid(state, guid)
+    return queries.uses_of_id(state, id_of(request), request.query.get("subject", ""))
+
+
+def id_of(request: web.Request) -> int:
+    """The schema's id in the address. Raises RegistryError 404, SCHEMA_NOT_FOUND."""
+    return queries.schema_id(request.match_info["id"])
 
 
 def flag(request: web.Request, name: str) -> bool:

@@ -7,12 +7,11 @@ from contextvars import ContextVar
 
 from aiohttp import web
 
-from barnabas.registry import queries
 from barnabas.registry.access import ClusterAccess, topic_of
 from barnabas.registry.errors import RegistryError, schema_not_found
-from barnabas.registry.rest.exchange import STATE, body_of, subject_of
-from barnabas.registry.state import State
-from barnabas.registry.subjects import DEFAULT_CONTEXT, context_of
+from barnabas.registry.rest.exchange import body_of, id_of, scope_of, subject_of, uses_of
+from barnabas.registry.state import Version
+from barnabas.registry.subjects import context_of, in_context
 from barnabas.security.acls import UNRESTRICTED, Access, Operation
 
 ACCESS: web.AppKey[ClusterAccess] = web.AppKey("access", ClusterAccess)
@@ -20,6 +19,21 @@ ACCESS: web.AppKey[ClusterAccess] = web.AppKey("access", ClusterAccess)
 _may: ContextVar[Access] = ContextVar("may", default=UNRESTRICTED)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+#: addresses that everybody who has logged in may read; lists have only what the client `sees`
+_FREE = frozenset(
+    [
+        "/",
+        "/config",
+        "/contexts",
+        "/mode",
+        "/schemas",
+        "/schemas/types",
+        "/subjects",
+        "/v1/metadata/id",
+        "/v1/metadata/version",
+    ]
+)
 
 #: Confluent's code for a request that is not allowed
 _FORBIDDEN = 40301
@@ -42,66 +56,63 @@ def sees(subject: str) -> bool:
     return _may.get().on_topic(Operation.DESCRIBE, topic_of(subject))
 
 
+def visible_use(request: web.Request) -> Version:
+    """A version with the id or GUID in the address whose subject the client may see.
+
+    Raises:
+        RegistryError: SCHEMA_NOT_FOUND, also if only subjects have it which the client may not see.
+    """
+    for version in uses_of(request):
+        if sees(version.subject):
+            return version
+    guid = request.match_info.get("guid")
+    raise schema_not_found(id_of(request) if guid is None else guid)
+
+
 async def _check(request: web.Request, may: Access) -> None:
+    """Require what the address of a request requires, of the names as the handlers will read them."""
     resource = request.match_info.route.resource
-    address = resource.canonical if resource is not None else ""
-    method = request.method
-    if "subject" in request.match_info:
-        is_setting = address.startswith(("/config", "/mode"))
-        subject = request.match_info["subject"] if is_setting else subject_of(request)
-        operation = _operation(method, address, is_setting)
-        if not may.on_topic(operation, topic_of(subject)):
-            raise _forbidden(operation, f"subject '{subject}'")
-        if method == "POST":
-            await _check_references(request, may)
-    elif address in ("/config", "/mode"):
-        if method not in ("GET", "HEAD") and not may.on_cluster(Operation.ALTER_CONFIGS):
+    if resource is None:
+        return  # there is no such address
+    address, method = resource.canonical, request.method
+    reads = method in ("GET", "HEAD")
+    if address in _FREE and reads:
+        return
+    if address in ("/config", "/mode"):
+        if not may.on_cluster(Operation.ALTER_CONFIGS):
             raise _forbidden(Operation.ALTER_CONFIGS, "the registry")
-    elif "id" in request.match_info or "guid" in request.match_info:
-        _check_id(request)
+    elif address in ("/config/{subject}", "/mode/{subject}"):
+        _require(may, Operation.DESCRIBE if reads else Operation.ALTER_CONFIGS, scope_of(request) or "")
+    elif address.startswith(("/subjects/{subject}", "/compatibility/subjects/{subject}")):
+        subject = subject_of(request)
+        _require(may, _operation(method, address), subject)
+        if method == "POST":
+            await _check_references(request, may, context_of(subject))
+    elif address.startswith(("/schemas/ids/{id}", "/schemas/guids/{guid}")):
+        visible_use(request)
+    else:
+        raise RegistryError(_FORBIDDEN, "User is denied this address, for which there is no rule")
 
 
-def _operation(method: str, address: str, is_setting: bool) -> Operation:
-    if method in ("GET", "HEAD"):
-        return Operation.DESCRIBE
-    if is_setting:
-        return Operation.ALTER_CONFIGS
+def _operation(method: str, address: str) -> Operation:
     if method == "DELETE":
         return Operation.DELETE
-    return Operation.WRITE if address == "/subjects/{subject}/versions" else Operation.DESCRIBE
+    registers = method == "POST" and address == "/subjects/{subject}/versions"
+    return Operation.WRITE if registers else Operation.DESCRIBE
 
 
-async def _check_references(request: web.Request, may: Access) -> None:
+def _require(may: Access, operation: Operation, subject: str) -> None:
+    if not may.on_topic(operation, topic_of(subject)):
+        raise _forbidden(operation, f"subject '{subject}'")
+
+
+async def _check_references(request: web.Request, may: Access, context: str) -> None:
     """Require permission for a schema's references, which the registry reads on behalf of the client."""
     references = (await body_of(request)).get("references")
     for reference in references if isinstance(references, list) else ():
         subject = reference.get("subject") if isinstance(reference, dict) else None
-        if isinstance(subject, str) and not may.on_topic(Operation.DESCRIBE, topic_of(subject)):
-            raise _forbidden(Operation.DESCRIBE, f"subject '{subject}'")
-
-
-def _check_id(request: web.Request) -> None:
-    """Hide an id that only subjects have which the client may not see."""
-    state = request.app[STATE]
-    text = request.match_info.get("id", "")
-    if not text:
-        version = queries.version_of_guid(state, request.match_info["guid"])
-        uses = state.ids(context_of(version.subject)).uses[version.id]
-    elif text.isascii() and text.isdecimal() and len(text) <= 10:
-        uses = _uses(state, int(text), request.query.get("subject", ""))
-    else:
-        return  # the handler refuses it
-    if not any(sees(subject) for subject, _ in uses):
-        raise schema_not_found(text or request.match_info["guid"])
-
-
-def _uses(state: State, id_: int, subject: str) -> set[tuple[str, int]]:
-    """The places where the schema of an id is registered."""
-    contexts = [context_of(subject)] if subject else [DEFAULT_CONTEXT, *state.contexts]
-    found = next((state.ids(each).uses[id_] for each in contexts if id_ in state.ids(each).uses), None)
-    if found is None:
-        raise schema_not_found(id_)
-    return set(found)
+        if isinstance(subject, str):
+            _require(may, Operation.DESCRIBE, in_context(subject, context))
 
 
 def _forbidden(operation: Operation, what: str) -> RegistryError:

@@ -8,18 +8,14 @@ from typing import Any
 from aiohttp import web
 
 from barnabas.registry import queries
-from barnabas.registry.errors import RegistryError, schema_not_found
 from barnabas.registry.formats import types
-from barnabas.registry.limits import shortened
-from barnabas.registry.rest.exchange import STATE, answer, flag, page, schema_json, stream
-from barnabas.registry.rest.guard import sees
+from barnabas.registry.rest.exchange import STATE, answer, flag, id_of, page, schema_json, stream
+from barnabas.registry.rest.guard import sees, visible_use
 from barnabas.registry.rest.subjects import described
 from barnabas.registry.state import Version
-from barnabas.registry.subjects import context_of
+from barnabas.registry.subjects import DEFAULT_CONTEXT, context_of
 
 routes = web.RouteTableDef()
-
-_LONGEST_ID = 18
 
 
 @routes.get("/schemas")
@@ -44,12 +40,15 @@ async def list_types(request: web.Request) -> web.Response:
 
 @routes.get("/contexts")
 async def list_contexts(request: web.Request) -> web.Response:
-    return answer(page(request, request.app[STATE].contexts))
+    state = request.app[STATE]
+    seen = {DEFAULT_CONTEXT, *(context_of(subject) for subject in state.subjects if sees(subject))}
+    hidden = {context_of(subject) for subject in state.subjects} - seen
+    return answer(page(request, [name for name in state.contexts if name not in hidden]))
 
 
 @routes.get("/schemas/ids/{id}")
 async def get_by_id(request: web.Request) -> web.Response:
-    version = _version(request)
+    version = visible_use(request)
     described: dict[str, Any] = {**schema_json(request, version), "guid": version.schema.guid}
     if flag(request, "fetchMaxId"):
         described["maxId"] = request.app[STATE].ids(context_of(_subject(request))).highest
@@ -58,7 +57,7 @@ async def get_by_id(request: web.Request) -> web.Response:
 
 @routes.get("/schemas/ids/{id}/schema")
 async def get_text_by_id(request: web.Request) -> web.Response:
-    return web.Response(text=schema_json(request, _version(request))["schema"])
+    return web.Response(text=schema_json(request, visible_use(request))["schema"])
 
 
 @routes.get("/schemas/ids/{id}/subjects")
@@ -74,33 +73,19 @@ async def get_versions_by_id(request: web.Request) -> web.Response:
 
 @routes.get("/schemas/guids/{guid}")
 async def get_by_guid(request: web.Request) -> web.Response:
-    version = queries.version_of_guid(request.app[STATE], request.match_info["guid"])
+    version = visible_use(request)
     return answer({**schema_json(request, version), "guid": version.schema.guid})
-
-
-def _version(request: web.Request) -> Version:
-    return queries.version_of_id(request.app[STATE], _id(request), _subject(request))
 
 
 def _versions(request: web.Request) -> list[Version]:
     found = queries.versions_of_id(
-        request.app[STATE], _id(request), subject=_subject(request), deleted=flag(request, "deleted")
+        request.app[STATE], id_of(request), subject=_subject(request), deleted=flag(request, "deleted")
     )
     return [version for version in found if sees(version.subject)]
 
 
 def _subjects(request: web.Request) -> list[str]:
     return list(dict.fromkeys(version.subject for version in _versions(request)))
-
-
-def _id(request: web.Request) -> int:
-    text = request.match_info["id"]
-    if not text.isascii() or not text.isdecimal():
-        words = f"{shortened(text, 100)} is not the id of a schema: it is a whole number"
-        raise RegistryError(404, words)
-    if len(text) > _LONGEST_ID:  # Python refuses to read numbers of thousands of digits
-        raise schema_not_found(shortened(text, 100))
-    return int(text)
 
 
 def _subject(request: web.Request) -> str:

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from barnabas.registry import policy
 from barnabas.registry.decision import Decision
-from barnabas.registry.rest.exchange import LOG, STATE, answer, body_of, flag, subject_of
+from barnabas.registry.rest.exchange import LOG, STATE, answer, body_of, flag, scope_of
 
 routes = web.RouteTableDef()
 
@@ -17,7 +17,7 @@ routes = web.RouteTableDef()
 @routes.get("/config")
 @routes.get("/config/{subject}")
 async def get_config(request: web.Request) -> web.Response:
-    state, subject = request.app[STATE], _scope(request)
+    state, subject = request.app[STATE], scope_of(request)
     if subject is None or flag(request, "defaultToGlobal"):
         return answer(policy.config_of(state, subject))
     if subject not in state.configs:
@@ -28,21 +28,21 @@ async def get_config(request: web.Request) -> web.Response:
 @routes.put("/config")
 @routes.put("/config/{subject}")
 async def put_config(request: web.Request) -> web.Response:
-    state, subject, body = request.app[STATE], _scope(request), await body_of(request)
+    state, subject, body = request.app[STATE], scope_of(request), await body_of(request)
     return await _write(request, lambda: policy.set_config(state, subject, body))
 
 
 @routes.delete("/config")
 @routes.delete("/config/{subject}")
 async def delete_config(request: web.Request) -> web.Response:
-    state, subject = request.app[STATE], _scope(request)
+    state, subject = request.app[STATE], scope_of(request)
     return await _write(request, lambda: policy.delete_config(state, subject))
 
 
 @routes.get("/mode")
 @routes.get("/mode/{subject}")
 async def get_mode(request: web.Request) -> web.Response:
-    state, subject = request.app[STATE], _scope(request)
+    state, subject = request.app[STATE], scope_of(request)
     if subject is None or flag(request, "defaultToGlobal"):
         return answer({"mode": policy.mode_of(state, subject)})
     if subject not in state.modes:
@@ -53,7 +53,7 @@ async def get_mode(request: web.Request) -> web.Response:
 @routes.put("/mode")
 @routes.put("/mode/{subject}")
 async def put_mode(request: web.Request) -> web.Response:
-    state, subject, body = request.app[STATE], _scope(request), await body_of(request)
+    state, subject, body = request.app[STATE], scope_of(request), await body_of(request)
     force = flag(request, "force")
     return await _write(request, lambda: policy.set_mode(state, subject, body, force=force))
 
@@ -61,17 +61,9 @@ async def put_mode(request: web.Request) -> web.Response:
 @routes.delete("/mode")
 @routes.delete("/mode/{subject}")
 async def delete_mode(request: web.Request) -> web.Response:
-    state, subject = request.app[STATE], _scope(request)
+    state, subject = request.app[STATE], scope_of(request)
     return await _write(request, lambda: policy.delete_mode(state, subject))
 
 
 async def _write(request: web.Request, decide: Callable[[], Decision[dict[str, Any]]]) -> web.Response:
     return answer(await request.app[LOG].write(decide))
-
-
-def _scope(request: web.Request) -> str | None:
-    """The subject, or None for the whole registry; ``:.name:`` means a whole context."""
-    if "subject" not in request.match_info:
-        return None
-    name = request.match_info["subject"]
-    return name if name.startswith(":.") and name.endswith(":") and len(name) > 3 else subject_of(request)
