@@ -159,6 +159,13 @@ class Transaction(NamedTuple):
             return ProducerIdentity(self.next_producer_id, 0)
         return self.producer
 
+    def is_ending_for(self, producer: ProducerIdentity) -> bool:
+        """Whether the producer, or the one that follows it, has to wait until the markers are written."""
+        return self.state.is_prepared and producer.producer_id in (
+            self.producer_id,
+            self.following_producer.producer_id,
+        )
+
     def is_timed_out(self, now_ms: int) -> bool:
         return self.state is TransactionState.ONGOING and self.started_ms + self.timeout_ms < now_ms
 

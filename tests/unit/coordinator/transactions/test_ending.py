@@ -153,10 +153,24 @@ def test_end_again_while_markers_are_written_is_told_to_wait(transact, version):
         transactions.markers.hold = True
         await transactions.commit(producer, version)
         assert await transactions.commit(producer, version) == ErrorCode.CONCURRENT_TRANSACTIONS
-        assert await transactions.abort(producer, version) == ErrorCode.INVALID_TXN_STATE
+        assert await transactions.abort(producer, version) == ErrorCode.CONCURRENT_TRANSACTIONS
         transactions.markers.release()
         await asyncio.sleep(0.01)
         assert (await transactions.commit(producer, version)).producer_id == 1001
+
+    transact(scenario)
+
+
+def test_empty_abort_while_the_markers_of_the_last_transaction_are_written_is_told_to_wait(transact):
+    async def scenario(transactions):
+        producer = await begun(transactions, version=2)
+        transactions.markers.hold = True
+        producer = await transactions.commit(producer, 2)
+        assert await transactions.abort(producer, 2) == ErrorCode.CONCURRENT_TRANSACTIONS
+        assert await transactions.abort(producer, 2) == ErrorCode.CONCURRENT_TRANSACTIONS
+        transactions.markers.release()
+        await asyncio.sleep(0.01)
+        assert await transactions.abort(producer, 2) == (1001, 2)
 
     transact(scenario)
 
@@ -229,10 +243,8 @@ def test_overtaken_coordinator_stops(transact):
     transact(scenario)
 
 
-@pytest.mark.parametrize(
-    ("version", "expected"), [(0, ErrorCode.PRODUCER_FENCED), (2, ErrorCode.INVALID_TXN_STATE)]
-)
-def test_silent_producer_is_aborted_and_cannot_commit(transact, version, expected):
+@VERSIONS
+def test_silent_producer_is_aborted_and_cannot_commit(transact, version):
     async def scenario(transactions):
         producer = await transactions.init(timeout_ms=30_000)
         await transactions.add(producer, A)
@@ -240,7 +252,7 @@ def test_silent_producer_is_aborted_and_cannot_commit(transact, version, expecte
         assert transactions.state == "Ongoing"
         await asyncio.sleep(12)
         assert transactions.state == "CompleteAbort"
-        assert await transactions.commit(producer, version) == expected
+        assert await transactions.commit(producer, version) == ErrorCode.PRODUCER_FENCED
         assert await transactions.add(producer, A, version=version) == ErrorCode.PRODUCER_FENCED
         assert not transactions.markers.written[0][0].commit
 

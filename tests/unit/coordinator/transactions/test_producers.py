@@ -173,6 +173,22 @@ def test_used_up_epochs_give_a_new_id_at_the_end_of_a_transaction(transact):
     transact(scenario)
 
 
+def test_a_new_id_is_told_to_wait_while_the_markers_of_the_old_id_are_written(transact):
+    async def scenario(transactions):
+        last = await exhaust(transactions)
+        await transactions.add(last, A, version=2)
+        transactions.markers.hold = True
+        rotated = await transactions.commit(last, 2)
+        assert rotated == (1002, 0)
+        assert await transactions.abort(rotated, 2) == ErrorCode.CONCURRENT_TRANSACTIONS
+        assert await transactions.add(rotated, A, version=2) == ErrorCode.CONCURRENT_TRANSACTIONS
+        transactions.markers.release()
+        await asyncio.sleep(0.01)
+        assert await transactions.add(rotated, A, version=2) is None
+
+    transact(scenario)
+
+
 def test_fencing_the_last_epoch_leaves_room_for_a_new_id(transact):
     async def scenario(transactions):
         last = await exhaust(transactions)
