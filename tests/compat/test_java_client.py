@@ -34,3 +34,9 @@ def compiled(java, tmp_path_factory) -> str:
 @pytest.mark.parametrize(("application", "scenario"), SCENARIOS)
 def test_java_client(java, broker, compiled, application, scenario):
     java.run(application, scenario, broker.bootstrap, classpath=compiled)
+
+
+@pytest.mark.parametrize("scenario", [name for application, name in SCENARIOS if application == "Transactions"])
+def test_java_client_on_three_brokers(java, barnabas_cluster, compiled, scenario):
+    cluster = barnabas_cluster(brokers=3)
+    java.run("Transactions", scenario, cluster.bootstrap_servers, classpath=compiled)

@@ -73,6 +73,23 @@ public final class Transactions {
         check(found.equals(new TreeSet<>(expected)), "found " + found);
     }
 
+    void abortsOfUnflushedTransactionsAfterCommitsAreNotFenced() throws Exception {
+        String topic = newTopic(2);
+        int commits = 30;
+        try (KafkaProducer<String, String> producer = producer(UUID.randomUUID().toString())) {
+            producer.initTransactions();
+            for (int number = 0; number < commits; number++) {
+                producer.beginTransaction();
+                producer.send(new ProducerRecord<>(topic, number % 2, null, "v" + number));
+                producer.commitTransaction();
+                producer.beginTransaction();
+                producer.send(new ProducerRecord<>(topic, number % 2, null, "never " + number));
+                producer.abortTransaction(); // what was not sent yet is dropped
+            }
+        }
+        values(topic, 2, commits);
+    }
+
     void consumeTransformProduceIsExactlyOnce() throws Exception {
         String source = newTopic(2);
         String target = newTopic(2);
