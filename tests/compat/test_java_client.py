@@ -36,7 +36,9 @@ def test_java_client(java, broker, compiled, application, scenario):
     java.run(application, scenario, broker.bootstrap, classpath=compiled)
 
 
-@pytest.mark.parametrize("scenario", [name for application, name in SCENARIOS if application == "Transactions"])
+@pytest.mark.parametrize(
+    "scenario", [name for application, name in SCENARIOS if application == "Transactions"]
+)
 def test_java_client_on_three_brokers(java, barnabas_cluster, compiled, scenario):
     cluster = barnabas_cluster(brokers=3)
     java.run("Transactions", scenario, cluster.bootstrap_servers, classpath=compiled)
