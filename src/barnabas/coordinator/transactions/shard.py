@@ -204,7 +204,11 @@ class TransactionShard:
 
     def _of_producer(self, transactional_id: str, producer: ProducerIdentity) -> Transaction:
         transaction = self.transactions.get(transactional_id)
-        if transaction is not None and producer == transaction.following_producer and transaction.state.is_prepared:
+        if (
+            transaction is not None
+            and producer == transaction.following_producer
+            and transaction.state.is_prepared
+        ):
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         if transaction is None or transaction.producer_id != producer.producer_id:
             raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
