@@ -1,8 +1,8 @@
 """The effect of EndTxn in each state, by the rules of KIP-98 and, for transactions v2, KIP-890.
 
-In a prepared state the coordinator answers CONCURRENT_TRANSACTIONS, whatever the epoch and the decision, and the
-producer asks again. It cannot tell more: with v2 the next transaction's producer already has the raised epoch, and
-may abort before the markers of this one are written (KAFKA-18464).
+In a prepared state the coordinator answers CONCURRENT_TRANSACTIONS, whatever the epoch and the decision, and
+the producer asks again. With v2 the producer already has the raised epoch then, and may abort its next,
+empty transaction before the markers of this one are written (KAFKA-18464).
 
 Up to v1 a producer keeps its epoch, so a repeated EndTxn looks like the first: only the state tells, and
 Empty has nothing to end. With v2 the first attempt raised the epoch:
