@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
 import tempfile
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 
+from barnabas.system.orphans import environment_that_ends
 from bench import cluster, report, scale, spark_workloads, workloads
 from bench.artifacts import CACHE, Unavailable
 from bench.peers import PEERS
@@ -174,6 +176,7 @@ def measure_spark(options: argparse.Namespace, directory: Path) -> Iterator[repo
 
 def main() -> int:
     options = parse()
+    os.environ.update(environment_that_ends())  # even a run that is killed leaves no broker behind
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as directory:
         parts = [

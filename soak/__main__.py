@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
+import os
 import secrets
 import shutil
 import signal
@@ -15,6 +16,7 @@ from pathlib import Path
 from bench.artifacts import Unavailable
 from bench.peers import PEERS, Peer
 
+from barnabas.system.orphans import environment_that_ends
 from soak import cluster_nemesis, java, nemesis, report
 from soak.checker import check, sift
 from soak.clients import Client
@@ -242,6 +244,7 @@ def _stop(clients: list[Client]) -> None:
 
 def main() -> int:
     options = parse()
+    os.environ.update(environment_that_ends())  # even a soak that is killed leaves no process behind
     faulthandler.register(signal.SIGUSR1)  # shows where it waits
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     directory = options.check or FOLDER / str(options.seed)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-from tests import forgetful
+from tests import children, forgetful
 from tests.certificates import Certificates, make
 
 from barnabas.metadata.zookeeper.server import ZooKeeperMissingError, ZooKeeperServer
@@ -19,6 +19,12 @@ _usual = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("default", max_examples=60, derandomize=True, **_usual)
 settings.register_profile("thorough", max_examples=2000, **_usual)
 settings.load_profile("thorough" if os.environ.get("BARNABAS_THOROUGH") else "default")
+
+
+def pytest_configure() -> None:
+    """Run in each worker too, before it starts anything."""
+    children.tend()
+
 
 #: log samples of real systems; a machine that has only the repository does not have them
 _SAMPLES = Path(__file__).parents[2] / "shared" / "data" / "loghub"

@@ -7,6 +7,7 @@ locks: flock and POSIX record locks; else the locks of Windows' C runtime.
 limits: the limits of a process and a timer of processor time; else the C runtime's bound of open files alone.
 signals: SIGTERM and SIGINT by the event loop; else by `signal.signal`, and Ctrl-Break.
 processes: sessions and inherited descriptors; else process groups of the console and inherited handles.
+orphans: a reaper that ends a process's children with it; else they outlive it when it is killed.
 sockets: SO_REUSEADDR; else SO_EXCLUSIVEADDRUSE.
 
 A module looks for the function it needs, not for the system's name, where that tells: so its fallback runs on

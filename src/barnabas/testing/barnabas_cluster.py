@@ -18,6 +18,7 @@ from barnabas.config.durability import replicated_settings
 from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.protocol.schema import Request
+from barnabas.system.orphans import environment_that_ends
 from barnabas.system.sockets import claim_alone
 from barnabas.testing.broker import TEST_SETTINGS
 from barnabas.testing.cluster import TemporaryCluster
@@ -399,7 +400,8 @@ class _Processes:
     def __init__(self, folder: Path) -> None:
         from barnabas.metadata.zookeeper.server import ZooKeeperServer
 
-        self._zookeeper = ZooKeeperServer(folder, tick=_TICK, fsync=False)
+        ends = environment_that_ends()
+        self._zookeeper = ZooKeeperServer(folder, tick=_TICK, fsync=False, environment=ends)
 
     def __enter__(self) -> Callable[[NodeSettings], Any]:
         from barnabas.testing.process_node import ProcessNode  # imports kazoo, which takes a while

@@ -29,6 +29,7 @@ from barnabas.metadata.zookeeper.store import ZooKeeperStore
 from barnabas.server.broker import Broker
 from barnabas.server.run import serve
 from barnabas.system import event_loop
+from barnabas.system.orphans import environment_that_ends
 from barnabas.system.processes import ask_to_stop, own_group
 from barnabas.system.signals import stop_this_process
 from barnabas.testing.nodes import NodeSettings
@@ -61,6 +62,7 @@ class ProcessNode:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
+                env=environment_that_ends(),
                 **own_group(),  # Ctrl-C ends the test run, which stops the broker itself
             )
         threading.Thread(target=self._read, daemon=True).start()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from barnabas.errors import BarnabasError
+from barnabas.system.orphans import environment_that_ends
 from barnabas.system.processes import ask_to_stop, own_group
 
 
@@ -54,6 +55,7 @@ class ProcessRunner:
                 [sys.executable, "-m", "barnabas.cli", "start", *options],
                 stdout=subprocess.PIPE,
                 stderr=log,
+                env=environment_that_ends(),  # a test run that is killed stops nothing
                 **own_group(),  # a Ctrl-C at the test run is not meant for it
             )
         try:

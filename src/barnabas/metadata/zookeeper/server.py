@@ -18,7 +18,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -94,6 +94,7 @@ class ZooKeeperServer:
         tls: the PEM file of a key with its certificate, by which it is reached at `tls_address`, too.
         client_authority: the PEM file of what has signed the certificates that clients show there; None asks
             for none.
+        environment: of its process; None gives it this process's own.
     """
 
     def __init__(
@@ -106,7 +107,9 @@ class ZooKeeperServer:
         fsync: bool = True,
         tls: Path | None = None,
         client_authority: Path | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
+        self._environment = environment
         self._tls, self._client_authority = tls, client_authority
         self._tls_port = 0
         self._folder = Path(folder).absolute()
@@ -156,6 +159,7 @@ class ZooKeeperServer:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
+                env=self._environment,
                 **processes.own_group(),
             )
             try:
