@@ -324,6 +324,7 @@ class ReplicaManager:
         if partition is not None:
             log.info("%s has moved to other brokers: its log is deleted", topic_partition)
             partition.take_down(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition has moved"))
+            self._on_change(partition)
         self._logs.delete_moved(topic_partition)
 
     def _resigned_epoch(self, topic: TopicImage, index: int) -> LeaderEpoch:

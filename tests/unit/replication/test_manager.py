@@ -57,8 +57,7 @@ def logs():
     return FakeLogs()
 
 
-@pytest.fixture
-def replicas(logs):
+def manager_of(logs, **options):
     configs = SimpleNamespace(topic_config=lambda image, topic: None)
     return ReplicaManager(
         ME,
@@ -68,7 +67,13 @@ def replicas(logs):
         on_isr_change_due=lambda partition: None,
         now=lambda: 0.0,
         max_lag=lambda: 30.0,
+        **options,
     )
+
+
+@pytest.fixture
+def replicas(logs):
+    return manager_of(logs)
 
 
 def image_of(partitions):
@@ -224,6 +229,23 @@ def test_a_replica_that_somebody_took_out_while_it_is_needed_is_kept(logs, repli
         replicas.find("t", 0)
         apply(replicas, held, image_of_state(state))
         assert [*logs.made] == [TopicPartition("t", 0)]
+
+    asyncio.run(scenario())
+
+
+def test_whoever_copies_a_partition_is_told_that_it_has_moved_away(logs):
+    """Its fetcher asked the leader for it for ever."""
+    told = []
+
+    async def scenario():
+        replicas = manager_of(logs, on_change=lambda partition: told.append(partition.unavailable))
+        held = image_of_state(PartitionState((2, ME), (2, ME), 2))
+        moved = image_of_state(PartitionState((2, 3), (2, 3), 2, leader_epoch=1))
+        apply(replicas, ClusterImage(), held)
+        replicas.find("t", 0)
+        told.clear()
+        apply(replicas, held, moved)
+        assert [error.code.name for error in told] == ["NOT_LEADER_OR_FOLLOWER"]
 
     asyncio.run(scenario())
 

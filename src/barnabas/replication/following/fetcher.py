@@ -42,6 +42,8 @@ _MOST_NAMED = 500
 _FIRST_BACKOFF = 0.02
 #: seconds of work on a reply after which others have their turn
 _TURN = 0.002
+#: so many answers in a row may come early and bring nothing, before the next request waits
+_MOST_VAIN = 2
 #: seconds for which all wait for an fsync, before those go on that are done
 _FSYNC_PATIENCE = 1.0
 #: seconds after which a throttled partition is tried again: the throttle may have been lifted
@@ -106,6 +108,8 @@ class _Flight(NamedTuple):
     number: int
     session: Session
     is_parked: bool
+    #: an answer that comes earlier, in loop time, should bring something; 0 if it may not
+    idle_until: float
     reply: asyncio.Future[Any]
 
 
@@ -135,6 +139,8 @@ class Fetcher:
         self._is_urgent = False
         #: errors of the connection, or of whole requests, in a row
         self._failures = 0
+        #: answers in a row that came early and brought nothing
+        self._vain = 0
         self._pause: asyncio.TimerHandle | None = None
         self._timers: dict[Followed, asyncio.TimerHandle] = {}
         #: truncations and moves of log starts under way
@@ -305,7 +311,9 @@ class Fetcher:
             at_most=_VERSION,
         )
         reply.add_done_callback(self._replied)
-        self._flights.append(_Flight(self._number, session, request.max_wait_ms > 0, reply))
+        wait = request.max_wait_ms / 1000
+        idle_until = self._loop.time() + wait / 2 if wait else 0.0
+        self._flights.append(_Flight(self._number, session, wait > 0, idle_until, reply))
 
     def _take_due(self) -> list[Followed]:
         """What the next request names: all that the leader would send again, and some that are new to it."""
@@ -335,10 +343,14 @@ class Fetcher:
         """A request has failed as a whole: wait a little."""
         if not self._failures:
             log.info("%d partitions cannot be copied from broker %d: %s", len(self), self.leader, reason)
-        if self._pause is None:
-            self._pause = self._loop.call_later(self._backoff(self._failures), self._end_pause)
+        self._wait(self._backoff(self._failures))
         self._failures += 1
         self._restart_session()
+
+    def _wait(self, seconds: float) -> None:
+        """Send nothing for a while."""
+        if self._pause is None:
+            self._pause = self._loop.call_later(seconds, self._end_pause)
 
     def _end_pause(self) -> None:
         self._pause = None
@@ -371,11 +383,25 @@ class Fetcher:
         self._failures = 0
         if not session.id:
             session.id = response.session_id
-        await self._take_all(flight.number, response)
+        self._note_use(flight, is_useful=await self._take_all(flight.number, response))
         if not session.id and session is self._session:
             self._lost("it keeps no session, which it does for brokers that it knows")
 
-    async def _take_all(self, number: int, response: FetchResponse) -> None:
+    def _note_use(self, flight: _Flight, *, is_useful: bool) -> None:
+        """Wait before the next request if answers come at once and bring nothing: whatever the reason, the
+        leader and this broker would answer each other without a pause.
+        """
+        is_overtaken = bool(self._flights)  # the leader answers a parked fetch when the next one comes
+        if is_useful or is_overtaken or self._loop.time() >= flight.idle_until:
+            self._vain = 0
+            return
+        self._vain += 1
+        if self._vain > _MOST_VAIN:
+            self._wait(self._backoff(self._vain - _MOST_VAIN))
+
+    async def _take_all(self, number: int, response: FetchResponse) -> bool:
+        """Take what the leader says; False if it says nothing of what is copied."""
+        is_useful = False
         began = self._loop.time()
         written: list[Followed] = []
         for topic in response.responses:
@@ -383,6 +409,7 @@ class Fetcher:
                 followed = self._followed.get((topic.topic_id, data.partition_index))
                 if followed is None or number < followed.told_first:
                     continue
+                is_useful = True
                 if number < followed.told_in:
                     self._take_bounds(followed, data)
                 else:
@@ -392,12 +419,14 @@ class Fetcher:
                     began = self._loop.time()
         if written:
             await self._wait_for_fsync(written)
+        return is_useful
 
     def _take(self, followed: Followed, data: PartitionData, written: list[Followed]) -> None:
         """What the leader says of one partition."""
         partition = followed.partition
         follower = partition.follower(followed.leader_epoch)
-        if follower is None:
+        if follower is None:  # it leads, is gone, or is in another epoch: `follow` tells of what comes next
+            self._set_aside(followed)
             return
         if partition.log.log_end_offset != followed.told_offset:
             self._take_bounds(followed, data)

@@ -5,7 +5,12 @@ from __future__ import annotations
 import asyncio
 import errno
 
+import pytest
+from tests.unit.replication.following.conftest import TOPIC_ID
+
 from barnabas.environment.filesystem import read_file
+from barnabas.errors import ErrorCode, KafkaError
+from barnabas.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from barnabas.storage import checkpoints
 
 
@@ -357,5 +362,56 @@ def test_no_request_outlives_the_stop(scenario):
         await follower.following.stop()
         await asyncio.sleep(0.1)
         assert not cluster.under_way(follower, leader)
+
+    scenario(story)
+
+
+def test_a_partition_that_was_taken_down_is_asked_for_no_more(scenario):
+    """A replica that a reassignment took away, and its leader, answered each other without a pause."""
+
+    async def story(cluster):
+        leader, follower = cluster.add(1, 2)
+        cluster.elect(1, 0)
+        cluster.elect(1, 0, index=1)
+        leader.produce(b"a")
+        await cluster.settle()
+        follower.partition().take_down(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "moved"))
+        cluster.elect(1, 1, isr=[1], only=[leader])
+        cluster.fetches(follower)
+        await cluster.settle(10.0)
+        assert len(cluster.fetches(follower)) < 10.0 / 0.5 + 5
+        leader.produce(b"b", index=1)
+        await cluster.settle(0.1)
+        assert follower.partition(1).log.log_end_offset == 1  # the others are copied on
+
+    scenario(story)
+
+
+@pytest.mark.parametrize("kind", ["empty", "unknown partition"])
+def test_answers_that_come_at_once_and_bring_nothing_are_met_with_a_pause(scenario, kind):
+    unknown = FetchableTopicResponse(
+        topic_id=TOPIC_ID,
+        partitions=[PartitionData(partition_index=77, error_code=ErrorCode.FENCED_LEADER_EPOCH)],
+    )
+
+    async def story(cluster):
+        leader, follower = cluster.add(1, 2)
+        cluster.elect(1, 0)
+        leader.produce(b"a")
+        await cluster.settle()
+        cluster.fetches(follower)
+        cluster.instead = lambda request: FetchResponse(
+            session_id=request.session_id, responses=[unknown] if kind == "unknown partition" else []
+        )
+        await cluster.settle(10.0)
+        assert len(cluster.fetches(follower)) < 40  # without a pause there are 5,000
+        cluster.instead = None
+        leader.produce(b"b")
+        await cluster.settle()
+        assert follower.log.log_end_offset == 2
+        await cluster.settle(1.0)
+        leader.produce(b"c")
+        await cluster.settle(0.01)
+        assert follower.log.log_end_offset == 3  # no pause is left of it
 
     scenario(story)
