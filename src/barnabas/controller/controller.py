@@ -30,10 +30,14 @@ from barnabas.errors import ErrorCode, KafkaError
 from barnabas.metadata.configs import ConfigResolver
 from barnabas.metadata.image import BrokerImage, BrokerState, ClusterImage, ImageDelta
 from barnabas.metadata.loader import MetadataLoader
+from barnabas.metadata.lost_nodes import PERMANENT, put_back
+from barnabas.metadata.reconnection import persistently
 from barnabas.metadata.session import FINAL
 from barnabas.metadata.store import (
     Cancel,
+    Event,
     MetadataStore,
+    NoNodeError,
     SessionState,
     StoreError,
     StoreUnavailableError,
@@ -48,6 +52,10 @@ log = logger_of(__name__)
 _FIRST_RETRY, _LAST_RETRY = 0.1, 5.0
 #: a broker that waits longer says so
 _ADMISSION_EXPECTED_SECONDS = 5.0
+#: after which nodes are made again that somebody has deleted, in seconds
+_RESTORE_AFTER = 0.5
+#: for which those of them are left to other brokers that this one knows nothing of, in seconds
+_OTHERS_PATIENCE = 3.0
 
 
 class Controller:
@@ -87,7 +95,7 @@ class Controller:
         self._loader = loader
         self._broker = broker
         self._clock = clock
-        self._election = ControllerElection(store, broker.id, clock)
+        self._election = ControllerElection(store, broker.id, clock, lambda: loader.image.controller_epoch)
         self._unclean = UncleanElections(self._election, loader, configs, ask)
         #: who leads each partition, and who is in sync
         self.partitions = PartitionControl(
@@ -135,7 +143,7 @@ class Controller:
             random,
         )
         #: blocks of producer ids
-        self.producer_ids = ProducerIdControl(store, self._election)
+        self.producer_ids = ProducerIdControl(store, self._election, lambda: loader.image.last_producer_id)
         #: what the cluster knows of this broker
         self.registration = Registration(store, broker, clock)
         self._admitted = asyncio.Event()
@@ -143,6 +151,10 @@ class Controller:
         self._moved = asyncio.Event()
         self._joining: asyncio.Task[None] | None = None
         self._must_join = False
+        #: begins the join that puts deleted nodes back
+        self._restoring: asyncio.TimerHandle | None = None
+        #: since when nodes are missing of which this broker knows nothing
+        self._missing_since: float | None = None
         self._cancels: list[Cancel] = []
 
     @property
@@ -172,6 +184,7 @@ class Controller:
             log.warning("broker %d runs for controller again: %s", self._broker.id, error)
             self._begin_join()
         self._cancels = [self._store.on_state(self._on_state), self._loader.subscribe(self._on_image)]
+        self._cancels.append(await persistently(self._store, lambda: self._store.watch("/", self._on_node)))
         # What has changed since then was heard of by nobody.
         image = self._loader.image
         everything = ImageDelta(ClusterImage(), image, brokers=True)
@@ -218,6 +231,8 @@ class Controller:
         while self._cancels:
             self._cancels.pop()()
         self._election.resign()
+        if self._restoring is not None:
+            self._restoring.cancel()
         if self._joining is not None:
             self._joining.cancel()
             await asyncio.gather(self._joining, return_exceptions=True)
@@ -240,7 +255,23 @@ class Controller:
         self.partitions.on_image(delta)
         self.reassignments.on_image(delta)
         self._internal_topics.on_image(delta)
-        if delta.after.controller_id == NO_BROKER and self._store.state is SessionState.CONNECTED:
+        if self._store.state is SessionState.CONNECTED and self._lacks_nodes(delta.after):
+            self._begin_join()
+
+    def _lacks_nodes(self, image: ClusterImage) -> bool:
+        """Whether there is no controller, or somebody has deleted the node of this broker or controller."""
+        if image.controller_id == NO_BROKER or self._broker.id not in image.brokers:
+            return True
+        return self._election.is_won and image.controller_id != self._broker.id
+
+    def _on_node(self, event: Event, path: str) -> None:
+        """Have a deleted node made again soon; whoever removes a whole cluster shall be done by then."""
+        if event is Event.DELETED and path in PERMANENT and self._restoring is None:
+            self._restoring = asyncio.get_running_loop().call_later(_RESTORE_AFTER, self._restore)
+
+    def _restore(self) -> None:
+        self._restoring = None
+        if self._store.state is SessionState.CONNECTED:  # else that is when it is done
             self._begin_join()
 
     def _note_admission(self, image: ClusterImage) -> None:
@@ -260,7 +291,7 @@ class Controller:
             self._must_join = False
             try:
                 await self._join()
-            except (StoreUnavailableError, KafkaError) as error:
+            except (StoreUnavailableError, NoNodeError, KafkaError) as error:
                 log.warning(
                     "broker %d will register again when the store answers: %s", self._broker.id, error
                 )
@@ -274,9 +305,10 @@ class Controller:
                     self._on_failure(error)
 
     async def _join(self) -> None:
+        await self._put_back()
         await self.registration.register()
         elected_at = None
-        if not self._election.is_won and await self._election.run():
+        if await self._election.run():
             elected_at = self._clock.monotonic()
             log.info("broker %d is the controller, in epoch %d", self._broker.id, self._election.epoch)
         if self._election.is_won:
@@ -293,3 +325,24 @@ class Controller:
                     self._clock.monotonic() - elected_at,
                 )
         await self._loader.settled()
+
+    async def _put_back(self) -> None:
+        """Make nodes again that somebody has deleted.
+
+        Raises:
+            KafkaError: NOT_CONTROLLER, nodes are missing of which other brokers may know more.
+        """
+        now = asyncio.get_running_loop().time()
+        waited = 0.0 if self._missing_since is None else now - self._missing_since
+        image = self._loader.image
+        is_final = waited >= _OTHERS_PATIENCE or not image.brokers.keys() - {self._broker.id}
+        left = await put_back(self._store, image, is_final=is_final)
+        if not left:
+            self._missing_since = None
+            return
+        if self._missing_since is None:
+            self._missing_since = now
+        raise KafkaError(
+            ErrorCode.NOT_CONTROLLER,
+            f"{', '.join(left)} is missing in the metadata store: other brokers may know more of it",
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
@@ -40,9 +40,22 @@ class ControllerElection:
     A broker is elected by creating the ephemeral node ``/controller`` and raising ``/controller_epoch`` in
     one transaction. Each write checks that ``/controller_epoch`` has not changed, so a controller that was
     replaced without noticing changes nothing (as in Apache Kafka since KAFKA-6082).
+
+    Args:
+        store: what the cluster agrees on.
+        broker_id: this broker.
+        clock: the time of an election.
+        seen_epoch: the highest epoch of a controller that this broker has seen: the next one is higher.
     """
 
-    def __init__(self, store: MetadataStore, broker_id: BrokerId, clock: Clock) -> None:
+    def __init__(
+        self,
+        store: MetadataStore,
+        broker_id: BrokerId,
+        clock: Clock,
+        seen_epoch: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self._seen_epoch = seen_epoch
         self._store = store
         self._broker_id = broker_id
         self._clock = clock
@@ -78,19 +91,33 @@ class ControllerElection:
         self._epoch_version = None
 
     async def run(self) -> bool:
-        """Try to be elected; False when another broker is the controller.
+        """Try to be elected; False when another broker is the controller, or this one still is.
 
         A node ``/controller`` of this session may be there already, from an election whose answer was lost or
         from before `resign`. Then the epoch is raised again: whatever this broker wrote under an earlier one
-        and has not heard of fails or has been done.
+        and has not heard of fails or has been done. If somebody has deleted the node of this controller, it
+        resigns and runs again.
 
         Raises:
+            KafkaError: NOT_CONTROLLER, the node of the epoch is gone (`lost_nodes`).
             StoreError: the store cannot be reached.
         """
+        async with self._lock:  # what was decided as the controller before is written before, or never
+            return await self._run()
+
+    async def _run(self) -> bool:
         stored, controller = await self._store.read([znodes.CONTROLLER_EPOCH, znodes.CONTROLLER])
+        if (
+            stored is not None
+            and stored.version == self._epoch_version
+            and controller is not None
+            and controller.owner == self._store.session_id
+        ):
+            return False
+        self.resign()
         if stored is None:
-            raise NoNodeError(f"there is no node {znodes.CONTROLLER_EPOCH}")
-        epoch = znodes.decode_controller_epoch(stored.data) + 1
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, f"there is no node {znodes.CONTROLLER_EPOCH}")
+        epoch = max(znodes.decode_controller_epoch(stored.data), self._seen_epoch()) + 1
         if controller is None:
             node_data = znodes.encode_controller(self._broker_id, self._clock.now_ms())
             first: Operation = Create(znodes.CONTROLLER, node_data, ephemeral=True)
@@ -121,8 +148,9 @@ class ControllerElection:
         guard = Check(znodes.CONTROLLER_EPOCH, self._epoch_version)
         try:
             return (await self._store.multi([guard, *operations]))[1:]
-        except BadVersionError:
-            if (await self._store.get(znodes.CONTROLLER_EPOCH)).version == self._epoch_version:
+        except (BadVersionError, NoNodeError):
+            stored = await self._store.exists(znodes.CONTROLLER_EPOCH)
+            if stored is not None and stored.version == self._epoch_version:
                 raise
             self._epoch_version = None
             raise KafkaError(ErrorCode.NOT_CONTROLLER) from None

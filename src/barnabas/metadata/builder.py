@@ -57,7 +57,14 @@ async def all_paths(store: MetadataStore, image: ClusterImage) -> set[str]:
     Raises:
         StoreError: the store cannot be read.
     """
-    paths = {znodes.CLUSTER_ID, znodes.CONTROLLER, znodes.BROKER_EPOCHS, znodes.FEATURES}
+    paths = {
+        znodes.CLUSTER_ID,
+        znodes.CONTROLLER,
+        znodes.CONTROLLER_EPOCH,
+        znodes.BROKER_EPOCHS,
+        znodes.FEATURES,
+        znodes.PRODUCER_ID_BLOCK,
+    }
     for folder in _FOLDERS:
         paths.update(f"{folder}/{name}" for name in await store.children(folder))
     users = [path for path in paths if path.startswith(f"{znodes.USER_CONFIGS}/")]
@@ -125,9 +132,19 @@ class ImageBuilder:
         client_metrics = await self._configs(znodes.CLIENT_METRICS_CONFIGS, names, before.client_metrics)
         names.get(znodes.USER_CONFIGS, {}).pop(DEFAULT.value, None)  # it is no user, it only has quotas
         user_configs = await self._configs(znodes.USER_CONFIGS, names, before.user_configs)
+        controller_epoch = before.controller_epoch, before.controller_epoch_version
+        if znodes.CONTROLLER_EPOCH in paths:
+            controller_epoch = await self._controller_epoch()
         after = ClusterImage(
             cluster_id=await self._cluster_id() if znodes.CLUSTER_ID in paths else before.cluster_id,
             controller_id=await self._controller() if znodes.CONTROLLER in paths else before.controller_id,
+            controller_epoch=controller_epoch[0],
+            controller_epoch_version=controller_epoch[1],
+            last_producer_id=(
+                await self._last_producer_id()
+                if znodes.PRODUCER_ID_BLOCK in paths
+                else before.last_producer_id
+            ),
             brokers=brokers,
             admitted=admitted,
             topics=topic_images,
@@ -158,22 +175,36 @@ class ImageBuilder:
             client_quotas=frozenset(quotas.values()),
         )
 
+    # What the cluster cannot do without is kept when its node is gone: `lost_nodes` puts the node back.
+
     async def _cluster_id(self) -> str:
         node = await self._store.exists(znodes.CLUSTER_ID)
-        return znodes.decode_cluster_id(node.data) if node else ""
+        return znodes.decode_cluster_id(node.data) if node else self._before.cluster_id
 
     async def _controller(self) -> BrokerId:
         node = await self._store.exists(znodes.CONTROLLER)
         return znodes.decode_controller(node.data) if node else NO_BROKER
 
+    async def _controller_epoch(self) -> tuple[int, int]:
+        before = self._before.controller_epoch, self._before.controller_epoch_version
+        node = await self._store.exists(znodes.CONTROLLER_EPOCH)
+        if node is None:
+            return before
+        return max(before[0], znodes.decode_controller_epoch(node.data)), max(before[1], node.version)
+
+    async def _last_producer_id(self) -> int:
+        before = self._before.last_producer_id
+        node = await self._store.exists(znodes.PRODUCER_ID_BLOCK)
+        return before if node is None else max(before, znodes.decode_producer_id_block(node.data)[1])
+
     async def _admitted(self) -> Mapping[BrokerId, int]:
         node = await self._store.exists(znodes.BROKER_EPOCHS)
-        return {} if node is None else znodes.decode_broker_epochs(node.data)
+        return self._before.admitted if node is None else znodes.decode_broker_epochs(node.data)
 
     async def _features(self) -> FinalizedFeatures:
         node = await self._store.exists(znodes.FEATURES)
         if node is None:
-            return FinalizedFeatures()
+            return self._before.features
         return FinalizedFeatures(znodes.decode_features(node.data), node.version + 1)
 
     async def _brokers(self, names: Collection[str]) -> Mapping[BrokerId, BrokerImage]:

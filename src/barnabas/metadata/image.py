@@ -116,6 +116,11 @@ class ClusterImage(NamedTuple):
 
     cluster_id: str = ""
     controller_id: BrokerId = NO_BROKER
+    #: the highest epoch of a controller that this broker has seen, and the version of the node that told it
+    controller_epoch: int = 0
+    controller_epoch_version: int = -1
+    #: the last producer id that a controller has handed out, as far as this broker has seen; -1 for none
+    last_producer_id: int = -1
     brokers: Mapping[BrokerId, BrokerImage] = _NOTHING
     #: the broker epochs that the controller has dealt with: who has another one is out of sync everywhere
     admitted: Mapping[BrokerId, int] = _NOTHING

@@ -119,8 +119,7 @@ async def prepare(store: MetadataStore, random: Random) -> str:
 
 async def _make_missing(store: MetadataStore) -> None:
     """An earlier version may have made the store, with fewer nodes."""
-    needed = [Create(folder) for folder in znodes.FOLDERS]
-    needed.append(Create(znodes.BROKER_EPOCHS, znodes.encode_broker_epochs({})))
+    needed = [Create(folder) for folder in znodes.FOLDERS]  # other nodes hold what live brokers may know
     for create, node in zip(needed, await store.read([each.path for each in needed]), strict=True):
         if node is None:
             with contextlib.suppress(NodeExistsError):  # another broker was first

@@ -329,6 +329,11 @@ def _encoded_state(state: PartitionState, controller_epoch: int) -> bytes:
     )
 
 
+def decode_state_controller_epoch(data: bytes) -> int:
+    """The epoch of the controller that wrote a partition's state."""
+    return int(json.loads(data)["controller_epoch"])
+
+
 def decode_partition_state(
     replicas: tuple[BrokerId, ...], node: Node, reassignment: Reassignment = _NOT_MOVING
 ) -> PartitionState:
