@@ -113,7 +113,7 @@ def test_frames_before_a_login_are_refused() -> None:
         environment = Environment.of_system()
         logins = Logins(
             lambda: config,
-            Sasl(lambda user: None, environment.random),
+            Sasl(dict, environment.random, bytes(32)),
             lambda frame, client: parse_counted(frame, DIRECT_ELEMENTS),
             environment.clock.now_ms,
             environment.blocking,

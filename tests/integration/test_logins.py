@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from random import Random
@@ -28,6 +28,7 @@ from confluent_kafka.admin import (
 )
 from kafka import KafkaConsumer
 from tests.certificates import Certificates, make
+from tests.ports import held_port
 
 from barnabas.config import BrokerConfig
 from barnabas.environment.network import SocketNetwork
@@ -38,6 +39,8 @@ from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from barnabas.server.run import BrokerServer
+from barnabas.testing import BarnabasCluster
+from barnabas.testing.nodes import NodeSettings
 
 PASSWORD = "wonderland, =ö"
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
@@ -390,8 +393,9 @@ class Client:
 
 
 @asynccontextmanager
-async def connect(broker: SecureBroker, name: str = "SASL_PLAINTEXT") -> AsyncIterator[Client]:
-    host, _, port = broker.address(name).rpartition(":")
+async def connect(broker: SecureBroker | str, name: str = "SASL_PLAINTEXT") -> AsyncIterator[Client]:
+    address = broker if isinstance(broker, str) else broker.address(name)
+    host, _, port = address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
         yield Client(reader, writer)
@@ -435,6 +439,60 @@ def test_the_connections_of_a_deleted_user_are_closed_and_no_others(broker: Secu
             assert (await alices.ask(MetadataRequest(), 5)).brokers
 
     run(scenario())
+
+
+def told_by_scram(address: str, user: str) -> tuple[bytes, bytes]:
+    """The salt and the iterations that a client is told before it has proven anything."""
+    answers = []
+
+    async def scenario() -> None:
+        async with connect(address) as client:
+            await client.ask(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1)
+            first = SaslAuthenticateRequest(auth_bytes=f"n,,n={user},r=abc".encode())
+            answers.append((await client.ask(first, 1)).auth_bytes)
+
+    run(scenario())
+    _, salt, iterations = answers[0].split(b",")
+    return salt, iterations
+
+
+def test_an_unknown_user_has_one_salt_that_survives_a_restart(
+    certificates: Certificates, tmp_path: Path
+) -> None:
+    told = []
+    for _ in range(2):
+        with SecureBroker(tmp_path / "data", certificates) as broker:
+            address = broker.address("SASL_PLAINTEXT")
+            told.append(told_by_scram(address, "nobody"))
+            real = told_by_scram(address, "alice")
+    assert told[0] == told[1]
+    assert len(told[0][0]) == len(real[0]) and told[0][1] == real[1]
+
+
+def test_all_brokers_tell_an_unknown_user_the_same_salt(certificates: Certificates) -> None:
+    with held_port() as first, held_port() as second:
+        ports = [held.getsockname()[1] for held in (first, second)]
+        with LoginCluster(ports):
+            told = {told_by_scram(f"127.0.0.1:{port}", "nobody") for port in ports}
+    assert len(told) == 1
+
+
+class LoginCluster(BarnabasCluster):
+    """Brokers in threads, each with a listener for logins at one of `ports`."""
+
+    def __init__(self, ports: Sequence[int]) -> None:
+        super().__init__(len(ports))
+        self._login_ports = ports
+
+    def _settings_of(self, broker: int) -> NodeSettings:
+        node = super()._settings_of(broker)
+        login = f"SASL_PLAINTEXT://127.0.0.1:{self._login_ports[broker - 1]}"
+        more = {
+            "listeners": f"{node.settings['listeners']},{login}",
+            "inter.broker.listener.name": "PLAINTEXT",
+        }
+        node.settings.update(more)
+        return node
 
 
 def test_before_the_login_only_small_requests_are_read(broker: SecureBroker) -> None:

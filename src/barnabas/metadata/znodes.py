@@ -3,6 +3,7 @@
 Paths and JSON are those of Apache Kafka on ZooKeeper (its ``ZkData``): who knows one knows the other.
 
     /cluster/id                                 the cluster's id
+    /cluster/login_secret                       what unknown users' salts are made up from
     /controller (ephemeral)                     which broker is the controller
     /controller_epoch                           how many controllers there have been
     /brokers/ids/ID (ephemeral)                 a live broker: endpoints, rack, features, state, failed disks
@@ -41,6 +42,7 @@ from barnabas.security.quotas.entities import Name
 from barnabas.types import BrokerId, TopicId, topic_id_from_str, topic_id_to_str
 
 CLUSTER_ID = "/cluster/id"
+LOGIN_SECRET = "/cluster/login_secret"
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 BROKER_IDS = "/brokers/ids"
@@ -52,7 +54,7 @@ GROUP_CONFIGS = "/config/groups"
 CLIENT_METRICS_CONFIGS = "/config/client-metrics"
 USER_CONFIGS = "/config/users"
 #: below these
-_SECRET = ("/config/users/", "/config/brokers/", "/delegation_token/")
+_SECRET = ("/config/users/", "/config/brokers/", "/delegation_token/", LOGIN_SECRET)
 CLIENT_CONFIGS = "/config/clients"
 IP_CONFIGS = "/config/ips"
 FEATURES = "/feature"

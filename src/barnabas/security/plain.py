@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 from collections.abc import Callable
+from typing import NamedTuple
 
 from barnabas.security.errors import SaslError
-from barnabas.security.scram import Mechanism, ScramCredential, derive, made_up
+from barnabas.security.scram import Mechanism, ScramCredential, derive
 
 #: the longest user and password, in bytes: what is derived from them costs time
 MOST_BYTES = 1024
+
+
+class StoredPassword(NamedTuple):
+    """Decides whether a password is a user's."""
+
+    #: what a password is derived to: for one user always the same work
+    mechanism: Mechanism
+    credential: ScramCredential
+    #: whether `credential` is that of a user
+    is_known: bool = True
+    #: the password itself, if that decides
+    password: str | None = None
 
 
 class PlainExchange:
@@ -18,15 +32,11 @@ class PlainExchange:
     `respond` takes as long as deriving a key does, for users who do not exist, too: call it in a thread.
 
     Args:
-        find: a user's credential and for which variant of SCRAM it is, None when there is none.
-        secret: what the credentials of those who do not exist are made with.
+        find: what decides about a user's password, whether or not there is such a user.
     """
 
-    def __init__(
-        self, find: Callable[[str], tuple[Mechanism, ScramCredential] | None], *, secret: bytes
-    ) -> None:
+    def __init__(self, find: Callable[[str], StoredPassword]) -> None:
         self._find = find
-        self._secret = secret
         self.user = ""
         self.is_complete = False
         self.token_id: str | None = None
@@ -48,14 +58,21 @@ class PlainExchange:
         self.user = user
         if authzid and authzid != user:
             raise SaslError("a client may only act for the user that it logs in as")
-        found = self._find(user)
-        mechanism, credential = found or (
-            Mechanism.SCRAM_SHA_256,
-            made_up(Mechanism.SCRAM_SHA_256, user, self._secret),
-        )
-        derived = derive(mechanism, password, credential.salt, credential.iterations)
-        is_proven = hmac.compare_digest(derived.stored_key, credential.stored_key)
-        if not is_proven or found is None:
+        if not _fits(password, self._find(user)):
             raise SaslError("the credentials are invalid")
         self.is_complete = True
         return b""
+
+
+def _fits(password: str, stored: StoredPassword) -> bool:
+    """Whether a password is right; it takes the same time where the password itself is known."""
+    credential = stored.credential
+    derived = derive(stored.mechanism, password, credential.salt, credential.iterations)
+    is_derived = hmac.compare_digest(derived.stored_key, credential.stored_key) and stored.is_known
+    is_itself = hmac.compare_digest(_digest(password), _digest(stored.password or ""))
+    return is_derived if stored.password is None else is_itself
+
+
+def _digest(password: str) -> bytes:
+    """A hash, since a comparison of texts of different lengths ends early."""
+    return hashlib.sha256(password.encode()).digest()

@@ -13,7 +13,7 @@ from barnabas.security.delegation_tokens import TokenLogins
 from barnabas.security.errors import InvalidCredential, SaslError
 from barnabas.security.gssapi import GssapiExchange
 from barnabas.security.oauthbearer import OauthbearerExchange
-from barnabas.security.plain import PlainExchange
+from barnabas.security.plain import PlainExchange, StoredPassword
 from barnabas.security.scram import (
     MECHANISMS,
     MIN_ITERATIONS,
@@ -22,14 +22,12 @@ from barnabas.security.scram import (
     ScramExchange,
     ShownToken,
     derive,
-    made_up,
 )
 from barnabas.security.tokens import Tokens
+from barnabas.security.unknown_users import UnknownUsers, Users
 
 __all__ = ["Exchange", "Sasl", "SaslError"]
 
-#: a user's stored credentials, as text by the name of the mechanism; None for an unknown user
-FindUser = Callable[[str], Mapping[str, str] | None]
 #: how many credentials of delegation tokens are remembered: each takes milliseconds to derive
 _MOST_DERIVED = 2_000
 
@@ -58,18 +56,20 @@ class Sasl:
     """Begins logins.
 
     Args:
-        find_user: what is stored of a user. Called from threads.
+        users: the stored users; another object whenever they have changed. Called from threads.
         random: nonces; safe from any thread.
+        secret: of the cluster, the same on all brokers: it makes up the credentials of unknown users.
         tokens: reads those of OAUTHBEARER, by the listeners where that is enabled.
         delegation_tokens: finds those that clients show by SCRAM, where there are any.
-        plain_users: the passwords that a listener has for PLAIN beside those of `find_user`, by user.
+        plain_users: the passwords that a listener has for PLAIN beside those of `users`, by user.
         begin_gssapi: begins logins by Kerberos tickets, by the listeners where those are taken.
     """
 
     def __init__(
         self,
-        find_user: FindUser,
+        users: Callable[[], Users],
         random: Random,
+        secret: bytes,
         tokens: Mapping[str, Tokens] = MappingProxyType({}),
         delegation_tokens: TokenLogins | None = None,
         plain_users: Callable[[str], Mapping[str, str]] = lambda listener: {},
@@ -78,9 +78,9 @@ class Sasl:
         self._plain_users = plain_users
         self._begin_gssapi = begin_gssapi
         self._tokens = tokens
-        self._find_user = find_user
+        self._users = users
         self._random = random
-        self._secret = random.randbytes(32)
+        self._unknown = UnknownUsers(secret, users)
         self._delegation_tokens = delegation_tokens
         self._derive = lru_cache(_MOST_DERIVED)(derive)
 
@@ -92,19 +92,20 @@ class Sasl:
             return self._begin_gssapi[listener]()
         if mechanism == "PLAIN":
             users = self._plain_users(listener)
-            return PlainExchange(lambda user: self._any_credential(user, users), secret=self._secret)
+            return PlainExchange(lambda user: self._password(user, users))
         scram = MECHANISMS[mechanism]
         nonce = base64.b64encode(self._random.randbytes(24)).decode()
         return ScramExchange(
             scram,
             lambda user: self._credential(scram, user),
             nonce=nonce,
-            secret=self._secret,
+            make_up=lambda user: self._unknown.credential(scram, user),
             find_token=lambda token_id: self._token(scram, token_id),
+            make_up_token=lambda token_id: self._unknown.token_credential(scram, token_id),
         )
 
     def _credential(self, mechanism: Mechanism, user: str) -> ScramCredential | None:
-        text = (self._find_user(user) or {}).get(mechanism.text)
+        text = self._users().get(user, {}).get(mechanism.text)
         try:
             return None if text is None else ScramCredential.decode(text)
         except InvalidCredential as error:
@@ -114,21 +115,15 @@ class Sasl:
         found = None if self._delegation_tokens is None else self._delegation_tokens.find(token_id)
         if found is None:
             return None
-        salt = made_up(mechanism, token_id, self._secret).salt  # as of a token that is not there
+        salt = self._unknown.token_credential(mechanism, token_id).salt
         credential = self._derive(mechanism, found.password, salt, MIN_ITERATIONS)
         return ShownToken(credential, found.owner, found.expires_ms)
 
-    def _any_credential(
-        self, user: str, passwords: Mapping[str, str]
-    ) -> tuple[Mechanism, ScramCredential] | None:
+    def _password(self, user: str, passwords: Mapping[str, str]) -> StoredPassword:
         password = passwords.get(user)
-        if password is not None:
-            # Derived, so that a login takes as long whether a user has a password here, or is unknown.
-            mechanism = Mechanism.SCRAM_SHA_256
-            salt = made_up(mechanism, user, self._secret).salt
-            return mechanism, self._derive(mechanism, password, salt, MIN_ITERATIONS)
         for mechanism in Mechanism:
             credential = self._credential(mechanism, user)
             if credential is not None:
-                return mechanism, credential
-        return None
+                return StoredPassword(mechanism, credential, password=password)
+        mechanism, credential = self._unknown.any_credential(user)
+        return StoredPassword(mechanism, credential, is_known=False, password=password)

@@ -91,16 +91,6 @@ def of_salted_password(mechanism: Mechanism, salted: bytes, salt: bytes, iterati
     return ScramCredential(salt, stored_key, hmac.digest(salted, b"Server Key", mechanism.hash), iterations)
 
 
-def made_up(mechanism: Mechanism, user: str, secret: bytes) -> ScramCredential:
-    """A credential that no password fits, always the same for a user who does not exist.
-
-    So nobody can find out by the salt and the iterations which users exist.
-    """
-    salt = hmac.digest(secret, b"salt" + user.encode(), "sha256")[:SALT_BYTES]
-    keys = hmac.digest(secret, b"keys" + user.encode(), "sha512")
-    return ScramCredential(salt, keys[: mechanism.size], keys[: mechanism.size], MIN_ITERATIONS)
-
-
 _ATTRIBUTE = r"[A-Za-z]+=[^,\0]+"
 _CLIENT_FIRST = re.compile(
     rf"(?P<gs2>(?P<binding>[ny]),(?:a=(?P<authzid>[^,\0]+))?,)"
@@ -130,8 +120,9 @@ class ScramExchange:
         mechanism: which variant.
         find: the credential of a user, None when there is none.
         nonce: the server's part of the nonce, printable and without commas.
-        secret: what `made_up` credentials are made with.
+        make_up: the credential of a user who does not exist.
         find_token: the delegation token of an id, None when there is none.
+        make_up_token: the credential of a delegation token that does not exist.
     """
 
     def __init__(
@@ -140,14 +131,16 @@ class ScramExchange:
         find: Callable[[str], ScramCredential | None],
         *,
         nonce: str,
-        secret: bytes,
-        find_token: Callable[[str], ShownToken | None] | None = None,
+        make_up: Callable[[str], ScramCredential],
+        find_token: Callable[[str], ShownToken | None],
+        make_up_token: Callable[[str], ScramCredential],
     ) -> None:
         self._mechanism = mechanism
         self._find = find
+        self._make_up = make_up
         self._find_token = find_token
+        self._make_up_token = make_up_token
         self._nonce = nonce
-        self._secret = secret
         self._first: tuple[str, str, str] | None = None
         self._credential: ScramCredential | None = None
         self._is_known = False
@@ -182,9 +175,12 @@ class ScramExchange:
         if first["authzid"] is not None and _unescaped(first["authzid"]) != user:
             raise SaslError("a client may only act for the user that it logs in as")
         self.user = self._owner = user
-        found = self._find_shown(user) if _shows_token(first["extensions"]) else self._find(user)
+        if _shows_token(first["extensions"]):
+            found, make_up = self._find_shown(user), self._make_up_token
+        else:
+            found, make_up = self._find(user), self._make_up
         self._is_known = found is not None
-        self._credential = credential = found or made_up(self._mechanism, user, self._secret)
+        self._credential = credential = found or make_up(user)
         salt = base64.b64encode(credential.salt).decode()
         answer = f"r={first['nonce']}{self._nonce},s={salt},i={credential.iterations}"
         self._first = first["gs2"], first["bare"], answer
@@ -193,7 +189,7 @@ class ScramExchange:
 
     def _find_shown(self, token_id: str) -> ScramCredential | None:
         self.token_id = token_id
-        shown = None if self._find_token is None else self._find_token(token_id)
+        shown = self._find_token(token_id)
         if shown is None:
             return None
         self._owner, self.expires_ms = shown.owner, shown.expires_ms

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -33,6 +33,7 @@ from barnabas.metadata.configs import ConfigResolver
 from barnabas.metadata.features import SUPPORTED, TRANSACTION_VERSION
 from barnabas.metadata.first_users import NO_USERS, Users, add_missing_users, credentials
 from barnabas.metadata.image import BrokerEndpoint, BrokerImage, BrokerState
+from barnabas.metadata.login_secret import login_secret
 from barnabas.metadata.opening import check_store
 from barnabas.metadata.store import MetadataStore, SessionState
 from barnabas.protocol.framing import RequestHeader
@@ -301,8 +302,9 @@ class Broker:
         self._logins = Logins(
             lambda: self.config,
             Sasl(
-                lambda user: self.image.user_configs.get(user),
+                lambda: self.image.user_configs,
                 environment.random,
+                await self._login_secret(store, listeners),
                 self._tokens,
                 self._token_logins(),
                 lambda listener: users_of_listener(self.config, listener),
@@ -380,6 +382,12 @@ class Broker:
             lambda: self.config.request_timeout_ms,
         )
         self._loader.subscribe(self._forwarding.follow)
+
+    async def _login_secret(self, store: MetadataStore, listeners: Sequence[Listener]) -> bytes:
+        random = self._environment.random
+        if any(listener.endpoint.has_sasl for listener in listeners):
+            return await login_secret(store, random)
+        return random.randbytes(32)  # nobody logs in
 
     async def _own_user(self) -> Users:
         """The user as whom brokers log in to each other: before they do, nobody could make it."""

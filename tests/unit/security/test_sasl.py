@@ -32,7 +32,7 @@ NAMES = [mechanism.text for mechanism in Mechanism]
 
 
 def sasl() -> Sasl:
-    return Sasl(USERS.get, Random(1))
+    return Sasl(lambda: USERS, Random(1), bytes(32))
 
 
 def log_in(mechanism: str, user: str, password: str) -> str:
@@ -103,7 +103,12 @@ def test_a_wrong_password_and_an_unknown_user_fail_alike(mechanism: str, user: s
 def test_the_example_of_rfc_7677() -> None:
     credential = derive(Mechanism.SCRAM_SHA_256, "pencil", base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ=="), 4096)
     exchange = ScramExchange(
-        Mechanism.SCRAM_SHA_256, {"user": credential}.get, nonce="%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0", secret=b""
+        Mechanism.SCRAM_SHA_256,
+        {"user": credential}.get,
+        nonce="%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0",
+        make_up=lambda user: credential,
+        find_token=lambda token_id: None,
+        make_up_token=lambda token_id: credential,
     )
     assert exchange.respond(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO") == (
         b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
@@ -190,7 +195,7 @@ def test_a_credential_is_read_as_it_was_stored(
 def test_a_stored_credential_that_is_damaged_refuses_the_login(text: str) -> None:
     with pytest.raises(InvalidCredential):
         ScramCredential.decode(text)
-    damaged = Sasl(lambda user: {"SCRAM-SHA-256": text}, Random(1))
+    damaged = Sasl(lambda: {"alice": {"SCRAM-SHA-256": text}}, Random(1), bytes(32))
     with pytest.raises(SaslError):
         damaged.begin("SCRAM-SHA-256").respond(b"n,,n=alice,r=abc")
 
@@ -202,7 +207,7 @@ def test_names_of_mechanisms() -> None:
 def test_a_listener_has_users_of_its_own_for_plain():
     """As Apache Kafka has them in JAAS; such a password decides for its user, whatever the cluster knows."""
     passwords = {"OWN": {"alice": "of the listener", "bob": "builder"}}
-    both = Sasl(USERS.get, Random(1), plain_users=lambda listener: passwords.get(listener, {}))
+    both = Sasl(lambda: USERS, Random(1), bytes(32), plain_users=lambda listener: passwords.get(listener, {}))
     assert both.begin("PLAIN", "OWN").respond(b"\0bob\0builder") == b""
     assert both.begin("PLAIN", "OWN").respond(b"\0alice\0of the listener") == b""
     assert both.begin("PLAIN", "OTHER").respond(b"\0alice\0wonderland") == b""
