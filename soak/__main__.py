@@ -24,6 +24,7 @@ from soak.cluster import Cluster
 from soak.cluster_nemesis import KINDS, ClusterFaults, kinds_of
 from soak.disk import LimitedDisk, NoDiskError, unmount
 from soak.history import Recorder, read
+from soak.namespaces import NoNetworkError
 from soak.nemesis import Fault
 from soak.plan import settings, slots
 from soak.storm import OneBroker, Storm, Target
@@ -113,6 +114,7 @@ class Soak:
         self.seconds = options.minutes * 60
         #: of a cluster: brokers that ended by themselves, and what was not in sync in the end
         self.deaths: list[str] = []
+        self.failed_starts: list[str] = []
         self.not_whole: list[str] = []
         self.outputs = [directory / "broker" / "output.log"]
 
@@ -123,7 +125,10 @@ class Soak:
     def run(self) -> None:
         """The storm, the calm after it, and what is left. Leaves no process and no mounted disk behind."""
         if self.options.brokers > 1:
-            self._run_cluster()
+            try:
+                self._run_cluster()
+            except (NoNetworkError, NoDiskError) as reason:
+                sys.exit(f"the brokers of a soak need root, for network namespaces and disks: {reason}")
             return
         if self.options.broker != "barnabas":  # Apache Kafka halts when its only disk is full
             self._run(None)
@@ -143,7 +148,7 @@ class Soak:
         with running(self.options, self.directory / "broker") as peer:
             survey = Survey(peer.bootstrap)
             survey.create_topics(LEAST_SEGMENT[self.options.broker])
-            self._engage(peer.bootstrap, peer.port)
+            self._engage(peer.bootstrap)
             taking_part = [client.slot for client in self.clients.values()]
             faults = nemesis.schedule(
                 self.options.seed, self.seconds, taking_part, self.options.gap, has_disk=disk is not None
@@ -160,18 +165,19 @@ class Soak:
     def _run_cluster(self) -> None:
         fsync = ("barnabas.acks.fsync=true",) if self.options.fsync else ()
         given = (*settings(0), *fsync)
-        cluster = Cluster(self.directory / "broker", self.options.brokers, given, self.options.seed, say)
+        options = self.options
+        cluster = Cluster(self.directory / "broker", options.brokers, given, options.seed, options.minutes)
         try:
             cluster.start()
             survey = Survey(cluster.bootstrap)
             survey.create_topics(0)
-            self._engage(cluster.bootstrap, cluster.port)
+            self._engage(cluster.bootstrap)
             taking_part = [client.slot for client in self.clients.values()]
             faults = cluster_nemesis.schedule(
                 self.options.seed, self.seconds, taking_part, self.options.gap, self.options.faults
             )
             try:
-                self._storm(ClusterFaults(cluster, self.options.seed), faults, cluster.revive)
+                self._storm(ClusterFaults(cluster, self.options.seed), faults, cluster.await_ready)
                 self._calm(survey)
                 self.not_whole.append(cluster.await_whole(WHOLE_SECONDS))
             finally:
@@ -180,7 +186,7 @@ class Soak:
             self.not_whole.append(cluster.await_whole(WHOLE_SECONDS))
             Survey(cluster.bootstrap).record(self.recorder, self._groups(), cluster.most_ahead_ms)
         finally:
-            self.deaths = cluster.deaths
+            self.deaths, self.failed_starts = cluster.deaths, cluster.failed_starts
             self.outputs = cluster.outputs
             cluster.close()
 
@@ -188,13 +194,13 @@ class Soak:
         for client in self.clients.values():
             client.destroy()
 
-    def _engage(self, bootstrap: str, port: int) -> None:
+    def _engage(self, bootstrap: str) -> None:
         try:
             java_command = java.command(self.directory)
         except Unavailable as reason:
             say(f"no client in Java: {reason}")
             java_command = []
-        is_new = serves(port, CONSUMER_GROUP_HEARTBEAT)
+        is_new = serves(bootstrap.split(",")[0], CONSUMER_GROUP_HEARTBEAT)
         words = self.options.only.split(",")
         for slot in slots(has_java=bool(java_command), has_consumer_protocol=is_new):
             if any(word in f"{slot.name} {slot.client}" for word in words):
@@ -227,12 +233,17 @@ class Soak:
         loops = [client.slot for client in others if client.slot.role == "transform"]
         readers = [client.slot for client in others if client.slot.role == "consume"]
         for stage in (loops, readers):  # the loops' outputs are read by others
-            survey.await_groups(stage, topics, self.options.patience)
+            survey.await_groups(stage, topics, self.options.patience, lambda: _tend(others))
         survey.await_stable(topics, self.options.patience)
         _stop(others)
 
     def _groups(self) -> set[str]:
         return {client.slot.group for client in self.clients.values() if client.slot.group}
+
+
+def _tend(clients: list[Client]) -> None:
+    for client in clients:
+        client.tend()
 
 
 def _stop(clients: list[Client]) -> None:
@@ -264,6 +275,8 @@ def main() -> int:
     print(report.text(report.operations(read(histories)), faults, crashes, findings, excused, said))
     for line in [] if soak is None else [*soak.deaths, *filter(None, soak.not_whole)]:
         print(f"the cluster: {line}")
+    for failure in [] if soak is None else soak.failed_starts:
+        print(f"while faults went on, a start failed: {failure}")
     print(f"seed {options.seed}" if options.check is None else f"{directory}")
     if not findings and not options.keep and options.check is None:
         shutil.rmtree(directory)

@@ -1,33 +1,33 @@
-"""A real cluster under a soak: broker processes, a real ZooKeeper, and relays between all that talk.
+"""A real cluster under a soak: broker processes and a ZooKeeper ensemble, each on a host of its own.
 
-Nobody reaches a broker or the ZooKeeper but through a relay, which can be cut: among brokers one for each
-ordered pair, from each broker to the ZooKeeper, and from the clients to each broker.
+The hosts are network namespaces, so any two can be cut off from each other; the clients run on the machine
+itself. The methods that begin a fault wait for nothing, and faults overlap: `victims` says what follows.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from random import Random
-
-from bench.peers import free_port
 
 from barnabas.client.errors import ClientError
 from barnabas.client.moves import Moves
 from barnabas.config.durability import replicated_settings
 from barnabas.errors import BarnabasError
-from barnabas.metadata.zookeeper.server import ZooKeeperServer
+from barnabas.metadata.zookeeper.server import Member, ZooKeeperServer
 from barnabas.testing.nodes import NodeSettings
 from barnabas.testing.process_node import ProcessNode
-from barnabas.testing.relays import Relays
-from barnabas.testing.runners import BrokerDied
-from soak.disk import LimitedDisk, NoDiskError, unmount
+from soak.disk import LimitedDisk, unmount
+from soak.namespaces import HERE, Network
+from soak.observer import Observer
+from soak.plan import RECYCLED, TOPICS
+from soak.victims import Broker, Server, Undo
 
-HOST = "127.0.0.1"
-#: at one end of relays: the clients, and the ZooKeeper
-CLIENTS, ZOOKEEPER = -1, 0
+CLIENTS = HERE
+#: the hosts of the ZooKeeper servers
+SERVERS = (101, 102, 103)
 #: beside the soak's: three replicas, and faults that are noticed within the time that a soak has
 SETTINGS = {
     **replicated_settings(3),
@@ -35,128 +35,146 @@ SETTINGS = {
     "replica.lag.time.max.ms": "5000",
     "leader.imbalance.check.interval.seconds": "20",
 }
-#: bytes; a soak of twelve minutes needs less
-DISK = 384 * 1024 * 1024
-#: seconds that a move may take to be begun
-_PATIENCE = 5.0
-
-Undo = Callable[[], object]
+_PORT, _ZOOKEEPER_PORT = 9092, 2181
+#: bytes of each broker's disk, and what each minute of the soak adds
+_DISK, _DISK_PER_MINUTE = 384 * 1024 * 1024, 16 * 1024 * 1024
+#: seconds that a move may take to be begun, and all brokers to start
+_PATIENCE, _START_SECONDS = 5.0, 180.0
 
 
 class Cluster:
-    """Brokers 1 to `count`, with their data in `directory`; started anew they find it.
+    """Brokers 1 to `count` with their data in `directory`, for a soak of `minutes`.
 
-    `say` is told what cannot be done here.
+    Raises:
+        NoNetworkError, NoDiskError: this system or user cannot make the hosts, or mount the disks.
     """
 
     def __init__(
-        self, directory: Path, count: int, settings: Iterable[str], seed: int, say: Callable[[str], None]
+        self, directory: Path, count: int, settings: Iterable[str], seed: int, minutes: float
     ) -> None:
         self.ids = tuple(range(1, count + 1))
         self._directory = directory
         self._settings = SETTINGS | dict(setting.split("=", 1) for setting in settings)
         self._random = Random(f"{seed} cluster")
-        self._say = say
-        self._zookeeper = ZooKeeperServer(directory / "zookeeper", tick=0.5)
-        self._relays = Relays()
-        self._ports = {broker: free_port() for broker in self.ids}
-        self._through: dict[tuple[int, int], int] = {}
-        self._nodes: dict[int, ProcessNode] = {}
+        self._disk_size = _DISK + round(minutes) * _DISK_PER_MINUTE
         self._disks: dict[int, LimitedDisk] = {}
+        self._network = Network((*self.ids, *SERVERS))
+        self._brokers = {broker: Broker(broker, partial(self._node, broker)) for broker in self.ids}
+        hosts = {number: self._network.address(server) for number, server in enumerate(SERVERS, 1)}
+        self._servers = {
+            server: Server(
+                ZooKeeperServer(
+                    directory / f"zookeeper-{number}",
+                    port=_ZOOKEEPER_PORT,
+                    member=Member(number, hosts, self._network.launcher(server)),
+                )
+            )
+            for number, server in enumerate(SERVERS, 1)
+        }
+        self.observer = Observer(self.bootstrap)
         #: milliseconds by which any broker's clock was ahead, at most
         self.most_ahead_ms = 0
-        #: brokers that ended by themselves, or did not start, with their last words
-        self.deaths: list[str] = []
 
     # -- its life
 
     @property
     def bootstrap(self) -> str:
-        return ",".join(f"{HOST}:{self._through[CLIENTS, broker]}" for broker in self.ids)
-
-    @property
-    def port(self) -> int:
-        """At which clients reach the first broker."""
-        return self._through[CLIENTS, self.ids[0]]
+        return ",".join(f"{self._network.address(broker)}:{_PORT}" for broker in self.ids)
 
     @property
     def outputs(self) -> list[Path]:
         return [self._directory / f"broker-{broker}" / "data.log" for broker in self.ids]
 
+    @property
+    def deaths(self) -> list[str]:
+        """Brokers that ended by themselves, or did not end when asked to, with their last words."""
+        return [death for broker in self._brokers.values() for death in broker.deaths]
+
+    @property
+    def failed_starts(self) -> list[str]:
+        """Starts that failed while faults went on, as they may."""
+        return [failure for broker in self._brokers.values() for failure in broker.failed_starts]
+
     def start(self) -> None:
         """Start all of it and wait until every broker serves."""
         self._directory.mkdir(parents=True, exist_ok=True)
-        self._zookeeper.start()
-        ends = {CLIENTS: free_port(), ZOOKEEPER: self._zookeeper.port, **self._ports}
-        self._through = self._relays.start(ends)
         for broker in self.ids:
-            self._mount(broker)
-        self._begin(self.ids)
+            folder = self._directory / f"broker-{broker}" / "data"
+            unmount(folder)
+            self._disks[broker] = LimitedDisk(folder, self._disk_size)
+        for server in self._servers.values():
+            server.tend()
+        for server in self._servers.values():
+            server.server.wait_ready()
+        self.await_ready()
+        self.observer.start()
+
+    def tend(self) -> None:
+        """Start what should run, as a supervisor would."""
+        for victim in (*self._servers.values(), *self._brokers.values()):
+            victim.tend()
+
+    def await_ready(self) -> None:
+        """Start whatever does not run, and wait until all brokers serve and have done what they were told.
+
+        One that does not start counts among the deaths.
+        """
+        deadline = time.monotonic() + _START_SECONDS
+        failures = len(self.failed_starts)
+        while not all(broker.is_ready for broker in self._brokers.values()):
+            self.tend()
+            if time.monotonic() > deadline or len(self.failed_starts) > failures + len(self.ids):
+                late = [broker for broker in self._brokers.values() if not broker.is_ready]
+                for broker in late:
+                    broker.deaths.append(
+                        f"broker {broker.broker_id} does not start: {broker.failed_starts[-1:]}"
+                    )
+                return
+            time.sleep(0.2)
+        for broker in self._brokers.values():
+            broker.await_commands()
 
     def restart_all(self) -> None:
         """Kill all brokers at once and start them again."""
-        for broker in self._present(self.ids):
-            self._nodes.pop(broker).kill()
-        self._begin(self.ids)
-
-    def revive(self) -> None:
-        """Start whatever does not run."""
-        self._begin([broker for broker in self.ids if broker not in self._present(self.ids)])
+        for let_up in [broker.kill() for broker in self._brokers.values()]:
+            let_up()
+        self.await_ready()
 
     def close(self) -> None:
-        """Leave no process and no mounted disk behind."""
-        for node in self._nodes.values():
-            with suppress(OSError):
-                node.resume()
-            node.kill()
-        self._nodes.clear()
-        self._relays.stop()
-        self._zookeeper.kill()
+        """Leave no process, no host and no mounted disk behind."""
+        self.observer.stop()
+        for broker in self._brokers.values():
+            broker.close()
+        for server in self._servers.values():
+            server.server.kill()
+        self._network.close()
         for disk in self._disks.values():
             disk.close()
 
     # -- what may be done to it: each begins a fault, and returns what ends it
 
     def kill(self, whom: Sequence[int]) -> Undo:
-        present = self._present(whom)
-        for broker in present:
-            self._nodes.pop(broker).kill()
-        return lambda: self._begin(present)
+        return _all([self._victim(host).kill() for host in whom])
 
     def pause(self, whom: Sequence[int]) -> Undo:
-        nodes = [self._nodes[broker] for broker in self._present(whom)]
-        for node in nodes:
-            node.pause()
-
-        def resume() -> None:
-            for node in nodes:
-                node.resume()
-
-        return resume
+        return _all([self._victim(host).pause() for host in whom])
 
     def restart(self, whom: Sequence[int]) -> Undo:
-        """Stop some cleanly, one after the other, each started again before the next."""
-        for broker in self._present(whom):
-            try:
-                self._nodes.pop(broker).stop()
-            except BrokerDied as error:
-                self.deaths.append(str(error)[:300])
-            self._begin([broker])
+        """Stop some cleanly and start them again."""
+        for broker in whom:
+            self._brokers[broker].restart()
         return _nothing
 
     def expire(self, whom: Sequence[int]) -> Undo:
-        for broker in self._present(whom):
-            with suppress(BrokerDied):  # it does not answer in time on a machine as busy as this
-                self._nodes[broker].expire_session()
+        """End their ZooKeeper sessions."""
+        for broker in whom:
+            self._brokers[broker].command(ProcessNode.expire_session)
         return _nothing
 
     def fill(self, whom: Sequence[int], left: int) -> Undo:
         for broker in whom:
-            if broker in self._disks:
-                self._disks[broker].fill(left)
-            else:
-                self._nodes[broker].fill_disk(True)
-        return lambda: self._free(whom)
+            self._disks[broker].fill(left)
+        return _all([self._disks[broker].free for broker in whom])
 
     def set_clock(self, whom: Sequence[int], ahead_ms: int) -> Undo:
         """Set wall clocks ahead, or back; a broker that starts anew has the right time."""
@@ -164,43 +182,21 @@ class Cluster:
         self._set_clocks(whom, ahead_ms)
         return lambda: self._set_clocks(whom, 0)
 
-    def _set_clocks(self, whom: Sequence[int], ahead_ms: int) -> None:
-        for broker in self._present(whom):
-            with suppress(BrokerDied):  # it does not answer in time on a machine as busy as this
-                self._nodes[broker].set_clock(ahead_ms)
-
     def cut(self, whom: Sequence[int], others: Sequence[int], *, one_way: bool = False) -> Undo:
+        """Drop what `whom` send to `others`, and unless `one_way` what they are sent, too."""
         ways = [(a, b) for a in whom for b in others if a != b]
         ways += [] if one_way else [(b, a) for a, b in ways]
-        self._relays.cut(ways)
-        return lambda: self._relays.heal(ways)
+        self._network.cut(ways)
+        return lambda: self._network.heal(ways)
 
-    def kill_zookeeper(self) -> Undo:
-        self._zookeeper.kill()
-        return self._zookeeper.start
+    def move(self) -> None:
+        """Move some replicas, or have the preferred replicas lead."""
+        self.observer.have_done(self._move)
 
-    def pause_zookeeper(self) -> Undo:
-        self._zookeeper.pause()
-        return self._zookeeper.resume
-
-    def move(self) -> str:
-        """Move some replicas, or have the preferred replicas lead; what was done, in words."""
-        moves = Moves(self.bootstrap, timeout=_PATIENCE)
-        try:
-            if self._random.random() < 0.3:
-                moves.elect(None)
-                return "elect preferred leaders"
-            places = sorted(moves.holders(list(self._topics())))
-            chosen = self._random.sample(places, min(3, len(places)))
-            targets = {}
-            for place in chosen:
-                brokers = list(self.ids)
-                self._random.shuffle(brokers)
-                targets[place] = brokers[: self._random.choice((2, 3, 3))]
-            moves.reassign(targets)
-            return "reassign " + ", ".join(f"{place} to {to}" for place, to in targets.items())
-        except (BarnabasError, ClientError, OSError) as error:
-            return f"nothing could be moved: {error}"
+    def zookeeper_leader(self) -> int:
+        """The host of the server that leads the ensemble, or any."""
+        leaders = [host for host, server in self._servers.items() if server.is_leader()]
+        return leaders[0] if leaders else self._random.choice(SERVERS)
 
     def await_whole(self, seconds: float) -> str:
         """Wait until all partitions have a leader and their replicas in sync; some that have not in time."""
@@ -208,6 +204,8 @@ class Cluster:
         while (behind := self._behind()) and time.monotonic() < deadline:
             time.sleep(0.5)
         return behind
+
+    # -- inside
 
     def _behind(self) -> str:
         try:
@@ -221,78 +219,43 @@ class Cluster:
         ]
         return ", ".join(behind[:5])
 
-    def controller(self) -> int | None:
-        """The controller, if it runs."""
+    def _move(self) -> None:
+        moves = Moves(self.bootstrap, timeout=_PATIENCE)
         try:
-            found = Moves(self.bootstrap, timeout=_PATIENCE).cluster().controller
-        except (BarnabasError, OSError):
-            return None
-        return found if found in self._nodes else None
+            if self._random.random() < 0.3:
+                moves.elect(None)
+                return
+            partitions = sorted(moves.holders([topic for topic in TOPICS if topic != RECYCLED]))
+            targets = {}
+            for partition in self._random.sample(partitions, min(3, len(partitions))):
+                brokers = self._random.sample(self.ids, len(self.ids))
+                targets[partition] = brokers[: self._random.choice((2, 3, 3))]
+            moves.reassign(targets)
+        except (BarnabasError, ClientError, OSError):
+            pass  # as faults have it
 
-    def leader(self, topic: str, partition: int) -> int | None:
-        """The leader of a partition, if it runs."""
-        try:
-            holders = Moves(self.bootstrap, timeout=_PATIENCE).holders([topic])
-        except (BarnabasError, OSError):
-            return None
-        found = [each.leader for place, each in holders.items() if place.partition == partition]
-        return found[0] if found and found[0] in self._nodes else None
+    def _victim(self, host: int) -> Broker | Server:
+        return self._servers[host] if host in self._servers else self._brokers[host]
 
-    # -- inside
-
-    def _topics(self) -> Iterable[str]:
-        from soak.plan import RECYCLED, TOPICS
-
-        return (topic for topic in TOPICS if topic != RECYCLED)
-
-    def _mount(self, broker: int) -> None:
-        folder = self._directory / f"broker-{broker}" / "data"
-        try:
-            unmount(folder)
-            self._disks[broker] = LimitedDisk(folder, DISK)
-        except NoDiskError as reason:
-            self._say(f"broker {broker} is told that its disk is full, since none can be mounted: {reason}")
-
-    def _free(self, whom: Sequence[int]) -> None:
+    def _set_clocks(self, whom: Sequence[int], ahead_ms: int) -> None:
         for broker in whom:
-            if broker in self._disks:
-                self._disks[broker].free()
-            else:
-                self._nodes[broker].fill_disk(False)
+            self._brokers[broker].command(lambda node: node.set_clock(ahead_ms))
 
-    def _begin(self, whom: Sequence[int]) -> None:
-        begun = {broker: ProcessNode(self._node(broker)).begin() for broker in whom}
-        for broker, node in begun.items():
-            try:
-                node.wait_ready()
-            except BrokerDied as error:
-                self.deaths.append(str(error)[:300])
-            else:
-                self._nodes[broker] = node
-
-    def _present(self, whom: Sequence[int]) -> list[int]:
-        """Those who have not ended by themselves; who has is noted."""
-        for broker, node in list(self._nodes.items()):
-            if not node.is_alive:
-                self.deaths.append(f"broker {broker} ended by itself: {node.last_words[-200:]}")
-                del self._nodes[broker]
-        return [broker for broker in whom if broker in self._nodes]
-
-    def _node(self, broker: int) -> NodeSettings:
+    def _node(self, broker: int) -> ProcessNode:
+        address = f"PLAINTEXT://{self._network.address(broker)}:{_PORT}"
         settings = {
             **self._settings,
             "node.id": str(broker),
-            "listeners": f"PLAINTEXT://{HOST}:{self._ports[broker]}",
-            "advertised.listeners": f"PLAINTEXT://{HOST}:{self._through[CLIENTS, broker]}",
+            "listeners": address,
+            "advertised.listeners": address,
             "log.dirs": str(self._directory / f"broker-{broker}" / "data"),
-            "zookeeper.connect": f"{HOST}:{self._through[broker, ZOOKEEPER]}",
+            "zookeeper.connect": ",".join(server.server.address for server in self._servers.values()),
         }
-        routes = {
-            self._through[CLIENTS, other]: self._through[broker, other]
-            for other in self.ids
-            if other != broker
-        }
-        return NodeSettings(broker, settings, routes)
+        return ProcessNode(NodeSettings(broker, settings, {}), self._network.launcher(broker))
+
+
+def _all(undoes: Sequence[Undo]) -> Callable[[], object]:
+    return lambda: [undo() for undo in undoes]
 
 
 def _nothing() -> None:

@@ -1,7 +1,7 @@
 """What is done to a cluster, and when: drawn from a seed before the soak. To whom, when the time comes.
 
-Faults of the cluster do not overlap, but one may follow another at once. Reassignments, elections and the
-faults of clients go on beside them.
+Several tracks of faults run side by side, so faults of the cluster overlap. Those of one track do not, but
+one may follow another at once. Reassignments, elections and the faults of clients go on beside them.
 """
 
 from __future__ import annotations
@@ -10,10 +10,13 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import NamedTuple
 
-from soak.cluster import CLIENTS, ZOOKEEPER, Cluster, Undo
-from soak.nemesis import BROKER, Fault, of_clients
+from soak.cluster import CLIENTS, SERVERS, Cluster
+from soak.nemesis import Fault, of_clients
 from soak.plan import PARTITIONS, Slot
+from soak.victims import Undo
 
+#: the tracks of faults: what a fault of the cluster has for a target
+TRACKS = ("cluster, first track", "cluster, second track", "cluster, third track")
 MOVES = "moves"
 MOVE = "move replicas or leaders of"
 #: seconds between two moves, about
@@ -31,12 +34,16 @@ class Kind(NamedTuple):
 
 def _leader(cluster: Cluster, random: Random) -> list[int]:
     topic = random.choice(["events", "ledger", "latest", "__consumer_offsets", "__transaction_state"])
-    found = cluster.leader(topic, random.randrange(PARTITIONS.get(topic, 4)))
+    found = cluster.observer.leader(topic, random.randrange(PARTITIONS.get(topic, 4)))
     return [found or random.choice(cluster.ids)]
 
 
 def _controller(cluster: Cluster, random: Random) -> list[int]:
-    return [cluster.controller() or random.choice(cluster.ids)]
+    return [cluster.observer.controller or random.choice(cluster.ids)]
+
+
+def _server(cluster: Cluster, random: Random) -> list[int]:
+    return [random.choice(SERVERS)]
 
 
 def _any(cluster: Cluster, random: Random) -> list[int]:
@@ -51,8 +58,8 @@ def _all(cluster: Cluster, random: Random) -> list[int]:
     return list(cluster.ids)
 
 
-#: shorter than a session, about as long, longer
-_SHORT, _SESSION, _LONG = (0.0, 3.0), (4.0, 8.0), (8.0, 16.0)
+#: shorter than a session, about as long, longer, and longer than clients and transactions wait
+_SHORT, _SESSION, _LONG, _MINUTE = (0.0, 3.0), (4.0, 8.0), (8.0, 16.0), (30.0, 70.0)
 _USUAL = (_SHORT, _SESSION, _LONG)
 KINDS: dict[str, Kind] = {
     "kill a leader": Kind(6, _USUAL, lambda c, r: c.kill(_leader(c, r))),
@@ -72,16 +79,23 @@ KINDS: dict[str, Kind] = {
     "fill two disks": Kind(1, ((1.0, 6.0),), lambda c, r: c.fill(_two(c, r), _left(r))),
     "cut off from brokers": Kind(4, _USUAL, lambda c, r: c.cut(_leader(c, r), c.ids)),
     "cut off one way": Kind(4, _USUAL, lambda c, r: c.cut(_leader(c, r), c.ids, one_way=True)),
-    "cut off from ZooKeeper": Kind(3, _USUAL, lambda c, r: c.cut(_leader(c, r), [ZOOKEEPER])),
+    "cut off from ZooKeeper": Kind(6, (*_USUAL, _MINUTE), lambda c, r: c.cut(_leader(c, r), SERVERS)),
+    "cut the controller off from ZooKeeper": Kind(3, _USUAL, lambda c, r: c.cut(_controller(c, r), SERVERS)),
     "cut off from ZooKeeper one way": Kind(
-        2, _USUAL, lambda c, r: c.cut([ZOOKEEPER], _controller(c, r), one_way=True)
+        2, _USUAL, lambda c, r: c.cut(SERVERS, _controller(c, r), one_way=True)
     ),
+    "cut off from a ZooKeeper server": Kind(2, _USUAL, lambda c, r: c.cut(_leader(c, r), _server(c, r))),
     "cut off from clients": Kind(3, _USUAL, lambda c, r: c.cut([CLIENTS], _leader(c, r))),
-    "isolate": Kind(3, _USUAL, lambda c, r: c.cut(_leader(c, r), [CLIENTS, ZOOKEEPER, *c.ids])),
-    "kill ZooKeeper": Kind(2, (_SHORT, _LONG), lambda c, r: c.kill_zookeeper()),
-    "keep ZooKeeper down": Kind(1, ((20.0, 45.0),), lambda c, r: c.kill_zookeeper()),
-    "keep ZooKeeper down for minutes": Kind(1, ((300.0, 310.0),), lambda c, r: c.kill_zookeeper()),
-    "pause ZooKeeper": Kind(3, _USUAL, lambda c, r: c.pause_zookeeper()),
+    "isolate": Kind(3, _USUAL, lambda c, r: c.cut(_leader(c, r), [CLIENTS, *SERVERS, *c.ids])),
+    "kill a ZooKeeper server": Kind(3, _USUAL, lambda c, r: c.kill(_server(c, r))),
+    "kill the leader of ZooKeeper": Kind(3, _USUAL, lambda c, r: c.kill([c.zookeeper_leader()])),
+    "pause the leader of ZooKeeper": Kind(3, _USUAL, lambda c, r: c.pause([c.zookeeper_leader()])),
+    "cut the leader of ZooKeeper off from the others": Kind(
+        3, _USUAL, lambda c, r: c.cut([c.zookeeper_leader()], SERVERS)
+    ),
+    "kill two ZooKeeper servers": Kind(2, (_SHORT, _LONG), lambda c, r: c.kill(r.sample(SERVERS, 2))),
+    "keep ZooKeeper down": Kind(1, ((20.0, 45.0),), lambda c, r: c.kill(SERVERS)),
+    "keep ZooKeeper down for minutes": Kind(1, ((300.0, 310.0),), lambda c, r: c.kill(SERVERS)),
     "set a clock": Kind(2, _USUAL, lambda c, r: c.set_clock(_any(c, r), _ahead(r))),
     "set all clocks": Kind(1, _USUAL, lambda c, r: c.set_clock(_all(c, r), _ahead(r))),
 }
@@ -99,13 +113,15 @@ def _left(random: Random) -> int:
 def schedule(
     seed: int, seconds: float, slots: Sequence[Slot], gap: float, words: Sequence[str] = ()
 ) -> list[Fault]:
-    """The faults in order of time, all over by `seconds`; the cluster's about `gap` seconds apart.
+    """The faults in order of time, all over by `seconds`; those of a track about `gap` seconds apart.
 
     Args:
         words: the cluster has only faults with one of them in their name, that are over within `seconds`.
     """
     random = Random(seed)
-    faults = [*_of_cluster(random, seconds, gap, words), *of_clients(random, seconds, slots, 2 * gap)]
+    faults = of_clients(random, seconds, slots, 2 * gap)
+    for track in TRACKS:
+        faults += _of_cluster(random, track, seconds, gap, words)
     at = random.uniform(5, 10)
     while at < seconds:
         faults.append(Fault(at, MOVE, MOVES, 0))
@@ -124,7 +140,7 @@ def kinds_of(seconds: float, words: Sequence[str] = ()) -> dict[str, Kind]:
     }
 
 
-def _of_cluster(random: Random, seconds: float, gap: float, words: Sequence[str]) -> list[Fault]:
+def _of_cluster(random: Random, track: str, seconds: float, gap: float, words: Sequence[str]) -> list[Fault]:
     faults: list[Fault] = []
     at = random.uniform(3, 6)
     kinds = kinds_of(seconds, words)
@@ -134,7 +150,7 @@ def _of_cluster(random: Random, seconds: float, gap: float, words: Sequence[str]
         lasts = random.uniform(*random.choice(KINDS[kind].lasts))
         if at + lasts > seconds:
             return faults
-        faults.append(Fault(at, kind, BROKER, lasts))
+        faults.append(Fault(at, kind, track, lasts))
         # Now and then again at once: while the cluster elects, or a broker has just come back.
         at += lasts + (random.uniform(0, 2) if random.random() < 0.3 else 2 + random.expovariate(1 / gap))
 
@@ -151,3 +167,6 @@ class ClusterFaults:
             self._cluster.move()
             return lambda: None
         return KINDS[fault.kind].begin(self._cluster, self._random)
+
+    def tend(self) -> None:
+        self._cluster.tend()

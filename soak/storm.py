@@ -26,6 +26,9 @@ class Target(Protocol):
     def begin(self, fault: Fault) -> Callable[[], object]:
         """Carry out a fault; what ends it."""
 
+    def tend(self) -> None:
+        """Start what should run and does not; called all the time."""
+
 
 class OneBroker:
     """A broker in a process of its own, and its disk, if that can be filled."""
@@ -46,6 +49,9 @@ class OneBroker:
         else:
             self._peer.kill()
         return self._peer.start
+
+    def tend(self) -> None:
+        """A broker that ends by itself stays down: the next fault fails, and says so."""
 
     def _fill(self, fault: Fault) -> Callable[[], object]:
         disk = self._disk
@@ -94,6 +100,7 @@ class Storm:
         self._scheduler.run()
 
     def _tend(self, until: float) -> None:
+        self._target.tend()
         for name, client in self._clients.items():
             if name not in self._busy:
                 client.tend()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -45,9 +45,10 @@ class Contents:
     is_whole: bool = True
 
 
-def serves(port: int, api_key: int) -> bool:
-    """Whether the broker on this port of 127.0.0.1 advertises an API: ApiVersions version 0."""
-    with socket.create_connection(("127.0.0.1", port), timeout=SECONDS) as connection:
+def serves(address: str, api_key: int) -> bool:
+    """Whether the broker at ``host:port`` advertises an API: ApiVersions version 0."""
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=SECONDS) as connection:
         connection.sendall(struct.pack(">ihhih", 10, 18, 0, 1, -1))
         stream = connection.makefile("rb")
         (size,) = struct.unpack(">i", stream.read(4))
@@ -125,8 +126,17 @@ class Survey:
                 return
             time.sleep(1)
 
-    def await_groups(self, readers: Sequence[Slot], topics: Mapping[str, int], seconds: float) -> None:
-        """Wait until the readers' groups have committed all they can read, or the time is over."""
+    def await_groups(
+        self,
+        readers: Sequence[Slot],
+        topics: Mapping[str, int],
+        seconds: float,
+        tend: Callable[[], object],
+    ) -> None:
+        """Wait until the readers' groups have committed all they can read, or the time is over.
+
+        `tend` is called meanwhile: it replaces clients that have ended by themselves.
+        """
         last = {
             isolation: {
                 place: max((offset for offset, _, _ in found.records), default=-1)
@@ -148,6 +158,7 @@ class Survey:
                 starts = self._offsets(unread, OffsetSpec.earliest())
                 if all(starts.get(place, 0) > wanted[place] for place in unread):  # they are there no more
                     del waiting[group]
+            tend()
             time.sleep(1)
 
     def record(self, recorder: Recorder, groups: Iterable[str], ahead_ms: int = 0) -> None:

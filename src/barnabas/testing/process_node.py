@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -43,10 +43,16 @@ _ANSWER_TIMEOUT = 60.0
 
 
 class ProcessNode:
-    """A broker in a process of its own, which logs to a file beside its data."""
+    """A broker in a process of its own, which logs to a file beside its data.
 
-    def __init__(self, settings: NodeSettings) -> None:
+    Args:
+        settings: of the broker.
+        launcher: a command that runs the broker's command elsewhere, as in another network namespace.
+    """
+
+    def __init__(self, settings: NodeSettings, launcher: Sequence[str] = ()) -> None:
         self._settings = settings
+        self._launcher = launcher
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         data = Path(settings.settings["log.dirs"])
         self._log = data.with_name(data.name + ".log")
@@ -57,7 +63,7 @@ class ProcessNode:
         self._log.parent.mkdir(parents=True, exist_ok=True)
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__],
+                [*self._launcher, sys.executable, "-m", __name__],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -77,8 +83,23 @@ class ProcessNode:
             self.kill()
             raise
 
-    def stop(self) -> None:
+    def is_ready(self) -> bool:
+        """Whether it serves already, in place of `wait_ready`.
+
+        Raises:
+            BrokerDied: it does not start.
+        """
+        if self._lines.empty():
+            return False
+        self._hear("start", 0)
+        return True
+
+    def ask_to_stop(self) -> None:
+        """Begin a clean stop; `stop` waits for its end."""
         ask_to_stop(self._process)
+
+    def stop(self) -> None:
+        self.ask_to_stop()
         try:
             code = self._process.wait(_STOP_TIMEOUT)
         except subprocess.TimeoutExpired:

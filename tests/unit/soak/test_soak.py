@@ -178,20 +178,25 @@ def test_a_clusters_schedule_follows_from_its_seed_and_ends_in_time():
     faults = cluster_nemesis.schedule(7, 600, SLOTS, 6)
     assert faults == cluster_nemesis.schedule(7, 600, SLOTS, 6) != cluster_nemesis.schedule(8, 600, SLOTS, 6)
     assert all(fault.at + fault.seconds <= 600 for fault in faults)
-    of_cluster = [fault for fault in faults if fault.target == BROKER]
-    assert all(one.at + one.seconds <= next_.at for one, next_ in pairwise(of_cluster))
+    for track in cluster_nemesis.TRACKS:
+        of_track = [fault for fault in faults if fault.target == track]
+        assert all(one.at + one.seconds <= next_.at for one, next_ in pairwise(of_track))
+    of_cluster = [fault for fault in faults if fault.target in cluster_nemesis.TRACKS]
+    assert any(one.at + one.seconds > next_.at for one, next_ in pairwise(of_cluster)), "they overlap"
     assert {fault.kind for fault in cluster_nemesis.schedule(7, 36_000, SLOTS, 6)} >= {*cluster_nemesis.KINDS}
 
 
 def test_no_fault_of_a_cluster_is_most_of_a_soak():
     faults = cluster_nemesis.schedule(7, 900, SLOTS, 6)
-    assert max(fault.seconds for fault in faults if fault.target == BROKER) < 300
+    assert max(fault.seconds for fault in faults if fault.target in cluster_nemesis.TRACKS) < 300
     assert max(fault.seconds for fault in cluster_nemesis.schedule(7, 36_000, SLOTS, 6)) >= 300
 
 
 @pytest.mark.parametrize("word", ["down for minutes", "clock"])
 def test_faults_that_are_asked_for_are_the_only_ones_though_one_is_most_of_a_soak(word):
-    asked = [f for f in cluster_nemesis.schedule(7, 360, SLOTS, 6, [word]) if f.target == BROKER]
+    asked = [
+        f for f in cluster_nemesis.schedule(7, 360, SLOTS, 6, [word]) if f.target in cluster_nemesis.TRACKS
+    ]
     assert asked
     assert all(word in fault.kind for fault in asked)
 

@@ -1,11 +1,11 @@
 """A real ZooKeeper beside the brokers, from the jars that come with PySpark: for development and for tests.
 
-It is a single server on the loopback interface, with a small heap and its log in its folder. It keeps its
-data: started again in the same folder it knows all it knew.
+It is a single server on the loopback interface, or one of an ensemble (`Member`), with a small heap and its
+log in its folder. It keeps its data: started again in the same folder it knows all it knew.
 
     folder/zoo.cfg, log4j2.properties    written at each start
     folder/zookeeper.log                 its log; zookeeper.out is what else it printed
-    folder/data/                         its transactions and snapshots
+    folder/data/                         its transactions and snapshots; of a member its number (myid), too
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -82,6 +83,25 @@ class ZooKeeperStartError(BarnabasError):
     """The ZooKeeper that was started did not get ready."""
 
 
+@dataclass(frozen=True)
+class Member:
+    """One server of an ensemble, on a host of its own.
+
+    Attributes:
+        number: its ``myid``.
+        hosts: by number, the address of every member; each one needs ports 2888 and 3888 there.
+        launcher: a command that runs another one on this member's host, which may be a network namespace.
+    """
+
+    number: int
+    hosts: Mapping[int, str]
+    launcher: Sequence[str] = ()
+
+    @property
+    def host(self) -> str:
+        return self.hosts[self.number]
+
+
 class ZooKeeperServer:
     """A ZooKeeper server that this process starts and ends. Usable as a context manager.
 
@@ -95,6 +115,7 @@ class ZooKeeperServer:
         client_authority: the PEM file of what has signed the certificates that clients show there; None asks
             for none.
         environment: of its process; None gives it this process's own.
+        member: its part in an ensemble, with `port` given; None is a server alone.
     """
 
     def __init__(
@@ -108,8 +129,11 @@ class ZooKeeperServer:
         tls: Path | None = None,
         client_authority: Path | None = None,
         environment: Mapping[str, str] | None = None,
+        member: Member | None = None,
     ) -> None:
         self._environment = environment
+        self._member = member
+        self._host = "127.0.0.1" if member is None else member.host
         self._tls, self._client_authority = tls, client_authority
         self._tls_port = 0
         self._folder = Path(folder).absolute()
@@ -122,7 +146,7 @@ class ZooKeeperServer:
     @property
     def address(self) -> str:
         """``host:port``, as for ``zookeeper.connect``."""
-        return f"127.0.0.1:{self._port}"
+        return f"{self._host}:{self._port}"
 
     @property
     def port(self) -> int:
@@ -131,7 +155,7 @@ class ZooKeeperServer:
     @property
     def tls_address(self) -> str:
         """Where it speaks TLS."""
-        return f"127.0.0.1:{self._tls_port}"
+        return f"{self._host}:{self._tls_port}"
 
     @property
     def pid(self) -> int | None:
@@ -147,12 +171,28 @@ class ZooKeeperServer:
         """
         if self._process is not None:
             return self
-        command = self._command()
-        self._port = _free_port(self._port)
+        if self._member is None:
+            self._port = _free_port(self._port)
         if self._tls is not None:
             self._tls_port = _free_port(self._tls_port)
+        with nullcontext() if self._member is not None else _kept(self._port):
+            self.begin()
+            try:
+                self.wait_ready(timeout)
+            except BaseException:
+                self.kill()
+                raise
+        return self
+
+    def begin(self) -> None:
+        """Start it and do not wait (`wait_ready` does): a member of an ensemble serves once most of them run.
+
+        Raises:
+            ZooKeeperMissingError: there is no Java, or no PySpark.
+        """
+        command = self._command()
         self._write_configuration()
-        with (self._folder / "zookeeper.out").open("ab") as output, _kept(self._port):
+        with (self._folder / "zookeeper.out").open("ab") as output:
             self._process = subprocess.Popen(
                 command,
                 cwd=self._folder,
@@ -162,12 +202,6 @@ class ZooKeeperServer:
                 env=self._environment,
                 **processes.own_group(),
             )
-            try:
-                self._wait_until_ready(self._process, time.monotonic() + timeout)
-            except BaseException:
-                self.kill()
-                raise
-        return self
 
     def stop(self) -> None:
         """End it cleanly; one that does not run is fine. Sessions live on until their timeout."""
@@ -208,7 +242,7 @@ class ZooKeeperServer:
         Raises:
             OSError: it does not answer.
         """
-        with socket.create_connection(("127.0.0.1", self._port), timeout) as connection:
+        with socket.create_connection((self._host, self._port), timeout) as connection:
             connection.sendall(word.encode())
             parts = []
             while part := connection.recv(4096):
@@ -225,6 +259,7 @@ class ZooKeeperServer:
 
     def _command(self) -> list[str]:
         return [
+            *(self._member.launcher if self._member is not None else ()),
             java(),
             f"-Xmx{self._heap_mb}m",
             *_JAVA_OPTIONS,
@@ -245,7 +280,7 @@ class ZooKeeperServer:
         settings = {
             "dataDir": (self._folder / "data").as_posix(),
             "clientPort": self._port,
-            "clientPortAddress": "127.0.0.1",
+            "clientPortAddress": self._host,
             "tickTime": self._tick_ms,
             "minSessionTimeout": 2 * self._tick_ms,
             "maxSessionTimeout": 3_600_000,
@@ -258,7 +293,7 @@ class ZooKeeperServer:
         if self._tls is not None:
             settings |= {
                 "secureClientPort": self._tls_port,
-                "secureClientPortAddress": "127.0.0.1",
+                "secureClientPortAddress": self._host,
                 "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
                 "ssl.keyStore.location": self._tls.as_posix(),
                 "ssl.keyStore.type": "PEM",
@@ -267,10 +302,23 @@ class ZooKeeperServer:
                 "ssl.clientAuth": "need" if self._client_authority is not None else "none",
                 "ssl.hostnameVerification": "false",  # of clients
             }
+        if self._member is not None:
+            hosts = self._member.hosts.items()
+            settings |= {f"server.{number}": f"{host}:2888:3888" for number, host in hosts}
+            settings |= {"initLimit": 10, "syncLimit": 5}  # ticks
+            (self._folder / "data" / "myid").write_text(f"{self._member.number}\n")
         lines = (f"{name}={value}\n" for name, value in settings.items())
         (self._folder / "zoo.cfg").write_text("".join(lines))
 
-    def _wait_until_ready(self, process: subprocess.Popen[bytes], deadline: float) -> None:
+    def wait_ready(self, timeout: float = 60.0) -> None:
+        """Wait until it serves, after `begin`.
+
+        Raises:
+            ZooKeeperStartError: it ended, or did not serve within `timeout` seconds.
+        """
+        process, deadline = self._process, time.monotonic() + timeout
+        if process is None:
+            raise RuntimeError("the ZooKeeper server does not run")
         while True:
             try:
                 if "Mode:" in self.ask("srvr", 1.0):
