@@ -25,6 +25,34 @@ Answer: TypeAlias = T | Awaitable[T]
 _PENDING = (asyncio.Future, CoroutineType)
 
 
+class LongPoll(asyncio.Future[T]):
+    """An answer that waits for something new, and that can be had at once: with what there is.
+
+    Args:
+        patient_with: the key of an API that it does not give way to; None to give way to all.
+    """
+
+    def __init__(self, patient_with: int | None = None) -> None:
+        super().__init__(loop=asyncio.get_running_loop())
+        self._patient_with = patient_with
+        self._end: Callable[[], object] | None = None
+
+    def ended_by(self, end: Callable[[], object]) -> None:
+        """From now on `end` can settle it, whatever there is."""
+        self._end = end
+        self.add_done_callback(LongPoll._forget)
+
+    def give_way(self, api_key: int) -> None:
+        """A request of that API waits for this answer."""
+        if self._end is not None and api_key != self._patient_with:
+            self._end()
+
+    @staticmethod
+    def _forget(poll: asyncio.Future[T]) -> None:
+        assert isinstance(poll, LongPoll)
+        poll._end = None
+
+
 def is_pending(answer: Answer[T]) -> TypeIs[Awaitable[T]]:
     """Whether the answer has to be awaited."""
     return isinstance(answer, _PENDING)

@@ -40,12 +40,17 @@ class DelayedOperation(Generic[T]):
         timeout_ms: how long to wait at most; None for as long as it takes.
         attempt: called with whether the time is up; returns the result, or None to wait on (never None when
             the time is up). What it raises ends the wait too.
+        future: what is to be settled; a new one when left out.
     """
 
     __slots__ = ("_attempt", "_loop", "_scheduled", "_timer", "_watched", "future")
 
     def __init__(
-        self, watched: Iterable[Watched], timeout_ms: int | None, attempt: Callable[[bool], T | None]
+        self,
+        watched: Iterable[Watched],
+        timeout_ms: int | None,
+        attempt: Callable[[bool], T | None],
+        future: asyncio.Future[T] | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._attempt = attempt
@@ -54,7 +59,7 @@ class DelayedOperation(Generic[T]):
         self._timer: asyncio.TimerHandle | None = None
         if timeout_ms is not None:
             self._timer = self._loop.call_later(timeout_ms / 1000, self._try, True)
-        self.future: asyncio.Future[T] = self._loop.create_future()
+        self.future: asyncio.Future[T] = self._loop.create_future() if future is None else future
         # Whoever ends the wait (the result, the timer, a client that has gone): nothing is left behind.
         self.future.add_done_callback(self._leave)
         for item in self._watched:

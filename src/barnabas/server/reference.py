@@ -24,11 +24,30 @@ where there is an [authorizer](../use/security.md). The field-by-field definitio
 """
 
 
+_ORDER = """
+## Order
+
+The broker answers a connection's requests in the order in which they were sent. As in Apache Kafka, a request
+begins when those before it on its connection have been answered, so it sees all their effects. Two rules make
+this faster:
+
+- Some requests may begin while earlier ones of the same API are unanswered, as their sections say:
+  {apis}.
+- A consumer's Fetch that waits for records (`max.wait.ms`) is answered at once, with what there is, when a
+  request of another API comes behind it. In Apache Kafka that request waits as long as the Fetch.
+
+Different connections do not wait for each other.
+"""
+
+
 def protocol_reference() -> str:
     """The document, in Markdown."""
     apis = load().values()
     rows = "".join(f"| {api.key} | [{api.name}](#{api.name.lower()}) | {_versions(api)} |\n" for api in apis)
-    return _HEAD + rows + _absent() + _features() + "".join(_section(api) for api in apis)
+    order = _ORDER.format(
+        apis=", ".join(f"[{api.name}](#{api.name.lower()})" for api in apis if api.order.text)
+    )
+    return _HEAD + rows + order + _absent() + _features() + "".join(_section(api) for api in apis)
 
 
 _ABSENT = """
@@ -94,4 +113,5 @@ def _section(api: Api[Any, Any]) -> str:
     _, _, words = text.partition(":")
     words = words.strip()
     needs = "; ".join(need.text for need in api.needs)
-    return f"\n## {api.name}\n\n{words[:1].upper()}{words[1:]}\n\nNeeds: {needs}.\n"
+    order = f"{api.order.text}\n\n" if api.order.text else ""
+    return f"\n## {api.name}\n\n{words[:1].upper()}{words[1:]}\n\n{order}Needs: {needs}.\n"

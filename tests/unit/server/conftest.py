@@ -20,6 +20,7 @@ from barnabas.server.network.listener import Connections, Listener
 from barnabas.server.requests.api import Api
 from barnabas.server.requests.dispatch import Dispatcher
 from barnabas.server.requests.long_work import LongWork
+from barnabas.server.requests.order import IN_TURN, Order
 from barnabas.system import event_loop
 
 
@@ -34,6 +35,7 @@ class Server:
         self.heartbeat: Callable[[HeartbeatRequest], Any] = lambda request: HeartbeatResponse()
         self.api_versions: Callable[[ApiVersionsRequest], Any] = lambda request: ApiVersionsResponse()
         self.cancel_on_disconnect = False
+        self.order: Order = IN_TURN
         self.config = BrokerConfig(**settings)
         self.clients: list[Client] = []
         self.connections = Connections(lambda: self.config)
@@ -52,6 +54,7 @@ class Server:
                 on_error=_failed(HeartbeatResponse),
                 cancel_on_disconnect=self.cancel_on_disconnect,
                 needs=(),
+                order=self.order,
             ),
             18: Api(
                 key=18,
@@ -64,6 +67,7 @@ class Server:
                 on_error=_failed(ApiVersionsResponse),
                 cancel_on_disconnect=False,
                 needs=(),
+                order=self.order,
             ),
         }
         served = {key: api.using(None) for key, api in apis.items()}
@@ -131,11 +135,16 @@ def run() -> Callable[[Callable[[Server], Awaitable[None]]], None]:
     """Runs a scenario against a `Server` on the event loop that brokers use."""
 
     def run_scenario(
-        scenario: Callable[[Server], Awaitable[None]], *, cancel_on_disconnect: bool = False, **settings: Any
+        scenario: Callable[[Server], Awaitable[None]],
+        *,
+        cancel_on_disconnect: bool = False,
+        order: Order = IN_TURN,
+        **settings: Any,
     ) -> None:
         async def main() -> None:
             server = Server(**settings)
             server.cancel_on_disconnect = cancel_on_disconnect
+            server.order = order
             async with server.running():
                 await asyncio.wait_for(scenario(server), 20)
 

@@ -26,6 +26,7 @@ from barnabas.security.acls import UNRESTRICTED, Access, Operation, ResourceType
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.needs import checked_by_handler, refusal
+from barnabas.server.requests.order import BetweenBrokers
 from barnabas.server.requests.pieces import Pieces
 from barnabas.types import ProducerIdentity, TopicPartition
 
@@ -61,6 +62,7 @@ def _failed(request: AddPartitionsToTxnRequest, error: KafkaError) -> AddPartiti
     ],
     on_error=_failed,
     pieces=[Pieces("transactions", "results_by_transaction", size=16)],
+    order=BetweenBrokers(since=4),
 )
 def add_partitions_to_txn(
     ports: Ports, context: RequestContext, request: AddPartitionsToTxnRequest

@@ -15,6 +15,7 @@ from barnabas.protocol.messages.allocate_producer_ids import (
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.needs import BETWEEN_BROKERS
+from barnabas.server.requests.order import BetweenBrokers
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class Ports:
     producer_ids: ProducerIdControl
 
 
-@handles(AllocateProducerIdsRequest, needs=[BETWEEN_BROKERS])
+@handles(AllocateProducerIdsRequest, needs=[BETWEEN_BROKERS], order=BetweenBrokers())
 async def allocate_producer_ids(
     ports: Ports, context: RequestContext, request: AllocateProducerIdsRequest
 ) -> AllocateProducerIdsResponse:

@@ -20,6 +20,7 @@ from barnabas.protocol.messages.alter_partition import (
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.needs import BETWEEN_BROKERS
+from barnabas.server.requests.order import BetweenBrokers
 from barnabas.server.requests.pieces import Pieces
 from barnabas.types import TopicId
 
@@ -29,6 +30,7 @@ from barnabas.types import TopicId
     needs=[BETWEEN_BROKERS],
     pieces=[Pieces("topics.partitions", size=200, unique=True)],
     is_heavy=True,
+    order=BetweenBrokers(),
 )
 async def alter_partition(
     partitions: PartitionControl, context: RequestContext, request: AlterPartitionRequest

@@ -63,7 +63,7 @@ def describe_topic_partitions(
         for _ in _fill(response, ports, context, request, image, names, frozenset()):
             pass
         return response
-    context.exclusive = True
+    context.has_long_answer = True
     return _page_of_allowed(ports, context, request, image, names)
 
 

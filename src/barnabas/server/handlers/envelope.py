@@ -18,6 +18,7 @@ from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import Connection, RequestContext
 from barnabas.server.requests.dispatch import Dispatcher
 from barnabas.server.requests.needs import BETWEEN_BROKERS
+from barnabas.server.requests.order import BetweenBrokers
 
 _SIZE = 4
 
@@ -48,7 +49,7 @@ class _ForwardedConnection:
         self.close = by.close
 
 
-@handles(EnvelopeRequest, needs=[BETWEEN_BROKERS])
+@handles(EnvelopeRequest, needs=[BETWEEN_BROKERS], order=BetweenBrokers())
 async def envelope(ports: Ports, context: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse:
     if not ports.is_controller():
         raise KafkaError(ErrorCode.NOT_CONTROLLER)

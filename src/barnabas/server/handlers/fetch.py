@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
-from barnabas.answers import Answer, settled
+from barnabas.answers import Answer, LongPoll, settled
 from barnabas.config import BrokerConfig
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.logs.cold_reads import ColdReads
@@ -26,6 +26,7 @@ from barnabas.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
+from barnabas.protocol.registry import ApiKey
 from barnabas.protocol.wire import MAX_ELEMENTS
 from barnabas.replication.manager import ReplicaManager
 from barnabas.replication.purgatory import DelayedOperation
@@ -108,7 +109,7 @@ def fetch(ports: Ports, context: RequestContext, request: FetchRequest) -> Answe
     for topic in request.topics:
         named += len(topic.partitions)
     if named > DIRECT_PARTITIONS:
-        context.exclusive = True
+        context.has_long_answer = True
         return _fetch_named(ports, context, request, is_of_replica)
     return (_fetch_for_replica if is_of_replica else _fetch)(ports, context, request)
 
@@ -230,19 +231,21 @@ def _attempt(
 ) -> Answer[FetchResponse]:
     """Answer at once if the operation can be; otherwise in steps, from disk, or when partitions progress."""
     if operation.unread > DIRECT_PARTITIONS:
-        context.exclusive = True
+        context.has_long_answer = True
         return _fetch_many(ports, operation, max_wait_ms)
     response = operation.attempt(max_wait_ms <= 0, may_wait=False)
     if response is not None:
         return response
     if operation.cold_reads:
-        context.exclusive = True
         return _fetch_from_disk(ports, operation, max_wait_ms)
-    parked = DelayedOperation([operation], max_wait_ms, operation.attempt)
-    parked.future.add_done_callback(operation.close)
+    # A consumer that asks again before it has its answer loses nothing by waiting.
+    poll: LongPoll[FetchResponse] = LongPoll(ApiKey.FETCH if session is None else None)
+    parked = DelayedOperation([operation], max_wait_ms, operation.attempt, poll)
+    poll.ended_by(parked.expire)
+    poll.add_done_callback(operation.close)
     if session is not None:
         session.parked = parked
-    return parked.future
+    return poll
 
 
 async def _fetch_from_disk(ports: Ports, operation: Fetch, max_wait_ms: int) -> FetchResponse:

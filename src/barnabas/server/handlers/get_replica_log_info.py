@@ -17,6 +17,7 @@ from barnabas.replication.manager import ReplicaManager
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.needs import BETWEEN_BROKERS
+from barnabas.server.requests.order import BetweenBrokers
 from barnabas.server.requests.pieces import Pieces
 from barnabas.types import TopicId
 
@@ -55,6 +56,7 @@ def _failed(request: GetReplicaLogInfoRequest, error: KafkaError) -> GetReplicaL
             size=256,
         )
     ],
+    order=BetweenBrokers(),
 )
 def get_replica_log_info(
     ports: Ports, context: RequestContext, request: GetReplicaLogInfoRequest

@@ -69,7 +69,7 @@ def metadata(ports: Ports, context: RequestContext, request: MetadataRequest) ->
     answer = _Answer(ports, context, request)
     if request.topics is None or (context.api_version == 0 and not request.topics):
         if ports.long_work.is_long(answer.image.topics):
-            context.exclusive = True
+            context.has_long_answer = True
             return _list_many(ports, context, answer)
         topics = _by_name(answer.image)
         return ports.long_work.listed(context, topics, answer.describe_if_allowed, answer.respond)

@@ -35,6 +35,7 @@ from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.long_work import LongWork
 from barnabas.server.requests.needs import TransactionalId, each_topic
+from barnabas.server.requests.order import Appending
 from barnabas.server.requests.pieces import Pieces
 from barnabas.server.transactions.guard import TransactionGuard
 from barnabas.server.transactions.produce import Refusals, refusals
@@ -90,13 +91,13 @@ def _failed(request: ProduceRequest, error: KafkaError) -> ProduceResponse:
     advertised_from=0,
     on_error=_failed,
     pieces=[Pieces("topic_data.partition_data", "responses.partition_responses", size=64)],
+    order=Appending(),
 )
 def produce(ports: Ports, context: RequestContext, request: ProduceRequest) -> Answer[ProduceResponse | None]:
     if request.transactional_id is None:
         return _produce(ports, context, request, _NO_REFUSALS)
     refused = refusals(ports.replicas, ports.guard, request, context.api_version)
     if is_pending(refused):
-        context.exclusive = True  # what is waited for may be long to validate
         return _produce_later(ports, context, request, refused)
     return _produce(ports, context, request, refused)
 
@@ -125,7 +126,6 @@ def _produce(
     appended = [item for item in waiting if isinstance(item, Appended)]
     if len(appended) == len(waiting):
         return _answer(context, request, response, appended)
-    context.exclusive = True
     unvalidated = [item for item in waiting if isinstance(item, _Unvalidated)]
     return _validate_and_append(ports, context, request, response, unvalidated, appended)
 

@@ -20,6 +20,7 @@ from barnabas.security.acls import Operation
 from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.needs import Cluster
+from barnabas.server.requests.order import BetweenBrokers
 from barnabas.server.requests.pieces import Pieces
 from barnabas.server.transactions.markers import MarkerAppender
 from barnabas.types import TopicPartition
@@ -39,6 +40,7 @@ def _failed(request: WriteTxnMarkersRequest, error: KafkaError) -> WriteTxnMarke
     on_error=_failed,
     pieces=[Pieces("markers.topics.partition_indexes", "markers.topics.partitions", size=128)],
     is_heavy=True,
+    order=BetweenBrokers(),
 )
 async def write_txn_markers(
     markers: MarkerAppender, context: RequestContext, request: WriteTxnMarkersRequest

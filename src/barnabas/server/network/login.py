@@ -145,7 +145,7 @@ class Login:
 
     def _respond_later(self, client: LoginClient, header: RequestHeader | None, message: bytes) -> None:
         answer = asyncio.ensure_future(self._respond(client, header, message))
-        client.park(answer, partial(_finish, client), True, exclusive=True)
+        client.park(answer, partial(_finish, client), True)
 
     async def _respond(self, client: LoginClient, header: RequestHeader | None, message: bytes) -> _Outcome:
         exchange = self._exchange

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
+from barnabas.answers import LongPoll
 from barnabas.config import BrokerConfig
 from barnabas.environment.network import set_buffer_sizes
 from barnabas.errors import ProtocolError
@@ -19,6 +20,7 @@ from barnabas.server.network.in_place import InPlaceReceiver, SharedReceiver
 from barnabas.server.network.outbox import Outbox
 from barnabas.server.network.tls import why_not_secured
 from barnabas.server.requests.context import Chunks
+from barnabas.server.requests.order import NOTHING
 from barnabas.text import logger_of
 
 log = logger_of(__name__)
@@ -39,10 +41,13 @@ CLOSE_GRACE = 5.0
 class Unanswered:
     """A request's place in the order of replies."""
 
-    __slots__ = ("cancel", "chunks", "done")
+    __slots__ = ("cancels", "chunks", "done", "future")
 
-    def __init__(self, cancel: Callable[[], object] | None) -> None:
-        self.cancel = cancel
+    def __init__(self, future: asyncio.Future[Any] | None, cancels: bool) -> None:
+        #: what answers it; None for a reply that is there
+        self.future = future
+        #: whether it is given up when the connection ends
+        self.cancels = cancels
         self.chunks: Chunks | None = None
         self.done = False
 
@@ -93,9 +98,9 @@ class Host(Protocol):
 class Session(asyncio.Protocol):
     """A connection from accept to close.
 
-    Requests are started as they come, so that several may wait at once, and answered in the order they came.
-    Reading stops while too much is unanswered or the client does not read its replies, and so does the
-    serving of what has been read: what one connection can make the broker hold is bounded.
+    A request begins when those before it are answered, but for what their APIs let begin (`requests.order`).
+    Replies leave in the order of requests. Reading stops while a request has to wait, too much is unanswered,
+    or the client does not read its replies: what one connection can make the broker hold is bounded.
     """
 
     client_software_name = ""
@@ -120,8 +125,11 @@ class Session(asyncio.Protocol):
         self._receiver: asyncio.BaseProtocol = self
         self._backlog: deque[Readable] = deque()
         self._unanswered: deque[Unanswered] = deque()
-        #: the request beside which nothing else is served
-        self._exclusive: Unanswered | None = None
+        #: how many unanswered requests let nothing begin
+        self._in_turn = 0
+        #: how many let those of an API begin, and the API's key: their own, so that it is the same for all
+        self._waiting = 0
+        self._beside = NOTHING
         self._held = 0
         self._write_paused = False
         self._closing = False
@@ -201,7 +209,7 @@ class Session(asyncio.Protocol):
                 self._backlog.extend(frames)
                 return
             for index, frame in enumerate(frames):
-                if self._is_full():
+                if not self._may_begin(frame):
                     self._backlog.extend(frames[index:])
                     self._transport.pause_reading()
                     return
@@ -230,8 +238,8 @@ class Session(asyncio.Protocol):
         self._outbox.clear()
         self._backlog.clear()
         for waiting in self._unanswered:
-            if waiting.cancel is not None and not waiting.done:
-                waiting.cancel()
+            if waiting.cancels and waiting.future is not None:
+                waiting.future.cancel()
         self._unanswered.clear()
 
     # --- the dispatcher's side ---
@@ -239,7 +247,7 @@ class Session(asyncio.Protocol):
     def reply(self, chunks: Chunks) -> None:
         """Send a finished reply as soon as those before it are sent."""
         if self._unanswered:
-            waiting = Unanswered(None)
+            waiting = Unanswered(None, False)
             self._unanswered.append(waiting)
             self._settle(waiting, chunks)
         elif not self._closing:
@@ -250,18 +258,22 @@ class Session(asyncio.Protocol):
         future: asyncio.Future[Any],
         finish: Callable[[asyncio.Future[Any]], Chunks | None],
         cancel: bool,
-        *,
-        exclusive: bool = False,
+        beside: int = NOTHING,
     ) -> None:
         """As `Client.park`, which the dispatcher knows this session by."""
-        waiting = Unanswered(future.cancel if cancel else None)
+        waiting = Unanswered(future, cancel)
         self._unanswered.append(waiting)
-        if exclusive:
-            self._exclusive = waiting
+        if beside == NOTHING:
+            self._in_turn += 1
+        else:
+            self._beside = beside
+            self._waiting += 1
 
         def settled(done: asyncio.Future[Any]) -> None:
-            if self._exclusive is waiting:
-                self._exclusive = None
+            if beside == NOTHING:
+                self._in_turn -= 1
+            else:
+                self._waiting -= 1
             if done.cancelled():
                 if not self._closing:
                     self.close("a request was cancelled")
@@ -269,8 +281,7 @@ class Session(asyncio.Protocol):
             chunks = finish(done)
             if not self._closing:
                 self._settle(waiting, chunks)
-                if exclusive:
-                    self._continue()
+                self._continue()
 
         future.add_done_callback(settled)
 
@@ -325,7 +336,7 @@ class Session(asyncio.Protocol):
         self.last_active = self._loop.time()
         if self._backlog:
             self._backlog.append(frame)
-        elif self._is_full():
+        elif not self._may_begin(frame):
             self._backlog.append(frame)
             self._transport.pause_reading()
         else:
@@ -351,15 +362,25 @@ class Session(asyncio.Protocol):
         self.last_active = self._loop.time()
         self._continue()
 
-    def _is_full(self) -> bool:
-        return bool(
+    def _may_begin(self, frame: Readable) -> bool:
+        """Whether the next request may begin now; if not, a long poll before it is answered at once."""
+        if (
             self._write_paused
             or self._unmuting is not None
-            or self._exclusive is not None
             or self._outbox.waiting
             or len(self._unanswered) >= MAX_UNANSWERED
             or self._held > MAX_HELD_BYTES
-        )
+        ):
+            return False
+        if not self._in_turn and not self._waiting:
+            return True
+        key = int.from_bytes(frame[:2], "big")
+        if not self._in_turn and key == self._beside:
+            return True
+        for waiting in self._unanswered:
+            if isinstance(waiting.future, LongPoll):
+                waiting.future.give_way(key)
+        return False
 
     def _settle(self, waiting: Unanswered, chunks: Chunks | None) -> None:
         waiting.done = True
@@ -376,7 +397,6 @@ class Session(asyncio.Protocol):
             if held:
                 self._held -= sum(map(len, held))
                 self._send(held)
-        self._continue()
 
     def _continue(self) -> None:
         """Serve what was read while the session was full, then read on."""
@@ -384,7 +404,7 @@ class Session(asyncio.Protocol):
             return
         try:
             while self._backlog:
-                if self._closing or self._is_full():
+                if self._closing or not self._may_begin(self._backlog[0]):
                     return
                 self._serve(self._backlog.popleft(), self)
         except ProtocolError as error:

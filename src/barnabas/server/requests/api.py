@@ -28,6 +28,7 @@ from barnabas.protocol.messages.api_versions import ApiVersion
 from barnabas.protocol.schema import Request, Response
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.needs import Need
+from barnabas.server.requests.order import IN_TURN, Order
 from barnabas.server.requests.pieces import MAX_ITEM_ELEMENTS, Pieces
 
 P = TypeVar("P")
@@ -69,6 +70,8 @@ class Api(Generic[P, Q]):
     listing: tuple[str, ...] = ()
     #: whether answers wait because clients ask for that, or for other clients
     is_held_back: bool = False
+    #: which requests of the connection may begin while one is unanswered
+    order: Order = IN_TURN
 
     def using(self, ports: P) -> Served:
         """The API, served with what its handler works on."""
@@ -101,6 +104,7 @@ def handles(
     most_elements: int = MAX_ITEM_ELEMENTS,
     listing: str = "",
     is_held_back: bool = False,
+    order: Order = IN_TURN,
 ) -> Callable[[Handler[P, Q]], Api[P, Q]]:
     """Make the decorated handler of `request` an `Api`.
 
@@ -117,6 +121,7 @@ def handles(
         most_elements: how many elements a request may have that is not divided.
         listing: the path of arrays in the response that may be long however small the request is.
         is_held_back: whether an answer may wait because its client asks for that, or for other clients.
+        order: which requests of the connection may begin while one is unanswered; none when left out.
     """
     name = request.__name__.removesuffix("Request")
     response: type[Response] = getattr(sys.modules[request.__module__], name + "Response")
@@ -138,6 +143,7 @@ def handles(
             most_elements=most_elements,
             listing=tuple(listing.split(".")) if listing else (),
             is_held_back=is_held_back,
+            order=order,
         )
 
     return declare

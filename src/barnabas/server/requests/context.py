@@ -10,6 +10,7 @@ from barnabas import __version__
 from barnabas.protocol.framing import RequestHeader
 from barnabas.security import ITSELF, Principal
 from barnabas.security.acls import UNRESTRICTED, Access
+from barnabas.server.requests.order import NOTHING
 from barnabas.types import Chunk
 
 #: a reply's bytes, sent one after another
@@ -48,13 +49,12 @@ class Client(Connection, Protocol):
         future: asyncio.Future[Any],
         finish: Callable[[asyncio.Future[Any]], Chunks | None],
         cancel: bool,
-        *,
-        exclusive: bool = False,
+        beside: int = NOTHING,
     ) -> None:
         """Keep the place of a request that `future` will answer; `finish` makes its reply.
 
-        With `cancel`, the future is cancelled when the connection ends before it. With `exclusive`, no other
-        request of this connection is served meanwhile.
+        With `cancel`, the future is cancelled when the connection ends before it. Of this connection, only
+        requests of the API with the key `beside` begin meanwhile. A `LongPoll` gives way to others.
         """
 
     def mute(self, seconds: float) -> None:
@@ -103,8 +103,8 @@ class RequestContext:
 
     __slots__ = ("__dict__", "access", "api_version", "client_id", "connection")
 
-    #: set by a handler that must not be overtaken by later requests of the connection while it waits
-    exclusive = False
+    #: set by a handler whose answer may be long, and is awaited: it is encoded in a thread
+    has_long_answer = False
     #: what the request uses of the broker, while quotas ask for it
     usage: Metered | None = None
     #: how many errors of single records the answer has

@@ -134,7 +134,7 @@ class Dispatcher:
             return
         if usage is not None:
             usage.pause()
-        if context.exclusive:
+        if context.has_long_answer:
             answering = self._answer_later(api, header, context, request, answer)
             task = asyncio.ensure_future(timed(answering, usage))
             self._park_large(served, client, task, began, header)
@@ -143,6 +143,7 @@ class Dispatcher:
                 asyncio.ensure_future(timed(answer, usage)),
                 partial(self._finish, served, header, context, request, client, began),
                 api.cancel_on_disconnect,
+                api.order.beside(header.api_key, header.api_version, answer),
             )
 
     async def answer(self, context: RequestContext, request: Request) -> Response:
@@ -253,7 +254,7 @@ class Dispatcher:
         header: RequestHeader | None,
     ) -> None:
         finish = partial(self._finish_large, served, client, began, header)
-        client.park(task, finish, served.api.cancel_on_disconnect, exclusive=True)
+        client.park(task, finish, served.api.cancel_on_disconnect)
 
     async def _decode_large(
         self, served: Served, frame: Readable, connection: Connection, *, metered: Client | None = None

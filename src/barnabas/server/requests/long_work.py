@@ -76,7 +76,7 @@ class LongWork:
         """
         if not self.is_long(items):
             return respond([found for item in items if (found := describe(item)) is not None])
-        context.exclusive = True  # its answer is long, and is encoded in a thread
+        context.has_long_answer = True
         return self._list_in_slices(items, describe, respond)
 
     async def _list_in_slices(

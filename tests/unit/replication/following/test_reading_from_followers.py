@@ -41,7 +41,7 @@ def consume(node, offset=0, *, rack="", wait_ms=500, epoch=-1, version=17, sessi
     )
     context = SimpleNamespace(
         api_version=version,
-        exclusive=False,
+        has_long_answer=False,
         listener=LISTENER,
         access=UNRESTRICTED,
         usage=None,

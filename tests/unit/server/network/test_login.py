@@ -45,7 +45,7 @@ class Client:
     def reply(self, chunks):
         pass
 
-    def park(self, answer, finish, cancel_on_disconnect, exclusive=False):
+    def park(self, answer, finish, cancel_on_disconnect, beside=-1):
         self.parked.append(answer)
 
 

@@ -13,6 +13,7 @@ from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResp
 from barnabas.protocol.wire import uvarint
 from barnabas.server.network.listener import Closings
 from barnabas.server.network.session import MAX_HELD_BYTES, MAX_UNANSWERED
+from barnabas.server.requests.order import Appending
 
 
 async def until(condition):
@@ -32,7 +33,7 @@ def test_replies_leave_in_the_order_of_requests_however_they_finish(run):
         futures["slow"].set_result(HeartbeatResponse(error_code=1))
         assert [(await client.answer(n)).error_code for n in (1, 2, 3, 4)] == [1, 0, 3, 0]
 
-    run(scenario)
+    run(scenario, order=Appending())
 
 
 def test_a_request_without_a_reply_leaves_no_gap(run):
@@ -175,7 +176,7 @@ def test_no_more_requests_are_started_than_may_be_unanswered(run):
         for n in range(total):
             await client.answer(n)
 
-    run(scenario)
+    run(scenario, order=Appending())
 
 
 def test_no_more_replies_are_held_back_than_memory_allows(run):
@@ -199,7 +200,7 @@ def test_no_more_replies_are_held_back_than_memory_allows(run):
             await client.frame()
         assert len(started) == 29
 
-    run(scenario)
+    run(scenario, order=Appending())
 
 
 def test_a_client_that_does_not_read_is_served_no_further(run):
@@ -438,7 +439,7 @@ def test_a_large_request_waits_its_turn_behind_what_is_not_answered(run):
         for n in [*range(MAX_UNANSWERED), 1000, 1001, 1002]:
             await client.answer(n)
 
-    run(scenario)
+    run(scenario, order=Appending())
 
 
 def test_a_connection_that_ends_amid_a_large_request_is_forgotten(run):

@@ -60,7 +60,7 @@ def test_tagged_fields_count_too():
         parse_counted(frame, 2099)
 
 
-def test_nothing_else_of_a_connection_is_served_beside_an_exclusive_request(run):
+def test_nothing_else_of_a_connection_is_served_beside_one_in_turn(run):
     async def scenario(server):
         loop = asyncio.get_running_loop()
         future = loop.create_future()
@@ -75,7 +75,7 @@ def test_nothing_else_of_a_connection_is_served_beside_an_exclusive_request(run)
         client.send(client.heartbeat(1, "first"))
         await client.answer(1)
         (session,) = server.connections._open
-        session.park(future, lambda done: [client.heartbeat(2)], False, exclusive=True)
+        session.park(future, lambda done: [client.heartbeat(2)], False)
         client.send(client.heartbeat(3, "after") + client.heartbeat(4, "last"))
         other = await server.connect()
         other.send(other.heartbeat(1, "other"))

@@ -24,9 +24,9 @@ def odd(number):
 
 
 def test_a_few_things_are_listed_at_once(work):
-    context = SimpleNamespace(exclusive=False)
+    context = SimpleNamespace(has_long_answer=False)
     assert work.listed(context, range(LISTED_AT_ONCE), odd, sum) == sum(range(1, LISTED_AT_ONCE, 2))
-    assert not context.exclusive
+    assert not context.has_long_answer
 
 
 def test_many_things_are_listed_in_slices_though_most_are_left_out(work):
@@ -46,13 +46,13 @@ def test_many_things_are_listed_in_slices_though_most_are_left_out(work):
                 turns += 1
                 await asyncio.sleep(0)
 
-        context = SimpleNamespace(exclusive=False)
+        context = SimpleNamespace(has_long_answer=False)
         listing = asyncio.ensure_future(work.listed(context, range(2 * LISTED_AT_ONCE), describe, list))
         await asyncio.sleep(0)
         serving = asyncio.ensure_future(others())
         assert await listing == [1, 998]
         serving.cancel()
-        assert context.exclusive
+        assert context.has_long_answer
         assert turns > 10
 
     asyncio.run(scenario())

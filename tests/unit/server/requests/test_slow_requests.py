@@ -29,7 +29,7 @@ class Client:
     def reply(self, chunks):
         self.replies.append(chunks)
 
-    def park(self, future, finish, cancel, *, exclusive=False):
+    def park(self, future, finish, cancel, beside=-1):
         future.add_done_callback(lambda done: self.replies.append(finish(done)))
 
     def close(self, reason):
