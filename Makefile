@@ -51,6 +51,7 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m barnabas.docs --check
+	$(BIN)/python tools/seams.py --check
 
 # not part of check: what everyone runs needs no node
 check-types:
@@ -58,6 +59,7 @@ check-types:
 
 docs: setup
 	$(BIN)/python -m barnabas.docs
+	$(BIN)/python tools/seams.py
 
 # Links to nowhere are errors. To look at it: .venv/bin/python -m http.server -d .site
 site: setup
