@@ -20,7 +20,7 @@ from barnabas.spark.options import WriteOptions
 options = WriteOptions({"bootstrap.servers": sys.argv[1], "log_level": "0"}, "t", exactly_once=True)
 rows = pa.RecordBatch.from_pydict({"value": ["v"]})
 for batch in range(2):
-    assert write_once(options, WriteId("s", batch, 0), iter([rows])) == 1
+    assert write_once(options, WriteId("s", batch, 0), iter([rows])).rows == 1
 """
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -322,3 +323,37 @@ def test_a_numbered_batch_is_written_once_however_often_it_is_tried(
     for _ in range(2):  # without a number each is a write of its own
         save(spark.range(110, 111))
     assert committed_values(servers, topic) == sorted([*map(str, range(111)), "110"])
+
+
+@pytest.mark.spark
+def test_a_copied_checkpoint_in_another_topic_takes_nothing_from_the_original(
+    spark: SparkSession, servers: str, make_topic: MakeTopic, feed: Feed, tmp_path: Path
+) -> None:
+    source, first, other = make_topic(), make_topic(), make_topic()
+    original, copied = tmp_path / "original", tmp_path / "copied"
+    feed(source, range(100))
+    assert copy(spark, servers, source, first, original) is None
+    shutil.copytree(original, copied)
+    feed(source, range(100, 200))
+    stopped_by = copy(spark, servers, source, other, copied)
+    assert copy(spark, servers, source, first, original) is None
+    assert committed_values(servers, first) == sorted(map(str, range(200)))
+    assert f"up to batch 0 to topic {first}, and nothing to topic {other}" in (stopped_by or "")
+    assert committed_values(servers, other) == []
+
+
+@pytest.mark.spark
+def test_a_topic_that_is_new_to_a_stream_that_began_at_the_latest_offset_is_written_to(
+    spark: SparkSession, servers: str, make_topic: MakeTopic, feed: Feed, tmp_path: Path
+) -> None:
+    """The batch that only notes the start has no records, and counts as one that was written."""
+    source, target = make_topic(), make_topic()
+    reader = spark.readStream.format("barnabas").option("kafka.bootstrap.servers", servers)
+    writer = reader.option("subscribe", source).load().select("value").writeStream.format("barnabas")
+    writer = writer.options(**{"kafka.bootstrap.servers": servers, "barnabas.delivery": "exactly-once"})
+    query = writer.option("topic", target).option("checkpointLocation", str(tmp_path)).start()
+    query.processAllAvailable()
+    feed(source, range(10))
+    query.processAllAvailable()
+    query.stop()
+    assert committed_values(servers, target) == sorted(map(str, range(10)))

@@ -143,17 +143,26 @@ def committed(
     return offsets
 
 
-def commit_offsets(connection: Connection, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Commit in the name of a group without members.
+def commit_offsets(
+    connection: Connection,
+    group: str,
+    offsets: Mapping[TopicPartition, int],
+    metadata: Mapping[TopicPartition, str] | None = None,
+) -> None:
+    """Commit in the name of a group without members, with a text beside an offset where `metadata` has one.
 
     Raises:
         KafkaError: the coordinator refused, UNKNOWN_MEMBER_ID for a group with members among others.
         ClientError: it does not answer.
     """
     topics: dict[str, list[OffsetCommitRequestPartition]] = {}
-    for (topic, number), offset in offsets.items():
-        topics.setdefault(topic, []).append(
-            OffsetCommitRequestPartition(partition_index=number, committed_offset=offset)
+    for partition, offset in offsets.items():
+        topics.setdefault(partition.topic, []).append(
+            OffsetCommitRequestPartition(
+                partition_index=partition.partition,
+                committed_offset=offset,
+                committed_metadata=(metadata or {}).get(partition, ""),
+            )
         )
     request = OffsetCommitRequest(
         group_id=group,

@@ -10,7 +10,8 @@ What is where: `options` (every option, checked), `lookup` (offsets asked of the
 over offsets, no I/O), `position` (what a checkpoint holds), `admission` (how much a micro-batch reads),
 `pushdown` (filters), `fetch` (a task reads), `batch_reader` and `stream_reader`, `writer`, `record_sink` (a
 task's rows become records: `message_table` says where they lie, `librdkafka` sends), `exactly_once` (in one
-transaction), `task_content` (rows that come again), `columns`, `progress` (lag), `dead_letters`.
+transaction), `sink_progress` (what is written already), `task_content` (rows that come again), `columns`,
+`progress` (lag), `dead_letters`.
 Formats of values: `formats` (all, behind one function), `text_formats`, `registered` (with `payloads` and a
 codec for each of `avro`, `protobuf` and `json`), `debezium`, `subjects`, `registry_client`.
 """

@@ -1,16 +1,15 @@
-"""Exactly once: a task's rows, and the word that they are written, are one Kafka transaction.
+"""Exactly once: a task's rows, and the mark that they are written, are one Kafka transaction.
 
-A task of a batch writes its rows in a transaction, and in the same transaction commits ``batch + 1`` as an
-offset of a group of its own, with what it wrote (`TaskContent`) as metadata. A task that is tried again, be
-it by Spark or by a query that was killed and restarted, finds the offset there and writes nothing. Group and
-transactional id are both ``barnabas-spark-<sink>-<partition>`` (`WriteId.name`).
+A task of a batch writes its rows in a transaction, and commits its mark (`barnabas.spark.sink_progress`) in
+the same transaction. A task that is tried again, be it by Spark or by a query that was killed and restarted,
+finds the mark and writes nothing. When all tasks have written, `close_batch` marks the batch as a whole.
 
 The order makes it sound: a task first takes the transactional id over, which aborts what an older attempt has
-open and fences it for good, and only then looks for the offset. So no older attempt can commit after it has
-looked, and two attempts at the same time cannot both commit.
+open and fences it for good, and only then looks for its mark. So no older attempt can commit after it has
+looked, and two attempts at the same time cannot both commit. Before that it checks that its batch goes on
+where the sink is, so that a query that may not write fences nobody.
 
-Rows become visible task by task, and which rows a task holds must not change from one attempt to the next:
-a task can tell by their number and their keys only.
+Rows become visible task by task, and which rows a task holds must not change from one attempt to the next.
 """
 
 from __future__ import annotations
@@ -20,22 +19,33 @@ import contextlib
 import itertools
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 from confluent_kafka import KafkaException
+from xxhash import xxh3_64_hexdigest
 
 from barnabas.client.brokers import Brokers
-from barnabas.client.connection import Connection
-from barnabas.client.consumer_groups import Committed, committed
-from barnabas.errors import BarnabasError, ErrorCode
 from barnabas.spark.clients import Settings, kept, transaction_settings
 from barnabas.spark.kafka_brokers import new_brokers
 from barnabas.spark.options import WriteOptions
 from barnabas.spark.record_sink import NO_TOPIC, DeliveryError, RecordSink, explain
-from barnabas.spark.task_content import TaskContent
-from barnabas.types import TopicPartition
+from barnabas.spark.sink_progress import (
+    BatchMark,
+    ReplayError,
+    SinkProgress,
+    TaskMark,
+    WriteId,
+    check_goes_on,
+    check_topic,
+    identity,
+    own_mark,
+    task_metadata,
+)
+from barnabas.spark.task_content import Content, TaskContent
+
+__all__ = ["ReplayError", "TaskReport", "WriteId", "close_batch", "write_once"]
 
 _logger = logging.getLogger(__name__)
 
@@ -45,136 +55,176 @@ _CALL_S = 10.0
 #: How long a group's coordinator may take to be found and to answer, a failover included, in seconds.
 _PATIENCE_S = 300.0
 
-#: How often a group's offsets are asked for while a transaction may change one, and how long between.
-_ATTEMPTS = 30
-_RETRY_S = 0.5
+
+@dataclass(frozen=True)
+class TaskReport:
+    """What a task has written of a batch, in this attempt or in an earlier one."""
+
+    what: WriteId
+    #: rows of this attempt
+    rows: int
+    #: of the rows that are written, as text
+    content: str
+    #: the topics that they went to, with their ids
+    topics: Mapping[str, str]
 
 
-class ReplayError(BarnabasError):
-    """A batch that is written again is not the batch that was written."""
-
-
-class WriteId(NamedTuple):
-    """One task's part of one batch: what is written once."""
-
-    sink: str
-    batch: int
-    partition: int
-
-    @property
-    def name(self) -> str:
-        """The transactional id, and the group that holds how far it has come; the same for every batch."""
-        return f"barnabas-spark-{self.sink}-{self.partition}"
-
-    def __str__(self) -> str:
-        return f"task {self.partition} of batch {self.batch} of sink {self.sink}"
-
-
-class _Written(NamedTuple):
-    """The last batch of which a task is written, and what it had."""
-
-    batch: int
-    content: TaskContent
-
-
-def write_once(options: WriteOptions, what: WriteId, batches: Iterator[pa.RecordBatch]) -> int:
-    """Write the rows of one task unless an attempt before has. Returns how many rows there are.
+def write_once(options: WriteOptions, what: WriteId, batches: Iterator[pa.RecordBatch]) -> TaskReport:
+    """Write the rows of one task unless an attempt before has.
 
     Raises:
-        ReplayError: the batch was written with other rows, or a later one was written.
+        ReplayError: the batch was written with other rows, or does not go on where the sink is.
         DeliveryError: a record was refused, another attempt of the task has taken over, or the transaction
             took longer than it may.
     """
-    content = TaskContent()
-    batches = content.of(batch for batch in batches if batch.num_rows)
+    batches = (batch for batch in batches if batch.num_rows)
     first = next(batches, None)
+    progress = _progress(options, what.sink)
     if first is None:
-        # Nothing to write, and nothing to remember. What was written is asked for all the same: where a task
-        # has no rows now and had some, these may be in a task that has no mark yet, and would be there twice;
-        # no other task can tell. Whether this is the first attempt of all, a task cannot know: Spark counts
-        # attempts anew when a query is restarted.
-        _check_replay(what, _read_progress(options.client, what, None), content, options)
-        return 0
+        # Nothing to write, and nothing to mark. The mark is read all the same: if the task has no rows now
+        # and had some, these may be in a task that has no mark yet, and would be there twice; no other task
+        # can tell. A task cannot know whether this is the first attempt: Spark counts attempts anew when a
+        # query is restarted.
+        topic_id = progress.topic_id(options.topic) or "" if options.topic else ""
+        marks = progress.tasks(what.name, None)
+        mark = own_mark(what, options.topic, topic_id, marks, adopt=options.adopt_topic)
+        if mark is not None and mark.batch >= what.batch:
+            return _replay(what, mark, mark.content.empty(), {}, options)
+        return TaskReport(what, 0, str(TaskContent()), {})
     batches = itertools.chain([first], batches)
     some_topic = options.topic or first.column("topic")[0].as_py()
     if some_topic is None:
         raise DeliveryError(NO_TOPIC)
-    settings = transaction_settings(options.client, what.name)
-    with contextlib.closing(_Transaction(settings, what)) as transaction:
+    before = progress.batches()
+    adopt = options.adopt_topic
+    last = check_goes_on(
+        what,
+        options.topic,
+        progress.topic_id(some_topic) or "",
+        before,
+        adopt=adopt,
+        has_held_records=progress.has_held_records,
+    )
+    topics = _Topics(progress, what, {} if adopt else before)
+    topics.add(some_topic)
+    with contextlib.closing(
+        _Transaction(transaction_settings(options.client, what.name), what)
+    ) as transaction:
         transaction.take_over(some_topic)
-        written = _read_progress(options.client, what, some_topic)
-        if written is None or written.batch < what.batch:
-            transaction.write(batches, content, options.topic, some_topic)
-            return content.rows
-    # read to the end all the same: operators before the sink keep their state only then
-    collections.deque(batches, maxlen=0)
-    _check_replay(what, written, content, options)
-    return content.rows
+        marks = progress.tasks(what.name, some_topic)
+        mark = own_mark(what, options.topic, topics.ids[some_topic], marks, adopt=adopt)
+        if last != what.batch and (mark is None or mark.batch < what.batch):
+            content = TaskContent()
+            if options.topic is None:
+                batches = topics.of(batches)
+            transaction.write(content.of(batches, options.topic), options.topic)
+            transaction.commit(some_topic, task_metadata(content, topics.ids))
+            return TaskReport(what, content.rows, str(content), topics.ids)
+    # Read to the end all the same: operators before the sink keep their state only then.
+    now: Content = mark.content.empty() if mark is not None else TaskContent()
+    if options.topic is None:
+        batches = topics.of(batches)
+    collections.deque(now.of(batches, options.topic), maxlen=0)
+    return _replay(what, mark, now, topics.ids, options)
 
 
-def _read_progress(client: dict[str, str], what: WriteId, some_topic: str | None) -> _Written | None:
-    """What was committed last; the marker lies with the topic of whichever row came first.
+def close_batch(options: WriteOptions, reports: Sequence[TaskReport]) -> None:
+    """Mark a batch as written by all of its tasks. Call it again and it only compares.
 
-    Without `some_topic`, one of those that are written to, a marker of a transaction that is not over is not
-    waited for.
+    Raises:
+        ReplayError: the batch was written by other tasks or with other rows, or a later one was written.
+        DeliveryError: the sink's topic does not exist.
     """
-    brokers = kept(_new_brokers, dict(client))
-    for attempts_left in reversed(range(_ATTEMPTS)):
-        try:
-            markers = brokers.ask_coordinator(
-                what.name, lambda connection, _: _markers(connection, what.name, some_topic)
-            )
-            break
-        except BarnabasError as error:
-            is_unstable = getattr(error, "code", None) == ErrorCode.UNSTABLE_OFFSET_COMMIT
-            if not is_unstable or not attempts_left:
-                raise BarnabasError(f"cannot read the offsets of group {what.name}: {error}") from None
-            time.sleep(_RETRY_S)
-    last = max(markers.values(), key=lambda each: each.offset, default=None)
-    if last is None or last.offset < 1:
-        return None
-    content = TaskContent.parse(last.metadata.rstrip("\0"))  # `BatchProducer.send_offset` ends it so
-    if content is None:
-        raise ReplayError(
-            f"group {what.name} is in use by something else: its offsets are not batch numbers of a sink"
+    if not reports:
+        return
+    what = reports[0].what
+    progress = _progress(options, what.sink)
+    topics = {name: topic_id for report in reports for name, topic_id in report.topics.items()}
+    if options.topic and options.topic not in topics:  # no task had rows
+        topic_id = progress.topic_id(options.topic, create=True)
+        if topic_id is None:
+            raise DeliveryError(f"topic {options.topic} does not exist: create it")
+        topics[options.topic] = topic_id
+    marks = {
+        name: mark
+        for name, mark in progress.batches().items()
+        if options.topic is None or topics.get(name) == mark.topic_id
+    }
+    nothing = str(TaskContent())
+    rows = sorted((each.what.partition, each.content) for each in reports if each.content != nothing)
+    tasks = xxh3_64_hexdigest("\n".join(f"{number} {content}" for number, content in rows).encode())
+    last = max(marks.values(), key=lambda mark: mark.batch, default=BatchMark(-1, "", ""))
+    if last.batch > what.batch or (last.batch == what.batch and last.tasks != tasks):
+        _refuse_changed(
+            f"batch {what.batch} of sink {what.sink} is not as it was written (the last whole batch is "
+            f"{last.batch}): its tasks have changed since, or another query runs on a copy of the checkpoint",
+            options,
         )
-    return _Written(last.offset - 1, content)
+    elif last.batch < what.batch and topics:
+        progress.mark_batch(what.batch, tasks, topics)
+
+
+class _Topics:
+    """The topics that a task writes to, with their ids as they were before its first row to each."""
+
+    def __init__(self, progress: SinkProgress, what: WriteId, marks: Mapping[str, BatchMark]) -> None:
+        self._progress = progress
+        self._what = what
+        self._marks = marks
+        self.ids: dict[str, str] = {}
+
+    def add(self, topic: str) -> None:
+        """Raises ReplayError if the sink has written to another topic of this name."""
+        if topic not in self.ids:
+            # which the producer would have created as well; without a topic it fails, and says so
+            found = self._progress.topic_id(topic) or self._progress.topic_id(topic, create=True) or ""
+            check_topic(self._what, topic, found, self._marks.get(topic))
+            self.ids[topic] = found
+
+    def of(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Pass `batches` on, and take note of the topics that their rows name."""
+        for batch in batches:
+            for topic in batch.column("topic").unique().to_pylist():
+                if topic is not None:  # which the sink refuses
+                    self.add(topic)
+            yield batch
+
+
+def _progress(options: WriteOptions, sink: str) -> SinkProgress:
+    return SinkProgress(kept(_new_brokers, dict(options.client)), sink)
 
 
 def _new_brokers(client: Settings) -> Brokers:
     return new_brokers(client, _PATIENCE_S)
 
 
-def _markers(
-    connection: Connection, group: str, some_topic: str | None
-) -> Mapping[TopicPartition, Committed]:
-    """The group's offsets. Raises KafkaError, also when an open transaction may change one.
-
-    The transaction that had one may have ended already: Apache Kafka's coordinator before 4.0 puts an offset
-    in place a moment after it has told of the end.
-    """
-    found = committed(connection, group, stable=some_topic is not None)
-    if not found and some_topic is not None:
-        # asked for all, brokers do not tell of one that waits where none was before
-        found = committed(connection, group, only=[TopicPartition(some_topic, 0)], stable=True)
-    return found
-
-
-def _check_replay(what: WriteId, written: _Written | None, now: TaskContent, options: WriteOptions) -> None:
-    """Raise when what is written is of a later batch; when it is of other rows, as told, or log."""
-    if written is None or written.batch < what.batch:
-        return
-    if written.batch > what.batch:
+def _replay(
+    what: WriteId, mark: TaskMark | None, now: Content, topics: Mapping[str, str], options: WriteOptions
+) -> TaskReport:
+    """Compare a task that was written with what it has now: raise or log a difference."""
+    if mark is not None and mark.batch > what.batch:
         raise ReplayError(
-            f"{what}: batch {written.batch} is written already, and a sink's batches must rise; "
-            "if the checkpoint was set back, start the query with a new one"
+            f"{what}: batch {mark.batch} is written already, and a sink's batches must rise; if the "
+            "checkpoint was set back or is a copy, start the query with a new one"
         )
-    difference = written.content.difference(now)
-    if difference is None:
-        return
-    changed = (
-        f"{what} {difference}: the query's tasks have changed since, or its rows are not the same each time"
-    )
+    if mark is None or mark.batch < what.batch:  # the batch is whole
+        written: Content = TaskContent()
+        difference: str | None = f"was written without rows and now has {now.rows}"
+    else:
+        written = mark.content
+        difference = written.difference(now)  # type: ignore[arg-type]
+        if difference is None and topics and mark.topics not in ("", identity(topics)):
+            difference = "was written to a topic that was deleted and created again since"
+    if difference is not None:
+        _refuse_changed(
+            f"{what} {difference}: the query's tasks have changed since, its rows are not the same each "
+            "time, or another query runs on a copy of the checkpoint",
+            options,
+        )
+    return TaskReport(what, now.rows, str(written), topics)
+
+
+def _refuse_changed(changed: str, options: WriteOptions) -> None:
     if options.fail_on_changed_replay:
         raise ReplayError(
             f"{changed}; run it as it was, or keep what was written with the "
@@ -202,17 +252,18 @@ class _Transaction:
                 self._producer.find(topic, _CALL_S)
         self._insist(self._producer.init_transactions)
 
-    def write(
-        self, batches: Iterator[pa.RecordBatch], content: TaskContent, topic: str | None, marker_topic: str
-    ) -> None:
-        """Send the rows and the marker, and commit both; `content` is what the rows have been by then."""
+    def write(self, batches: Iterator[pa.RecordBatch], topic: str | None) -> None:
+        """Send the rows."""
         self._producer.begin_transaction()
         self._open = True
         for batch in batches:
             self._sink.send(batch, topic)
         self._sink.flush()
-        marker = (self._what.name, marker_topic, self._what.batch + 1, str(content))
-        self._insist(lambda timeout: self._producer.send_offset(*marker, timeout))
+
+    def commit(self, mark_topic: str, metadata: str) -> None:
+        """Commit the rows with the task's mark."""
+        mark = (self._what.name, mark_topic, self._what.batch + 1, metadata)
+        self._insist(lambda timeout: self._producer.send_offset(*mark, timeout))
         self._insist(self._producer.commit_transaction)
         self._open = False
 

@@ -83,13 +83,15 @@ WRITE_OPTIONS = {
     "barnabas.batchId": "exactly-once in batch: the number of this write. The rows of a number are written "
     "once, however often it is tried; numbers must rise.",
     "barnabas.failOnChangedReplay": "exactly-once: true (default) or false: whether to fail when a task that "
-    "is tried again has another number of rows, or other keys, than it has already written.",
+    "is tried again has other rows than it has already written.",
+    "barnabas.adoptTopic": "exactly-once: true or false (default): whether a query may go on, with its next "
+    "batch, in a topic that it has not written to, such as one that was deleted and created again.",
 }
 
 _LIMITS = ("maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 _ENDINGS = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _BATCH_OF_SINK = ("barnabas.sinkId", "barnabas.batchId")
-_ONLY_EXACTLY_ONCE = (*_BATCH_OF_SINK, "barnabas.failOnChangedReplay")
+_ONLY_EXACTLY_ONCE = (*_BATCH_OF_SINK, "barnabas.failOnChangedReplay", "barnabas.adoptTopic")
 
 #: Options of Spark itself that come along with ours.
 _SPARKS_OWN = frozenset({"checkpointlocation", "queryname", "outputmode"})
@@ -212,6 +214,7 @@ class WriteOptions:
     sink: str | None = None
     batch: int | None = None
     fail_on_changed_replay: bool = True
+    adopt_topic: bool = False
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
@@ -233,6 +236,7 @@ class WriteOptions:
             sink=given.take("barnabas.sinkId", sink_name, default=None),
             batch=given.take("barnabas.batchId", count, default=None),
             fail_on_changed_replay=given.take("barnabas.failOnChangedReplay", boolean, default=True),
+            adopt_topic=given.take("barnabas.adoptTopic", boolean, default=False),
         )
 
 

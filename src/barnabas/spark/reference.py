@@ -51,7 +51,8 @@ With `barnabas.delivery=exactly-once`, consumers with `isolation.level=read_comm
 even if a Python worker, an executor, the driver or a broker dies meanwhile. A stream needs only its
 checkpoint. Each task writes its rows and the number of its batch in one transaction; a retried task finds the
 number and writes nothing. Each batch write has an identity of its own, so its retried tasks write once; with
-`barnabas.sinkId` and `barnabas.batchId` a whole write can be retried, for example in `foreachBatch`:
+`barnabas.sinkId` and `barnabas.batchId` a whole write can be retried, for example in `foreachBatch` (with
+another `sinkId` for each topic):
 
 ```python
 def write(rows, batch_id):
@@ -73,16 +74,33 @@ Limits and requirements:
   number of the cluster's cores. If that number may change, set
   `spark.sql.adaptive.coalescePartitions.parallelismFirst=false`, as pipelines do. A batch write with
   `barnabas.batchId` has no checkpoint: also set `endingOffsets` and `parallelism` on its input.
-- A retried task fails if it produces another number of rows than it has written, or rows with other keys,
-  unless `barnabas.failOnChangedReplay` is false. It cannot detect other changes.
+- A retried task fails if its rows are not those that it has written (by number and content, in any order),
+  unless `barnabas.failOnChangedReplay` is false: then the written rows are kept.
 - The batch numbers are offsets of the groups `barnabas-spark-QUERYID-TASK`, which are also the transactional
-  ids: if there are ACLs, allow both by that prefix. Brokers delete them after `offsets.retention.minutes`
-  (7 days): restart a killed query before that.
-- Restoring an older checkpoint does not rewrite later batches; the query fails instead. A query with a new
-  checkpoint is a new sink and starts from the beginning.
+  ids, and `barnabas-spark-QUERYID-batches`: if there are ACLs, allow both kinds by that prefix. Brokers
+  delete them after `offsets.retention.minutes` (7 days): restart a killed query before that.
+- Progress belongs to the query (by its checkpoint) and to the topic (by its id). A batch that does not match
+  it fails before it writes a row; [the table](#when-a-checkpoint-and-a-topic-do-not-match) lists the cases.
 - A task must write all its rows within `kafka.transaction.timeout.ms` (5 minutes here; brokers allow 15 by
   default). After a kill, read_committed consumers wait for the restarted query or for this long.
 - Speculative execution is safe but useless: a second attempt of a task fences the first.
+
+#### When a checkpoint and a topic do not match
+
+| what happened | what the sink does |
+|---|---|
+| A copy of the checkpoint writes to another topic. | The copy fails; the original goes on. |
+| A copy writes to the same topic. | Equal batches are written once; a batch that differs fails. |
+| An older checkpoint is restored. | The query fails, since later batches are written. |
+| The checkpoint is deleted. | The query is a new sink and starts from the beginning: its rows come again. |
+| The topic was deleted and created again. | The query fails, unless others have written to the new topic. |
+| The option `topic` has changed. | The query fails. |
+| The last release wrote the progress. | The query goes on: that progress is read. |
+
+If the topic is right although it is another one, `barnabas.adoptTopic=true` lets the query go on there with
+its next batch; earlier batches are not written to it. Remove the option afterwards. To have all rows in the
+topic, start with a new checkpoint. Of topics that rows name, only those are known to be new ones whose old
+marks the brokers have kept.
 
 """
 

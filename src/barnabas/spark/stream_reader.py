@@ -30,6 +30,9 @@ from barnabas.spark.position import Position, PositionJson
 from barnabas.spark.ranges import OffsetRange, Offsets, OffsetsJson, Task, to_json
 from barnabas.types import Offset, TopicPartition
 
+#: The task of a batch without records: a sink learns of a batch, and marks it as written, by its tasks.
+_NOTHING_TO_READ = Task([])
+
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A query's source. Partitions that appear later are read from their earliest offset."""
@@ -160,7 +163,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: PositionJson, end: PositionJson) -> list[InputPartition]:
         """The tasks of a micro-batch, which may be one that was planned before a restart."""
         if self._only_notes_start(start):  # a replay, since only `latestOffset` makes a batch
-            return []
+            return [_NOTHING_TO_READ]
         begin, stop = Position.from_json(start), Position.from_json(end)
         if start == self._initial and stop.plan is not None:  # as it was when the batch was planned
             begin = replace(begin, offsets={**begin.offsets, **stop.plan.starts})
@@ -188,7 +191,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if losses:
             report_data_loss("; ".join(losses), fail=self._options.fail_on_data_loss)
         tasks = [_what_is_left(task, left, ids) for task in self._planned(begin, stop)]
-        return list(tasks) if any(task.ranges for task in tasks) else []
+        return list(tasks) if any(task.ranges for task in tasks) else [_NOTHING_TO_READ]
 
     def _planned(self, begin: Position, stop: Position) -> list[Task]:
         """The tasks as they were planned first, whatever the logs have lost since."""

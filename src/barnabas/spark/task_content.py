@@ -1,4 +1,4 @@
-"""What tells a task's rows from others when they come again: how many they are, and which keys they have."""
+"""A task's rows in a few bytes, so that other rows are noticed when the task comes again."""
 
 from __future__ import annotations
 
@@ -7,27 +7,76 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from xxhash import xxh3_64_intdigest
 
 _BITS = 64
+_HEX = _BITS // 4
+
+#: What a row is made of; a row that lacks a column has NULL there.
+_BYTES = ("key", "value")
+#: Of the 64-bit golden ratio, as in splitmix64: odd, so that no bit of a column is lost.
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+_NULL = np.uint64(0x632BE59BD9B4E019)
+_ANY_PARTITION: Hashes | np.uint64 = np.uint64(2**64 - 1)  # -1
+
+Hashes = npt.NDArray[np.uint64]
 
 
 @dataclass
 class TaskContent:
-    """The rows of a task, in a few bytes.
+    """The rows of a task: their number, and the sum of their hashes.
 
-    The order of rows does not count, which a shuffle may change. Nor do values: sums of floating-point
-    numbers may differ in their last digits from one attempt to the next, and to keep the written ones is
-    right.
+    The order of the rows does not count, since a shuffle gives the same rows in another order each time, and
+    what was written is one of these orders. Everything else in a row counts: topic, partition, key, value
+    and headers.
     """
+
+    rows: int = 0
+    #: the sum of the rows' hashes (XXH3), modulo 2**64
+    digest: int = 0
+
+    def of(self, batches: Iterator[pa.RecordBatch], topic: str | None) -> Iterator[pa.RecordBatch]:
+        """Pass `batches` on, and take note of them; `topic` overrides their column of that name."""
+        for batch in batches:
+            self.rows += batch.num_rows
+            self.digest = (self.digest + int(_row_hashes(batch, topic).sum(dtype=np.uint64))) % 2**_BITS
+            yield batch
+
+    def empty(self) -> Self:
+        """Notes of the same kind, to compare with."""
+        return type(self)()
+
+    def difference(self, now: Self) -> str | None:
+        """Describe the change from this to `now`; None when there is none."""
+        if self.rows != now.rows:
+            return f"was written with {self.rows} rows and now has {now.rows}"
+        if self.digest != now.digest:
+            return f"was written with {self.rows} rows of other content than it now has"
+        return None
+
+    def __str__(self) -> str:
+        return f"rows={self.rows} content={self.digest:0{_HEX}x}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """The inverse of `str`; None for any other text."""
+        found = re.fullmatch(rf"rows=(\d+) content=([0-9a-f]{{{_HEX}}})", text)
+        return found and cls(int(found[1]), int(found[2], 16))
+
+
+@dataclass
+class KeysContent:
+    """The rows of a task in the notes of Barnabas 0.1 and before: their number, and their keys' hashes."""
 
     rows: int = 0
     #: the sum of the keys' hashes (XXH3), modulo 2**64; None where they were not noted
     keys: int | None = 0
 
-    def of(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Pass `batches` on, and take note of them."""
+    def of(self, batches: Iterator[pa.RecordBatch], topic: str | None) -> Iterator[pa.RecordBatch]:
+        """As `TaskContent.of`."""
         for batch in batches:
             self.rows += batch.num_rows
             if self.keys is not None and "key" in batch.schema.names:
@@ -35,8 +84,12 @@ class TaskContent:
                 self.keys = (self.keys + sum(map(xxh3_64_intdigest, filter(None, keys)))) % 2**_BITS
             yield batch
 
-    def difference(self, now: TaskContent) -> str | None:
-        """What has changed from this to `now`, in words; None when nothing has."""
+    def empty(self) -> Self:
+        """As `TaskContent.empty`."""
+        return type(self)()
+
+    def difference(self, now: Self) -> str | None:
+        """As `TaskContent.difference`."""
         if self.rows != now.rows:
             return f"was written with {self.rows} rows and now has {now.rows}"
         if self.keys is not None and self.keys != now.keys:
@@ -44,10 +97,60 @@ class TaskContent:
         return None
 
     def __str__(self) -> str:
-        return f"rows={self.rows} keys={self.keys or 0:0{_BITS // 4}x}"
+        return f"rows={self.rows} keys={self.keys or 0:0{_HEX}x}"
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """The inverse of `str`; None for any other text."""
-        found = re.fullmatch(rf"rows=(\d+)(?: keys=([0-9a-f]{{{_BITS // 4}}}))?", text)
+        """The inverse of `str`, and what had no keys yet; None for any other text."""
+        found = re.fullmatch(rf"rows=(\d+)(?: keys=([0-9a-f]{{{_HEX}}}))?", text)
         return found and cls(int(found[1]), int(found[2], 16) if found[2] else None)
+
+
+Content = TaskContent | KeysContent
+
+
+def _row_hashes(batch: pa.RecordBatch, topic: str | None) -> Hashes:
+    """A hash of each row. The columns are mixed one after another, so that none stands for another."""
+    names = batch.schema.names
+    mixed = np.zeros(batch.num_rows, np.uint64)
+    for name in _BYTES:
+        mixed = _mix(mixed, _hashes(batch.column(name)) if name in names else _NULL)
+    if topic is not None or "topic" not in names:
+        mixed = _mix(mixed, np.uint64(xxh3_64_intdigest((topic or "").encode())))
+    else:
+        mixed = _mix(mixed, _hashes(batch.column("topic")))
+    chosen = _ANY_PARTITION
+    if "partition" in names:
+        numbers = batch.column("partition").fill_null(-1).to_numpy(zero_copy_only=False)
+        chosen = numbers.astype(np.int64).view(np.uint64)
+    mixed = _mix(mixed, chosen)
+    headers: Hashes | np.uint64 = _NULL
+    if "headers" in names and batch.column("headers").null_count < batch.num_rows:
+        listed = (_header_hash(each) for each in batch.column("headers").to_pylist())
+        headers = np.fromiter(listed, np.uint64, batch.num_rows)
+    return _mix(mixed, headers)
+
+
+def _mix(mixed: Hashes, column: Hashes | np.uint64) -> Hashes:
+    """splitmix64's finisher, by column."""
+    with np.errstate(over="ignore"):
+        mixed = (mixed ^ column) * _STEP
+        mixed ^= mixed >> np.uint64(29)
+        return mixed * np.uint64(0xBF58476D1CE4E5B9)
+
+
+def _hashes(column: pa.Array) -> Hashes:
+    """The hash of each value of a text or binary column."""
+    wide = pa.types.is_large_binary(column.type) or pa.types.is_large_string(column.type)
+    values = column.cast(pa.large_binary() if wide else pa.binary())
+    listed = (values.fill_null(b"") if values.null_count else values).to_pylist()
+    found = np.fromiter(map(xxh3_64_intdigest, listed), np.uint64, len(listed))
+    if values.null_count:
+        found[values.is_null().to_numpy(zero_copy_only=False)] = _NULL
+    return found
+
+
+def _header_hash(headers: list[dict[str, object]] | None) -> int:
+    if not headers:  # a record cannot say whether it has none or an empty list of them
+        return int(_NULL)
+    return xxh3_64_intdigest(repr([tuple(each.values()) if each else None for each in headers]).encode())

@@ -8,7 +8,7 @@ again what it had already written (the producer itself repeats nothing, it is id
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from barnabas.spark.clients import forget, kept, producer_settings
-from barnabas.spark.exactly_once import WriteId, write_once
+from barnabas.spark.exactly_once import TaskReport, WriteId, close_batch, write_once
 from barnabas.spark.options import WriteOptions
 from barnabas.spark.record_sink import RecordSink
 from barnabas.spark.worker_heap import count_use
@@ -27,6 +27,8 @@ class Written(WriterCommitMessage):
     """What a task tells the driver."""
 
     records: int
+    #: of a task that writes exactly once
+    report: TaskReport | None = None
 
 
 class TopicWriter(DataSourceArrowWriter):
@@ -40,7 +42,13 @@ class TopicWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """One task: returns when the brokers have acknowledged every record."""
-        return _write(self._options, iterator, self._sink, self._batch)
+        task = TaskContext.get().partitionId()
+        return _write(self._options, iterator, WriteId(self._sink, self._batch, task))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Note that all tasks are done, if somebody may try the batch again."""
+        if self._options.sink is not None:
+            _close(self._options, messages)
 
 
 class TopicStreamWriter(DataSourceStreamArrowWriter):
@@ -55,14 +63,25 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         # the query's id and the batch's number live in the checkpoint: a restarted query has them again
         sink = task.getLocalProperty("sql.streaming.queryId")
         batch = int(task.getLocalProperty("streaming.sql.batchId"))
-        return _write(self._options, iterator, sink, batch)
+        return _write(self._options, iterator, WriteId(sink, batch, task.partitionId(), is_stream=True))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Note that all tasks of a micro-batch are done, before Spark notes it in the checkpoint."""
+        _close(self._options, messages)
 
 
-def _write(options: WriteOptions, batches: Iterator[pa.RecordBatch], sink: str, batch: int) -> Written:
+def _write(options: WriteOptions, batches: Iterator[pa.RecordBatch], what: WriteId) -> Written:
     count_use()
     if not options.exactly_once:
         return Written(write_batches(options, batches))
-    return Written(write_once(options, WriteId(sink, batch, TaskContext.get().partitionId()), batches))
+    report = write_once(options, what, batches)
+    return Written(report.rows, report)
+
+
+def _close(options: WriteOptions, messages: Iterable[WriterCommitMessage | None]) -> None:
+    if options.exactly_once:
+        reports = [each.report for each in messages if isinstance(each, Written)]
+        close_batch(options, [report for report in reports if report is not None])
 
 
 def write_batches(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> int:

@@ -1,0 +1,299 @@
+"""Progress of an exactly-once sink, which brokers keep as offsets of groups, and what it must match.
+
+Two kinds of marks, each the number of a batch plus 1 as an offset of partition 0 of the sink's topic:
+
+- of a task (group ``barnabas-spark-SINK-TASK``): the last batch in which the task wrote rows. It is part of
+  the transaction of these rows.
+- of a batch (group ``barnabas-spark-SINK-batches``): the last batch that all tasks have written. It follows
+  the batch, and precedes the next one.
+
+A mark's metadata holds a digest of the rows, and the id of the topic: progress belongs to a sink and a topic.
+So a checkpoint that is a copy, was set back, or came to another topic is noticed before a row is written.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TypeVar
+
+from xxhash import xxh3_64_hexdigest
+
+from barnabas.client.brokers import Brokers
+from barnabas.client.consumer_groups import Committed, commit_offsets, committed
+from barnabas.client.offset_calls import list_offsets
+from barnabas.errors import BarnabasError, ErrorCode
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.spark.cluster import id_as_text
+from barnabas.spark.task_content import Content, KeysContent, TaskContent
+from barnabas.types import TopicPartition
+
+T = TypeVar("T")
+
+#: How often a group's offsets are asked for while a transaction may change one, and how long between.
+_ATTEMPTS = 30
+_RETRY_S = 0.5
+
+_LATEST = -1
+_TASK_MARK = re.compile(r"(rows=\d+ content=\w+) topics=(\S*)")
+_BATCH_MARK = re.compile(r"tasks=(\w+) topic=(\S*)")
+
+#: The end of each error that adopting the topic can cure; tests try it.
+_ADOPT = (
+    "to write all rows to it, start with a new checkpoint (or a new barnabas.sinkId); to go on in it with "
+    "this batch, set the option barnabas.adoptTopic=true for one start"
+)
+
+
+class ReplayError(BarnabasError):
+    """A batch does not go on where the sink is, or is not the batch that was written."""
+
+
+class WriteId(NamedTuple):
+    """One task's part of one batch: what is written once.
+
+    A stream numbers its batches itself, one by one; the numbers of other writes only rise.
+    """
+
+    sink: str
+    batch: int
+    partition: int
+    is_stream: bool = False
+
+    @property
+    def name(self) -> str:
+        """The transactional id, and the group of the task's mark; the same for every batch."""
+        return f"barnabas-spark-{self.sink}-{self.partition}"
+
+    def __str__(self) -> str:
+        return f"task {self.partition} of batch {self.batch} of sink {self.sink}"
+
+
+class TaskMark(NamedTuple):
+    """The last batch in which a task wrote rows, and what it wrote."""
+
+    batch: int
+    content: Content
+    #: as `identity` names them; empty in the marks of Barnabas 0.1 and before
+    topics: str
+
+
+class BatchMark(NamedTuple):
+    """The last batch that all tasks have written to a topic."""
+
+    batch: int
+    tasks: str
+    #: the topic's id; empty where the brokers have no ids
+    topic_id: str
+
+
+class SinkProgress:
+    """Reads and stores the marks of one sink.
+
+    Raises (every method that asks):
+        BarnabasError: a broker refuses, or does not answer.
+    """
+
+    def __init__(self, brokers: Brokers, sink: str) -> None:
+        self._brokers = brokers
+        self._sink = sink
+        self._group = f"barnabas-spark-{sink}-batches"
+
+    def topic_id(self, topic: str, *, create: bool = False) -> str | None:
+        """The topic's id as text, empty where the brokers have no ids; None if there is no such topic.
+
+        Args:
+            create: have the brokers create it if they do so for producers.
+        """
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=create)
+        for attempts_left in reversed(range(_ATTEMPTS)):
+            (found,) = self._brokers.ask_any(request).topics
+            if found.error_code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
+                return None
+            if found.error_code == ErrorCode.NONE:
+                return id_as_text(found.topic_id) if any(found.topic_id) else ""
+            if attempts_left:
+                time.sleep(_RETRY_S)
+        return None
+
+    def tasks(self, name: str, some_topic: str | None) -> dict[str, TaskMark]:
+        """The marks of the task `name`, by topic.
+
+        Without `some_topic`, one of those that are written to, a mark of a transaction that is not over is
+        not waited for.
+
+        Raises:
+            ReplayError: something else uses the group.
+        """
+        found = _insist(name, lambda: self._task_offsets(name, some_topic))
+        return {tp.topic: _task_mark(name, each) for tp, each in found.items() if each.offset > 0}
+
+    def _task_offsets(self, name: str, some_topic: str | None) -> Mapping[TopicPartition, Committed]:
+        """The group's offsets. Raises KafkaError, also when an open transaction may change one.
+
+        The transaction that had one may have ended already: Apache Kafka's coordinator before 4.0 puts an
+        offset in place a moment after it has told of the end.
+        """
+        stable = some_topic is not None
+        found = self._brokers.ask_coordinator(name, lambda to, _: committed(to, name, stable=stable))
+        if not found and some_topic is not None:
+            # asked for all, brokers do not tell of one that waits where none was before
+            only = [TopicPartition(some_topic, 0)]
+            found = self._brokers.ask_coordinator(
+                name, lambda to, _: committed(to, name, only=only, stable=True)
+            )
+        return found
+
+    def batches(self) -> dict[str, BatchMark]:
+        """The marks of the last batch that was written to each topic."""
+        group = self._group
+        found = _insist(
+            group, lambda: self._brokers.ask_coordinator(group, lambda to, _: committed(to, group))
+        )
+        marks = {}
+        for tp, each in found.items():
+            parts = _BATCH_MARK.fullmatch(each.metadata)
+            if parts is None or each.offset < 1:
+                raise ReplayError(_in_use(group))
+            marks[tp.topic] = BatchMark(each.offset - 1, parts[1], parts[2])
+        return marks
+
+    def mark_batch(self, batch: int, tasks: str, topics: Mapping[str, str]) -> None:
+        """Store that all tasks have written `batch`, to these topics (with their ids)."""
+        group = self._group
+        offsets = {TopicPartition(topic, 0): batch + 1 for topic in topics}
+        notes = {TopicPartition(topic, 0): f"tasks={tasks} topic={name}" for topic, name in topics.items()}
+        self._brokers.ask_coordinator(group, lambda to, _: commit_offsets(to, group, offsets, notes))
+
+    def has_held_records(self, topic: str) -> bool:
+        """Whether any partition of the topic has ever had a record."""
+        names = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+        (found,) = self._brokers.ask_any(names).topics
+        wanted = {TopicPartition(topic, each.partition_index): _LATEST for each in found.partitions}
+        return any(list_offsets(self._brokers, wanted, skip_failed=False).values())
+
+
+def task_metadata(content: Content, topics: Mapping[str, str]) -> str:
+    """The metadata of a task's mark; at most about 70 characters, however many topics there are."""
+    return f"{content} topics={identity(topics)}"
+
+
+def identity(topics: Mapping[str, str]) -> str:
+    """A short text that stands for these topics with their ids: the id itself of a single one."""
+    if len(topics) == 1:
+        return next(iter(topics.values()))
+    return xxh3_64_hexdigest("\n".join(f"{name}={topics[name]}" for name in sorted(topics)).encode())
+
+
+def _task_mark(name: str, found: Committed) -> TaskMark:
+    text = found.metadata.rstrip("\0")  # `BatchProducer.send_offset` ends it so
+    parts = _TASK_MARK.fullmatch(text)
+    content: Content | None = TaskContent.parse(parts[1]) if parts else KeysContent.parse(text)
+    if content is None:
+        raise ReplayError(_in_use(name))
+    return TaskMark(found.offset - 1, content, parts[2] if parts else "")
+
+
+def _in_use(group: str) -> str:
+    return f"group {group} is in use by something else: its offsets are not batch numbers of a sink"
+
+
+def _insist(group: str, ask: Callable[[], T]) -> T:
+    """The answer, as soon as no transaction may change it."""
+    for attempts_left in reversed(range(_ATTEMPTS)):
+        try:
+            return ask()
+        except BarnabasError as error:
+            is_unstable = getattr(error, "code", None) == ErrorCode.UNSTABLE_OFFSET_COMMIT
+            if not is_unstable or not attempts_left:
+                raise BarnabasError(f"cannot read the offsets of group {group}: {error}") from None
+            time.sleep(_RETRY_S)
+    raise AssertionError("the last attempt returns or raises")
+
+
+# --- what a batch must match, before a row of it is written ---
+
+
+def check_topic(what: WriteId, topic: str, topic_id: str, mark: BatchMark | None) -> None:
+    """Raise ReplayError if the sink's last batch went to another topic of this name."""
+    if mark is not None and mark.topic_id != topic_id:
+        raise ReplayError(_created_again(what, topic, mark.batch))
+
+
+def check_goes_on(
+    what: WriteId,
+    topic: str | None,
+    topic_id: str,
+    marks: Mapping[str, BatchMark],
+    *,
+    adopt: bool,
+    has_held_records: Callable[[str], bool],
+) -> int | None:
+    """Raise ReplayError unless `what` goes on where its sink is. Returns the last whole batch of the sink.
+
+    Args:
+        topic: the sink's topic; None where each row names its own.
+        marks: of the sink's batches, by topic.
+        adopt: accept a topic that the sink has not written to, or not lately.
+    """
+    if topic is None:
+        last = max((mark.batch for mark in marks.values()), default=None)
+    else:
+        if not adopt:
+            check_topic(what, topic, topic_id, marks.get(topic))
+        last = next((m.batch for n, m in marks.items() if n == topic and m.topic_id == topic_id), None)
+    if last is not None and last > what.batch:
+        raise ReplayError(
+            f"{what}: batch {last} is written already, and a sink's batches must rise; if the checkpoint was "
+            "set back or is a copy, start the query with a new one"
+        )
+    if topic is not None and not adopt:
+        _check_not_elsewhere(what, topic, last, marks)
+        if last is None and what.is_stream and what.batch > 0 and not has_held_records(topic):
+            raise ReplayError(
+                f"{what}: topic {topic} has never held a record, and the checkpoint has batches before this "
+                "one: was the topic deleted and created again, is this another cluster, or is the checkpoint "
+                f"a copy? If topic {topic} is right: {_ADOPT}"
+            )
+    return last
+
+
+def _check_not_elsewhere(what: WriteId, topic: str, last: int | None, marks: Mapping[str, BatchMark]) -> None:
+    """Raise ReplayError if batches before this one went to another topic, and not to this one."""
+    others = {name: mark for name, mark in marks.items() if name != topic}
+    if not others:
+        return
+    elsewhere, newest = max(others.items(), key=lambda each: each[1].batch)
+    if last is None or (last < newest.batch and last + 1 < what.batch):
+        so_far = "nothing" if last is None else f"the batches up to {last} only"
+        raise ReplayError(
+            f"{what}: the sink has written up to batch {newest.batch} to topic {elsewhere}, and {so_far} to "
+            f"topic {topic}: has the topic changed, or is the checkpoint a copy? Name topic {elsewhere} "
+            f"again; or, if topic {topic} is right: {_ADOPT}"
+        )
+
+
+def own_mark(
+    what: WriteId, topic: str | None, topic_id: str, marks: Mapping[str, TaskMark], *, adopt: bool
+) -> TaskMark | None:
+    """The task's mark for this topic or, where rows name their topics, its last one.
+
+    Raises:
+        ReplayError: the mark is for another topic of this name, and `adopt` is false.
+    """
+    if topic is None:
+        return max(marks.values(), key=lambda mark: mark.batch, default=None)
+    mark = marks.get(topic)
+    if mark is None or mark.topics in ("", topic_id):
+        return mark
+    if not adopt:
+        raise ReplayError(_created_again(what, topic, mark.batch))
+    return None
+
+
+def _created_again(what: WriteId, topic: str, batch: int) -> str:
+    return (
+        f"{what}: topic {topic} was deleted and created again after batch {batch} was written to it, and the "
+        f"rows of that batch are gone; {_ADOPT}"
+    )
