@@ -18,6 +18,7 @@ from barnabas.cli.cluster_folder import ClusterFolder, ClusterFolderError
 from barnabas.cli.complete import broker_settings
 from barnabas.cli.options import INT32, console_option, example, json_option, parse_assignments
 from barnabas.cli.output import print_json, print_table
+from barnabas.errors import ConfigError
 
 if TYPE_CHECKING:
     from barnabas.metadata.store import MetadataStore
@@ -37,6 +38,16 @@ _data_option = click.option(
     show_default=True,
     help="The folder of the cluster.",
 )
+#: settings that a cluster's brokers cannot share, and the option in their place
+_OF_EACH_BROKER = {
+    "node.id": None,
+    "log.dirs": "--data",
+    "listeners": "--listen",
+    "advertised.listeners": None,
+    "broker.rack": "--racks",
+    "zookeeper.connect": "--zookeeper",
+    "barnabas.metrics.listener": "--metrics",
+}
 _broker_argument = click.argument("broker", metavar="N", type=INT32)
 
 
@@ -87,7 +98,14 @@ def cluster() -> None:
     metavar="NAME=VALUE",
     multiple=True,
     shell_complete=broker_settings,
-    help="A setting of every broker, as in Kafka's server.properties; may be repeated.",
+    help="A setting of every broker, as in Kafka's server.properties; may be repeated. Other users of this "
+    "machine can see it: write secrets into the file of --config.",
+)
+@click.option(
+    "--config",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A file of settings of every broker: TOML, or Kafka's own server.properties. --set overrides it.",
 )
 @click.option(
     "--metrics",
@@ -109,6 +127,7 @@ def start(
     racks: str | None,
     listen: str | None,
     settings: tuple[str, ...],
+    config: Path | None,
     metrics: str | None,
     is_secure: bool,
     console: str | None,
@@ -123,6 +142,7 @@ def start(
     from barnabas.config.durability import replicated_settings
     from barnabas.metadata.zookeeper.address import parse_address as parse_zookeeper
 
+    given = _settings_of_all(settings, config)
     if zookeeper is not None:
         zookeeper = str(parse_zookeeper(zookeeper, "--zookeeper"))
     host, port = "127.0.0.1", None
@@ -133,7 +153,7 @@ def start(
     values = {
         **replicated_settings(len(layout.addresses)),
         "zookeeper.session.timeout.ms": "6000",  # a dead broker is noticed soon
-        **parse_assignments(settings, "--set"),
+        **given,
     }
     BrokerConfig.from_text({**values, "zookeeper.connect": "127.0.0.1:2181"})  # refuse wrong settings now
     address = None
@@ -144,6 +164,7 @@ def start(
         from barnabas.cli.secure import secure_cluster
 
         secured = secure_cluster(folder.secure, layout.addresses.values(), folder.data_of(1))
+        secured.settings_with(values)  # refuse now what contradicts it
     elif folder.is_secured:
         raise ClusterFolderError(
             f"the cluster in {data} was made with --secure, and would be open to everybody without: start it "
@@ -166,6 +187,23 @@ def start(
             console_address,
         )
     )
+
+
+def _settings_of_all(settings: tuple[str, ...], file: Path | None) -> dict[str, str]:
+    """What a file and --set have every broker use. Raises ConfigError."""
+    from barnabas.config import BrokerConfig
+    from barnabas.config.files import read_settings
+
+    given = {} if file is None else read_settings(file)
+    for name, value in parse_assignments(settings, "--set").items():
+        given[BrokerConfig.spellings.get(name, name)] = value
+    for name, instead in _OF_EACH_BROKER.items():
+        if name in given:
+            raise ConfigError(
+                f"{name} is not allowed: `cluster start` gives each broker its own; remove it"
+                + (f", and use {instead}" if instead else "")
+            )
+    return given
 
 
 @cluster.command(

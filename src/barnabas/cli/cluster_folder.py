@@ -4,6 +4,7 @@ cluster.json     what stays from one start to the next: addresses, racks, the Zo
 control.json     while it runs: the port and the secret of its control connection; for the user alone
 .lock            held by the process that runs the cluster, also while it starts, stops or stands still
 broker-1/        data of broker 1;  broker-1.log   what it logs
+broker-1.toml    its settings, secrets among them, as of its last start; for the user alone
 secure/          what --secure has made: certificates, passwords
 zookeeper/       data and log of the ZooKeeper, where the cluster runs its own
 """
@@ -11,12 +12,15 @@ zookeeper/       data and log of the ZooKeeper, where the cluster runs its own
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+from barnabas.client.certificate_folder import write_private
+from barnabas.config.files import dump_toml
 from barnabas.environment.filesystem import Lock
 from barnabas.environment.os_filesystem import OsFileSystem
 from barnabas.errors import BarnabasError
@@ -63,6 +67,19 @@ class ClusterFolder:
 
     def log_of(self, broker: int) -> Path:
         return self.path / f"broker-{broker}.log"
+
+    def open_log_of(self, broker: int) -> IO[bytes]:
+        """What a broker logs, to be appended to; for the user alone: it names clients, users and topics."""
+        path = self.log_of(broker)
+        file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
+        path.chmod(0o600)  # an earlier version has made it for everybody
+        return file
+
+    def store_settings_of(self, broker: int, settings: Mapping[str, str]) -> Path:
+        """Write what a broker reads at its start: options would show its secrets to others."""
+        path = self.path / f"broker-{broker}.toml"
+        write_private(path, dump_toml(settings).encode())
+        return path
 
     @property
     def secure(self) -> Path:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -161,27 +162,10 @@ class ClusterRunner:
         self._layout.zookeeper = zookeeper.address
 
     def _start(self, member: Member) -> None:
-        settings = {
-            **self._settings,
-            "node.id": str(member.id),
-            "zookeeper.connect": str(self._layout.zookeeper),
-        }
-        if self._metrics is not None:
-            host, port = self._metrics
-            settings["barnabas.metrics.listener"] = f"{host}:{port + member.id - 1 if port else 0}"
-        if member.id in self._layout.racks:
-            settings["broker.rack"] = self._layout.racks[member.id]
-        command = [sys.executable, "-m", "barnabas.cli", "start"]
-        command += ["--data", str(self._folder.data_of(member.id))]
-        if self._secured is None:
-            command += ["--listen", self._layout.addresses[member.id]]
-        else:  # secrets are no options, which others see
-            command += ["--config", str(self._secured.settings_file)]
-            settings["listeners"] = f"SASL_SSL://{self._layout.addresses[member.id]}"
-        for name, value in settings.items():
-            command += ["--set", f"{name}={value}"]
         self._folder.path.mkdir(parents=True, exist_ok=True)
-        with self._folder.log_of(member.id).open("ab") as log:
+        file = self._folder.store_settings_of(member.id, self._settings_of(member))
+        command = [sys.executable, "-m", "barnabas.cli", "start", "--config", str(file)]
+        with self._folder.open_log_of(member.id) as log:
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -191,6 +175,28 @@ class ClusterRunner:
             )
         member.process, member.state, member.ends_as = process, State.STARTING, State.ENDED
         threading.Thread(target=self._watch, args=[member, process], daemon=True).start()
+
+    def _settings_of(self, member: Member) -> Mapping[str, str]:
+        settings = dict(self._settings)
+        protocol = "PLAINTEXT"
+        if self._secured is not None:
+            protocol = "SASL_SSL"
+            settings = self._secured.settings_with(settings)
+        settings |= {
+            "node.id": str(member.id),
+            "log.dirs": str(self._folder.data_of(member.id)),
+            "listeners": f"{protocol}://{self._layout.addresses[member.id]}",
+            "zookeeper.connect": str(self._layout.zookeeper),
+        }
+        if self._metrics is not None:
+            host, port = self._metrics
+            settings["barnabas.metrics.listener"] = f"{host}:{port + member.id - 1 if port else 0}"
+        if member.id in self._layout.racks:
+            settings["broker.rack"] = self._layout.racks[member.id]
+        if audit := settings.get("barnabas.audit.file"):
+            path = Path(audit)
+            settings["barnabas.audit.file"] = str(path.with_name(f"{path.stem}-{member.id}{path.suffix}"))
+        return settings
 
     def _watch(self, member: Member, process: subprocess.Popen[bytes]) -> None:
         """In a thread: put a process's output and its end into the queue."""

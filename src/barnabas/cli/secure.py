@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from barnabas.client.certificate_folder import SCRAM, CertificateFolder, escaped
@@ -63,9 +63,7 @@ def secure(values: dict[str, str]) -> Secured:
     Raises:
         ConfigError: the settings contradict it, or the folder cannot be used.
     """
-    for name in ("ssl.keystore.location", "authorizer.class.name"):
-        if name in values:
-            raise ConfigError(f"--secure sets {name} itself: remove it, or --secure")
+    _refuse_own(values)
     values["authorizer.class.name"] = _AUTHORIZER
     values["super.users"] = ";".join(filter(None, (values.get("super.users"), f"User:{ADMIN}")))
     config = BrokerConfig.from_text(values)
@@ -77,6 +75,12 @@ def secure(values: dict[str, str]) -> Secured:
     values["ssl.keystore.location"] = str(folder.pem(_SERVER))
     values.setdefault("barnabas.audit.file", str(folder.path / "audit.log"))
     return Secured(folder)
+
+
+def _refuse_own(values: Mapping[str, str]) -> None:
+    for name in ("ssl.keystore.location", "authorizer.class.name"):
+        if name in values:
+            raise ConfigError(f"--secure sets {name} itself: remove it, or --secure")
 
 
 class SecuredCluster(Secured):
@@ -109,6 +113,18 @@ class SecuredCluster(Secured):
             "zookeeper.set.acl": "true",
         }
         self.folder.write_properties(_SERVER, [f"{name}={value}" for name, value in settings.items()])
+
+    def settings_with(self, values: Mapping[str, str]) -> dict[str, str]:
+        """The settings of a broker, with others, which override these.
+
+        Raises:
+            ConfigError: the others contradict them.
+        """
+        own = read_settings(self.settings_file)
+        _refuse_own(values)
+        super_users = ";".join(filter(None, (own["super.users"], values.get("super.users"))))
+        own.setdefault("barnabas.audit.file", str(self.folder.path / "audit.log"))
+        return {**own, **values, "super.users": super_users}
 
     def add_admin(self, zookeeper: str) -> None:
         """Make the admin known to the cluster before its brokers start. Raises StoreError."""

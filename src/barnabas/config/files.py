@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import tomllib
@@ -70,6 +71,16 @@ def read_unchecked(path: Path) -> dict[str, str]:
             raise ConfigError(f"{path}:{line}: this is not a setting; {_FORM}")
         given[name] = value
     return given
+
+
+def dump_toml(settings: Mapping[str, str]) -> str:
+    """Settings as `read_settings` reads them from a file that ends in ``.toml``."""
+    # TOML's strings are JSON's, but for one character that JSON leaves as it is.
+    pairs = (
+        tuple(json.dumps(each, ensure_ascii=False).replace("\x7f", "\\u007f") for each in pair)
+        for pair in settings.items()
+    )
+    return "".join(f"{name} = {value}\n" for name, value in pairs)
 
 
 def _read_text(path: Path) -> str:

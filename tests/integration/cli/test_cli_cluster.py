@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -289,3 +290,76 @@ def test_a_secured_cluster_serves_its_admin_and_shows_no_secret(start: Callable[
         assert password not in logs + said + "".join(arguments)
     assert "would be open to everybody without" in refused("start", "--data", str(cluster.folder))
     assert (cluster.folder / "zookeeper").stat().st_mode & 0o077 == 0
+    for broker in (1, 2):
+        audited = [json.loads(line) for line in (secure / f"audit-{broker}.log").read_text().splitlines()]
+        assert "login" in {entry["event"] for entry in audited}
+        assert {entry["broker"] for entry in audited} == {broker}
+    entries = (secure / "audit-1.log").read_text() + (secure / "audit-2.log").read_text()
+    assert '"CreateTopics"' in entries and '"User:admin"' in entries
+    _is_for_its_user_alone(cluster.folder)
+
+
+def _is_for_its_user_alone(folder: Path) -> None:
+    """Logs, settings and certificates; ZooKeeper's files lie in a folder that is closed."""
+    for path in folder.rglob("*"):
+        if path.is_file() and (folder / "zookeeper") not in path.parents:
+            assert path.stat().st_mode & 0o077 == 0, path
+
+
+SECRETS = {"delegation.token.secret.key": 'wizard \\ of "oz" ü', "zookeeper.digest": "tin:man = oil can"}
+
+
+def test_secrets_of_a_file_reach_the_brokers_and_no_command_line(
+    start: Callable[..., Started], tmp_path: Path
+) -> None:
+    file = tmp_path / "cluster.toml"
+    file.write_text("".join(f"{json.dumps(name)} = {json.dumps(value)}\n" for name, value in SECRETS.items()))
+    with file.open("a") as more:
+        more.write('"log.retention.hours" = 24\n"num.partitions" = 5\n')
+        more.write(f'"barnabas.audit.file" = {json.dumps(str(tmp_path / "audit.log"))}\n')
+    was = os.umask(0o022)
+    try:
+        cluster = start("--config", str(file), "--set", "num.partitions=2", brokers=2)
+    finally:
+        os.umask(was)
+    admin = Admin(cluster.servers)
+    found = {config.name: config.value for config in admin.configs("broker", "1")}
+    assert (found["log.retention.hours"], found["num.partitions"]) == ("24", "2")
+    status = cluster.status()
+    lines = [
+        Path(f"/proc/{pid}/cmdline").read_text()
+        for pid in (cluster.process.pid, *(broker["process"] for broker in status["brokers"]))
+        if LINUX
+    ]
+    logs = "".join(path.read_text() for path in cluster.folder.glob("*.log"))
+    assert cluster.say("restart", "1") == "Broker 1 serves again\n"
+    code, said = cluster.end()
+    assert code == 0
+    for value in SECRETS.values():
+        assert value not in "".join(lines) + logs + said
+    for broker in (1, 2):
+        assert (
+            tomllib.loads((cluster.folder / f"broker-{broker}.toml").read_text())[
+                "delegation.token.secret.key"
+            ]
+            == SECRETS["delegation.token.secret.key"]
+        )
+        assert (tmp_path / f"audit-{broker}.log").exists()
+    _is_for_its_user_alone(cluster.folder)
+
+
+@pytest.mark.parametrize("how", ["--config", "--set"])
+@pytest.mark.parametrize(
+    "name", ["broker.id", "node.id", "log.dir", "log.dirs", "listeners", "broker.rack", "zookeeper.connect"]
+)
+def test_what_each_broker_has_of_its_own_is_no_setting_of_the_cluster(
+    tmp_path: Path, how: str, name: str
+) -> None:
+    value = "1" if name.endswith(".id") else "PLAINTEXT://127.0.0.1:0" if name == "listeners" else "x:1"
+    file = tmp_path / "cluster.properties"
+    file.write_text(f"{name}={value}\n")
+    line = refused(
+        "start", "--data", str(tmp_path / "c"), how, str(file) if how == "--config" else f"{name}={value}"
+    )
+    assert "gives each broker its own" in line
+    assert not (tmp_path / "c").exists()
