@@ -28,6 +28,11 @@ class ProcessUse(NamedTuple):
     written_bytes: int | None = None
 
 
+def memory_held() -> int:
+    """The bytes of memory that this process holds; 0 where the system does not tell."""
+    return limits.memory_held()
+
+
 def process_use() -> ProcessUse:
     """This process's use now. Listing the open files takes a millisecond for a thousand."""
     use = ProcessUse(time.process_time(), limits.memory_held(), most_files=limits.open_files())

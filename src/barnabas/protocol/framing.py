@@ -105,6 +105,12 @@ class FrameDecoder:
         """How many bytes of an incomplete frame are held."""
         return len(self._partial) + (self.large.filled if self.large is not None else 0)
 
+    def clear(self) -> None:
+        """Drop what has come of an incomplete frame."""
+        self._partial = bytearray()
+        self._missing = 0
+        self.large = None
+
     def _size(self, data: Readable, position: int) -> int:
         size: int = _SIZE.unpack_from(data, position)[0]
         if not 0 <= size <= self.max_size:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import perf_counter, process_time
 
+from barnabas.environment.process import memory_held
+
 #: A full collection, which here scans only new objects, comes after 6,300 of them, not 85,000: two or three
 #: milliseconds. Each object is scanned as often, whatever the numbers are.
 _THRESHOLDS = (700, 2, 2)
@@ -16,6 +18,9 @@ _THRESHOLDS = (700, 2, 2)
 _NEW_ONES = 3000
 #: ... and memory use has grown by this factor: uncollected circles add to it.
 _GROWTH = 1.5
+#: It is also due, after however few new ones, when the process's bytes have grown by the factor and by this
+#: many: a few objects may hold buffers of many megabytes.
+_GROWN_BYTES = 64 << 20
 #: How long the clients must have been silent, as a multiple of the time that the collection will take ...
 SILENCE = 10
 #: ... and in what share of the last second the process may have worked.
@@ -31,13 +36,17 @@ class Collections:
         self._new_ones = 0
         #: how much memory was in use after the last collection of all objects
         self._blocks = 0
+        #: how many bytes the process held then
+        self._bytes = 0
         self._seconds_a_block = _SECONDS_A_BLOCK
         self._collects_all = False
 
     @property
     def due(self) -> bool:
         """Whether all objects should be collected once there is time."""
-        return self._new_ones >= _NEW_ONES and sys.getallocatedblocks() >= _GROWTH * self._blocks
+        if self._new_ones >= _NEW_ONES and sys.getallocatedblocks() >= _GROWTH * self._blocks:
+            return True
+        return memory_held() >= max(_GROWTH * self._bytes, self._bytes + _GROWN_BYTES)
 
     @property
     def seconds(self) -> float:
@@ -49,6 +58,7 @@ class Collections:
         gc.freeze()
         gc.enable()
         self._blocks = sys.getallocatedblocks()
+        self._bytes = memory_held()
 
     def collect_all(self) -> None:
         """Collect among all objects. This stops the process: a quarter of a second with 10,000 topics."""
@@ -60,6 +70,7 @@ class Collections:
         finally:
             self._collects_all = False
         self._blocks = sys.getallocatedblocks()
+        self._bytes = memory_held()
         self._seconds_a_block = (perf_counter() - began) / self._blocks
         self._new_ones = 0
 

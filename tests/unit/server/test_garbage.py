@@ -137,6 +137,28 @@ def test_a_collection_of_all_objects_is_due_after_many_of_new_ones_once_memory_h
     assert not collections.due
 
 
+def test_a_collection_of_all_objects_is_due_once_few_objects_hold_many_more_bytes(collections, monkeypatch):
+    held = 100 << 20
+    monkeypatch.setattr(garbage, "memory_held", lambda: held)
+    collections.collect_all()
+    held = 140 << 20  # not by half
+    assert not collections.due
+    held = 164 << 20
+    assert collections.due
+    collections.collect_all()
+    assert not collections.due
+
+
+def test_a_small_process_may_grow_by_some_megabytes(collections, monkeypatch):
+    held = 20 << 20
+    monkeypatch.setattr(garbage, "memory_held", lambda: held)
+    collections.collect_all()
+    held = 80 << 20
+    assert not collections.due
+    held = 84 << 20
+    assert collections.due
+
+
 def test_a_broker_that_does_not_grow_is_never_stopped_for_all_objects(collections, monkeypatch):
     monkeypatch.setattr(garbage.Collections, "seconds", 0.0)
     old_circles()

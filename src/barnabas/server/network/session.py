@@ -38,6 +38,10 @@ WORTH_IN_PLACE = 256 * 1024
 CLOSE_GRACE = 5.0
 
 
+def _nothing() -> None:
+    """Ends no connection: it has ended."""
+
+
 class Unanswered:
     """A request's place in the order of replies."""
 
@@ -121,8 +125,8 @@ class Session(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport = None  # type: ignore[assignment]
         self._outbox: Outbox = None  # type: ignore[assignment]
-        #: the transport's protocol, but while a large request is received
-        self._receiver: asyncio.BaseProtocol = self
+        #: the transport's protocol in this session's stead, but while a large request is received
+        self._receiver: asyncio.BaseProtocol | None = None
         self._backlog: deque[Readable] = deque()
         self._unanswered: deque[Unanswered] = deque()
         #: how many unanswered requests let nothing begin
@@ -141,6 +145,8 @@ class Session(asyncio.Protocol):
         self._idle_timer: asyncio.TimerHandle | None = None
         #: ends the time in which the client is muted
         self._unmuting: asyncio.TimerHandle | None = None
+        #: ends a connection that we have closed
+        self._aborting: asyncio.TimerHandle | None = None
 
     # --- asyncio's side ---
 
@@ -180,8 +186,8 @@ class Session(asyncio.Protocol):
             except ValueError as error:
                 self.close(str(error))
                 return
-            self._receiver = SharedReceiver(self, self._host.shared_buffer)
-            self._transport.set_protocol(self._receiver)
+            self._receiver = receiver = SharedReceiver(self, self._host.shared_buffer)
+            self._transport.set_protocol(receiver)
         if wait:
             self.mute(wait)
         config = self._host.config
@@ -230,13 +236,14 @@ class Session(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
-        if self._idle_timer is not None:
-            self._idle_timer.cancel()
-        if self._unmuting is not None:
-            self._unmuting.cancel()
+        for timer in (self._idle_timer, self._unmuting, self._aborting):
+            if timer is not None:
+                timer.cancel()
         self._host.forget(self)
         self._outbox.clear()
         self._backlog.clear()
+        self._frames.clear()
+        self._let_go()
         for waiting in self._unanswered:
             if waiting.cancels and waiting.future is not None:
                 waiting.future.cancel()
@@ -302,7 +309,7 @@ class Session(asyncio.Protocol):
         self._closing = True
         self._log_closing(reason)
         self._transport.close()
-        self._loop.call_later(CLOSE_GRACE, self._transport.abort)
+        self._aborting = self._loop.call_later(CLOSE_GRACE, self._transport.abort)
 
     def logged_in(self, principal: Principal, serve: Serve) -> None:
         """The client has authenticated: `serve` starts its requests from now on."""
@@ -318,6 +325,17 @@ class Session(asyncio.Protocol):
 
     # --- inside ---
 
+    def _let_go(self) -> None:
+        """Refer to nothing any more that refers to this session.
+
+        A circle would keep all that it has received: the collector looks at old objects rarely
+        (`server/garbage.py`).
+        """
+        self._receiver = None
+        self._give_up = _nothing
+        self._transport = None  # type: ignore[assignment]
+        self._outbox = None  # type: ignore[assignment]
+
     def _log_closing(self, reason: str) -> None:
         line = self._host.closings.line(self.client_host, reason, self._loop.time())
         if line is not None:
@@ -330,7 +348,7 @@ class Session(asyncio.Protocol):
     def _large_frame_received(self, frame: Readable) -> None:
         """The frame is whole that was received in place: go on with it, and with the bytes behind it."""
         self._frames.large = None
-        self._transport.set_protocol(self._receiver)
+        self._transport.set_protocol(self._receiver or self)
         if self._closing:
             return
         self.last_active = self._loop.time()
