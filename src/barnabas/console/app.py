@@ -15,6 +15,7 @@ from barnabas.client.errors import AuthenticationError, ClientError
 from barnabas.console.changes import change
 from barnabas.console.filters import FilterError
 from barnabas.console.guard import HEADERS, Guard
+from barnabas.console.kafka import said
 from barnabas.console.live import Live
 from barnabas.console.pages.access import access
 from barnabas.console.pages.brokers import broker, brokers
@@ -123,7 +124,7 @@ class Console:
             except web.HTTPException as error:
                 response = web.json_response({"error": error.reason}, status=error.status)
             except BarnabasError as error:
-                response = web.json_response({"error": str(error)}, status=_status(error))
+                response = web.json_response(_told(error), status=_status(error))
         if not response.prepared:
             response.headers.update(HEADERS)
         return response
@@ -215,6 +216,11 @@ class Console:
     async def _close(self, app: web.Application) -> None:
         self._pool.shutdown(cancel_futures=True)
         self._view.close()
+
+
+def _told(error: BarnabasError) -> dict[str, Any]:
+    code = {"code": error.code.name} if isinstance(error, KafkaError) else {}
+    return {"error": said(error), **code}
 
 
 def _status(error: BarnabasError) -> int:

@@ -11,7 +11,7 @@ from barnabas.client.addresses import parse_servers
 from barnabas.client.connection import Connection, Repeated
 from barnabas.client.errors import AuthenticationError, ClientError, error_code
 from barnabas.client.servers import security_for
-from barnabas.errors import ErrorCode, KafkaError
+from barnabas.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.protocol.schema import Request
@@ -68,6 +68,10 @@ class Kafka:
             ended = time.monotonic()
             known = self._metadata = (ended + rest(_FRESH_S, ended - began, _LONGEST_REST_S), answer)
         return known[1]
+
+    def address(self, broker: int) -> tuple[str, int] | None:
+        """The last known host and port of a broker; None for one that the console has not seen."""
+        return self._addresses.get(broker)
 
     def topic_names(self) -> Mapping[bytes, str]:
         """The names of all topics by their ids, made once for as long as the cluster says the same."""
@@ -162,6 +166,11 @@ def _asked(connection: Connection, request: Request | Repeated) -> Any:
 def rest(fresh_s: float, took_s: float, most_s: float) -> float:
     """How long an answer is shared: slow requests may take a tenth of the time at most."""
     return min(max(fresh_s, 9 * took_s), max(fresh_s, most_s))
+
+
+def said(error: BarnabasError) -> str:
+    """An error's text for people: without the code's name, which is for programs."""
+    return error.message if isinstance(error, KafkaError) else str(error)
 
 
 def check(code: int, about: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,39 +15,74 @@ from barnabas.errors import KafkaError
 from barnabas.records import batches
 from barnabas.types import TopicPartition
 
-#: a batch's header is enough; the leader sends the first batch whole, however large
-_LITTLE = 1
+#: bytes of each partition in a request about all of them, and in one about a single partition: a leader sends
+#: the first batch of an answer whole, however large, and leaves out later ones that do not fit
+_TOGETHER, _ALONE = 16 << 10, 1
+#: how long one look reads, in seconds; how many times of records are kept
+_LONGEST_S, _KEPT = 1.0, 20_000
 
 
-def seconds_behind(
-    kafka: Kafka, metadata: Any, committed: Mapping[TopicPartition, int], now: float
-) -> dict[TopicPartition, float]:
-    """Seconds since the next record of each partition was produced, by its batch's time.
+class Ages:
+    """The times of records, each read once. From any thread."""
 
-    Args:
-        metadata: of the topics.
-        now: seconds since 1970.
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        #: by partition and offset, milliseconds since 1970
+        self._known: dict[tuple[TopicPartition, int], int] = {}
 
-    What cannot be read is left out.
-    """
-    if metadata is None:
-        return {}
-    led = leaders(metadata)
-    found: dict[TopicPartition, float] = {}
-    for topic in metadata.topics:
-        by_leader: dict[int, dict[int, int]] = {}
-        for partition, offset in committed.items():
-            if partition.topic == topic.name and partition in led:
-                by_leader.setdefault(led[partition], {})[partition.partition] = offset
-        for leader, wanted in by_leader.items():
-            try:
-                chunks = fetch(kafka, leader, topic, wanted, _LITTLE)
-            except (ClientError, KafkaError):
-                continue
-            for number, chunk in chunks.items():
-                for _, header in batches(chunk.data):
-                    if header.max_timestamp > 0:
-                        age = now - header.base_timestamp / 1000
-                        found[TopicPartition(topic.name, number)] = max(0.0, round(age, 1))
-                    break
-    return found
+    def seconds_behind(
+        self, kafka: Kafka, metadata: Any, committed: Mapping[TopicPartition, int], now: float
+    ) -> dict[TopicPartition, float]:
+        """Seconds since the next record of each partition was produced, by its batch's time.
+
+        Args:
+            metadata: of the topics.
+            now: seconds since 1970.
+
+        Returns:
+            Only partitions whose next record could be read, in a second of this look or in an earlier one.
+        """
+        if metadata is None:
+            return {}
+        led = leaders(metadata)
+        missing = {p: o for p, o in committed.items() if p in led and (p, o) not in self._known}
+        give_up = time.monotonic() + _LONGEST_S
+        for topic in metadata.topics:
+            by_leader: dict[int, dict[int, int]] = {}
+            for partition, offset in missing.items():
+                if partition.topic == topic.name:
+                    by_leader.setdefault(led[partition], {})[partition.partition] = offset
+            for leader, wanted in by_leader.items():
+                self._read(kafka, leader, topic, wanted, give_up)
+        return {
+            p: max(0.0, round(now - self._known[p, o] / 1000, 1))
+            for p, o in committed.items()
+            if (p, o) in self._known
+        }
+
+    def _read(self, kafka: Kafka, leader: int, topic: Any, wanted: dict[int, int], give_up: float) -> None:
+        try:
+            left = wanted.keys() - self._note(kafka, leader, topic, wanted, _TOGETHER)
+            for number in sorted(left):
+                if time.monotonic() > give_up:
+                    return
+                self._note(kafka, leader, topic, {number: wanted[number]}, _ALONE)
+        except (ClientError, KafkaError):
+            return  # the next look asks the leader of then
+
+    def _note(
+        self, kafka: Kafka, leader: int, topic: Any, wanted: dict[int, int], most_bytes: int
+    ) -> set[int]:
+        """Read the times of records; the partitions that had one."""
+        found = set()
+        for number, chunk in fetch(kafka, leader, topic, wanted, most_bytes).items():
+            for _, header in batches(chunk.data):
+                found.add(number)
+                if header.max_timestamp > 0:
+                    place = TopicPartition(topic.name, number), wanted[number]
+                    with self._lock:
+                        while len(self._known) >= _KEPT:
+                            del self._known[next(iter(self._known))]
+                        self._known[place] = header.base_timestamp
+                break
+        return found

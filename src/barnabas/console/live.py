@@ -10,9 +10,10 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from barnabas.client.errors import ClientError
+from barnabas.console.kafka import said
 from barnabas.console.offsets import EARLIEST, LATEST, committed_offsets, offsets_at
 from barnabas.console.pages.topic import found_in
-from barnabas.console.reading import Chunk, fetch, records_in
+from barnabas.console.reading import Chunk, fetch, next_offset, records_in
 from barnabas.console.view import ClusterView
 from barnabas.errors import BarnabasError, KafkaError
 from barnabas.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
@@ -93,6 +94,9 @@ class TopicReader:
         """Read what changes slowly: log starts, producers, groups, and how far followers are behind."""
         kafka = self._view.kafka
         self._starts = {p.partition: offset for p, offset in offsets_at(kafka, led, EARLIEST).items()}
+        for number, start in self._starts.items():  # retention may have overtaken the picture
+            if number in self._positions:
+                self._positions[number] = max(self._positions[number], start)
         self._groups = [
             group for group, own in self._view.committed().items() if any(p.topic == self._topic for p in own)
         ][:20]
@@ -194,38 +198,41 @@ class TopicReader:
         if first > chunk.end:  # the log was truncated, or the topic made anew
             first = self._positions[number] = chunk.end
         start = chunk.start if chunk.start >= 0 else self._starts.get(number, 0)
-        cells, next_one = ([], first) if number in self._counted else self._cells(chunk, first)
+        cells, next_one, readable = (
+            ([], first, False) if number in self._counted else self._cells(chunk, first)
+        )
         if self._is_busy(number, chunk):
             self._counted.add(number)
         lane |= {"start": start, "stable": chunk.stable, "end": chunk.end, "cells": cells}
-        if next_one < chunk.end:  # more than can be shown one by one: only their number is
+        # A few that the answer had no room for come with the next look; of many only their number is shown.
+        if next_one < chunk.end and not (readable and chunk.end - next_one <= _ONE_BY_ONE):
             lane["block"] = [next_one, chunk.end]
             next_one = chunk.end
         self._positions[number] = next_one
         return lane
 
-    def _cells(self, chunk: Chunk, first: int) -> tuple[list[list[Any]], int]:
-        """Records as [offset, hue of the key, timestamp, what it is], and where the next look begins."""
+    def _cells(self, chunk: Chunk, first: int) -> tuple[list[list[Any]], int, bool]:
+        """Records as cells, from `first` on.
+
+        Returns:
+            [offset, hue of the key, timestamp, what it is] of each; the offset behind the last; whether the
+            next look can read on from there.
+        """
         cells: list[list[Any]] = []
         next_one = first
         most = _BEGIN_WITH if self._looks <= 1 else _ONE_BY_ONE
         try:
             for found in records_in(chunk, first):
                 if len(cells) == most:
-                    return cells, next_one
+                    return cells, next_one, True
                 record = found.record
                 hue = -1 if record.key is None else zlib.crc32(record.key) % 360
                 what = found.marker or ("aborted" if found.aborted else "open" if found.open else "")
                 cells.append([record.offset, hue, record.timestamp, what])
                 next_one = record.offset + 1
-        except KafkaError:
-            return (
-                cells,
-                next_one,
-            )  # damaged, or of an unknown compression: only their number is shown
-        if not cells and chunk.data:
-            return cells, chunk.end
-        return cells, max(next_one, chunk.end if not chunk.data else next_one)
+        except KafkaError:  # damaged, or of an unknown compression
+            return cells, next_one, False
+        return cells, max(next_one, next_offset(chunk, first)), True
 
 
 def _brokers(metadata: Any, partitions: list[Any]) -> list[dict[str, Any]]:
@@ -302,7 +309,7 @@ class _Watched:
             try:
                 event = json.dumps(await self._run(self._reader.look))
             except BarnabasError as error:
-                event = json.dumps({"problem": str(error)})
+                event = json.dumps({"problem": said(error)})
             except Exception as error:  # a bug: whoever watches is told, and the next look is tried
                 log.exception("a look at a topic met an error")
                 event = json.dumps({"problem": f"the console met an error: {type(error).__name__}"})

@@ -40,8 +40,8 @@ class Chunk(NamedTuple):
 def fetch(kafka: Kafka, leader: int, topic: Any, wanted: dict[int, int], most_bytes: int) -> dict[int, Chunk]:
     """Batches of a topic from one leader, without waiting.
 
-    Up to where open transactions begin it is asked as one who reads committed records, since the answer tells
-    of aborted transactions then; what lies behind is asked for as it is.
+    The first request reads committed records, since its answer names aborted transactions. A second one reads
+    the records behind the start of an open transaction.
 
     Args:
         topic: of a MetadataResponse.
@@ -53,10 +53,13 @@ def fetch(kafka: Kafka, leader: int, topic: Any, wanted: dict[int, int], most_by
     """
     found = _fetched(kafka, leader, topic, wanted, most_bytes, committed=True)
     behind = {
-        p: wanted[p] for p, chunk in found.items() if not chunk.data and chunk.stable <= wanted[p] < chunk.end
+        p: reached
+        for p, chunk in found.items()
+        if chunk.stable <= (reached := next_offset(chunk, wanted[p])) < chunk.end
     }
     if behind:
-        found |= _fetched(kafka, leader, topic, behind, most_bytes, committed=False)
+        for p, more in _fetched(kafka, leader, topic, behind, most_bytes, committed=False).items():
+            found[p] = found[p]._replace(data=found[p].data + more.data, end=max(found[p].end, more.end))
     return found
 
 

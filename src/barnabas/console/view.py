@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 from barnabas.client import Admin
 from barnabas.client.errors import ClientError
 from barnabas.console.events import Events
-from barnabas.console.kafka import Kafka, rest
+from barnabas.console.kafka import Kafka, rest, said
+from barnabas.console.lag import Ages
 from barnabas.console.offsets import LATEST, committed_offsets, leaders_of, offsets_at
 from barnabas.console.rates import Rates
 from barnabas.console.shown import Decode
@@ -56,6 +57,7 @@ class ClusterView:
         self.kafka = Kafka(servers)
         self.rates = Rates()
         self.events = Events()
+        self.ages = Ages()
         self.clock = SystemClock()
         self.decode = decode
         self.privacy = privacy or Privacy()
@@ -151,7 +153,7 @@ class ClusterView:
             try:
                 response = self.kafka.ask(broker.node_id, ListGroupsRequest())
             except (ClientError, KafkaError) as error:
-                problem = str(error)
+                problem = said(error)
                 continue
             found |= {group.group_id: group for group in response.groups}
         return [found[name] for name in sorted(found)], problem
@@ -185,5 +187,5 @@ class ClusterView:
                 response = self.kafka.ask(broker.node_id, DescribeLogDirsRequest(topics=wanted))
                 found[broker.node_id] = response.results
             except (ClientError, KafkaError) as error:
-                found[broker.node_id] = str(error)
+                found[broker.node_id] = said(error)
         return found

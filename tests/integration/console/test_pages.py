@@ -246,3 +246,15 @@ def test_a_console_that_ends_while_somebody_watches_says_nothing(orders, barnaba
         next(looks)
     looks.close()
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+def test_a_group_that_is_not_there_is_told_in_one_line(console):
+    answer = console.ask("group", name="nobody")
+    assert answer.status == 409
+    assert answer.body == {"error": "there is no group nobody", "code": "GROUP_ID_NOT_FOUND"}
+
+
+def test_errors_are_sentences_and_codes_stand_beside_them(console):
+    answer = console.ask("topic", name="nowhere").body
+    assert answer == {"error": "there is no topic nowhere", "code": "UNKNOWN_TOPIC_OR_PARTITION"}
+    assert "SECURITY_DISABLED" not in console.get("access")["rules"]["problem"]

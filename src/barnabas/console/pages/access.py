@@ -8,6 +8,7 @@ from typing import Any
 from barnabas.client.acls import describe_acls
 from barnabas.client.errors import ClientError
 from barnabas.client.quotas import describe_quotas
+from barnabas.console.kafka import said
 from barnabas.console.pages.query import Query
 from barnabas.console.view import ClusterView
 from barnabas.errors import KafkaError
@@ -35,7 +36,7 @@ def _part(read: Callable[[], list[dict[str, Any]]]) -> dict[str, Any]:
     try:
         rows = read()
     except (ClientError, KafkaError) as error:
-        return {"rows": [], "count": 0, "problem": str(error)}
+        return {"rows": [], "count": 0, "problem": said(error)}
     return {"rows": rows[:_MOST], "count": len(rows), "problem": None}
 
 

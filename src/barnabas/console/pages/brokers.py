@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import Any
 
-from barnabas.client.errors import ClientError
-from barnabas.console.pages.query import Query
+from barnabas.client.errors import ClientError, error_code
+from barnabas.console.kafka import said
+from barnabas.console.members import members_of
+from barnabas.console.pages.query import Listing, Query, whole
 from barnabas.console.survey import Totals
 from barnabas.console.view import ClusterView
-from barnabas.errors import KafkaError
+from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 
-#: rows of the matrix of leaders and replicas
-_ROWS = 500
+GONE = "The broker is gone."
+#: how many partitions of a broker are named
+_NAMED = 50
 
 
 def brokers(view: ClusterView, query: Query) -> dict[str, Any]:
-    """The brokers page."""
+    """The brokers page. Query: ``search`` in the topics' names, ``page`` of the matrix."""
+    asked = Listing.asked(query, ("name",))
     metadata = view.kafka.metadata()
     controller = view.controller()
+    found = sorted(
+        (topic for topic in metadata.topics if asked.finds(topic.name)),
+        key=lambda topic: (bool(topic.is_internal), str(topic.name)),  # users' topics first
+    )
     matrix = (
         {
             "partition": f"{topic.name}-{p.partition_index}",
@@ -27,7 +34,7 @@ def brokers(view: ClusterView, query: Query) -> dict[str, Any]:
             "replicas": p.replica_nodes,
             "in_sync": p.isr_nodes,
         }
-        for topic in sorted(metadata.topics, key=lambda topic: str(topic.name))
+        for topic in found
         for p in sorted(topic.partitions, key=lambda p: int(p.partition_index))
     )
     volumes, totals = view.volumes(), view.totals()
@@ -35,17 +42,20 @@ def brokers(view: ClusterView, query: Query) -> dict[str, Any]:
     return {
         "brokers": [
             {
-                "id": broker.node_id,
-                "address": f"{broker.host}:{broker.port}",
-                "rack": broker.rack,
-                "controller": broker.node_id == controller,
-                "log_dirs": _directories(broker.node_id, volumes.get(broker.node_id), totals),
+                "id": member.id,
+                "address": member.address,
+                "rack": member.rack,
+                "gone": member.is_gone,
+                "controller": member.id == controller,
+                "log_dirs": _directories(
+                    member.id, GONE if member.is_gone else volumes.get(member.id), totals
+                ),
             }
-            for broker in sorted(metadata.brokers, key=lambda broker: int(broker.node_id))
+            for member in members_of(view.kafka, metadata)
         ],
-        "matrix": [*islice(matrix, _ROWS)],
+        "matrix": [*asked.cut_lazily(matrix)],
         "sizes_age_s": totals.age_s,
-        "matrix_of": sum(len(topic.partitions) for topic in metadata.topics),
+        **asked.told(sum(len(topic.partitions) for topic in found)),
         "moves": moves,
         "moves_problem": problem,
     }
@@ -59,7 +69,7 @@ def _directories(broker: int, told: Any, totals: Totals) -> dict[str, Any]:
         "directories": [
             {
                 "path": each.log_dir,
-                "error": each.error_code or None,
+                "error": error_code(each.error_code).doc if each.error_code else None,
                 "replicas": held.replicas if held else None,
                 "bytes": held.bytes if held else None,
                 "total_bytes": each.total_bytes if each.total_bytes >= 0 else None,
@@ -76,7 +86,7 @@ def _moves(view: ClusterView) -> tuple[list[dict[str, Any]], str | None]:
     try:
         response = view.kafka.ask(view.controller(), ListPartitionReassignmentsRequest(topics=None))
     except (ClientError, KafkaError) as error:
-        return [], str(error)
+        return [], said(error)
     return [
         {
             "partition": f"{topic.name}-{p.partition_index}",
@@ -90,9 +100,54 @@ def _moves(view: ClusterView) -> tuple[list[dict[str, Any]], str | None]:
 
 
 def broker(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
-    """A broker's settings, with where each comes from."""
+    """A broker's page: its partitions, and its settings with where each comes from.
+
+    Raises:
+        KafkaError: the cluster has no such broker, nor replicas of one.
+    """
+    number = whole({"id": name}, "id", 0, most=2**31 - 1)
+    metadata = view.kafka.metadata()
+    member = next((each for each in members_of(view.kafka, metadata) if each.id == number), None)
+    if member is None:
+        raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"there is no broker {number}")
+    led, held, behind = _partitions(metadata, number)
     return {
-        "id": int(name),
+        "id": number,
+        "address": member.address,
+        "rack": member.rack,
+        "gone": member.is_gone,
+        "controller": number == view.controller(),
+        "leads": len(led),
+        "replicas": len(held),
+        "out_of_sync": {"count": len(behind), "names": behind[:_NAMED]},
+        "led": {"count": len(led), "names": led[:_NAMED]},
+        **({"settings": [], "settings_problem": GONE} if member.is_gone else _settings(view, number)),
+    }
+
+
+def _partitions(metadata: Any, broker: int) -> tuple[list[str], list[str], list[str]]:
+    """The partitions that a broker leads, those that it holds, and those that it is not in sync in."""
+    led, held, behind = [], [], []
+    for topic in sorted(metadata.topics, key=lambda topic: (bool(topic.is_internal), str(topic.name))):
+        for p in sorted(topic.partitions, key=lambda p: int(p.partition_index)):
+            if broker not in p.replica_nodes:
+                continue
+            name = f"{topic.name}-{p.partition_index}"
+            held.append(name)
+            if p.leader_id == broker:
+                led.append(name)
+            if broker not in p.isr_nodes:
+                behind.append(name)
+    return led, held, behind
+
+
+def _settings(view: ClusterView, broker: int) -> dict[str, Any]:
+    """The settings, or why the broker does not tell them: it may have gone a moment ago."""
+    try:
+        values = view.admin.configs("broker", str(broker))
+    except (ClientError, KafkaError) as error:
+        return {"settings": [], "settings_problem": said(error)}
+    return {
         "settings": [
             {
                 "name": v.name,
@@ -102,6 +157,7 @@ def broker(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
                 "read_only": v.read_only,
                 "sensitive": v.sensitive,
             }
-            for v in view.admin.configs("broker", name)
+            for v in values
         ],
+        "settings_problem": None,
     }

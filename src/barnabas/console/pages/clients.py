@@ -7,7 +7,7 @@ from typing import Any
 
 from barnabas.client.errors import ClientError
 from barnabas.console.client_metrics import read_series
-from barnabas.console.kafka import check
+from barnabas.console.kafka import check, said
 from barnabas.console.pages.query import Query
 from barnabas.console.view import ClusterView
 from barnabas.errors import KafkaError
@@ -60,7 +60,7 @@ def _subscriptions(view: ClusterView) -> dict[str, Any]:
         wanted = [DescribeConfigsResource(resource_type=_CLIENT_METRICS, resource_name=n) for n in names]
         told = view.kafka.ask_any(DescribeConfigsRequest(resources=wanted)).results if wanted else []
     except (ClientError, KafkaError) as error:
-        return {"subscriptions": [], "subscriptions_problem": str(error)}
+        return {"subscriptions": [], "subscriptions_problem": said(error)}
     rows = [
         {"name": each.resource_name, **{config.name: config.value for config in each.configs}}
         for each in told

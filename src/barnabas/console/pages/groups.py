@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from barnabas.client.errors import ClientError
-from barnabas.console.lag import seconds_behind
+from barnabas.console.kafka import said
 from barnabas.console.offsets import EARLIEST, LATEST, committed_offsets, lags, leaders, offsets_at
 from barnabas.console.pages.query import Listing, Query
 from barnabas.console.view import ClusterView
-from barnabas.errors import KafkaError
+from barnabas.errors import ErrorCode, KafkaError
 from barnabas.types import TopicPartition
 
 #: for how many partitions the lag is shown in seconds, each of which takes a read
@@ -71,7 +71,11 @@ def group(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
     except (ClientError, KafkaError) as error:
         if not committed:
             raise
-        problem = str(error)
+        problem = said(error)
+    if not committed and problem is None and described is not None and described.state == "Dead":
+        listed, _ = view.groups()  # share groups and others that are described in another way
+        if not any(each.group_id == name for each in listed):
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {name}")
     owners: dict[TopicPartition, str] = {}
     for member in described.members if described is not None else ():
         owners |= dict.fromkeys(member.assignment, member.member_id)
@@ -86,7 +90,7 @@ def group(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
     starts = offsets_at(view.kafka, led, EARLIEST)
     behind = lags(ends, committed)
     worst = sorted((p for p in behind if behind[p]), key=lambda p: -behind[p])[:_READ]
-    seconds = seconds_behind(
+    seconds = view.ages.seconds_behind(
         view.kafka, metadata, {p: committed[p] for p in worst}, view.clock.now_ms() / 1000
     )
     return {

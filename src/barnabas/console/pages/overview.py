@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 from barnabas.console.events import Seen
+from barnabas.console.members import members_of
 from barnabas.console.offsets import lags
 from barnabas.console.pages.query import Query
 from barnabas.console.view import ClusterView
@@ -52,18 +53,19 @@ def overview(view: ClusterView, query: Query) -> dict[str, Any]:
         "controller": controller,
         "brokers": [
             {
-                "id": broker.node_id,
-                "address": f"{broker.host}:{broker.port}",
-                "rack": broker.rack,
-                "controller": broker.node_id == controller,
-                "leads": leads[broker.node_id],
-                "replicas": replicas[broker.node_id],
-                "in_sync": in_sync[broker.node_id],
+                "id": member.id,
+                "address": member.address,
+                "rack": member.rack,
+                "gone": member.is_gone,
+                "controller": member.id == controller,
+                "leads": leads[member.id],
+                "replicas": replicas[member.id],
+                "in_sync": in_sync[member.id],
             }
-            for broker in sorted(metadata.brokers, key=lambda broker: int(broker.node_id))
+            for member in members_of(view.kafka, metadata, replicas)
         ],
-        "topics": sum(not topic.is_internal for topic in metadata.topics),
-        "partitions": sum(len(topic.partitions) for topic in metadata.topics),
+        **_counted(metadata, internal=False),
+        "internal": _counted(metadata, internal=True),
         "offline": {"count": len(offline), "names": offline[:_NAMED]},
         "under_replicated": {"count": len(under_replicated), "names": under_replicated[:_NAMED]},
         "events": [event._asdict() for event in view.events.recent()[:_EVENTS]],
@@ -75,3 +77,8 @@ def overview(view: ClusterView, query: Query) -> dict[str, Any]:
             for group, behind in sorted(lag.items(), key=lambda item: (-item[1], item[0]))[:_GROUPS]
         ],
     }
+
+
+def _counted(metadata: Any, *, internal: bool) -> dict[str, int]:
+    topics = [topic for topic in metadata.topics if bool(topic.is_internal) is internal]
+    return {"topics": len(topics), "partitions": sum(len(topic.partitions) for topic in topics)}

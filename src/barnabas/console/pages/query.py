@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 from barnabas.errors import BarnabasError
@@ -76,6 +77,10 @@ class Listing(NamedTuple):
     def cut(self, rows: Sequence[T]) -> Sequence[T]:
         """The rows on the page."""
         return rows[(self.page - 1) * _ON_A_PAGE : self.page * _ON_A_PAGE]
+
+    def cut_lazily(self, rows: Iterable[T]) -> Iterable[T]:
+        """The rows on the page, of rows that are made as they are needed."""
+        return islice(rows, (self.page - 1) * _ON_A_PAGE, self.page * _ON_A_PAGE)
 
     def told(self, count: int) -> dict[str, Any]:
         """The table's search, order and pages for the browser; it has `count` rows."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from barnabas.client.errors import ClientError
+from barnabas.console.kafka import said
 from barnabas.console.offsets import EARLIEST, LATEST, lags, leaders, offsets_at
 from barnabas.console.pages.query import Query
 from barnabas.console.view import ClusterView
@@ -76,7 +77,7 @@ def _settings(view: ClusterView, name: str) -> dict[str, Any]:
     try:
         values = view.admin.configs("topic", name)
     except (ClientError, KafkaError) as error:
-        return {"settings": [], "settings_problem": str(error)}
+        return {"settings": [], "settings_problem": said(error)}
     return {
         "settings": [
             {

@@ -6,6 +6,7 @@ from typing import Any
 
 from barnabas.client.errors import ClientError
 from barnabas.client.transactions import Transactions
+from barnabas.console.kafka import said
 from barnabas.console.pages.query import Query, whole
 from barnabas.console.view import ClusterView
 from barnabas.errors import KafkaError
@@ -33,7 +34,7 @@ def transactions(view: ClusterView, query: Query) -> dict[str, Any]:
                 partitions[:_PARTITIONS], longer_than_ms=minutes * 60_000, now_ms=view.clock.now_ms()
             )
         except (ClientError, KafkaError) as error:
-            problem = str(error)
+            problem = said(error)
     return {
         "transactions": [
             {

@@ -1,0 +1,28 @@
+"""Views of clusters that are not there."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.console import survey
+from barnabas.console.survey import Survey
+from barnabas.console.view import ClusterView
+
+
+@pytest.fixture
+def view_of(monkeypatch):
+    monkeypatch.setattr(survey, "BEFORE_S", 0)
+    views = []
+
+    def make(cluster):
+        view = ClusterView(cluster.servers)
+        view.kafka.close()
+        view.kafka = cluster
+        view._survey = Survey(cluster, view.rates, view._log_dirs)
+        views.append(view)
+        return view
+
+    yield make
+    for view in views:
+        view.kafka.answers.set()
+        view.close()
