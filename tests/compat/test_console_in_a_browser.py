@@ -6,6 +6,7 @@ It is skipped where Debian's `chromium`, or playwright and axe of the `browser` 
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import shutil
 import time
@@ -17,7 +18,7 @@ import pytest
 from bench.connection import Connection
 from bench.peers import Barnabas, Kafka, Peer
 from bench.scale import TOPICS_A_REQUEST, create_topics
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.console import RunningConsole
 from tests.integration.conftest import Wire
@@ -256,7 +257,7 @@ def test_all_can_be_done_by_the_keyboard_alone(tab):
     expect(page.locator("main h1")).to_contain_text(TOPIC)
     press_until(page, "Pause")
     page.keyboard.press("Space")
-    expect(page.get_by_role("button", name="Go on")).to_be_focused()
+    expect(page.get_by_role("button", name="Resume")).to_be_focused()
     press_until(page, "Records")
     page.keyboard.press("Enter")
     press_until(page, "Send a record")
@@ -279,17 +280,17 @@ def test_a_topic_is_made_and_deleted_after_its_name_was_typed(tab, served):
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("name").fill(name)
     dialog.get_by_label("partitions").fill("3")
-    dialog.get_by_role("button", name="Go on").click()
+    dialog.get_by_role("button", name="Continue").click()
     expect(dialog.locator("pre")).to_contain_text(f"barnabas topics create {name} --partitions 3")
-    dialog.get_by_role("button", name="Do it").click()
+    dialog.get_by_role("button", name="Create").click()
     expect(main.locator("h1")).to_have_text(f"Topic {name}")
     tab.show(f"topic/{name}/settings", name)
     main.get_by_role("button", name="Delete the topic").click()
     dialog.get_by_role("textbox").fill("another")
-    dialog.get_by_role("button", name="Do it").click()
-    expect(page.get_by_role("alert")).to_contain_text(f"type {name}")
+    dialog.get_by_role("button", name="Delete").click()
+    expect(page.get_by_role("alert")).to_contain_text(f"Type {name}")
     dialog.get_by_role("textbox").fill(name)
-    dialog.get_by_role("button", name="Do it").click()
+    dialog.get_by_role("button", name="Delete").click()
     expect(main.locator("h1")).to_have_text("Topics")
     tab.check()
 
@@ -322,6 +323,153 @@ def test_two_tabs_see_the_same_record_arrive(console, new_context, served):
     for tab, shown in zip(tabs, ends, strict=True):
         playwright.expect(shown.nth(1)).to_have_text(str(before[1] + 1))
         tab.check()
+
+
+def test_what_is_not_there_is_no_empty_page(console, new_context):
+    page = new_context(console).new_page()  # the refused requests are errors on its console
+    page.set_default_timeout(PATIENCE)
+    for path, heading in (
+        ("topic/nowhere", "There is no topic nowhere"),
+        ("topic/nowhere/records", "There is no topic nowhere"),
+        ("topic/nowhere/settings", "There is no topic nowhere"),
+        ("group/nobody", "There is no group nobody"),
+        ("broker/99", "There is no broker 99"),
+    ):
+        page.goto(f"{console.url}#/{path}")
+        playwright.expect(page.locator("main h1")).to_have_text(heading)
+        playwright.expect(page.locator("main table")).to_have_count(0)
+        playwright.expect(page.get_by_role("alert")).to_be_hidden()
+
+
+@pytest.mark.parametrize("path", ["", "/settings"], ids=["live", "settings"])
+def test_a_topic_that_is_deleted_while_it_is_watched_is_gone(console, new_context, served, path):
+    name = f"console-watched{path.replace('/', '-')}"
+    admin = AdminClient({"bootstrap.servers": served.bootstrap, "log_level": 0})
+    admin.create_topics([NewTopic(name, 1, 1)])[name].result(60)
+    page = new_context(console).new_page()
+    page.set_default_timeout(PATIENCE)
+    page.goto(f"{console.url}#/topic/{name}{path}")
+    playwright.expect(page.locator("main table").first).to_be_visible()
+    admin.delete_topics([name])[name].result(60)
+    playwright.expect(page.locator("main h1")).to_have_text(f"There is no topic {name}")
+
+
+def test_dialogs_and_messages_go_with_their_page(tab):
+    page, expect = tab.page, playwright.expect
+    main = tab.show(f"topic/{TOPIC}/settings", TOPIC)
+    main.get_by_role("button", name="Delete the topic").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("button", name="Delete").click()
+    expect(page.get_by_role("alert")).to_contain_text(f"Type {TOPIC}")
+    page.evaluate("location.hash = '#/groups'")
+    expect(main.locator("h1")).to_have_text("Groups")
+    expect(dialog).to_have_count(0)
+    expect(page.get_by_role("alert")).to_be_hidden()
+    tab.check()
+
+
+@pytest.fixture
+def long_value(served):
+    """A topic with a value of 64 KiB."""
+    name = "console-long"
+    admin = AdminClient({"bootstrap.servers": served.bootstrap, "log_level": 0})
+    with contextlib.suppress(KafkaException):  # made by the test before
+        admin.create_topics([NewTopic(name, 1, 1)])[name].result(60)
+    producer = Producer({"bootstrap.servers": served.bootstrap, "log_level": 0})
+    lines = [{"n": n, "text": "x" * 20} for n in range(1500)]
+    producer.produce(name, json.dumps({"lines": lines, "end": "of it"}), key="long")
+    assert producer.flush(60) == 0
+    return name
+
+
+def test_a_long_value_is_folded_and_can_be_opened_copied_and_downloaded(
+    console, new_context, served, long_value
+):
+    context = new_context(console, permissions=["clipboard-read", "clipboard-write"])
+    tab, expect = Tab(context, console.url), playwright.expect
+    page = tab.page
+    main = tab.show(f"topic/{long_value}/records?from=end&limit=1", long_value)
+    row = main.locator("tbody tr").first
+    expect(row).to_contain_text("…")
+    assert page.evaluate("document.documentElement.scrollHeight") < 1200
+    row.locator("summary").click()
+    text = row.locator("pre")
+    expect(text).to_contain_text('"end": "of it"')
+    assert page.evaluate("document.documentElement.scrollHeight") < 2400
+    row.get_by_role("button", name="Copy").click()
+    expect(page.get_by_role("alert")).to_have_text("Copied")
+    assert len(json.loads(page.evaluate("navigator.clipboard.readText()"))["lines"]) == 1500
+    with page.expect_download() as saved:
+        row.get_by_role("link", name="Download").click()
+    assert json.loads(saved.value.path().read_bytes())["end"] == "of it"
+    with page.expect_download() as saved:
+        main.locator("form").first.get_by_role("button", name="Download").click()
+    (line,) = saved.value.path().read_text().splitlines()
+    assert json.loads(line)["key"] == "long" and saved.value.suggested_filename == f"{long_value}.jsonl"
+    # What was opened stays open, though records above it arrive.
+    main.get_by_label("live tail").check()
+    producer = Producer({"bootstrap.servers": served.bootstrap, "log_level": 0})
+    producer.produce(long_value, b"next")
+    assert producer.flush(60) == 0
+    expect(main.locator("tbody tr").first).to_contain_text("next")
+    expect(main.locator("tbody tr").nth(1).locator("pre")).to_contain_text('"end": "of it"')
+    tab.check()
+
+
+def test_what_stands_in_one_line_has_one_bottom(tab):
+    main = tab.show("topics", "Topics")
+    tools = main.locator(".tools").first
+    assert len({box["y"] + box["height"] for box in boxes(tools, "input", "select", "button")}) == 1
+    main = tab.show("group/%3Cb%20onclick%3Dwindow.hacked%3D6%3E%2F..%252f%3F%23%26'%22", EVIL_GROUP)
+    row = main.locator("tbody tr").first
+    row.get_by_role("button", name="Reset").wait_for()
+    (button,) = boxes(row, "button")
+    text = row.locator("td").nth(1).bounding_box()
+    assert abs((button["y"] + button["height"] / 2) - (text["y"] + text["height"] / 2)) <= 2
+
+
+def boxes(where: Any, *selectors: str) -> list[Any]:
+    """The places of the controls in an element."""
+    return [each.bounding_box() for selector in selectors for each in where.locator(selector).all()]
+
+
+def test_a_lag_beyond_the_picture_says_what_it_is(console, new_context, served):
+    """A number among offsets would be taken for one."""
+    name = "console-far"
+    settings = {"bootstrap.servers": served.bootstrap, "log_level": 0}
+    admin = AdminClient(settings)
+    admin.create_topics([NewTopic(name, 1, 1)])[name].result(60)
+    producer = Producer(settings)
+    for _ in range(1234):
+        producer.produce(name, b"x")
+    assert producer.flush(60) == 0
+    consumer = Consumer({**settings, "group.id": "far-behind"})
+    consumer.commit(offsets=[TopicPartition(name, 0, 0)], asynchronous=False)
+    consumer.close()
+    context = new_context(console)
+    context.add_init_script(
+        "const drawn = new Set(), draw = CanvasRenderingContext2D.prototype.fillText;"
+        "CanvasRenderingContext2D.prototype.fillText = function (text, ...at) {"
+        " drawn.add(text); document.documentElement.dataset.drawn = [...drawn].join('|');"
+        " return draw.call(this, text, ...at); };"
+    )
+    tab = Tab(context, console.url)
+    tab.show(f"topic/{name}", name)
+    page = tab.page.locator("html")
+    playwright.expect(page).to_have_attribute("data-drawn", re.compile(r"◀ 1,234 behind"))
+    assert not [
+        text for text in page.get_attribute("data-drawn").split("|") if re.fullmatch(r"◀ [\d,]+", text)
+    ]
+    tab.check()
+
+
+def test_no_group_is_drawn_in_red(tab):
+    tab.show("", "Overview")
+    colours = tab.page.evaluate(
+        "import('./static/picture.js').then((m) => Array.from({length: 20}, (_, i) => m.colour(i)))"
+    )
+    for red, green, blue in ([int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in colours):
+        assert red < 160 or red < 1.3 * max(green, blue), colours
 
 
 def test_what_clients_push_is_shown(new_context, tmp_path):
@@ -407,7 +555,7 @@ def test_ten_thousand_topics_are_searched_sorted_and_paged(large, new_context):
         page.keyboard.press("Enter")
         expect(rows).to_have_count(10)
         main = tab.show("brokers", "Brokers")
-        expect(main).to_contain_text(re.compile(r"The first 500 of 10[,.]?000 partitions"))
+        expect(main).to_contain_text(re.compile(r"page 1 of 200, 10[,.]?000 in all"))
         tab.show("topic/many-07777", "many-07777")
         expect(page.get_by_role("table", name="Leaders and replicas").locator(".leads")).to_have_count(1)
         tab.check()
@@ -430,7 +578,14 @@ def test_a_broker_is_killed_while_it_is_watched(new_context):
             expect(tab.page.locator(".replica.leads")).to_have_count(3)
             watching = Tab(tab.page.context, console.url)
             main = watching.show("", "Overview")
-            expect(watching.page.get_by_role("table", name="Brokers").locator("tbody tr")).to_have_count(2)
+            rows = watching.page.get_by_role("table", name="Brokers").locator("tbody tr")
+            expect(rows).to_have_count(3)
+            expect(rows.filter(has_text="gone").locator("a")).to_have_text(str(controller))
+            expect(main.locator(".card .bad")).to_have_text("2 of 3")
+            main = watching.show(f"broker/{controller}", f"Broker {controller}")
+            expect(main.locator(".card .bad")).to_have_text("gone")
+            expect(main).to_contain_text("watched-0")
+            main = watching.show("", "Overview")
             cluster.restart(controller)
             expect(head).not_to_contain_text("gone")
             expect(main).to_contain_text(f"broker {controller} has joined")

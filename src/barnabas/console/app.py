@@ -20,11 +20,12 @@ from barnabas.console.live import Live
 from barnabas.console.pages.access import access
 from barnabas.console.pages.brokers import broker, brokers
 from barnabas.console.pages.clients import clients
+from barnabas.console.pages.downloads import Download, download_records, download_value
 from barnabas.console.pages.groups import group, groups
 from barnabas.console.pages.overview import overview
 from barnabas.console.pages.pipelines import Pipelines
 from barnabas.console.pages.query import Query, QueryError
-from barnabas.console.pages.records import records
+from barnabas.console.pages.records import record, records
 from barnabas.console.pages.schemas import schemas
 from barnabas.console.pages.topic import topic
 from barnabas.console.pages.topics import topics
@@ -75,6 +76,7 @@ class Console:
             "topics": partial(topics, view),
             "topic": self._named(topic, "name"),
             "records": self._named(records, "topic"),
+            "record": self._named(record, "topic"),
             "groups": partial(groups, view),
             "group": self._named(group, "name"),
             "brokers": partial(brokers, view),
@@ -86,6 +88,11 @@ class Console:
             "clients": partial(clients, view, metrics),
         }
 
+        self._downloads: dict[str, Callable[[Query], Download]] = {
+            "value": self._named(download_value, "topic"),
+            "records": self._named(download_records, "topic"),
+        }
+
     def app(self) -> web.Application:
         """The ASGI application."""
         app = web.Application(middlewares=[self._guarded], client_max_size=_LARGEST_CHANGE)
@@ -95,6 +102,7 @@ class Console:
         app.router.add_get("/api/live", self._stream)
         app.router.add_get("/api/console", self._about)
         app.router.add_get("/api/{page}", self._page)
+        app.router.add_get("/api/download/{what}", self._download)
         app.router.add_post("/api/change", self._change)
         app.on_shutdown.append(self._end_streams)
         app.on_cleanup.append(self._close)
@@ -157,6 +165,14 @@ class Console:
         if page is None:
             raise web.HTTPNotFound
         return web.json_response(await self._run(page, dict(request.query)))
+
+    async def _download(self, request: web.Request) -> web.StreamResponse:
+        make = self._downloads.get(request.match_info["what"])
+        if make is None:
+            raise web.HTTPNotFound
+        made = await self._run(make, dict(request.query))
+        as_file = {"Content-Disposition": f'attachment; filename="{made.name}"'}
+        return web.Response(body=made.content, content_type=made.type, headers=as_file)
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         name = request.query.get("topic", "")

@@ -10,10 +10,9 @@ from barnabas.client import Producer
 from barnabas.console.dead_letters import origin, without_errors
 from barnabas.console.offsets import EARLIEST, LATEST, committed_offsets, leaders, offsets_at
 from barnabas.console.pages.query import QueryError
+from barnabas.console.pages.records import record_at
 from barnabas.console.pages.topic import described
-from barnabas.console.reading import fetch, records_in
 from barnabas.console.view import ClusterView
-from barnabas.records import Record
 from barnabas.types import TopicPartition
 
 #: the fields of one change, as a page sends them
@@ -134,7 +133,7 @@ def _redrive(view: ClusterView, wanted: Wanted) -> Change:
     offset = _number(wanted, "offset", 0, 2**63 - 1)
     if partition is None or offset is None:
         raise QueryError("partition and offset: name the record")
-    record = _record(view, name, partition, offset)
+    record = record_at(view, name, partition, offset)
     to = origin(record.headers)
     if to is None:
         raise QueryError(f"{name[:40]}-{partition} at {offset} is no dead letter: no header says its topic")
@@ -146,19 +145,6 @@ def _redrive(view: ClusterView, wanted: Wanted) -> Change:
         None,
         ["produce", to, "--json"],
     )
-
-
-def _record(view: ClusterView, name: str, partition: int, offset: int) -> Record:
-    topic = described(view, name)
-    leader = leaders(view.kafka.metadata([name])).get(TopicPartition(name, partition))
-    if leader is None:
-        raise QueryError(f"partition={partition}: {name[:40]} has no such partition with a leader")
-    chunk = fetch(view.kafka, leader, topic, {partition: offset}, 1).get(partition)
-    for found in records_in(chunk, offset) if chunk is not None else ():
-        if found.record.offset == offset and not (found.marker or found.aborted):
-            return found.record
-        break
-    raise QueryError(f"offset={offset}: {name[:40]}-{partition} has no such record")
 
 
 def _reset_offsets(view: ClusterView, wanted: Wanted) -> Change:

@@ -15,7 +15,7 @@ from barnabas.console.offsets import EARLIEST, LATEST, committed_offsets, offset
 from barnabas.console.pages.topic import found_in
 from barnabas.console.reading import Chunk, fetch, next_offset, records_in
 from barnabas.console.view import ClusterView
-from barnabas.errors import BarnabasError, KafkaError
+from barnabas.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from barnabas.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from barnabas.text import logger_of
@@ -235,6 +235,15 @@ class TopicReader:
         return cells, max(next_one, next_offset(chunk, first)), True
 
 
+def _refusal(error: BarnabasError) -> dict[str, Any]:
+    """What stands in the place of a look; with a code the topic is gone, and no look will follow."""
+    is_gone = isinstance(error, KafkaError) and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return {
+        "problem": said(error),
+        **({"code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name} if is_gone else {}),
+    }
+
+
 def _brokers(metadata: Any, partitions: list[Any]) -> list[dict[str, Any]]:
     """The live brokers, and those that hold replicas and are gone."""
     alive = {b.node_id: b.rack for b in metadata.brokers}
@@ -309,7 +318,7 @@ class _Watched:
             try:
                 event = json.dumps(await self._run(self._reader.look))
             except BarnabasError as error:
-                event = json.dumps({"problem": said(error)})
+                event = json.dumps(_refusal(error))
             except Exception as error:  # a bug: whoever watches is told, and the next look is tried
                 log.exception("a look at a topic met an error")
                 event = json.dumps({"problem": f"the console met an error: {type(error).__name__}"})

@@ -12,8 +12,8 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-#: how much of a key, a value or a header is sent to the browser, in bytes
-MOST_SHOWN = 64 * 1024
+#: how much of a key, a value or a header a page of records has, and the page of one record, in characters
+PREVIEW, MOST_SHOWN = 2048, 1 << 20
 #: what is longer is not looked at as JSON, in characters
 _LARGEST_JSON = 1 << 20
 #: JSON up to so many characters stays on one line
@@ -45,7 +45,11 @@ def _escaped(character: str) -> str:
 
 
 def shown(
-    data: bytes | None, how: str = "auto", decode: Decode | None = None, masks: Masks = ()
+    data: bytes | None,
+    how: str = "auto",
+    decode: Decode | None = None,
+    masks: Masks = (),
+    most: int = MOST_SHOWN,
 ) -> dict[str, Any]:
     """What the pages show of bytes.
 
@@ -53,6 +57,7 @@ def shown(
         how: one of `FORMATS`.
         masks: paths in JSON that nobody sees. What is not JSON is hidden whole then: where in it the secret
             lies, nobody can tell.
+        most: characters of the text.
 
     Returns:
         ``{"is": "null"}``, or ``{"is": format, "text": ..., "bytes": size}``; with ``"cut": true`` when not
@@ -64,16 +69,20 @@ def shown(
     decoded = decode(data) if decode is not None and (how == "auto" or masks) else None
     if decoded is not None:
         kind, schema, value = decoded
-        return {"is": kind, "schema": schema, **size, **_cut(_dumped(masked(value, masks)))}
+        return {"is": kind, "schema": schema, **size, **_cut(_dumped(masked(value, masks)), most)}
     if masks or how in ("auto", "json"):
         value = parsed(data.decode(errors="replace"))
         if value is not NOT_JSON:
-            return {"is": "json", **size, **_cut(_dumped(masked(value, masks)))}
+            return {"is": "json", **size, **_cut(_dumped(masked(value, masks)), most)}
         if masks:
             return HIDDEN
     if how == "hex" or (how == "auto" and not _is_text(data)):
-        return {"is": "hex", **size, **_cut(data[: MOST_SHOWN // 3].hex(" "), len(data) > MOST_SHOWN // 3)}
-    return {"is": "text", **size, **_cut(data[: MOST_SHOWN * 4].decode(errors="backslashreplace"))}
+        return {"is": "hex", **size, **_cut(data[: most // 3].hex(" "), most, len(data) > most // 3)}
+    return {
+        "is": "text",
+        **size,
+        **_cut(data[: most * 4].decode(errors="backslashreplace"), most, len(data) > most * 4),
+    }
 
 
 def compared(data: bytes | None, decode: Decode | None = None, masks: Masks = ()) -> Any:
@@ -88,6 +97,23 @@ def compared(data: bytes | None, decode: Decode | None = None, masks: Masks = ()
     if value is NOT_JSON:
         return None if masks else text
     return masked(value, masks)
+
+
+def exported(data: bytes | None, decode: Decode | None = None, masks: Masks = ()) -> Any:
+    """Bytes for a line of JSON: text, or base64 of what is not UTF-8; under masks their JSON as text.
+
+    Returns:
+        None for what masks hide whole, since it is not JSON.
+    """
+    if data is None:
+        return None
+    if masks:
+        value = compared(data, decode, masks)
+        return None if value is None else json.dumps(value, ensure_ascii=False, default=_plain)
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return _plain(data)
 
 
 def _is_text(data: bytes) -> bool:
@@ -130,9 +156,9 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-def _cut(text: str, is_cut: bool = False) -> dict[str, Any]:
-    if len(text) > MOST_SHOWN:
-        text, is_cut = text[:MOST_SHOWN], True
+def _cut(text: str, most: int, is_cut: bool = False) -> dict[str, Any]:
+    if len(text) > most:
+        text, is_cut = text[:most], True
     text = visible(text)
     return {"text": text, "cut": True} if is_cut else {"text": text}
 

@@ -258,3 +258,48 @@ def test_errors_are_sentences_and_codes_stand_beside_them(console):
     answer = console.ask("topic", name="nowhere").body
     assert answer == {"error": "there is no topic nowhere", "code": "UNKNOWN_TOPIC_OR_PARTITION"}
     assert "SECURITY_DISABLED" not in console.get("access")["rules"]["problem"]
+
+
+@pytest.fixture
+def large(make_topic, barnabas_broker):
+    """A topic with one record of 64 KiB of JSON, and one of bytes."""
+    topic = make_topic().name
+    with Producer(barnabas_broker.bootstrap_servers) as producer:
+        producer.send(topic, {"card": {"number": "4111"}, "text": "x" * (64 << 10)}, key="k")
+        producer.send(topic, b"\xff\x00", key="bytes")
+    return topic
+
+
+def test_a_page_of_records_has_the_beginning_of_a_large_value_and_a_page_of_one_has_it_all(console, large):
+    row = console.get("records", topic=large)["records"][0]
+    assert row["value"]["cut"] and len(row["value"]["text"]) <= 2048
+    whole = console.get("record", topic=large, partition=0, offset=0)
+    assert json.loads(whole["value"]["text"])["text"] == "x" * (64 << 10) and "cut" not in whole["value"]
+    assert console.ask("record", topic=large, partition=0, offset=7).status == 400
+
+
+def test_a_value_is_downloaded_byte_by_byte(console, large):
+    answer = console.open(
+        f"{console.url}api/download/value?topic={large}&partition=0&offset=0", Cookie=console.cookie
+    )
+    assert answer.headers["Content-Disposition"] == f'attachment; filename="{large}-0-0.value"'
+    assert answer.headers["Content-Type"] == "application/octet-stream"
+    assert answer.body["text"] == "x" * (64 << 10)
+    assert console.ask("download/value", topic=large, partition=0, offset=0, part="headers").status == 400
+
+
+def test_records_are_downloaded_as_lines_that_produce_reads(console, large):
+    answer = console.ask("download/records", topic=large, **{"from": "start"})
+    lines = [json.loads(line) for line in answer.body.splitlines()]
+    assert [(line["key"], line["offset"]) for line in lines] == [("k", 0), ("bytes", 1)]
+    assert lines[1]["value"] == {"base64": "/wA="} and json.loads(lines[0]["value"])["card"]
+
+
+def test_hidden_and_masked_values_cannot_be_downloaded(start_console, large):
+    hiding = start_console(privacy=_privacy(hide_values=True))
+    masking = start_console(privacy=_privacy(masks={large: [["card", "number"]]}))
+    for console in (hiding, masking):
+        assert console.ask("download/value", topic=large, partition=0, offset=0).status == 400
+        lines = console.ask("download/records", topic=large, **{"from": "start"}).body
+        assert "4111" not in lines and len(lines.splitlines()) == 2
+        assert "4111" not in json.dumps(console.get("record", topic=large, partition=0, offset=0))

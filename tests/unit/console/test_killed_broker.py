@@ -82,7 +82,7 @@ def test_the_matrix_of_brokers_is_shown_a_page_at_a_time(view_of, killed):
 
 def test_topics_and_partitions_are_counted_of_the_same_topics(view_of, killed):
     told = overview(view_of(killed), {})
-    assert (told["topics"], told["partitions"]) == (1, PARTITIONS)
+    assert (told["topics"], told["partitions"]) == (2, PARTITIONS + 1)
     assert told["internal"] == {"topics": 1, "partitions": 1}
 
 

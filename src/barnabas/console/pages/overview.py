@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from barnabas.console.events import Seen
@@ -64,8 +65,8 @@ def overview(view: ClusterView, query: Query) -> dict[str, Any]:
             }
             for member in members_of(view.kafka, metadata, replicas)
         ],
-        **_counted(metadata, internal=False),
-        "internal": _counted(metadata, internal=True),
+        **_counted(metadata.topics),
+        "internal": _counted([topic for topic in metadata.topics if topic.is_internal]),
         "offline": {"count": len(offline), "names": offline[:_NAMED]},
         "under_replicated": {"count": len(under_replicated), "names": under_replicated[:_NAMED]},
         "events": [event._asdict() for event in view.events.recent()[:_EVENTS]],
@@ -79,6 +80,5 @@ def overview(view: ClusterView, query: Query) -> dict[str, Any]:
     }
 
 
-def _counted(metadata: Any, *, internal: bool) -> dict[str, int]:
-    topics = [topic for topic in metadata.topics if bool(topic.is_internal) is internal]
+def _counted(topics: Sequence[Any]) -> dict[str, int]:
     return {"topics": len(topics), "partitions": sum(len(topic.partitions) for topic in topics)}

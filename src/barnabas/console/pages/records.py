@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from barnabas.console.dead_letters import origin
 from barnabas.console.filters import Candidate, Filter, parse
@@ -13,7 +13,7 @@ from barnabas.console.offsets import EARLIEST, LATEST, leaders, offsets_at
 from barnabas.console.pages.query import Query, QueryError, choice, numbers, whole
 from barnabas.console.pages.topic import described
 from barnabas.console.reading import Found, fetch, next_offset, records_in
-from barnabas.console.shown import FORMATS, HIDDEN, compared, shown, visible
+from barnabas.console.shown import FORMATS, HIDDEN, MOST_SHOWN, PREVIEW, Masks, compared, shown, visible
 from barnabas.console.view import ClusterView
 from barnabas.records import Record
 from barnabas.types import TopicPartition
@@ -21,7 +21,10 @@ from barnabas.types import TopicPartition
 #: how much one request scans; the next continues where it ended
 _MOST_BYTES, _MOST_SECONDS = 16 << 20, 2.0
 _AT_ONCE = 256 << 10
-_MOST_PARTITIONS, _MOST_ROWS = 200, 20_000
+_MOST_PARTITIONS, _MOST_ROWS, _MOST_ON_A_PAGE = 200, 20_000, 500
+T = TypeVar("T")
+#: (partition, found) -> what is kept of a record or a marker
+Row = Callable[[int, Found], T]
 _BEGINNINGS = ("end", "start", "offset", "time")
 
 
@@ -32,8 +35,35 @@ def records(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
     2026-03-01T12:00:00Z or in milliseconds), ``until`` (a time), ``limit`` (1 to 500), ``filter``,
     ``format`` (auto, text, json, hex), ``markers`` (no, yes), and ``next`` of the last answer to go on.
     """
+    masks = view.privacy.paths(name)
+    how = choice(query, "format", FORMATS)
+
+    def row(partition: int, found: Found) -> dict[str, Any]:
+        shown_as = {} if found.marker else content(view, found.record, how, masks)
+        return {**_place(partition, found), **shown_as}
+
+    found = search(view, name, query, row, _MOST_ON_A_PAGE)
+    return {
+        "topic": name,
+        "records": [each for _, each in found.rows],
+        "scanned": found.scanned,
+        "scanned_bytes": found.bytes,
+        "complete": not found.left,
+        "next": ",".join(f"{p.partition}:{offset}" for p, offset in sorted(found.positions.items())),
+        "problem": found.problem,
+    }
+
+
+def search(view: ClusterView, name: str, query: Query, row: Row[T], most: int) -> Search[T]:
+    """The records that a query names, ordered by time.
+
+    Args:
+        query: as that of the records page.
+        row: makes what is kept of a record.
+        most: the largest limit.
+    """
     topic = described(view, name)
-    limit = whole(query, "limit", 50, 1, 500)
+    limit = whole(query, "limit", min(50, most), 1, most)
     passes = parse(query["filter"]) if query.get("filter", "").strip() else None
     if passes is not None and view.privacy.hide_values:
         raise QueryError("filter: values are hidden here (--hide-values), and a filter would tell of them")
@@ -48,21 +78,12 @@ def records(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
     positions = _positions(view, query, led, starts, ends, limit)
     # The last ones of all partitions together are known when each partition's last ones are read.
     takes_last = passes is None and not query.get("next") and choice(query, "from", _BEGINNINGS) == "end"
-    search = _Search(view, topic, query, passes, _MOST_ROWS if takes_last else limit)
-    search.run(led, positions, ends)
-    rows = sorted(search.rows, key=lambda row: (row["timestamp"], row["partition"], row["offset"]))
+    found = Search(view, topic, query, passes, max(limit, _MOST_ROWS) if takes_last else limit, row)
+    found.run(led, positions, ends)
+    found.rows.sort(key=lambda each: each[0])
     if takes_last:
-        rows = rows[-limit:]
-    left = {p.partition: offset for p, offset in positions.items() if offset < ends.get(p, 0)}
-    return {
-        "topic": name,
-        "records": rows,
-        "scanned": search.scanned,
-        "scanned_bytes": search.bytes,
-        "complete": not left,
-        "next": ",".join(f"{p.partition}:{offset}" for p, offset in sorted(positions.items())),
-        "problem": search.problem,
-    }
+        found.rows = found.rows[-limit:]
+    return found
 
 
 def _positions(
@@ -111,21 +132,31 @@ def time_of(query: Query, name: str) -> int:
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-class _Search:
+class Search(Generic[T]):
     """Reads until there are enough records, or this request has scanned enough."""
 
     def __init__(
-        self, view: ClusterView, topic: Any, query: Query, passes: Filter | None, limit: int
+        self,
+        view: ClusterView,
+        topic: Any,
+        query: Query,
+        passes: Filter | None,
+        limit: int,
+        row: Row[T],
     ) -> None:
         self._view = view
         self._topic = topic
         self._passes = passes
         self._limit = limit
-        self._format = choice(query, "format", FORMATS)
+        self._row = row
         self._markers = choice(query, "markers", ("no", "yes")) == "yes"
         self._until = time_of(query, "until") if query.get("until") else None
         self._masks = view.privacy.paths(topic.name)
-        self.rows: list[dict[str, Any]] = []
+        #: by timestamp, partition and offset
+        self.rows: list[tuple[tuple[int, int, int], T]] = []
+        #: where each partition is read on, and those that are not at their ends
+        self.positions: dict[TopicPartition, int] = {}
+        self.left: list[TopicPartition] = []
         self.scanned = self.bytes = 0
         self.problem: str | None = None
 
@@ -145,6 +176,7 @@ class _Search:
                 if self._is_enough:
                     break
             left = [p for p in left if positions[p] < ends[p]]
+        self.positions, self.left = positions, left
 
     @property
     def _is_enough(self) -> bool:
@@ -181,25 +213,12 @@ class _Search:
         if self._until is not None and record.timestamp > self._until:
             return False
         if found.marker:
-            if self._markers and self._passes is None:
-                self.rows.append(_place(partition, found))
-                return True
+            if not self._markers or self._passes is not None:
+                return False
+        elif self._passes is not None and not self._passes(self._candidate(partition, record)):
             return False
-        if self._passes is not None and not self._passes(self._candidate(partition, record)):
-            return False
-        self.rows.append({**_place(partition, found), **self._content(record)})
+        self.rows.append(((record.timestamp, partition, record.offset), self._row(partition, found)))
         return True
-
-    def _content(self, record: Record) -> dict[str, Any]:
-        if self._view.privacy.hide_values:
-            return {"key": HIDDEN, "value": HIDDEN, "headers": [], "origin": None}
-        how, decode = self._format, self._view.decode
-        return {
-            "key": shown(record.key, how, decode),
-            "value": shown(record.value, how, decode, self._masks),
-            "headers": [[visible(name), shown(content, how)] for name, content in record.headers],
-            "origin": visible(origin(record.headers) or "") or None,
-        }
 
     def _candidate(self, partition: int, record: Record) -> Candidate:
         decode = self._view.decode
@@ -211,6 +230,46 @@ class _Search:
             compared(record.value, decode, self._masks),
             {name: compared(value) for name, value in record.headers},
         )
+
+
+def record(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
+    """One record, as whole as a browser can show it. Query: ``partition``, ``offset``, ``format``."""
+    found = record_of(view, name, query)
+    return content(view, found, choice(query, "format", FORMATS), view.privacy.paths(name), MOST_SHOWN)
+
+
+def record_of(view: ClusterView, name: str, query: Query) -> Record:
+    """The record that ``partition`` and ``offset`` of a query name. Raises QueryError."""
+    partition = whole(query, "partition", 0, most=2**31 - 1)
+    return record_at(view, name, partition, whole(query, "offset", 0), with_aborted=True)
+
+
+def record_at(
+    view: ClusterView, name: str, partition: int, offset: int, *, with_aborted: bool = False
+) -> Record:
+    """One record. Raises QueryError: there is none; KafkaError, ClientError: it cannot be read."""
+    topic = described(view, name)
+    leader = leaders(view.kafka.metadata([name])).get(TopicPartition(name, partition))
+    if leader is None:
+        raise QueryError(f"partition={partition}: {name[:40]} has no such partition with a leader")
+    chunk = fetch(view.kafka, leader, topic, {partition: offset}, 1).get(partition)
+    for found in records_in(chunk, offset) if chunk is not None else ():
+        if found.record.offset == offset and not found.marker and (with_aborted or not found.aborted):
+            return found.record
+        break
+    raise QueryError(f"offset={offset}: {name[:40]}-{partition} has no such record")
+
+
+def content(view: ClusterView, record: Record, how: str, masks: Masks, most: int = PREVIEW) -> dict[str, Any]:
+    """The key, the value and the headers of a record as pages show them, of each `most` characters."""
+    if view.privacy.hide_values:
+        return {"key": HIDDEN, "value": HIDDEN, "headers": [], "origin": None}
+    return {
+        "key": shown(record.key, how, view.decode, most=most),
+        "value": shown(record.value, how, view.decode, masks, most),
+        "headers": [[visible(header), shown(value, how, most=most)] for header, value in record.headers],
+        "origin": visible(origin(record.headers) or "") or None,
+    }
 
 
 def _place(partition: int, found: Found) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 from barnabas.client.errors import ClientError
 from barnabas.console.kafka import said
 from barnabas.console.offsets import EARLIEST, LATEST, lags, leaders, offsets_at
-from barnabas.console.pages.query import Query
+from barnabas.console.pages.query import Query, choice
 from barnabas.console.view import ClusterView
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.types import TopicPartition
@@ -33,8 +33,18 @@ def found_in(metadata: Any, name: str) -> Any:
 
 
 def topic(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
-    """A topic's page."""
-    found = described(view, name)
+    """A topic's page. Query: ``brief`` (no, yes) for no more than what it is."""
+    is_brief = choice(query, "brief", ("no", "yes")) == "yes"
+    # Of a large cluster all metadata is megabytes.
+    found = found_in(view.kafka.metadata([name]), name) if is_brief else described(view, name)
+    about = {
+        "name": name,
+        "id": found.topic_id.hex() if any(found.topic_id) else None,
+        "internal": found.is_internal,
+        "partition_count": len(found.partitions),
+    }
+    if is_brief:
+        return about
     led = {p: leader for p, leader in leaders(view.kafka.metadata([name])).items() if p.partition < _MOST}
     starts, ends = offsets_at(view.kafka, led, EARLIEST), offsets_at(view.kafka, led, LATEST)
     stable = offsets_at(view.kafka, led, LATEST, committed=True)
@@ -47,10 +57,7 @@ def topic(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
             groups.append({"group": group, "lag": sum(lags(ends, own).values())})
     partitions = sorted(found.partitions, key=lambda p: int(p.partition_index))
     return {
-        "name": name,
-        "id": found.topic_id.hex() if any(found.topic_id) else None,
-        "internal": found.is_internal,
-        "partition_count": len(partitions),
+        **about,
         "rate": view.rates.of(name),
         "partitions": [
             {

@@ -1,5 +1,6 @@
 // Which page is shown: the address behind the # says it, so that the console works below any path.
-import { get, h, problem } from "./dom.js";
+import { leave as leaveDialogs, problem } from "./dialogs.js";
+import { get, h } from "./dom.js";
 import * as pages from "./pages.js";
 import { topic } from "./topic.js";
 
@@ -22,8 +23,24 @@ function refocus(label) {
   (same || main).focus({ preventScroll: !same });
 }
 
+/** What is not there, by Kafka's code: its name, and the page that lists what there is. */
+const MISSING = {
+  UNKNOWN_TOPIC_OR_PARTITION: ["topic", "topics"], GROUP_ID_NOT_FOUND: ["group", "groups"],
+  BROKER_NOT_AVAILABLE: ["broker", "brokers"],
+};
+
+/** Why a page cannot be shown, in its stead. */
+function refuse(error, route, name) {
+  const [what, list] = MISSING[error.code] ?? [];
+  if (what === route && name)
+    return main.replaceChildren(h("h1", {}, `There is no ${what} ${name}`), h("p", {}, h("a", { href: `#/${list}` }, `All ${list}`)));
+  main.replaceChildren(h("h1", {}, "This page cannot be shown"), h("p.bad", {}, error.message),
+    h("button", { onclick: () => show() }, "Try again"));
+}
+
 async function show(moved = true) {
   leave();
+  leaveDialogs();
   const mine = (shown += 1);
   const [path, queryText] = location.hash.replace(/^#\/?/, "").split("?");
   const [page, ...rest] = path.split("/").map(decodeURIComponent);
@@ -37,6 +54,12 @@ async function show(moved = true) {
   const ends = [];
   leave = () => ends.splice(0).forEach((end) => end());
   const onLeave = (end) => (mine === shown ? ends.push(end) : end());
+  /** The page cannot go on. */
+  const fail = (error) => {
+    if (mine !== shown) return;
+    leave();
+    refuse(error, page, rest[0]);
+  };
   const route = routes[page];
   document.title = `${rest[0] ?? (page || "overview")} · Barnabas`;
   const focused = document.activeElement?.getAttribute("aria-label");
@@ -45,7 +68,7 @@ async function show(moved = true) {
   try {
     await route({
       main, query, name: rest[0] ?? "", rest: rest.slice(1), about: await about,
-      onLeave,
+      onLeave, fail,
       isShown: () => mine === shown,
       /** Draw now and every few seconds, while the page is looked at. */
       async every(ms, draw) {
@@ -53,7 +76,8 @@ async function show(moved = true) {
           try {
             if (!document.hidden && mine === shown) await draw();
           } catch (error) {
-            if (mine === shown) problem(error.message);
+            if (MISSING[error.code]?.[0] === page) fail(error); // it was deleted meanwhile
+            else if (mine === shown) problem(error.message);
           }
         };
         await draw();
@@ -63,7 +87,7 @@ async function show(moved = true) {
     });
     if (mine === shown && moved) refocus(focused);
   } catch (error) {
-    if (mine === shown) main.replaceChildren(h("h1", {}, "That cannot be shown"), h("p.bad", {}, error.message));
+    fail(error);
   }
 }
 

@@ -1,4 +1,4 @@
-// Elements, numbers and questions: what all pages use. Content from the cluster is only ever set as text.
+// Elements, numbers and tables: what all pages use. Content from the cluster is only ever set as text.
 
 /** @template {string} N @typedef {N extends keyof HTMLElementTagNameMap ? HTMLElementTagNameMap[N] : HTMLElement} Named */
 
@@ -41,12 +41,33 @@ export function update(element, ...children) {
 const HANDLERS = ["onclick", "onsubmit"];
 
 function patchChildren(old, fresh) {
-  const [before, after] = [[...old.childNodes], [...fresh.childNodes]];
+  const after = [...fresh.childNodes];
+  const before = inOrder(old, after);
   after.forEach((child, i) => (i < before.length ? patch(before[i], child) : old.append(child)));
   before.slice(after.length).forEach((child) => child.remove());
 }
 
+/** The children, where each with a key takes the place of the new one with the same key. */
+function inOrder(old, after) {
+  const known = new Map([...old.children].filter((child) => child.dataset?.key).map((child) => [child.dataset.key, child]));
+  if (!known.size) return [...old.childNodes];
+  const wanted = new Set(after.map((child) => child.dataset?.key));
+  for (const [key, child] of known) if (!wanted.has(key)) child.remove();
+  after.forEach((child, i) => {
+    const key = child.dataset?.key;
+    if (!key) return;
+    const kept = wanted.has(key) && known.get(key) || document.createElement(child.nodeName);
+    if (old.childNodes[i] !== kept) old.insertBefore(kept, old.childNodes[i] ?? null);
+  });
+  return [...old.childNodes];
+}
+
+/** Those that fill themselves when they are opened; one with the same summary stays as it is. */
+const isSame = (old, fresh) => old.nodeName === "DETAILS" && old.className === "fold" && fresh.className === "fold" && old.firstChild?.textContent === fresh.firstChild?.textContent;
+
 function patch(old, fresh) {
+  if (isSame(old, fresh)) return;
+  if (old.className === "fold" || fresh.className === "fold") return old.replaceWith(fresh);
   if (old.nodeName !== fresh.nodeName) return old.replaceWith(fresh);
   if (!(old instanceof HTMLElement)) {
     if (old.nodeValue !== fresh.nodeValue) old.nodeValue = fresh.nodeValue;
@@ -60,7 +81,7 @@ function patch(old, fresh) {
   patchChildren(old, fresh);
 }
 
-/** JSON of one of the console's addresses; raises Error with the reason. */
+/** JSON of one of the console's addresses; raises Error with the reason, and with Kafka's `code` where there is one. */
 export async function get(page, query = {}) {
   const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== "");
   const answer = await fetch(`api/${page}?${new URLSearchParams(given.map(([k, v]) => [k, String(v)]))}`);
@@ -84,7 +105,7 @@ async function checked(answer) {
   } catch {
     throw new Error(`the console answers ${answer.status}`);
   }
-  if (!answer.ok) throw new Error(body.error ?? `the console answers ${answer.status}`);
+  if (!answer.ok) throw Object.assign(new Error(body.error ?? `the console answers ${answer.status}`), { code: body.code });
   return body;
 }
 
@@ -115,80 +136,23 @@ export const when = (ms) => (ms > 0 ? new Date(ms).toLocaleString(undefined, { h
 
 export const link = (page, name, text = name) => h("a", { href: `#/${page}/${encodeURIComponent(name)}` }, text);
 
-/** A table in a frame that scrolls. `columns`: [title, cell(row), isNumber]. */
-export function table(caption, columns, rows, empty = "none") {
-  return h("div.scroll", { tabindex: 0, role: "region", "aria-label": caption },
+/** Rows that a table shows before it scrolls within itself. */
+const LONG = 60;
+
+/**
+ * A table in a frame that scrolls. `columns`: [title, cell(row), isNumber].
+ * @param {string} caption @param {any[]} columns @param {any[]} rows @param {string} [empty]
+ * @param {(row: any) => string} [key] tells rows that move apart
+ */
+export function table(caption, columns, rows, empty = "none", key = undefined) {
+  return h(rows.length > LONG ? "div.scroll.long" : "div.scroll", { tabindex: 0, role: "region", "aria-label": caption },
     h("table", { "aria-label": caption },
       h("thead", {}, h("tr", {}, columns.map(([title, , isNumber]) => h(isNumber ? "th.number" : "th", { scope: "col" }, title)))),
       h("tbody", {}, rows.length
-        ? rows.map((row) => h("tr", {}, columns.map(([, cell, isNumber]) => h(isNumber ? "td.number" : "td", {}, cell(row)))))
+        ? rows.map((row) => h("tr", { "data-key": key?.(row) }, columns.map(([, cell, isNumber]) => h(isNumber ? "td.number" : "td", {}, cell(row)))))
         : h("tr", {}, h("td.quiet", { colspan: columns.length }, empty)))));
 }
 
-/** What went wrong, for some seconds; or what was done, as `isFine` says. */
-export function problem(text, isFine = false) {
-  const box = /** @type {HTMLElement} */ (document.getElementById("problem"));
-  box.textContent = text ?? "";
-  box.hidden = !text;
-  box.classList.toggle("fine", isFine);
-  clearTimeout(problem.timer);
-  if (text) problem.timer = setTimeout(() => problem(""), 8000);
-}
-problem.timer = 0;
-
-/**
- * Ask for texts: `fields` are [name, label, value, placeholder]. Resolves to the texts by name, or null.
- * @returns {Promise<Record<string, string> | null>}
- */
-export function enter(title, fields) {
-  return new Promise((resolve) => {
-    const end = (answer) => { dialog.close(); dialog.remove(); resolve(answer); };
-    const submit = (event) => { event.preventDefault(); end(Object.fromEntries(/** @type {any} */ (new FormData(event.target)))); };
-    const dialog = h("dialog", { "aria-label": title, oncancel: () => end(null) },
-      h("form", { onsubmit: submit }, h("h1.whole", {}, title),
-        fields.map(([name, label, value = "", placeholder = ""]) => h("label", {}, label, h("input", { name, value, placeholder, autocomplete: "off" }))),
-        h("div.whole.tools", {}, h("button.main", {}, "Go on"), h("button", { type: "button", onclick: () => end(null) }, "Leave it"))));
-    document.body.append(dialog);
-    dialog.showModal();
-  });
-}
-
-/**
- * A question before a change: the command that does the same, a preview, and for deleting the name to type.
- * Resolves to what the change has answered, or null.
- * @param {string} title @param {Record<string, any>} wanted @param {{typed?: string}} [options]
- */
-export async function ask(title, wanted, { typed } = {}) {
-  let told;
-  try {
-    told = await change(typed ? { ...wanted, confirm: typed } : wanted);
-  } catch (error) {
-    problem(error.message);
-    return null;
-  }
-  return new Promise((resolve) => {
-    const name = h("input", { "aria-label": `type ${typed ?? ""}`, autocomplete: "off" });
-    const preview = Array.isArray(told.preview) && table("What will be", [
-      ["topic", (r) => r.topic], ["partition", (r) => r.partition, true],
-      ["from", (r) => count(r.from), true], ["to", (r) => count(r.to), true],
-    ], told.preview);
-    const end = (answer) => { dialog.close(); dialog.remove(); resolve(answer); };
-    const carryOut = async (event) => {
-      event.preventDefault();
-      if (typed && name.value !== typed) return problem(`type ${typed} to go on`);
-      try {
-        end(await change(typed ? { ...wanted, confirm: typed } : wanted, true));
-      } catch (error) {
-        problem(error.message);
-      }
-    };
-    const dialog = h("dialog", { "aria-label": title, oncancel: () => end(null) },
-      h("form", { onsubmit: carryOut },
-        h("div.whole", {}, h("h1", {}, title), h("p.quiet", {}, "The same on the command line:"),
-          h("pre.box", {}, told.command), preview || ""),
-        typed && h("label", {}, `Type ${typed} to delete it with all its records`, name),
-        h("button.main", {}, "Do it"), h("button", { type: "button", onclick: () => end(null) }, "Leave it")));
-    document.body.append(dialog);
-    dialog.showModal();
-  });
-}
+/** The first names of many things, and how many more there are. @param {{count: number, names: string[]}} some */
+export const named = (some) => [some.names.map((name) => h("span.tag", {}, name)),
+  some.count > some.names.length ? h("span.quiet", {}, `and ${count(some.count - some.names.length)} more`) : ""];

@@ -1,29 +1,35 @@
 // All pages but a topic's.
-import { ask, bytes, count, enter, get, h, link, problem, seconds, table, update, when } from "./dom.js";
+import { ask, enter, problem } from "./dialogs.js";
+import { bytes, count, get, h, link, named, seconds, table, update, when } from "./dom.js";
 
-const card = (title, value, tone = "") => h("div.card", {}, h("span.quiet", {}, title), h(tone ? `b.${tone}` : "b", {}, value));
+const card = (title, value, tone = "", more = "") => h("div.card", {}, h("span.quiet", {}, title), h(tone ? `b.${tone}` : "b", {}, value), more && h("span.quiet", {}, more));
 /** How old a number is that the console asks for in the background; of a small cluster nothing. */
 const aged = (age) => age === null || age === undefined ? ", being counted" : age < 10 ? "" : `, ${seconds(age)} ago`;
+/** The column of brokers' ids. @type {[string, (b: any) => any]} */
+const brokerId = ["id", (b) => [h("a", { href: `#/broker/${b.id}` }, b.id), b.controller ? h("span", { title: "controller" }, "\u00a0♛") : ""]];
+const aliveness = (b) => (b.gone ? h("span.bad", {}, "gone") : h("span.good", {}, "alive"));
 const partitions = (names) => names.map((name) => h("span.tag", {}, name));
 
 export async function overview({ main, every, isShown }) {
   await every(3000, async function () {
     const o = await get("overview");
     if (!isShown()) return;
+    const gone = o.brokers.filter((b) => b.gone).length;
     update(main,
       h("h1", {}, "Overview"),
       h("div.cards", {},
-        card("brokers", o.brokers.length), card("controller", o.controller),
-        card("topics", count(o.topics)), card("partitions", count(o.partitions)),
+        card("brokers", gone ? `${o.brokers.length - gone} of ${o.brokers.length}` : o.brokers.length, gone ? "bad" : ""),
+        card("controller", o.controller),
+        card("topics", count(o.topics), "", o.internal.topics ? `${count(o.internal.topics)} of them internal` : ""),
+        card("partitions", count(o.partitions), "", o.internal.partitions ? `${count(o.internal.partitions)} of them internal` : ""),
         card("offline", count(o.offline.count), o.offline.count ? "bad" : "good"),
         card("under-replicated", count(o.under_replicated.count), o.under_replicated.count ? "warn" : "good"),
         card(`records/s${aged(o.rate_age_s)}`, count(o.records_a_second)), card("groups", count(o.groups.count))),
-      o.offline.count ? [h("h2.bad", {}, "Without a leader"), partitions(o.offline.names)] : "",
-      o.under_replicated.count ? [h("h2.warn", {}, "Under-replicated"), partitions(o.under_replicated.names)] : "",
+      o.offline.count ? [h("h2.bad", {}, "Without a leader"), named(o.offline)] : "",
+      o.under_replicated.count ? [h("h2.warn", {}, "Under-replicated"), named(o.under_replicated)] : "",
       h("h2", {}, "Brokers"),
       table("Brokers", [
-        ["id", (b) => [h("a", { href: `#/broker/${b.id}` }, b.id), b.controller ? h("span", { title: "controller" }, "\u00a0♛") : ""]],
-        ["address", (b) => b.address], ["rack", (b) => b.rack ?? "–"], ["leads", (b) => count(b.leads), true],
+        brokerId, ["state", aliveness], ["address", (b) => b.address ?? "–"], ["rack", (b) => b.rack ?? "–"], ["leads", (b) => count(b.leads), true],
         ["replicas", (b) => count(b.replicas), true], ["in sync", (b) => count(b.in_sync), true],
       ], o.brokers),
       h("h2", {}, "The groups that are furthest behind"),
@@ -48,7 +54,7 @@ function sorter(query, page) {
 function pager(query, page, told) {
   const to = (n, text) => h("a.button", { href: `#/${page}?${new URLSearchParams({ ...query, page: n })}` }, text);
   return h("div.tools.below", {},
-    told.page > 1 ? to(told.page - 1, "← before") : "", h("span.quiet", {}, `page ${told.page} of ${told.pages}, ${count(told.count)} in all`),
+    told.page > 1 ? to(told.page - 1, "← before") : "", h("span.quiet", {}, `page ${count(told.page)} of ${count(told.pages)}, ${count(told.count)} in all`),
     told.page < told.pages ? to(told.page + 1, "more →") : "");
 }
 
@@ -68,7 +74,12 @@ export async function topics({ main, query, every, isShown, about }) {
     const texts = await enter("Create a topic", [["topic", "name"], ["partitions", "partitions", "1"], ["replicas", "replicas", "", "as the cluster does"]]);
     if (!texts) return;
     const name = texts.topic.trim();
-    if (await ask(`Create ${name}`, { do: "create-topic", topic: name, partitions: Number(texts.partitions) || null, replicas: Number(texts.replicas) || null })) location.hash = `#/topic/${encodeURIComponent(name)}`;
+    const made = await ask(`Create ${name}`, "Create", { do: "create-topic", topic: name, partitions: Number(texts.partitions) || null, replicas: Number(texts.replicas) || null });
+    if (!made) return;
+    for (let tries = 0; tries < 20; tries += 1) { // brokers hear of a new topic one after the other
+      try { await get("topic", { name, brief: "yes" }); break; } catch { await new Promise((resolve) => setTimeout(resolve, 250)); }
+    }
+    if (isShown()) location.hash = `#/topic/${encodeURIComponent(name)}`;
   };
   const tools = h("div.tools", {},
     searchForm(query, "topics", h("label", {}, "internal", h("select", { name: "internal" },
@@ -84,7 +95,7 @@ export async function topics({ main, query, every, isShown, about }) {
       [by("name", "name"), (t) => link("topic", t.name)],
       [by("partitions", "partitions"), (t) => count(t.partitions), true],
       ["replicas", (t) => t.replicas, true],
-      ["state", (t) => t.offline ? h("span.bad", {}, `${t.offline} offline`) : t.under_replicated ? h("span.warn", {}, `${t.under_replicated} under-replicated`) : h("span.good", {}, "whole")],
+      ["state", (t) => t.offline ? h("span.bad", {}, `${count(t.offline)} offline`) : t.under_replicated ? h("span.warn", {}, `${count(t.under_replicated)} under-replicated`) : h("span.good", {}, "whole")],
       [by("records", "records"), (t) => count(t.records), true],
       [by("rate", "a second"), (t) => count(t.rate), true],
       [by("bytes", "size"), (t) => bytes(t.bytes), true],
@@ -130,7 +141,7 @@ export async function group({ main, name, every, isShown, about }) {
     const [kind, text] = texts.to.trim().split(/\s+/);
     const at = kind === "time" ? Date.parse(text) : text === undefined ? undefined : Number(text);
     if (at !== undefined && !Number.isFinite(at)) return problem(`${text} is no ${kind === "time" ? "time" : "number"}`);
-    await ask(`Reset ${name}`, { do: "reset-offsets", group: name, topic, to: kind, at, partitions: numbers });
+    await ask(`Reset the offsets of ${name}`, "Reset", { do: "reset-offsets", group: name, topic, to: kind, at, partitions: numbers });
   };
   await every(3000, async function () {
     const g = await get("group", { name });
@@ -139,8 +150,8 @@ export async function group({ main, name, every, isShown, about }) {
     update(main,
       h("h1", {}, "Group ", name),
       g.problem ? h("p.warn", {}, g.problem) : "",
-      h("div.cards", {}, card("state", g.state ?? "–"), card("protocol", g.type ?? "–"), card("assignor", g.assignor ?? "–"),
-        card("members", g.members.length), card("records behind", count(g.lag)), card("trend", trend(name, g.lag))),
+      h("div.cards", {}, card("state", g.state ?? "–"), card("protocol", g.type ?? "–"), card("assignor", g.assignor || "–"),
+        card("members", count(g.members.length)), card("records behind", count(g.lag)), card("trend", trend(name, g.lag))),
       h("h2", {}, "Partitions"),
       about.allow_writes ? h("div.tools", {}, ofTopics.map((t) => h("button", { onclick: () => reset(t, null) }, `Reset the offsets of ${t}`))) : "",
       table("Partitions", [
@@ -158,31 +169,29 @@ export async function group({ main, name, every, isShown, about }) {
   });
 }
 
-export async function brokers({ main, every, isShown }) {
+export async function brokers({ main, query, every, isShown }) {
+  const [above, below] = [h("div", {}), h("div", {})];
+  main.replaceChildren(h("h1", {}, "Brokers"), above, h("h2", {}, "Leaders and replicas of each partition"),
+    h("p.explain", {}, "Solid: leads. Outlined: follows in sync. Red: not in sync. Grey: the broker is gone."), searchForm(query, "brokers"), below);
   await every(4000, async function () {
-    const told = await get("brokers");
+    const told = await get("brokers", query);
     if (!isShown()) return;
-    const ids = told.brokers.map((b) => b.id);
-    update(main,
-      h("h1", {}, "Brokers"),
+    update(above,
       table("Brokers", [
-        ["id", (b) => [h("a", { href: `#/broker/${b.id}` }, b.id), b.controller ? "\u00a0♛" : ""]], ["address", (b) => b.address], ["rack", (b) => b.rack ?? "–"],
-        ["log directories", (b) => b.log_dirs.problem ? h("span.warn", {}, b.log_dirs.problem) : b.log_dirs.directories.map((d) => h("div", {}, h("code", {}, d.path),
-          d.error ? h("span.bad", {}, ` offline (${d.error})`) : ` ${count(d.replicas)} replicas, ${bytes(d.bytes)}, ${bytes(d.free_bytes)} free`))],
+        brokerId, ["state", aliveness], ["address", (b) => b.address ?? "–"], ["rack", (b) => b.rack ?? "–"],
+        ["log directories", (b) => b.log_dirs.problem ? h(b.gone ? "span.bad" : "span.warn", {}, b.log_dirs.problem) : b.log_dirs.directories.map((d) => h("div", {}, h("code", {}, d.path),
+          d.error ? h("span.bad", {}, ` offline: ${d.error}`) : ` ${count(d.replicas)} replicas, ${bytes(d.bytes)}, ${bytes(d.free_bytes)} free`))],
       ], told.brokers),
       told.sizes_age_s === null ? h("p.quiet", {}, "What lies in each directory is still being counted.")
         : told.sizes_age_s >= 10 ? h("p.quiet", {}, `Replicas and bytes were counted ${seconds(told.sizes_age_s)} ago.`) : "",
       h("h2", {}, "Moves under way"),
       told.moves_problem ? h("p.quiet", {}, told.moves_problem) : table("Moves", [
         ["partition", (m) => m.partition], ["replicas", (m) => m.replicas.join(", ")], ["adding", (m) => m.adding.join(", ") || "–"], ["removing", (m) => m.removing.join(", ") || "–"],
-      ], told.moves),
-      h("h2", {}, "Who leads, who follows"),
-      h("p.explain", {}, "Solid: leads. Outlined: follows in sync. Red: not in sync.",
-        told.matrix_of > told.matrix.length ? ` The first ${count(told.matrix.length)} of ${count(told.matrix_of)} partitions.` : ""),
-      table("Leaders and replicas", [
-        ["partition", (p) => p.partition],
-        ...ids.map((id) => [String(id), (p) => replica(p, id)]),
-      ], told.matrix));
+      ], told.moves));
+    update(below, table("Leaders and replicas", [
+      ["partition", (p) => p.partition],
+      ...told.brokers.map((b) => [b.gone ? `${b.id} (gone)` : String(b.id), (p) => replica(p, b.id, 0, b.gone)]),
+    ], told.matrix, "no partition matches"), pager(query, "brokers", told));
   });
 }
 
@@ -197,7 +206,15 @@ export function replica(p, id, behind = 0, isGone = false) {
 
 export async function broker({ main, name }) {
   const told = await get("broker", { id: name });
-  main.replaceChildren(h("h1", {}, `Settings of broker ${told.id}`), settings(told.settings));
+  update(main,
+    h("h1", {}, `Broker ${told.id}`, told.controller ? h("span", { title: "controller" }, "\u00a0♛") : ""),
+    h("div.cards", {}, card("state", told.gone ? "gone" : "alive", told.gone ? "bad" : "good"), card("address", told.address ?? "–"), card("rack", told.rack ?? "–"),
+      card("leads", count(told.leads)), card("replicas", count(told.replicas)),
+      card("not in sync", count(told.out_of_sync.count), told.out_of_sync.count ? "warn" : "good")),
+    told.out_of_sync.count ? [h("h2.warn", {}, "Partitions in which it is not in sync"), named(told.out_of_sync)] : "",
+    told.led.count ? [h("h2", {}, "Partitions that it leads"), named(told.led)] : "",
+    h("h2", {}, "Settings"),
+    told.settings_problem ? h("p.warn", {}, told.settings_problem) : settings(told.settings));
 }
 
 /** Settings; what differs from the default comes first. */

@@ -3,7 +3,9 @@
 const LANE = 54, CELL = 40, GAP = 4, TOP = 16, LABEL = 74, RIGHT = 54, KEPT = 120;
 /** How many looks are kept to rewind: five minutes of two a second. */
 export const HISTORY = 600;
-const COLOURS = ["#d1495b", "#2e86ab", "#e09f3e", "#6a4c93", "#3a7d44", "#b5651d", "#c2185b", "#00796b"];
+/** White text stands on them, and none is near the red of what is wrong. */
+const COLOURS = ["#1f6f94", "#6a4c93", "#00796b", "#8a5a00", "#3f51b5", "#4e6e1e", "#5d4037", "#455a64"];
+const numbers = new Intl.NumberFormat();
 
 /** The colour of the group that is the i-th by name. */
 export const colour = (i) => COLOURS[i % COLOURS.length];
@@ -160,7 +162,7 @@ export class Picture {
     if (first && x > LABEL && first.from > told.start) {
       pen.fillStyle = ink.quiet;
       pen.textAlign = "right";
-      pen.fillText(`… from ${told.start}`, x - 6, cellTop + cellHeight / 2);
+      pen.fillText(`… from ${numbers.format(told.start)}`, x - 6, cellTop + cellHeight / 2);
     } else if (first && x > LABEL && told.start > 0) {
       hatch(pen, ink.hatch, LABEL - 4, cellTop, x - LABEL, cellHeight);
     }
@@ -194,18 +196,15 @@ export class Picture {
         pen.setLineDash([]);
       }
     }
+    const y = top + LANE - 13;
+    /** the groups whose pointers lie left of the picture */
+    const outside = [];
     groups.forEach((group, i) => {
       const offset = look.groups[group][told.partition];
       if (offset === undefined) return;
-      const y = top + LANE - 13;
       const px = offset >= told.end ? end : at(offset);
+      if (px === null) return void outside.push([i, told.end - offset]);
       pen.fillStyle = colour(i);
-      if (px === null) {
-        pen.font = "10px system-ui, sans-serif";
-        pen.textAlign = "left";
-        pen.fillText(`◀ ${told.end - offset}`, LABEL + i * 54, y + 5);
-        return;
-      }
       const tip = Math.max(LABEL, px + (i - (groups.length - 1) / 2) * 3);
       pen.beginPath();
       pen.moveTo(tip, y - 5);
@@ -213,6 +212,29 @@ export class Picture {
       pen.lineTo(tip + 6, y + 6);
       pen.fill();
     });
+    this.#paintOutside(pen, ink, outside, y, LABEL - 2, width / 2);
+  }
+
+  /** The lags of groups that are further behind than the picture reaches, each on a label of the group's colour. */
+  #paintOutside(pen, ink, outside, y, x, most) {
+    pen.font = "600 10px system-ui, sans-serif";
+    pen.textAlign = "left";
+    for (const [i, [group, lag]] of outside.entries()) {
+      const text = `◀ ${numbers.format(lag)} behind`;
+      const w = pen.measureText(text).width + 12;
+      if (x + w > most && i) {
+        pen.fillStyle = ink.quiet;
+        pen.fillText(`and ${outside.length - i} more`, x, y + 1);
+        return;
+      }
+      pen.fillStyle = colour(group);
+      pen.beginPath();
+      pen.roundRect(x, y - 7, w, 15, 7);
+      pen.fill();
+      pen.fillStyle = "#fff";
+      pen.fillText(text, x + 6, y + 1);
+      x += w + 4;
+    }
   }
 
   #paintItem(pen, ink, isDark, item, x, y, w, height) {
@@ -230,7 +252,7 @@ export class Picture {
       pen.fillStyle = ink.text;
       pen.textAlign = "center";
       pen.font = "600 11px system-ui, sans-serif";
-      pen.fillText(`+${item.to - item.from}`, x + w / 2, y + height / 2);
+      pen.fillText(`+${numbers.format(item.to - item.from)}`, x + w / 2, y + height / 2);
       return;
     }
     const isMarker = item.what === "commit" || item.what === "abort" || item.what === "control";

@@ -1,5 +1,7 @@
 // A topic: the live picture, its records, its settings.
-import { ask, bytes, count, enter, get, h, link, problem, table, update, when } from "./dom.js";
+import { ask, enter, problem } from "./dialogs.js";
+import { bytes, count, get, h, link, table, update, when } from "./dom.js";
+import { records } from "./records.js";
 import { replica, rules, settings } from "./pages.js";
 import { HISTORY, Picture, colour } from "./picture.js";
 
@@ -8,6 +10,8 @@ const TABS = [["", "Live"], ["records", "Records"], ["settings", "Partitions and
 export async function topic(page) {
   const { main, name, rest } = page;
   const tab = rest[0] ?? "";
+  await get("topic", { name, brief: "yes" }); // a topic that is not there has no page
+  if (!page.isShown()) return;
   const body = h("div", {});
   main.replaceChildren(
     h("h1", {}, "Topic ", name),
@@ -25,7 +29,7 @@ it jumps when the group commits. What lies between the pointer and the end is th
 what is behind it is not on all replicas in sync yet, and nobody reads it. Hatched records belong to a transaction that has not ended; those struck
 through to one that was aborted. Retention takes records away at the left; compaction leaves holes.`;
 
-async function live({ body, name, onLeave, isShown }) {
+async function live({ body, name, onLeave, isShown, fail }) {
   const canvas = h("canvas", { role: "img", "aria-label": `The partitions of ${name} as lanes of records` });
   const stepping = h("div", {});
   const [producers, groups, brokers, state] = [h("ul", {}), h("ul", {}), h("div", {}), h("span.quiet", { role: "status" })];
@@ -50,7 +54,7 @@ async function live({ body, name, onLeave, isShown }) {
 
   function setPaused(paused) {
     picture.paused = paused;
-    pause.textContent = paused ? "Go on" : "Pause";
+    pause.textContent = paused ? "Resume" : "Pause";
     pause.setAttribute("aria-pressed", String(paused));
     if (!paused) { picture.catchUp(); around(picture.now); }
   }
@@ -92,7 +96,11 @@ async function live({ body, name, onLeave, isShown }) {
   stream.onmessage = (message) => {
     if (!isShown()) return;
     const look = JSON.parse(message.data);
-    if (look.problem) return problem(look.problem);
+    if (look.problem) {
+      if (look.code) return fail(Object.assign(new Error(look.problem), look)); // it was deleted
+      state.textContent = look.problem;
+      return;
+    }
     picture.take(look);
     if (!picture.paused) around(look);
     if (look.missed) state.textContent = `${look.missed} looks were missed`;
@@ -105,115 +113,22 @@ async function live({ body, name, onLeave, isShown }) {
   onLeave(() => { stream.close(); resized.disconnect(); picture.stop(); matchMedia("(prefers-color-scheme: dark)").removeEventListener("change", redraw); });
 }
 
-// --- records ---
-
-const content = (c) => c.is === "null" ? h("span.quiet", {}, "null") : c.is === "hidden" ? h("span.quiet", {}, "hidden")
-  : h("div", {}, h("code", {}, c.text, c.cut ? " …" : ""), " ", c.is !== "text" || c.schema ? h("span.tag", {}, c.is, c.schema ? ` by schema ${c.schema}` : "") : "");
-
-async function records({ body, name, query, onLeave, isShown, about }) {
-  const kept = JSON.parse(localStorage.getItem(`records:${name}`) ?? "{}");
-  const given = { from: "end", format: "auto", limit: "50", ...kept, ...query };
-  const option = (v) => (of) => h("option", { value: of, selected: of === v }, of);
-  const field = (key, title, wide = false, placeholder = "") => h("label", {}, title, h(wide ? "input.wide" : "input", { name: key, value: given[key] ?? "", placeholder, autocomplete: "off" }));
-  const rows = h("div", {});
-  const status = h("span.quiet", { role: "status" });
-  const more = h("button", { type: "button", hidden: true, onclick: () => load(true) }, "Look further");
-  const tail = h("input", { type: "checkbox" });
-  const form = h("form", { onsubmit: (event) => { event.preventDefault(); load(false); } },
-    h("label", {}, "from", h("select", { name: "from" }, ["end", "start", "offset", "time"].map(option(given.from)))),
-    field("at", "offset or time", false, "2026-03-01T12:00:00Z"), field("until", "until time"), field("partitions", "partitions", false, "0-3,7"),
-    field("limit", "at most"), h("label", {}, "show as", h("select", { name: "format" }, ["auto", "text", "json", "hex"].map(option(given.format)))),
-    field("filter", "filter: value.total > 100 && key ~ \"^user-\"", true),
-    h("label.inline", {}, h("input", { type: "checkbox", name: "markers", value: "yes", checked: given.markers === "yes" }), "markers"),
-    h("button.main", {}, "Show"), h("label.inline", {}, tail, "live tail"), more);
-  body.replaceChildren(form, about.allow_writes ? editor(name) : "", status, rows);
-  let [found, next, busy] = [[], "", false];
-
-  async function load(further) {
-    if (busy) return;
-    busy = true;
-    const wanted = Object.fromEntries([...new FormData(form)].filter(([, v]) => v));
-    localStorage.setItem(`records:${name}`, JSON.stringify(wanted));
-    try {
-      const told = await get("records", { ...wanted, topic: name, next: further ? next : "" });
-      if (!isShown()) return;
-      found = further ? [...found, ...told.records].slice(-2000) : told.records;
-      next = told.next;
-      more.hidden = told.complete;
-      if (!further || told.records.length) draw();
-      status.textContent = `${count(found.length)} shown, ${count(told.scanned)} records looked at (${bytes(told.scanned_bytes)})${told.complete ? ", to the end" : ""}${told.problem ? "; " + told.problem : ""}`;
-    } catch (error) {
-      problem(error.message);
-    } finally {
-      busy = false;
-    }
-  }
-  async function redrive(r) {
-    const told = await ask(`Send the dead letter back to ${r.origin}`, { do: "redrive", topic: name, partition: r.partition, offset: r.offset });
-    if (told?.result) problem(`sent: ${told.result.topic}, partition ${told.result.partition}, offset ${told.result.offset}`, true);
-  }
-  function draw() {
-    const order = new FormData(form).get("from") === "end" ? [...found].reverse() : found;
-    update(rows, table("Records", [
-      ["partition", (r) => r.partition, true], ["offset", (r) => count(r.offset), true], ["time", (r) => when(r.timestamp)],
-      ["key", (r) => r.marker ? "" : content(r.key)],
-      ["value", (r) => r.marker ? h("span.quiet", {}, `transaction ends: ${r.marker}`) : [content(r.value), r.aborted ? h("span.bad", {}, "aborted") : r.open ? h("span.warn", {}, "in an open transaction") : ""]],
-      ["headers", (r) => (r.headers ?? []).map(([k, v]) => h("div", {}, h("code", {}, k, ": "), content(v)))],
-      ...(about.allow_writes ? [["change", (r) => [
-        r.marker || !["text", "json"].includes(r.value.is) || r.value.cut ? "" : h("button", { onclick: () => fill(r) }, "Edit and send"),
-        r.origin ? h("button", { onclick: () => redrive(r) }, `Send back to ${r.origin}`) : "",
-      ]]] : []),
-    ], order, "no record passes"));
-  }
-  const timer = setInterval(() => { if (tail.checked && next && !document.hidden) load(true); }, 1000);
-  onLeave(() => clearInterval(timer));
-  await load(false);
-}
-
-function editor(name) {
-  const send = async (event) => {
-    event.preventDefault();
-    const form = event.target;
-    const key = form.key.value === "" ? null : form.key.value;
-    const headers = form.headers.value.split("\n").filter(Boolean).map((line) => [line.split(":")[0].trim(), line.slice(line.indexOf(":") + 1).trim()]);
-    const told = await ask(`Send a record to ${form.topic.value}`, { do: "produce", topic: form.topic.value, key, value: form.value.value, headers, partition: form.partition.value === "" ? null : Number(form.partition.value) });
-    if (told?.result) problem(`sent: partition ${told.result.partition}, offset ${told.result.offset}`, true);
-  };
-  return h("details", { id: "editor" }, h("summary", {}, "Send a record"),
-    h("form", { onsubmit: send },
-      h("label", {}, "topic", h("input", { name: "topic", value: name })), h("label", {}, "key", h("input", { name: "key" })),
-      h("label", {}, "partition", h("input", { name: "partition", size: 5 })),
-      h("label.whole", {}, "value", h("textarea", { name: "value" })), h("label.whole", {}, "headers, as name: text", h("textarea", { name: "headers", rows: 2 })),
-      h("button.main", {}, "Send …")));
-}
-
-/** Put a record into the editor: to send it again, changed, or to another topic (a dead letter to where it came from). */
-function fill(record) {
-  const editing = /** @type {HTMLDetailsElement} */ (document.getElementById("editor"));
-  const form = /** @type {HTMLFormElement} */ (editing.querySelector("form"));
-  editing.open = true;
-  form.key.value = record.key.text ?? "";
-  form.value.value = record.value.text ?? "";
-  form.headers.value = record.headers.map(([k, v]) => `${k}: ${v.text ?? ""}`).join("\n");
-  form.value.focus();
-}
-
 // --- partitions and settings ---
 
 async function described({ body, name, every, isShown, about }) {
   const ruled = (await get("access", { topic: name })).rules;
   const grow = async (now) => {
     const n = Number((await enter(`Add partitions to ${name}`, [["n", "partitions in all", now + 1]]))?.n);
-    if (n) ask(`Add partitions to ${name}`, { do: "add-partitions", topic: name, partitions: n });
+    if (n) ask(`Add partitions to ${name}`, "Add", { do: "add-partitions", topic: name, partitions: n });
   };
-  const alter = async (setting, value) => ask(`Change ${setting} of ${name}`, { do: "set-config", topic: name, setting, value });
+  const alter = async (setting, value) => ask(`Change ${setting} of ${name}`, "Change", { do: "set-config", topic: name, setting, value });
   await every(5000, async function () {
     const t = await get("topic", { name });
     if (!isShown() || document.querySelector("dialog")) return;
     update(body,
       about.allow_writes ? h("div.tools", {},
         h("button", { onclick: () => grow(t.partition_count) }, "Add partitions"),
-        h("button", { onclick: async () => { if (await ask(`Delete ${name}`, { do: "delete-topic", topic: name }, { typed: name })) location.hash = "#/topics"; } }, "Delete the topic")) : "",
+        h("button", { onclick: async () => { if (await ask(`Delete ${name}`, "Delete", { do: "delete-topic", topic: name }, { typed: name })) location.hash = "#/topics"; } }, "Delete the topic")) : "",
       h("p.quiet", {}, `id ${t.id ?? "–"}, ${count(t.rate)} records a second`),
       table("Partitions", [
         ["partition", (p) => p.partition, true], ["leader", (p) => p.leader ?? h("span.bad", {}, "none")], ["epoch", (p) => p.leader_epoch, true],

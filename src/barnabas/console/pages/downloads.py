@@ -1,0 +1,77 @@
+"""What a browser saves as a file: the bytes of one record's part, and records as lines of JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, NamedTuple
+
+from barnabas.console.pages.query import Query, QueryError, choice
+from barnabas.console.pages.records import record_of, search
+from barnabas.console.reading import Found
+from barnabas.console.shown import Masks, exported
+from barnabas.console.view import ClusterView
+from barnabas.records import Record
+
+#: what of a topic's name stays in the name of a file
+_ODD = re.compile(r"[^A-Za-z0-9._-]")
+#: records of a download, unless the query names fewer
+MOST_RECORDS = 10_000
+
+
+class Download(NamedTuple):
+    """A file for the browser to save."""
+
+    name: str
+    type: str
+    content: bytes
+
+
+def download_value(view: ClusterView, topic: str, query: Query) -> Download:
+    """The bytes of a record's key or value. Query: ``partition``, ``offset``, ``part`` (value, key).
+
+    Raises:
+        QueryError: the record is not there, its part is null, or the console hides it.
+    """
+    part = choice(query, "part", ("value", "key"))
+    if view.privacy.hide_values:
+        raise QueryError("values are hidden here (--hide-values)")
+    if part == "value" and view.privacy.paths(topic):
+        raise QueryError(f"fields of {topic[:40]} are hidden here (--mask): the bytes would show them")
+    content = getattr(record_of(view, topic, query), part)
+    if content is None:
+        raise QueryError(f"the {part} is null")
+    name = f"{_ODD.sub('_', topic)}-{query.get('partition', '0')}-{query.get('offset', '0')}.{part}"
+    return Download(_ODD.sub("_", name), "application/octet-stream", content)
+
+
+def download_records(view: ClusterView, topic: str, query: Query) -> Download:
+    """Records as lines of JSON, as ``barnabas consume --json`` prints them.
+
+    Query: as that of the records page.
+    """
+    masks = view.privacy.paths(topic)
+
+    def line(partition: int, found: Found) -> str:
+        record = found.record
+        place = {
+            "topic": topic,
+            "partition": partition,
+            "offset": record.offset,
+            "timestamp": record.timestamp,
+        }
+        return json.dumps({**place, **_content(view, record, masks)}, ensure_ascii=False)
+
+    found = search(view, topic, {**query, "markers": "no"}, line, MOST_RECORDS)
+    content = "".join(f"{each}\n" for _, each in found.rows).encode(errors="backslashreplace")
+    return Download(f"{_ODD.sub('_', topic)}.jsonl", "application/x-ndjson", content)
+
+
+def _content(view: ClusterView, record: Record, masks: Masks) -> dict[str, Any]:
+    if view.privacy.hide_values:
+        return {}
+    return {
+        "key": exported(record.key),
+        "value": exported(record.value, view.decode, masks),
+        "headers": [[name, exported(value)] for name, value in record.headers],
+    }

@@ -1,0 +1,114 @@
+// The records of a topic: found, shown, sent.
+import { ask, problem } from "./dialogs.js";
+import { bytes, count, get, h, table, update, when } from "./dom.js";
+import { content } from "./values.js";
+
+export async function records({ body, name, query, onLeave, isShown, about, fail }) {
+  const kept = JSON.parse(localStorage.getItem(`records:${name}`) ?? "{}");
+  const given = { from: "end", format: "auto", limit: "50", ...kept, ...query };
+  const option = (v) => (of) => h("option", { value: of, selected: of === v }, of);
+  const field = (key, title, wide = false, placeholder = "") => h("label", {}, title, h(wide ? "input.wide" : "input", { name: key, value: given[key] ?? "", placeholder, autocomplete: "off" }));
+  const rows = h("div", {});
+  const status = h("span.quiet", { role: "status" });
+  const more = h("button", { type: "button", hidden: true, onclick: () => load(true) }, "Look further");
+  const save = h("button", { type: "button", title: "the records that these choices find, as lines of JSON", onclick: () => download() }, "Download");
+  const tail = h("input", { type: "checkbox" });
+  const form = h("form", { onsubmit: (event) => { event.preventDefault(); load(false); } },
+    h("label", {}, "from", h("select", { name: "from" }, ["end", "start", "offset", "time"].map(option(given.from)))),
+    field("at", "offset or time", false, "2026-03-01T12:00:00Z"), field("until", "until time"), field("partitions", "partitions", false, "0-3,7"),
+    field("limit", "at most"), h("label", {}, "show as", h("select", { name: "format" }, ["auto", "text", "json", "hex"].map(option(given.format)))),
+    field("filter", "filter: value.total > 100 && key ~ \"^user-\"", true),
+    h("label.inline", {}, h("input", { type: "checkbox", name: "markers", value: "yes", checked: given.markers === "yes" }), "markers"),
+    h("button.main", {}, "Show"), h("label.inline", {}, tail, "live tail"), more, save);
+  body.replaceChildren(form, about.allow_writes ? editor(name) : "", status, rows);
+  let [found, next, busy] = [[], "", false];
+
+  async function load(further) {
+    if (busy) return;
+    busy = true;
+    const wanted = Object.fromEntries([...new FormData(form)].filter(([, v]) => v));
+    localStorage.setItem(`records:${name}`, JSON.stringify(wanted));
+    try {
+      const told = await get("records", { ...wanted, topic: name, next: further ? next : "" });
+      if (!isShown()) return;
+      found = further ? [...found, ...told.records].slice(-2000) : told.records;
+      next = told.next;
+      more.hidden = told.complete;
+      if (!further || told.records.length) draw();
+      status.textContent = `${count(found.length)} shown, ${count(told.scanned)} records looked at (${bytes(told.scanned_bytes)})${told.complete ? ", to the end" : ""}${told.problem ? "; " + told.problem : ""}`;
+    } catch (error) {
+      if (error.code && !found.length) fail(error);
+      else problem(error.message);
+    } finally {
+      busy = false;
+    }
+  }
+  /** How to get the whole of a key or a value. @param {any} r @param {string} part */
+  const of = (r, part) => ({
+    whole: async () => (await get("record", { topic: name, partition: r.partition, offset: r.offset, format: new FormData(form).get("format") }))[part],
+    raw: about.hide_values ? "" : `api/download/value?${new URLSearchParams({ topic: name, partition: r.partition, offset: r.offset, part })}`,
+  });
+  async function edit(r) {
+    try {
+      const all = await get("record", { topic: name, partition: r.partition, offset: r.offset });
+      if (!isShown()) return;
+      if (all.value.cut) return problem(`A value of ${bytes(all.value.bytes)} is too long to be edited here.`);
+      fill(all);
+    } catch (error) {
+      problem(error.message);
+    }
+  }
+  function download() {
+    const wanted = new URLSearchParams([...new FormData(form)].filter(([, v]) => v).map(([k, v]) => [k, String(v)]));
+    wanted.set("topic", name);
+    h("a", { href: `api/download/records?${wanted}`, download: "" }).click();
+  }
+  async function redrive(r) {
+    const told = await ask(`Send the dead letter back to ${r.origin}`, "Send", { do: "redrive", topic: name, partition: r.partition, offset: r.offset });
+    if (told?.result) problem(`sent: ${told.result.topic}, partition ${told.result.partition}, offset ${told.result.offset}`, true);
+  }
+  function draw() {
+    const order = new FormData(form).get("from") === "end" ? [...found].reverse() : found;
+    update(rows, table("Records", [
+      ["partition", (r) => r.partition, true], ["offset", (r) => count(r.offset), true], ["time", (r) => when(r.timestamp)],
+      ["key", (r) => r.marker ? "" : content(r.key, of(r, "key"))],
+      ["value", (r) => r.marker ? h("span.quiet", {}, `transaction ends: ${r.marker}`) : [content(r.value, of(r, "value")), r.aborted ? h("span.bad", {}, "aborted") : r.open ? h("span.warn", {}, "in an open transaction") : ""]],
+      ["headers", (r) => (r.headers ?? []).map(([k, v]) => h("div", {}, h("code", {}, k, ": "), content(v)))],
+      ...(about.allow_writes ? [["change", (r) => [
+        r.marker || !["text", "json"].includes(r.value.is) || r.value.schema ? "" : h("button", { onclick: () => edit(r) }, "Edit and send"),
+        r.origin ? h("button", { onclick: () => redrive(r) }, `Send back to ${r.origin}`) : "",
+      ]]] : []),
+    ], order, "no record passes", (r) => `${r.partition}:${r.offset}`));
+  }
+  const timer = setInterval(() => { if (tail.checked && next && !document.hidden) load(true); }, 1000);
+  onLeave(() => clearInterval(timer));
+  await load(false);
+}
+
+function editor(name) {
+  const send = async (event) => {
+    event.preventDefault();
+    const form = event.target;
+    const key = form.key.value === "" ? null : form.key.value;
+    const headers = form.headers.value.split("\n").filter(Boolean).map((line) => [line.split(":")[0].trim(), line.slice(line.indexOf(":") + 1).trim()]);
+    const told = await ask(`Send a record to ${form.topic.value}`, "Send", { do: "produce", topic: form.topic.value, key, value: form.value.value, headers, partition: form.partition.value === "" ? null : Number(form.partition.value) });
+    if (told?.result) problem(`sent: partition ${told.result.partition}, offset ${told.result.offset}`, true);
+  };
+  return h("details", { id: "editor" }, h("summary", {}, "Send a record"),
+    h("form", { onsubmit: send },
+      h("label", {}, "topic", h("input", { name: "topic", value: name })), h("label", {}, "key", h("input", { name: "key" })),
+      h("label", {}, "partition", h("input", { name: "partition", size: 5 })),
+      h("label.whole", {}, "value", h("textarea", { name: "value" })), h("label.whole", {}, "headers, as name: text", h("textarea", { name: "headers", rows: 2 })),
+      h("button.main", {}, "Send …")));
+}
+
+/** Put a record into the editor: to send it again, changed, or to another topic (a dead letter to where it came from). */
+function fill(record) {
+  const editing = /** @type {HTMLDetailsElement} */ (document.getElementById("editor"));
+  const form = /** @type {HTMLFormElement} */ (editing.querySelector("form"));
+  editing.open = true;
+  form.key.value = record.key.text ?? "";
+  form.value.value = record.value.text ?? "";
+  form.headers.value = record.headers.map(([k, v]) => `${k}: ${v.text ?? ""}`).join("\n");
+  form.value.focus();
+}
