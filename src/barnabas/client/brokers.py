@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from enum import IntEnum
 from typing import Any, ParamSpec, TypeVar
 
 from barnabas.client.addresses import Address, parse_servers
@@ -41,6 +42,13 @@ _PASSING = (
 PATIENCE = 5.0
 #: seconds between two tries: at first, and at most
 _RETRY_S, _LONGEST_RETRY_S = 0.05, 1.0
+
+
+class CoordinatorType(IntEnum):
+    """The key types of FindCoordinator."""
+
+    GROUP = 0
+    TRANSACTION = 1
 
 
 class UnknownBrokerError(ClientError):
@@ -109,14 +117,20 @@ class Brokers:
 
         return self.insist(attempt)
 
-    def ask_coordinator(self, group: str, call: Callable[[Connection, BrokerId], T]) -> T:
-        """What `call` returns, given a connection to the group's coordinator and that broker's id."""
+    def ask_coordinator(
+        self,
+        key: str,
+        call: Callable[[Connection, BrokerId], T],
+        kind: CoordinatorType = CoordinatorType.GROUP,
+    ) -> T:
+        """What `call` returns, given a connection to the coordinator of a group or of a transactional id,
+        and that broker's id."""
 
         def attempt(deadline: float) -> T:
-            request = FindCoordinatorRequest(key=group, coordinator_keys=[group])
+            request = FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=[key])
             answer = self._ask_first(request, deadline)
             found = answer.coordinators[0] if answer.coordinators else answer
-            check(found.error_code, f"the coordinator of {group}")
+            check(found.error_code, f"the coordinator of {key}")
             address = Address(found.host, found.port)
             return self.connected(address, deadline, lambda connection: call(connection, found.node_id))
 

@@ -5,32 +5,28 @@ librdkafka has no calls for these, so they are asked in the protocol itself.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from operator import methodcaller
 from typing import Any, Self
 
-from barnabas.client.addresses import parse_servers
+from barnabas.client.addresses import Address
+from barnabas.client.brokers import Brokers, CoordinatorType
 from barnabas.client.connection import Connection
-from barnabas.client.errors import ClientError, error_code
+from barnabas.client.errors import error_code
 from barnabas.client.reach import require_broker
-from barnabas.client.servers import security_for
+from barnabas.client.servers import servers_of
 from barnabas.client.settings import DEFAULT_BOOTSTRAP
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from barnabas.protocol.messages.describe_transactions import DescribeTransactionsRequest
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.list_transactions import ListTransactionsRequest
-from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from barnabas.protocol.schema import Request
-from barnabas.types import TopicPartition
-
-_TRANSACTIONAL_ID = 1
+from barnabas.types import BrokerId, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -73,6 +69,8 @@ class ProducerDescription:
 class Transactions:
     """The transactions of one cluster. Close it, or use it in a with block.
 
+    Brokers that die meanwhile are no errors as long as another one can answer in time.
+
     Raises (every method):
         KafkaError: a broker refused, with its code.
         ClientError: a broker does not answer within `timeout` seconds.
@@ -80,14 +78,10 @@ class Transactions:
 
     def __init__(self, bootstrap_servers: str = DEFAULT_BOOTSTRAP, *, timeout: float = 15.0) -> None:
         require_broker(bootstrap_servers)
-        self._timeout = timeout
-        self._security = security_for(bootstrap_servers)
-        self._open = ExitStack()
-        self._connections: dict[tuple[str, int], Connection] = {}
-        self._entry = self._first(bootstrap_servers)
+        self._brokers = Brokers(servers_of(bootstrap_servers, {}), timeout)
 
     def close(self) -> None:
-        self._open.close()
+        self._brokers.close()
 
     def __enter__(self) -> Self:
         return self
@@ -113,57 +107,75 @@ class Transactions:
             duration_filter=longer_than_ms,
             transactional_id_pattern=pattern,
         )
-        found = []
-        for node_id, connection in self._brokers():
-            response = connection.ask(request)
-            _check(response.error_code)
-            if response.unknown_state_filters:
-                raise KafkaError(
-                    ErrorCode.INVALID_REQUEST, f"unknown states: {', '.join(response.unknown_state_filters)}"
-                )
-            found += [
-                TransactionListing(item.transactional_id, node_id, item.producer_id, item.transaction_state)
-                for item in response.transaction_states
-            ]
-        return sorted(found)
+
+        def attempt(deadline: float) -> list[TransactionListing]:
+            found = []
+            addresses = Brokers.addresses(self._brokers.metadata([], deadline))
+            for node_id, address in addresses.items():
+                response = self._brokers.connected(address, deadline, lambda to: to.ask(request))
+                _check(response.error_code)
+                if unknown := response.unknown_state_filters:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, f"unknown states: {', '.join(unknown)}")
+                found += [
+                    TransactionListing(
+                        each.transactional_id, node_id, each.producer_id, each.transaction_state
+                    )
+                    for each in response.transaction_states
+                ]
+            return sorted(found)
+
+        return self._brokers.insist(attempt)
 
     def describe(self, transactional_id: str) -> TransactionDescription:
         """One transactional id. Raises TRANSACTIONAL_ID_NOT_FOUND."""
-        node_id, connection = self._coordinator(transactional_id)
-        (found,) = connection.ask(
-            DescribeTransactionsRequest(transactional_ids=[transactional_id])
-        ).transaction_states
-        _check(found.error_code, f"transactional id {transactional_id}")
-        return TransactionDescription(
-            transactional_id,
-            node_id,
-            found.producer_id,
-            found.producer_epoch,
-            found.transaction_state,
-            found.transaction_timeout_ms,
-            None if found.transaction_start_time_ms < 0 else found.transaction_start_time_ms,
-            tuple(TopicPartition(t.topic, number) for t in found.topics for number in sorted(t.partitions)),
-        )
+
+        def ask(connection: Connection, node_id: BrokerId) -> TransactionDescription:
+            request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+            (found,) = connection.ask(request).transaction_states
+            _check(found.error_code, f"transactional id {transactional_id}")
+            return TransactionDescription(
+                transactional_id,
+                node_id,
+                found.producer_id,
+                found.producer_epoch,
+                found.transaction_state,
+                found.transaction_timeout_ms,
+                None if found.transaction_start_time_ms < 0 else found.transaction_start_time_ms,
+                tuple(
+                    TopicPartition(topic.topic, number)
+                    for topic in found.topics
+                    for number in sorted(topic.partitions)
+                ),
+            )
+
+        return self._brokers.ask_coordinator(transactional_id, ask, CoordinatorType.TRANSACTION)
 
     def producers(self, partitions: Iterable[TopicPartition]) -> list[ProducerDescription]:
         """The producers that the leaders of `partitions` remember. Raises UNKNOWN_TOPIC_OR_PARTITION."""
-        found = []
-        for connection, led in self._leaders(partitions):
-            request = DescribeProducersRequest(
-                topics=[TopicRequest(name=topic, partition_indexes=numbers) for topic, numbers in led.items()]
-            )
-            for topic in connection.ask(request).topics:
-                for result in topic.partitions:
-                    partition = TopicPartition(topic.name, result.partition_index)
-                    _check(result.error_code, str(partition))
-                    found += [_producer(partition, state) for state in result.active_producers]
-        return found
+        wanted = list(partitions)
+
+        def attempt(deadline: float) -> list[ProducerDescription]:
+            found = []
+            for address, led in self._leaders(wanted, deadline).items():
+                request = DescribeProducersRequest(
+                    topics=[TopicRequest(name=name, partition_indexes=each) for name, each in led.items()]
+                )
+                response = self._brokers.connected(address, deadline, methodcaller("ask", request))
+                for topic in response.topics:
+                    for result in topic.partitions:
+                        partition = TopicPartition(topic.name, result.partition_index)
+                        _check(result.error_code, str(partition))
+                        found += [_producer(partition, state) for state in result.active_producers]
+            return found
+
+        return self._brokers.insist(attempt)
 
     def partitions(self, topics: Collection[str] = ()) -> list[TopicPartition]:
         """All partitions of these topics, or of every topic."""
-        metadata = self._metadata(topics)
+        names = sorted(topics) or None
+        metadata = self._brokers.insist(lambda deadline: self._brokers.metadata(names, deadline))
         return [
-            TopicPartition(topic.name, partition.partition_index)
+            TopicPartition(topic.name or "", partition.partition_index)
             for topic in metadata.topics
             for partition in topic.partitions
         ]
@@ -204,72 +216,41 @@ class Transactions:
             # -1 where none has written a marker yet: any is as good.
             coordinator_epoch=max(producer.coordinator_epoch, 0),
         )
-        for connection, _ in self._leaders([producer.partition]):
-            (answered,) = connection.ask(WriteTxnMarkersRequest(markers=[marker])).markers
-            for result in (p for t in answered.topics for p in t.partitions):
-                _check(result.error_code, str(producer.partition))
+        request = WriteTxnMarkersRequest(markers=[marker])
+
+        def attempt(deadline: float) -> None:
+            """Where the answer is lost, a second abort marker finds nothing open, and changes nothing."""
+            for address in self._leaders([producer.partition], deadline):
+                response = self._brokers.connected(address, deadline, lambda to: to.ask(request))
+                (answered,) = response.markers
+                for result in (each for topic in answered.topics for each in topic.partitions):
+                    _check(result.error_code, str(producer.partition))
+
+        self._brokers.insist(attempt)
 
     # --- inside ---
 
-    def _first(self, bootstrap_servers: str) -> Connection:
-        error: ClientError | None = None
-        for address in parse_servers(bootstrap_servers):
-            try:
-                return self._connect(*address)
-            except ClientError as failed:
-                error = failed
-        assert error is not None
-        raise error
-
-    def _connect(self, host: str, port: int) -> Connection:
-        connection = self._connections.get((host, port))
-        if connection is None:
-            connection = self._open.enter_context(
-                Connection(host, port, self._timeout, security=self._security)
-            )
-            self._connections[host, port] = connection
-        return connection
-
-    def _metadata(self, topics: Collection[str]) -> Any:
-        """Of these topics, or of all when none is named."""
-        wanted = [MetadataRequestTopic(name=name) for name in topics] if topics else None
-        return self._entry.ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
-
-    def _brokers(self) -> Iterator[tuple[int, Connection]]:
-        for broker in self._entry.ask(MetadataRequest(topics=[])).brokers:
-            yield broker.node_id, self._connect(broker.host, broker.port)
-
-    def _coordinator(self, transactional_id: str) -> tuple[int, Connection]:
-        request: Request = FindCoordinatorRequest(
-            key=transactional_id, key_type=_TRANSACTIONAL_ID, coordinator_keys=[transactional_id]
-        )
-        response = self._entry.ask(request)
-        found = response.coordinators[0] if response.coordinators else response
-        _check(found.error_code, f"the coordinator of {transactional_id}")
-        return found.node_id, self._connect(found.host, found.port)
-
     def _leaders(
-        self, partitions: Iterable[TopicPartition]
-    ) -> Iterator[tuple[Connection, Mapping[str, list[int]]]]:
-        """The partitions, by topic, with the connection to their leader."""
-        wanted = list(partitions)
-        metadata = self._metadata({topic for topic, _ in wanted})
-        addresses = {broker.node_id: (broker.host, broker.port) for broker in metadata.brokers}
+        self, wanted: Sequence[TopicPartition], deadline: float
+    ) -> dict[Address, dict[str, list[int]]]:
+        """The partitions, by topic, that each leader has."""
+        metadata = self._brokers.metadata(sorted({topic for topic, _ in wanted}), deadline)
+        addresses = Brokers.addresses(metadata)
         leaders = {
-            TopicPartition(topic.name, partition.partition_index): partition.leader_id
+            TopicPartition(topic.name or "", partition.partition_index): partition.leader_id
             for topic in metadata.topics
             for partition in topic.partitions
         }
-        by_leader: dict[int, dict[str, list[int]]] = {}
+        by_leader: dict[Address, dict[str, list[int]]] = {}
         for partition in wanted:
             leader = leaders.get(partition)
             if leader is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition}")
             if leader not in addresses:
                 raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader")
-            by_leader.setdefault(leader, {}).setdefault(partition.topic, []).append(partition.partition)
-        for leader, led in by_leader.items():
-            yield self._connect(*addresses[leader]), led
+            led = by_leader.setdefault(addresses[leader], {})
+            led.setdefault(partition.topic, []).append(partition.partition)
+        return by_leader
 
 
 def _producer(partition: TopicPartition, state: Any) -> ProducerDescription:

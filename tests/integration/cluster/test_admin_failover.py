@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 
 import pytest
+from confluent_kafka import Producer
 
 from barnabas.client import Admin
+from barnabas.client.transactions import Transactions
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.testing import BarnabasCluster
 from barnabas.types import TopicPartition
@@ -63,3 +65,30 @@ def test_what_the_controller_refuses_is_told_at_once() -> None:
         assert admin.offsets([TopicPartition(TOPIC, 7)], "latest", skip_failed=True) == {}
         with pytest.raises(Exception, match="the cluster has no broker 9; its brokers are 1, 2"):
             admin.configs("broker", "9")
+
+
+def test_a_kept_list_of_transactions_is_answered_after_its_broker_has_died() -> None:
+    """Whichever broker it asked before: the first of the servers, the coordinator and the leader alike."""
+    with BarnabasCluster(brokers=3) as cluster:
+        admin = Admin(cluster.bootstrap_servers, timeout=PATIENCE)
+        admin.create_topic(TOPIC, 1, replication_factor=3)
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "payer"})
+        producer.init_transactions(PATIENCE)
+        producer.begin_transaction()
+        producer.produce(TOPIC, b"one")
+        producer.commit_transaction(PATIENCE)
+        partition = TopicPartition(TOPIC, 0)
+        with Transactions(cluster.bootstrap_servers, timeout=PATIENCE) as transactions:
+            for _ in range(2):  # one after another, until but one is left that was not asked first
+                before = transactions.describe("payer")
+                assert [each.transactional_id for each in transactions.listings()] == ["payer"]
+                assert transactions.partitions([TOPIC]) == [partition]
+                assert [each.producer_id for each in transactions.producers([partition])] == [
+                    before.producer_id
+                ]
+                cluster.kill(before.coordinator)
+                after = transactions.describe("payer")
+                assert after.coordinator != before.coordinator
+                assert after.producer_id == before.producer_id
+                cluster.restart(before.coordinator)
+                cluster.wait_in_sync(TOPIC)
