@@ -11,8 +11,13 @@ from tests.integration.acl_broker import AclBroker
 from tests.integration.conftest import Wire
 
 from barnabas.errors import ErrorCode
+from barnabas.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
 from barnabas.protocol.messages.create_acls import AclCreation, CreateAclsRequest
-from barnabas.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
+from barnabas.protocol.messages.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.describe_delegation_token import DescribeDelegationTokenRequest
 from barnabas.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
@@ -132,6 +137,71 @@ def test_nobody_logs_in_by_a_token_that_was_deleted_or_has_expired(broker, alice
         answer = begin(wire, "SCRAM-SHA-256", token.token_id, password(token))
         assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
         wire.close()
+
+
+def test_the_tokens_of_a_deleted_user_are_deleted_and_no_others(broker, alice):
+    """Nor does a token come back to life when a user of that name is made again."""
+    broker.add("bob", "carol")
+    bob, carol = broker.connect("bob"), broker.connect("carol")
+    alices = alice(CreateDelegationTokenRequest(max_lifetime_ms=-1))
+    bobs = [
+        bob(
+            CreateDelegationTokenRequest(
+                max_lifetime_ms=-1,
+                renewers=[CreatableRenewers(principal_type="User", principal_name="alice")],
+            )
+        )
+        for _ in range(3)
+    ]
+    carols = carol(
+        CreateDelegationTokenRequest(
+            max_lifetime_ms=-1, renewers=[CreatableRenewers(principal_type="User", principal_name="bob")]
+        )
+    )
+    held = Wire(broker.address)
+    assert begin(held, "SCRAM-SHA-256", bobs[0].token_id, password(bobs[0])).error_code == 0
+    delete_user(broker.open_address, "bob")
+    for wire in (held, bob):  # their connections are closed
+        assert wire.is_closed()
+        wire.close()
+    broker.add("bob")
+    for token in bobs:
+        wire = Wire(broker.address)
+        answer = begin(wire, "SCRAM-SHA-256", token.token_id, password(token))
+        assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        wire.close()
+    left = {each.token_id for each in alice(DescribeDelegationTokenRequest(owners=None)).tokens}
+    assert alices.token_id in left and not left & {token.token_id for token in bobs}
+    for token in (alices, carols):
+        wire = Wire(broker.address)
+        assert begin(wire, "SCRAM-SHA-256", token.token_id, password(token)).error_code == 0
+        wire.close()
+    carol.close()
+
+
+def test_a_user_who_keeps_one_mechanism_keeps_the_tokens(broker):
+    broker.add("dora")
+    admin = Wire(broker.open_address)
+    other = ScramCredentialUpsertion(
+        name="dora", mechanism=2, iterations=4096, salt=b"salt", salted_password=bytes(64)
+    )
+    assert admin(AlterUserScramCredentialsRequest(upsertions=[other])).results[0].error_code == 0
+    dora = broker.connect("dora")
+    token = dora(CreateDelegationTokenRequest(max_lifetime_ms=-1))
+    dora.close()
+    deletion = ScramCredentialDeletion(name="dora", mechanism=1)
+    assert admin(AlterUserScramCredentialsRequest(deletions=[deletion])).results[0].error_code == 0
+    admin.close()
+    wire = Wire(broker.address)
+    assert begin(wire, "SCRAM-SHA-256", token.token_id, password(token)).error_code == 0
+    wire.close()
+
+
+def delete_user(address: str, user: str) -> None:
+    admin = Wire(address)
+    request = AlterUserScramCredentialsRequest(deletions=[ScramCredentialDeletion(name=user, mechanism=1)])
+    assert admin(request).results[0].error_code == 0
+    admin.close()
 
 
 def test_tokens_are_for_those_who_have_logged_in(broker):

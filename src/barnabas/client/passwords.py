@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Iterable
 
+from barnabas.client.broker_calls import ask_any
 from barnabas.client.brokers import Brokers, check, repeatable
 from barnabas.client.connection import Connection
 from barnabas.errors import ErrorCode
@@ -34,6 +36,18 @@ def list_users(brokers: Brokers) -> dict[str, dict[str, int]]:
         }
         for found in sorted(_describe(brokers, None), key=lambda found: found.user)
     }
+
+
+def known_users(servers: str, timeout: float, users: Iterable[str]) -> set[str]:
+    """Those of `users` who have a password for SCRAM.
+
+    Raises:
+        KafkaError: the broker refused. ClientError: none answers.
+    """
+    request = DescribeUserScramCredentialsRequest(users=[UserName(name=user) for user in sorted(users)])
+    answer = ask_any(servers, timeout, request)
+    check(answer.error_code, "users", answer.error_message)
+    return {found.user for found in answer.results if not found.error_code}
 
 
 def set_password(brokers: Brokers, user: str, password: str, iterations: int) -> None:

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from barnabas.controller.controller_election import ControllerElection
 from barnabas.errors import ErrorCode, KafkaError
-from barnabas.metadata import znodes
+from barnabas.metadata import token_nodes, znodes
+from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.loader import MetadataLoader
 from barnabas.metadata.store import Create, Delete, Operation, Set
-from barnabas.security.scram import MAX_ITERATIONS, MIN_ITERATIONS, Mechanism, of_salted_password
+from barnabas.security import Principal
+from barnabas.security.scram import (
+    MAX_ITERATIONS,
+    MIN_ITERATIONS,
+    Mechanism,
+    can_log_in,
+    of_salted_password,
+)
+from barnabas.text import logger_of
+
+log = logger_of(__name__)
 
 #: the longest name and the largest salt that are taken, in bytes
 _LONGEST_NAME = 256
@@ -37,6 +48,8 @@ class UserControl:
     async def alter(self, changes: Sequence[CredentialChange]) -> dict[str, KafkaError]:
         """Make the changes, all of a user or none; for each user whose were not made, why.
 
+        With the last credential of a user its delegation tokens are deleted, too.
+
         The codes are UNACCEPTABLE_CREDENTIAL, UNSUPPORTED_SASL_MECHANISM, RESOURCE_NOT_FOUND for a credential
         to be taken away that is not there, DUPLICATE_RESOURCE for two changes of one.
         """
@@ -52,6 +65,12 @@ class UserControl:
                     changed[user] = _changed(dict(image.user_configs.get(user, {})), wanted)
                 except KafkaError as error:
                     errors[user] = error
+            for user in [user for user, texts in changed.items() if _loses_login(image, user, texts)]:
+                try:
+                    await self._void_tokens(image, user)
+                except KafkaError as error:  # the user stays as well
+                    errors[user] = error
+                    del changed[user]
             folders = await self._election.read([znodes.user_clients(user) for user in changed])
             writes: dict[str, list[Operation]] = {}
             for (user, texts), folder in zip(changed.items(), folders, strict=True):
@@ -63,6 +82,18 @@ class UserControl:
             errors |= await self._election.write_each(writes)
             await self._loader.settled()
             return errors
+
+    async def _void_tokens(self, image: ClusterImage, user: str) -> None:
+        """Delete the delegation tokens of a user who is going to be deleted: they would stand for it on."""
+        owner = Principal(user)
+        tokens = sorted(token.id for token in image.delegation_tokens.values() if token.owner == owner)
+        if tokens:
+            log.info("%d delegation tokens of the user '%s' are deleted with it", len(tokens), user)
+        await self._election.write_batches([Delete(token_nodes.path(token_id)) for token_id in tokens])
+
+
+def _loses_login(image: ClusterImage, user: str, texts: Mapping[str, str]) -> bool:
+    return can_log_in(image.user_configs.get(user, {})) and not can_log_in(texts)
 
 
 def _changed(before: dict[str, str], changes: Sequence[CredentialChange]) -> dict[str, str]:

@@ -17,10 +17,12 @@ import secrets
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 from barnabas.client.acls import describe_acls
 from barnabas.client.broker_calls import ask_any
 from barnabas.client.errors import AuthenticationError
+from barnabas.client.passwords import known_users
 from barnabas.client.servers import Servers, servers_of
 from barnabas.errors import BarnabasError, ConfigError, ErrorCode, KafkaError
 from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
@@ -44,7 +46,7 @@ logger = logging.getLogger(__name__)
 
 #: seconds until a login is tried at a broker again
 LOGIN_S = 60.0
-#: seconds between two readings of the ACLs
+#: seconds between two readings of the ACLs, and of which users there are
 RULES_S = 5.0
 #: characters of user and password together, at most
 _LONGEST = 1_000
@@ -64,6 +66,14 @@ def topic_of(subject: str) -> str:
         if subject.endswith(suffix) and subject != suffix:
             return subject.removesuffix(suffix)
     return subject
+
+
+class _Login(NamedTuple):
+    """A login that was tried at a broker."""
+
+    user: str
+    #: when it is tried again, by the monotonic clock
+    good_until: float
 
 
 class ClusterAccess:
@@ -90,8 +100,10 @@ class ClusterAccess:
         own = settings.get("sasl.username", "")
         self._subjects = SubjectRules(frozenset(f"User:{name}" for name in (own, *super_users) if name))
         self._key = secrets.token_bytes(32)
-        #: when a login expires, by a keyed hash of user and password
-        self._logins: dict[bytes, float] = {}
+        #: by a keyed hash of user and password
+        self._logins: dict[bytes, _Login] = {}
+        #: whether the brokers tell which users there are
+        self._users_are_told = True
         self._threads = ThreadPoolExecutor(_AT_ONCE, "registry-logins")
         self._acls = Acls.of([])
         #: None if everybody may do everything
@@ -125,8 +137,8 @@ class ClusterAccess:
     async def _log_in(self, user: str, password: str) -> None:
         known = hmac.digest(self._key, f"{user}\0{password}".encode(), "sha256")
         now = time.monotonic()
-        good_until = self._logins.get(known)
-        if good_until is not None and now < good_until:
+        remembered = self._logins.get(known)
+        if remembered is not None and now < remembered.good_until:
             return
         servers = servers_of(self._servers, {"sasl.username": user, "sasl.password": password})
         loop = asyncio.get_running_loop()
@@ -137,13 +149,13 @@ class ClusterAccess:
             logger.warning("a login of %r has failed: %s", user[:100], error)
             raise RegistryError(401, "Unauthorized") from None
         except (BarnabasError, OSError) as error:
-            if good_until is None:
+            if remembered is None:
                 logger.warning("a login of %r cannot be checked: %s", user[:100], error)
                 raise RegistryError(503, "no broker answers: the login cannot be checked") from None
             return  # an earlier login stays valid while no broker can be asked
         if len(self._logins) >= _MOST_LOGINS:
             self._logins.clear()
-        self._logins[known] = now + LOGIN_S
+        self._logins[known] = _Login(user, now + LOGIN_S)
 
     async def _keep_fresh(self) -> None:
         while True:
@@ -152,6 +164,28 @@ class ClusterAccess:
                 await self._refresh()
             except BarnabasError as error:
                 logger.warning("the rules cannot be read, the last ones hold: %s", error)
+            await self._forget_deleted()
+
+    async def _forget_deleted(self) -> None:
+        """Forget the logins of users who are gone.
+
+        Users whom a listener's own settings have are not told, so their logins are tried again each time.
+        """
+        users = {login.user for login in self._logins.values()}
+        if not users:
+            return
+        try:
+            known = await asyncio.to_thread(known_users, self._servers, _TIMEOUT_S, users)
+        except BarnabasError as error:
+            if self._users_are_told:
+                logger.warning(
+                    "the users cannot be read: who is deleted is let in for up to %g s: %s", LOGIN_S, error
+                )
+            self._users_are_told = False
+            return
+        self._users_are_told = True
+        gone = users - known
+        self._logins = {key: login for key, login in self._logins.items() if login.user not in gone}
 
     async def _refresh(self) -> None:
         try:

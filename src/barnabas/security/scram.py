@@ -11,7 +11,7 @@ import binascii
 import hashlib
 import hmac
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -76,6 +76,11 @@ class ScramCredential(NamedTuple):
             return cls(salt, stored, server, int(fields["iterations"]))
         except (KeyError, ValueError) as error:
             raise InvalidCredential("a stored SCRAM credential cannot be read") from error
+
+
+def can_log_in(texts: Mapping[str, str]) -> bool:
+    """Whether any of the settings of a user is a credential."""
+    return any(mechanism in MECHANISMS for mechanism in texts)
 
 
 def derive(mechanism: Mechanism, password: str, salt: bytes, iterations: int) -> ScramCredential:

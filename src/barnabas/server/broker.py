@@ -48,7 +48,7 @@ from barnabas.replication.throttles import ReplicationThrottles
 from barnabas.security import ANONYMOUS, Principal, Sasl
 from barnabas.security.delegation_tokens import TokenKeys, TokenLogins
 from barnabas.security.quotas import ClientQuotas, ConnectionRates, Windows
-from barnabas.security.scram import MECHANISMS, SALT_BYTES
+from barnabas.security.scram import SALT_BYTES, can_log_in
 from barnabas.server.auditing.trail import AuditTrail
 from barnabas.server.authorization import open_authorizer, require_own_access
 from barnabas.server.fetching.sessions import FetchSessions
@@ -699,8 +699,11 @@ class Broker:
             self.connections.rates.set(entity, texts)
         # What is set for a user lies in one node: quotas are news, too, when credentials are.
         users = {e.user for e in delta.client_quotas if isinstance(e.user, str) and e.client_id is None}
-        gone = {user for user in users if _can_log_in(delta.before, user)} - {
-            user for user in users if _can_log_in(delta.after, user)
+        gone = {
+            user
+            for user in users
+            if can_log_in(delta.before.user_configs.get(user, {}))
+            and not can_log_in(delta.after.user_configs.get(user, {}))
         }
         if gone:
             self.connections.close_users(gone)
@@ -778,10 +781,6 @@ class Broker:
         )
         self._undo.append(self.cleaner.stop)
         self.cleaner.start()
-
-
-def _can_log_in(image: ClusterImage, user: str) -> bool:
-    return any(mechanism in MECHANISMS for mechanism in image.user_configs.get(user, ()))
 
 
 def _token_keys(config: BrokerConfig) -> TokenKeys | None:

@@ -6,6 +6,7 @@ import base64
 import contextlib
 import json
 import ssl
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -16,8 +17,9 @@ import pytest
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
+from barnabas.client.servers import Servers
 from barnabas.errors import ConfigError
-from barnabas.registry.access import ClusterAccess, topic_of
+from barnabas.registry.access import ClusterAccess, _try_login, topic_of
 from barnabas.registry.server import RegistryServer, RegistrySettings, claim
 from barnabas.registry.tls import TlsFile
 from barnabas.testing.secure_broker import SecureBroker
@@ -62,7 +64,8 @@ class Secured:
 
 @pytest.fixture(scope="module")
 def registry() -> Iterator[Secured]:
-    with SecureBroker() as broker:
+    with SecureBroker() as broker, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("barnabas.registry.access.RULES_S", 0.2)
         key = str(broker.certificates.pem("server"))
         # Rules that a test adds before it asks for the first time must be known: they are granted here.
         broker.client("alice")
@@ -138,6 +141,28 @@ def test_a_user_who_is_deleted_is_not_let_in_for_long(
     assert registry.ask("/subjects", "carol", password) == (200, [])
     registry.broker.admin().delete_user("carol")
     assert registry.ask("/subjects", "carol", password)[0] == 401
+
+
+def test_a_login_that_is_remembered_ends_with_its_user(
+    registry: Secured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others stay: they need not log in at the broker again."""
+    tried: list[str] = []
+
+    def try_login(servers: Servers) -> None:
+        tried.append(servers.settings["sasl.username"])
+        _try_login(servers)
+
+    monkeypatch.setattr("barnabas.registry.access._try_login", try_login)
+    passwords = {user: registry.broker.client(user)["sasl.password"] for user in ("dave", "erin")}
+    for user, password in passwords.items():
+        assert registry.ask("/subjects", user, password) == (200, [])
+    registry.broker.admin().delete_user("dave")
+    deadline = time.monotonic() + 60
+    while registry.ask("/subjects", "dave", passwords["dave"])[0] != 401:
+        assert time.monotonic() < deadline
+    assert registry.ask("/subjects", "erin", passwords["erin"]) == (200, [])
+    assert tried.count("erin") == 1
 
 
 def test_a_registry_that_does_not_log_in_itself_asks_nobody_to() -> None:
