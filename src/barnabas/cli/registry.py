@@ -93,6 +93,14 @@ _LEVELS = (
     multiple=True,
     help="With --login, a user who may do everything, beside the registry's own; may be repeated.",
 )
+@click.option(
+    "--allow-host",
+    "hosts",
+    metavar="NAME[:PORT]",
+    multiple=True,
+    help="A name by which clients ask for it, beside this machine's; other names are refused; may be "
+    "repeated.  [default: any name, if other machines reach it]",
+)
 @log_format_option
 @log_level_option
 @bootstrap_option
@@ -104,6 +112,7 @@ def registry(
     tls: str | None,
     login: bool,
     super_users: tuple[str, ...],
+    hosts: tuple[str, ...],
     log_format: str,
     log_level: str,
     bootstrap_server: str,
@@ -115,7 +124,15 @@ def registry(
 
     log_to_stderr(log_level, log_format)
     settings = RegistrySettings(
-        bootstrap_server, listen, topic, compatibility.upper(), replication_factor, tls, login, super_users
+        bootstrap_server,
+        listen,
+        topic,
+        compatibility.upper(),
+        replication_factor,
+        tls,
+        login,
+        super_users,
+        hosts,
     )
 
     def announce(url: str) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from barnabas.client.servers import servers_of
 from barnabas.console.view import ClusterView, Privacy
+from barnabas.system.own_names import own_names
 from barnabas.system.signals import run_until_signal
 from barnabas.system.sockets import claim_address
 
@@ -68,9 +69,8 @@ async def serve(settings: ConsoleSettings, claimed: socket.socket, on_ready: Cal
 
     host, port = claimed.getsockname()[:2]
     host = f"[{host}]" if ":" in host else host
-    own = [f"{name}:{port}" for name in (host, "localhost", "127.0.0.1", "[::1]")]
-    any_name = settings.behind_proxy or not is_loopback(settings.listen)
-    guard = Guard(None if any_name else own, settings.users)
+    scheme = "https" if settings.tls else "http"
+    guard = Guard(None if settings.behind_proxy else own_names(claimed, scheme), settings.users)
     login = servers_of(settings.servers, {}) if settings.registry_login else None
     registry = Schemas(settings.registry, login) if settings.registry else None
     view = ClusterView(
@@ -81,7 +81,7 @@ async def serve(settings: ConsoleSettings, claimed: socket.socket, on_ready: Cal
     try:
         await runner.setup()
         await web.SockSite(runner, claimed, ssl_context=settings.tls).start()
-        on_ready(f"{'https' if settings.tls else 'http'}://{host}:{port}/{guard.link}")
+        on_ready(f"{scheme}://{host}:{port}/{guard.link}")
         await asyncio.get_running_loop().create_future()
     finally:
         await runner.cleanup()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+from barnabas.system.own_names import own_names
 from barnabas.system.signals import run_until_signal
 from barnabas.system.sockets import claim_address
 
@@ -36,6 +37,8 @@ class RegistrySettings:
     login: bool = False
     #: users who may do everything, whatever the cluster's ACLs are
     super_users: tuple[str, ...] = ()
+    #: names by which clients ask for it, beside those of an address that this machine alone reaches
+    hosts: tuple[str, ...] = ()
 
 
 def claim(listen: str) -> socket.socket:
@@ -56,12 +59,15 @@ async def serve(settings: RegistrySettings, claimed: socket.socket, on_ready: Ca
     from barnabas.registry.access import ClusterAccess
     from barnabas.registry.log import SchemasLog
     from barnabas.registry.rest.app import build
+    from barnabas.registry.rest.origin import own_hosts
     from barnabas.registry.state import State
     from barnabas.registry.tls import TlsFile
     from barnabas.registry.topic import prepare, wait_for_broker
     from barnabas.registry.workers import WORKERS
 
     servers = settings.bootstrap_servers
+    scheme = "http" if settings.tls is None else "https"
+    hosts = own_hosts(own_names(claimed, scheme), settings.hosts)
     tls = None if settings.tls is None else TlsFile(settings.tls)
     access = ClusterAccess(servers, settings.super_users) if settings.login else None
     await wait_for_broker(servers)
@@ -71,7 +77,7 @@ async def serve(settings: RegistrySettings, claimed: socket.socket, on_ready: Ca
     state = State(settings.compatibility)
     log = SchemasLog(servers, settings.topic, state.replay, admin)
     runner = web.AppRunner(
-        build(state, log, cluster.cluster_id or "", access),
+        build(state, log, cluster.cluster_id or "", access, hosts),
         access_log=None,
         auto_decompress=False,
         shutdown_timeout=_SHUTDOWN_S,
@@ -84,7 +90,7 @@ async def serve(settings: RegistrySettings, claimed: socket.socket, on_ready: Ca
             await runner.setup()
             context = None if tls is None else tls.context
             await web.SockSite(runner, claimed, ssl_context=context).start()
-            on_ready(_url(claimed, "http" if tls is None else "https"))
+            on_ready(_url(claimed, scheme))
             await (asyncio.get_running_loop().create_future() if tls is None else tls.keep_fresh())
     finally:
         await runner.cleanup()

@@ -321,3 +321,12 @@ def test_other_content_types_are_refused(registry):
 def test_a_schema_too_large_for_the_topic_is_refused_and_the_next_is_taken(registry):
     assert registry.register("s", record(A, name="N" * 1_200_000)) == 42209
     assert registry.register("s", record(A)) == 1
+
+
+def test_a_page_of_another_site_reaches_no_registry_on_this_machine(unchanged):
+    """By DNS rebinding its name points here; the Host header still has it."""
+    refused = unchanged("GET", "/subjects", Host="evil.example")
+    assert (refused.status, refused.body["error_code"]) == (421, 421)
+    port = unchanged.url.rpartition(":")[2]
+    for name in ("localhost", "127.0.0.1"):
+        assert unchanged("GET", "/subjects", Host=f"{name}:{port}").status == 200

@@ -19,6 +19,7 @@ from barnabas.registry.rest.exchange import (
     exchange,
 )
 from barnabas.registry.rest.guard import ACCESS, guard
+from barnabas.registry.rest.origin import HOSTS, own_requests_only
 from barnabas.registry.state import State
 
 #: larger than any record of the topic, even with every character escaped, so that an error can say why
@@ -28,10 +29,22 @@ CLUSTER: web.AppKey[str] = web.AppKey("cluster", str)
 
 
 def build(
-    state: State, log: SchemasLog, cluster_id: str, access: ClusterAccess | None = None
+    state: State,
+    log: SchemasLog,
+    cluster_id: str,
+    access: ClusterAccess | None = None,
+    hosts: frozenset[str] | None = None,
 ) -> web.Application:
-    """The application that answers from `state` and writes to `log`; with `access` clients must log in."""
-    app = web.Application(middlewares=[exchange, guard], client_max_size=_LARGEST_BODY)
+    """The application that answers from `state` and writes to `log`.
+
+    Args:
+        access: with it clients must log in.
+        hosts: the ``Host`` headers that are the registry's; None for any.
+    """
+    middlewares = [exchange, own_requests_only, guard]
+    app = web.Application(middlewares=middlewares, client_max_size=_LARGEST_BODY)
+    if hosts is not None:
+        app[HOSTS] = hosts
     if access is not None:
         app[ACCESS] = access
     app[STATE], app[LOG], app[CLUSTER] = state, log, cluster_id

@@ -1,0 +1,62 @@
+"""Refuses requests that a page of another site has a browser send.
+
+Such a page may have its own name point to this machine (DNS rebinding): then the Host header has that name.
+Or it sends what needs no permission of ours, such as a POST without a content type: then Origin names the
+page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+
+from aiohttp import web
+
+from barnabas.registry.errors import RegistryError
+from barnabas.registry.limits import shortened
+
+#: the ``Host`` headers that are this registry's, in lower case
+HOSTS: web.AppKey[frozenset[str]] = web.AppKey("hosts", frozenset)
+
+_MISDIRECTED, _FORBIDDEN = 421, 403
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def own_hosts(hosts: Collection[str] | None, allowed: Collection[str]) -> frozenset[str] | None:
+    """The ``Host`` headers that are answered; None for any.
+
+    Args:
+        hosts: those that are known to be the registry's; None if they are not known.
+        allowed: names that are given in addition, each with or without a port.
+    """
+    if hosts is None and not allowed:
+        return None
+    return frozenset(host.lower() for host in (*(hosts or ()), *allowed))
+
+
+@web.middleware
+async def own_requests_only(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Require a name of ours, and for changes no foreign page. Raises RegistryError 421, 403."""
+    hosts, host = request.app.get(HOSTS), request.host.lower()
+    if hosts is not None and not _is_named(host, hosts):
+        shown = shortened(host, 100)
+        raise RegistryError(
+            _MISDIRECTED,
+            f"this registry does not answer as '{shown}': if that is its name, start it by "
+            f"`barnabas registry --allow-host {shown}`",
+        )
+    origin = request.headers.get("Origin")
+    if origin is not None and request.method not in ("GET", "HEAD"):
+        page = origin.partition("://")[2].lower()
+        if page != host and not _is_named(page, hosts or ()):
+            raise RegistryError(_FORBIDDEN, "a page of another site may change nothing here")
+    return await handler(request)
+
+
+def _is_named(host: str, names: Collection[str]) -> bool:
+    return host in names or _without_port(host) in names
+
+
+def _without_port(host: str) -> str:
+    name, colon, port = host.rpartition(":")
+    return name if colon and port.isdecimal() else host

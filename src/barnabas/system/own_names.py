@@ -1,0 +1,24 @@
+"""Names of an HTTP server on this machine: a page of another site asks by another (DNS rebinding)."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+
+
+def own_names(claimed: socket.socket, scheme: str) -> frozenset[str] | None:
+    """The ``Host`` headers, in lower case, of a server that this machine alone reaches.
+
+    Args:
+        claimed: the address that the server is bound to.
+        scheme: ``http`` or ``https``, whose usual port may be left out.
+
+    Returns:
+        None if other machines reach it: by which names is not known here.
+    """
+    host, port = claimed.getsockname()[:2]
+    if not ipaddress.ip_address(host).is_loopback:
+        return None
+    names = {f"[{host}]" if ":" in host else host, "localhost", "127.0.0.1", "[::1]"}
+    usual = {"http": 80, "https": 443}[scheme]
+    return frozenset({f"{name}:{port}" for name in names} | (names if port == usual else set()))
