@@ -7,11 +7,12 @@ import ssl
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from random import Random
 
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
-from kazoo.security import OPEN_ACL_UNSAFE
+from kazoo.security import ACL, ANYONE_ID_UNSAFE, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, Permissions
 from tests import certificates
 from tests.certificates import Certificates
 from tests.integration.acl_broker import AclBroker
@@ -21,9 +22,11 @@ from tests.zookeeper import PATIENT, new_chroot, until_true
 from barnabas.config import BrokerConfig
 from barnabas.environment.environment import Environment
 from barnabas.errors import ConfigError, ErrorCode
-from barnabas.metadata.opening import check_store, open_store
-from barnabas.metadata.store import Create
+from barnabas.metadata.opening import check_store, open_store, prepare
+from barnabas.metadata.store import Create, NotAllowedError
+from barnabas.metadata.zookeeper.address import parse_address
 from barnabas.metadata.zookeeper.server import ZooKeeperServer
+from barnabas.metadata.zookeeper.store import ZooKeeperStore
 from barnabas.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.list_offsets import (
@@ -216,3 +219,93 @@ def test_only_a_zookeeper_that_can_be_trusted_is_spoken_to(
 def test_what_cannot_be_honoured_stops_the_start(settings: dict[str, str], complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         check_store(BrokerConfig.from_text({"zookeeper.connect": "127.0.0.1:1", **settings}))
+
+
+AUTH = [("digest", "broker:of-the-brokers")]
+
+
+async def _stranger(address: str, path: str) -> dict[str, bool]:
+    """What somebody who has not authenticated can do to a node and its parent."""
+    client = KazooClient(address, timeout=PATIENT)
+    client.start(PATIENT)
+    found = {}
+    try:
+        for name, attempt in {
+            "delete": lambda: client.delete(path),
+            "set": lambda: client.set(path, b"7"),
+            "acl": lambda: client.set_acls(path, OPEN_ACL_UNSAFE),
+            "acl of parent": lambda: client.set_acls(path.rpartition("/")[0] or "/", OPEN_ACL_UNSAFE),
+        }.items():
+            try:
+                attempt()
+                found[name] = True
+            except NoAuthError:
+                found[name] = False
+    finally:
+        client.stop()
+        client.close()
+    return found
+
+
+@pytest.mark.parametrize("chroot", ["", "/a/b"])
+def test_a_cluster_that_was_open_is_closed_with_all_that_is_above_and_below(
+    tmp_path: Path, chroot: str
+) -> None:
+    with ZooKeeperServer(tmp_path / "zookeeper", fsync=False).start(PATIENT * 4) as zookeeper:
+        address = parse_address(zookeeper.address + chroot)
+
+        async def scenario() -> None:
+            plain = await ZooKeeperStore.open(address, session_timeout=PATIENT)
+            await prepare(plain, Random(1))
+            await plain.create("/config/users/alice", b"secret")
+            await plain.close()
+            store = await ZooKeeperStore.open(address, session_timeout=PATIENT, set_acl=True, auth=AUTH)
+            try:
+                assert await store.is_root_open()
+                assert await store.close_off(parents=True) > 20
+                assert not await store.is_root_open()
+                assert await store.close_off(parents=True) == 0
+                await store.set("/controller_epoch", b"8")
+                await store.create("/late")
+            finally:
+                await store.close()
+
+        asyncio.run(scenario())
+        for path in ("/controller_epoch", "/late", "/brokers/ids"):
+            found = asyncio.run(_stranger(zookeeper.address, chroot + path))
+            assert not any(found.values()), found
+        client = KazooClient(zookeeper.address, timeout=PATIENT)
+        client.start(PATIENT)
+        try:
+            with pytest.raises(NoAuthError):
+                client.get(f"{chroot}/config/users/alice")
+            assert client.get(f"{chroot}/controller_epoch")[0] == b"8"  # what is no secret can be read
+        finally:
+            client.stop()
+            client.close()
+
+
+def test_a_node_that_somebody_else_has_taken_is_named(tmp_path: Path) -> None:
+    with ZooKeeperServer(tmp_path / "zookeeper", fsync=False).start(PATIENT * 4) as zookeeper:
+
+        async def scenario() -> None:
+            taker = await ZooKeeperStore.open(
+                parse_address(zookeeper.address + "/a"), session_timeout=PATIENT, auth=[("digest", "x:y")]
+            )
+            await taker.close()
+            client = KazooClient(zookeeper.address, timeout=PATIENT, auth_data=[("digest", "x:y")])
+            await asyncio.to_thread(client.start, PATIENT)
+            mine = ACL(Permissions.ALL & ~Permissions.ADMIN, ANYONE_ID_UNSAFE), *CREATOR_ALL_ACL
+            await asyncio.to_thread(client.set_acls, "/a", mine)
+            await asyncio.to_thread(client.stop)
+            client.close()
+            store = await ZooKeeperStore.open(
+                parse_address(zookeeper.address + "/a"), session_timeout=PATIENT, set_acl=True, auth=AUTH
+            )
+            try:
+                with pytest.raises(NotAllowedError, match="/a"):
+                    await store.close_off(parents=False)
+            finally:
+                await store.close()
+
+        asyncio.run(scenario())

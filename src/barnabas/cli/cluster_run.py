@@ -32,6 +32,8 @@ from barnabas.system.processes import ask_to_stop, own_group
 _START_PATIENCE = 120.0
 #: seconds until a broker has moved its leadership away and closed its logs
 _STOP_PATIENCE = 60.0
+#: the node of a cluster with --secure in a ZooKeeper of its own
+_SECURE_CHROOT = "/barnabas"
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
 
 
@@ -122,7 +124,14 @@ class ClusterRunner:
         try:
             self._start_zookeeper()
             if self._secured is not None:
-                self._secured.add_admin(str(self._layout.zookeeper))
+                zookeeper = str(self._layout.zookeeper)
+                is_new = self._folder.layout() is None
+                warning = self._secured.close_zookeeper(
+                    zookeeper, is_own=self._layout.is_own_zookeeper, is_new=is_new
+                )
+                if warning:
+                    self._say(f"warning: {warning}")
+                self._secured.add_admin(zookeeper)
             for member in self._members.values():
                 self._start(member)
             if self._await_all():
@@ -153,13 +162,15 @@ class ClusterRunner:
         if not self._layout.is_own_zookeeper:
             return
         known = self._layout.zookeeper
-        port = int(known.rpartition(":")[2]) if known else 0
+        # In a secured cluster no node of the brokers lies directly below a node that others can change.
+        address, slash, path = (known or f":0{_SECURE_CHROOT if self._secured else ''}").partition("/")
+        port = int(address.rpartition(":")[2])
         zookeeper = ZooKeeperServer(self._folder.zookeeper, port=port)
         try:
             self._zookeeper = zookeeper.start()
         except ZooKeeperMissingError as error:
             raise ZooKeeperMissingError(f"{error}, or name a ZooKeeper by --zookeeper HOST:PORT") from None
-        self._layout.zookeeper = zookeeper.address
+        self._layout.zookeeper = zookeeper.address + slash + path
 
     def _start(self, member: Member) -> None:
         self._folder.path.mkdir(parents=True, exist_ok=True)

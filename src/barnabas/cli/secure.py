@@ -17,11 +17,15 @@ from barnabas.environment.environment import Environment
 from barnabas.errors import ConfigError
 from barnabas.metadata import open_store
 from barnabas.metadata.first_users import Users, add_missing_users, credentials
+from barnabas.metadata.store import NotAllowedError
+from barnabas.metadata.zookeeper.address import parse_address
 from barnabas.server.network.endpoint import advertised_endpoints, bound_endpoints
 
 #: the user who may do everything
 ADMIN = "admin"
 _SERVER = "server"
+#: seconds that ZooKeeper has to answer
+_PATIENCE = 18.0
 #: as whom the brokers of a cluster log in to each other
 _BROKER = "broker"
 #: clients on this machine reach the broker by these, whatever it advertises
@@ -125,6 +129,51 @@ class SecuredCluster(Secured):
         super_users = ";".join(filter(None, (own["super.users"], values.get("super.users"))))
         own.setdefault("barnabas.audit.file", str(self.folder.path / "audit.log"))
         return {**own, **values, "super.users": super_users}
+
+    def close_zookeeper(self, address: str, *, is_own: bool, is_new: bool) -> str:
+        """Let nobody but the brokers change the cluster's nodes, whatever made them.
+
+        Args:
+            address: of ZooKeeper, with the chroot.
+            is_own: whether nobody else uses that ZooKeeper.
+            is_new: whether the cluster is about to be made.
+
+        Returns:
+            A warning for the person at the terminal; empty if there is none.
+
+        Raises:
+            ConfigError: somebody else could change the nodes of a new cluster, or has taken them.
+            StoreError: ZooKeeper does not answer.
+        """
+        digest = read_settings(self.settings_file)["zookeeper.digest"]
+        where = parse_address(address)
+
+        async def close() -> str:
+            from barnabas.metadata.zookeeper.store import ZooKeeperStore  # imports kazoo, which takes a while
+
+            auth = [("digest", digest)]
+            store = await ZooKeeperStore.open(where, session_timeout=_PATIENCE, set_acl=True, auth=auth)
+            try:
+                if is_own or where.chroot or not await store.is_root_open():
+                    await store.close_off(parents=is_own)
+                    return ""
+                danger = f"anybody may change / of the ZooKeeper at {address}, and with it this cluster"
+                if is_new:
+                    raise ConfigError(
+                        f"{danger}: give the cluster a node of its own, by --zookeeper {address}/barnabas"
+                    )
+                identity = f"zookeeper.digest in {self.settings_file}"
+                return f"{danger}: let only the identity {identity} change that node"
+            except NotAllowedError as error:
+                raise ConfigError(
+                    f"the ZooKeeper at {address} cannot be closed to others ({error}): that node is of an "
+                    f"identity other than zookeeper.digest in {self.settings_file}; choose another node "
+                    "there by --zookeeper, or another folder by --data"
+                ) from error
+            finally:
+                await store.close()
+
+        return asyncio.run(close())
 
     def add_admin(self, zookeeper: str) -> None:
         """Make the admin known to the cluster before its brokers start. Raises StoreError."""

@@ -38,6 +38,10 @@ class NotEmptyError(StoreError):
     """The node to be deleted has children."""
 
 
+class NotAllowedError(StoreError):
+    """The node's permissions do not allow it."""
+
+
 class EphemeralParentError(StoreError):
     """An ephemeral node can have no children."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -16,9 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError
+from kazoo.security import make_digest_acl
+from tests.ports import held_port
 
-from barnabas.cli.cluster_folder import ClusterFolder
+from barnabas.cli.cluster_folder import ClusterFolder, Layout
 from barnabas.client import Admin, Consumer, Producer
+from barnabas.metadata.zookeeper.server import ZooKeeperServer
 
 BARNABAS = [sys.executable, "-m", "barnabas.cli"]
 BROKERS = 3
@@ -256,6 +262,72 @@ def test_options_that_do_not_fit_are_refused_in_one_line(tmp_path):
     )
     assert "has 2 brokers: start it with --brokers 2" in refused("start", *data, "--brokers", "1")
     assert "has its metadata in the ZooKeeper at zk:2181" in refused("start", *data, "--zookeeper", "zz:2181")
+
+
+def _harm_by_strangers(zookeeper: str) -> list[str]:
+    """What somebody does to a cluster who reaches its ZooKeeper and has no login: what ZooKeeper allowed."""
+    server, _, chroot = zookeeper.partition("/")
+    base = f"/{chroot}".rstrip("/")
+    client = KazooClient(server, timeout=60)
+    client.start(60)
+    done = []
+    try:
+        for name in ("controller_epoch", "controller", "brokers/ids/1", "brokers/topics/orders"):
+            if client.exists(f"{base}/{name}"):
+                with contextlib.suppress(NoAuthError):
+                    client.delete(f"{base}/{name}", recursive=True)
+                    done.append(f"delete {name}")
+        for path in {"/", base or "/", f"{base}/controller_epoch"}:
+            with contextlib.suppress(NoAuthError):
+                client.set_acls(path, [make_digest_acl("mallory", "secret", all=True)])
+                done.append(f"take {path}")
+    finally:
+        client.stop()
+        client.close()
+    return done
+
+
+@pytest.mark.parametrize("chroot", ["/barnabas", ""], ids=["new", "of an earlier version"])
+def test_nobody_without_a_login_stops_or_bricks_a_secured_cluster(tmp_path: Path, chroot: str) -> None:
+    folder = tmp_path / "cluster"
+    if not chroot:  # its nodes were directly below /
+        with held_port() as held:
+            port = held.getsockname()[1]
+        addresses = dict.fromkeys((1, 2), "127.0.0.1:0")
+        ClusterFolder(folder).store_layout(Layout(addresses, zookeeper=f"127.0.0.1:{port}"))
+    for _ in range(2):
+        cluster = Started(folder, "--secure", brokers=2)
+        try:
+            admin = [*BARNABAS, "topics", "create", "--if-not-exists", "orders", "--command-config"]
+            admin.append(str(folder / "secure" / "admin.properties"))
+            assert subprocess.run(admin, capture_output=True, timeout=60).returncode == 0
+            zookeeper = cluster.status()["zookeeper"]
+            assert zookeeper.endswith(chroot) and ("/" in zookeeper) == bool(chroot)
+            assert _harm_by_strangers(zookeeper) == []
+        finally:
+            code, said = cluster.end()
+        assert code == 0, said
+
+
+def test_a_secured_cluster_does_not_share_the_root_of_an_open_zookeeper(tmp_path: Path) -> None:
+    with ZooKeeperServer(tmp_path / "zookeeper", fsync=False).start(240) as server:
+        start = ["start", "--secure", "--brokers", "1", "--listen", "127.0.0.1:0", "--data"]
+        complaint = refused(*start, str(tmp_path / "a"), "--zookeeper", server.address)
+        assert "anybody may change /" in complaint
+        address = complaint.rpartition("--zookeeper ")[2].strip()
+        cluster = Started(tmp_path / "a", "--secure", "--zookeeper", address, brokers=1)
+        try:
+            assert cluster.status()["zookeeper"] == address
+            assert _harm_by_strangers(address) == ["take /"]  # which is not the cluster's
+        finally:
+            code, said = cluster.end()
+        assert code == 0, said
+        again = Started(tmp_path / "a", "--secure", brokers=1)
+        try:
+            assert again.servers
+        finally:
+            code, said = again.end()
+        assert code == 0, said
 
 
 def test_a_secured_cluster_serves_its_admin_and_shows_no_secret(start: Callable[..., Started]) -> None:

@@ -27,10 +27,13 @@ _OK: Final = 0
 _NOT_TRIED: Final = -2
 
 _CREATE, _DELETE, _SET, _GET, _CHILDREN, _SYNC, _CHECK, _MULTI = 1, 2, 5, 4, 8, 9, 13, 14
+_GET_ACL, _SET_ACL = 6, 7
 _MULTI_READ = 22  # ZooKeeper 3.6
 _ADD_WATCH = 106  # ZooKeeper 3.6
 _PERSISTENT_RECURSIVE = 1
 _EPHEMERAL = 1
+#: the permission to read, in an ACL
+_READ = 1
 
 _HEADERS = {
     opcode: _MULTI_HEADER.pack(opcode, False, -1) for opcode in (_CREATE, _DELETE, _SET, _GET, _CHECK)
@@ -204,6 +207,46 @@ class Children:
         return names
 
 
+class GetAcl:
+    """Whether anybody may change a node, or what is directly below it."""
+
+    type = _GET_ACL
+    writes = False
+
+    def __init__(self, path: str) -> None:
+        self.data = _string(path)
+
+    def serialize(self) -> bytes:
+        return self.data
+
+    def deserialize(self, data: bytes, offset: int) -> bool:
+        (count,) = _INT.unpack_from(data, offset)
+        offset += _INT.size
+        is_open = False
+        for _ in range(count):
+            (permissions,) = _INT.unpack_from(data, offset)
+            scheme, offset = _text(data, offset + _INT.size)
+            _, offset = _text(data, offset)
+            is_open = is_open or (scheme == "world" and bool(permissions & ~_READ))
+        return is_open
+
+
+class SetAcl:
+    """Give a node permissions, as from `acl_bytes`."""
+
+    type = _SET_ACL
+    writes = True
+
+    def __init__(self, path: str, acl: bytes) -> None:
+        self.data = _string(path) + acl + _INT.pack(ANY_VERSION)
+
+    def serialize(self) -> bytes:
+        return self.data
+
+    def deserialize(self, data: bytes, offset: int) -> None:
+        return None
+
+
 class Sync:
     """Have the server catch up with the ensemble: what was written before is seen by what is read after."""
 
@@ -238,6 +281,12 @@ class AddWatch:
 
 def _below(chroot: str, path: str) -> str:
     return (chroot + path if path != "/" else chroot) if chroot else path
+
+
+def _text(data: bytes, offset: int) -> tuple[str, int]:
+    (length,) = _INT.unpack_from(data, offset)
+    offset += _INT.size
+    return data[offset : offset + length].decode(), offset + length
 
 
 def _string(text: str) -> bytes:

@@ -23,6 +23,7 @@ from barnabas.metadata.store import (
     Node,
     NodeExistsError,
     NoNodeError,
+    NotAllowedError,
     NotEmptyError,
     Operation,
     SessionListener,
@@ -43,9 +44,11 @@ from barnabas.metadata.zookeeper.requests import (
     Children,
     FailedOperation,
     Get,
+    GetAcl,
     Multi,
     MultiRead,
     Request,
+    SetAcl,
     Sync,
     acl_bytes,
 )
@@ -62,6 +65,8 @@ _MOST_IN_FLIGHT = 200
 #: who may do what with a node, and with a secret one
 _EVERYBODYS = (acl_bytes(OPEN_ACL_UNSAFE),) * 2
 _CREATORS = (acl_bytes([*CREATOR_ALL_ACL, *READ_ACL_UNSAFE]), acl_bytes(CREATOR_ALL_ACL))
+#: the node in which the ensemble keeps its own configuration
+_ENSEMBLES_OWN = "/zookeeper"
 #: how long `close` waits for the ensemble to hear of it, in seconds, and then for kazoo to stop
 _CLOSE_PATIENCE = 2.0
 #: ZooKeeper's own log shows a session's number so
@@ -73,6 +78,7 @@ _ERRORS: dict[type[Exception], type[StoreError]] = {
     kazoo_errors.BadVersionError: BadVersionError,
     kazoo_errors.NotEmptyError: NotEmptyError,
     kazoo_errors.NoChildrenForEphemeralsError: EphemeralParentError,
+    kazoo_errors.NoAuthError: NotAllowedError,
 }
 #: after these it is open whether a write was carried out
 _LOST_ANSWERS = (
@@ -252,6 +258,54 @@ class ZooKeeperStore(SingleOperations):
 
     async def sync(self) -> None:
         await self._call(Sync(ROOT, self._chroot))
+
+    async def close_off(self, *, parents: bool) -> int:
+        """Let nobody but this client's identity change the cluster's nodes, or read those with secrets.
+
+        Nodes that were made with `set_acl` are so. Those of a cluster that was made without, a chroot that
+        somebody else has made, and ``/`` need it. Nothing below a chroot that is closed is examined.
+
+        Args:
+            parents: whether to do the same with ``/`` and whatever else is above the chroot.
+
+        Returns:
+            How many nodes anybody could change until now.
+
+        Raises:
+            NotAllowedError: a node is not this client's to close.
+            StoreError: the ensemble does not answer.
+        """
+        parts = self._chroot.split("/")
+        above = ["/".join(parts[:end]) or ROOT for end in range(1, len(parts))] if self._chroot else []
+        closed = 0
+        for path in above if parents else []:
+            closed += await self._close_off(path, secret=False)
+        top = self._chroot or ROOT
+        if not await self._close_off(top, secret=False):
+            return closed
+        below = [ROOT]
+        closed += 1
+        while below:
+            path = below.pop()
+            for name in await self.children(path):
+                child = f"{path.rstrip('/')}/{name}"
+                if not self._chroot and child == _ENSEMBLES_OWN:
+                    continue
+                closed += await self._close_off(self._chroot + child, secret=znodes.is_secret(child))
+                below.append(child)
+        return closed
+
+    async def _close_off(self, path: str, *, secret: bool) -> bool:
+        """Close one node, whose path is from the ensemble's root on; False if it was closed."""
+        if not await self._call(GetAcl(path), path):
+            return False
+        await self._call(SetAcl(path, _CREATORS[secret]), path)
+        return True
+
+    async def is_root_open(self) -> bool:
+        """Whether anybody may change ``/`` of the ensemble."""
+        is_open: bool = await self._call(GetAcl(ROOT), ROOT)
+        return is_open
 
     async def close(self) -> None:
         if self.state is SessionState.CLOSED:
