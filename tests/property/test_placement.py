@@ -46,3 +46,26 @@ def test_without_racks_every_broker_has_as_many_replicas(brokers: int, rounds: i
     placed = place_replicas(images, brokers * rounds, factor, Random(1))
     held = Counter(replica for replicas in placed for replica in replicas)
     assert set(held.values()) == {rounds * factor}
+
+
+@given(
+    running=st.integers(1, 5),
+    starting=st.integers(0, 3),
+    away=st.integers(0, 3),
+    factor=st.integers(1, 11),
+    seed=st.integers(0, 9),
+)
+def test_others_get_replicas_only_where_those_that_run_are_too_few(
+    running: int, starting: int, away: int, factor: int, seed: int
+) -> None:
+    factor = min(factor, running + starting + away)
+    ids = [*range(1, 12)]
+    alive = ids[:running]
+    others = ids[running : running + starting], ids[running + starting :][:away]
+    placed = place_replicas(map(broker_image, alive), 12, factor, Random(seed), others=others)
+    for replicas in placed:
+        assert len(set(replicas)) == len(replicas) == factor
+        assert replicas[0] in alive
+        counts = [len({*replicas}.intersection(group)) for group in (alive, *others)]
+        assert counts[0] == min(factor, running)
+        assert counts[1] == min(factor - counts[0], starting)

@@ -30,18 +30,18 @@ class AutoCreation:
 
     Args:
         config: the broker's settings of the moment.
-        running: how many brokers of the cluster run.
+        brokers: how many brokers of the cluster run, and how many are known.
         create: has the controller make topics; afterwards they are in the broker's image. Raises KafkaError.
     """
 
     def __init__(
         self,
         config: Callable[[], BrokerConfig],
-        running: Callable[[], int],
+        brokers: Callable[[], tuple[int, int]],
         create: Callable[[CreateTopicsRequest], Awaitable[CreateTopicsResponse]],
     ) -> None:
         self._config = config
-        self._running = running
+        self._brokers = brokers
         self._create = create
         #: why internal topics could not be made when that was last logged
         self._logged: dict[str, str] = {}
@@ -52,7 +52,7 @@ class AutoCreation:
         The answer has the errors of those that could not be made. One that someone else made meanwhile is
         none. If none can be made now, all are unknown topics, as in Apache Kafka: clients ask again.
         """
-        topics = [_defaults(name, self._config(), self._running()) for name in dict.fromkeys(names)]
+        topics = [_defaults(name, self._config(), *self._brokers()) for name in dict.fromkeys(names)]
         try:
             response = await self._create(CreateTopicsRequest(topics=topics))
         except KafkaError as error:
@@ -79,11 +79,13 @@ class AutoCreation:
         log.error("%s cannot be created, and its clients wait for it: %s%s", name, error.message, cure)
 
 
-def _defaults(name: str, config: BrokerConfig, running: int) -> CreatableTopic:
+def _defaults(name: str, config: BrokerConfig, running: int, known: int) -> CreatableTopic:
     replicas, min_isr = 1, 1
     if config.zookeeper_connect is not None:
-        # Where these are few, the controller adds more when there are more brokers.
-        replicas, min_isr = max(1, min(CLUSTER_REPLICAS, running)), 2
+        min_isr = 2
+        # Brokers that are away count once enough of the others run for the topic to be written. Where these
+        # are few, the controller adds more when there are more brokers.
+        replicas = max(1, min(CLUSTER_REPLICAS, known if running >= min_isr else running))
     if name == GROUP_METADATA_TOPIC:
         return _topic(
             name,

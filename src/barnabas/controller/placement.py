@@ -13,7 +13,12 @@ from barnabas.types import BrokerId
 
 
 def place_replicas(
-    brokers: Iterable[BrokerImage], partitions: int, replication_factor: int, random: Random
+    brokers: Iterable[BrokerImage],
+    partitions: int,
+    replication_factor: int,
+    random: Random,
+    *,
+    others: Sequence[Sequence[BrokerId]] = (),
 ) -> list[tuple[BrokerId, ...]]:
     """Replicas for `partitions` new partitions, the preferred leader of each first.
 
@@ -21,16 +26,31 @@ def place_replicas(
     those of the next round a step further on, so that a lost broker's load spreads over the others. A rack
     gets a second replica of a partition only when every rack has one.
 
+    Where `brokers` are too few, each of them gets a replica, and the rest go to `others`, as in Apache
+    Kafka's KRaft: those catch up when they run. None of these is a preferred leader.
+
+    Args:
+        brokers: that can be in sync at once.
+        partitions: how many.
+        replication_factor: replicas of each.
+        random: chooses the start.
+        others: brokers that do not run now, in groups; those of the first group are taken first.
+
     Raises:
         KafkaError: INVALID_REPLICATION_FACTOR, when there are too few brokers.
     """
     racks = {broker.id: broker.rack for broker in brokers}
     ring = _racks_in_turn(racks)
-    if replication_factor > len(ring):
+    known = len(ring) + sum(map(len, others))
+    if replication_factor > known:
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"{replication_factor} replicas of a partition need as many brokers, and {len(ring)} are running",
+            f"{replication_factor} replicas of a partition need as many brokers, and {known} are known",
         )
+    if not ring:
+        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "no broker runs that could lead a partition")
+    away = replication_factor - len(ring)
+    replication_factor = min(replication_factor, len(ring))
     start = random.randrange(len(ring))
     has_racks = len(set(racks.values())) > 1
     placed = []
@@ -40,7 +60,8 @@ def place_replicas(
         distances = (0, *(1 + (shift + step) % (len(ring) - 1) for step in range(len(ring) - 1)))
         order = [ring[(leader + distance) % len(ring)] for distance in distances]
         chosen = _across_racks(order, racks, replication_factor) if has_racks else order[:replication_factor]
-        placed.append(tuple(chosen))
+        more = [each for group in others for each in _rotated(group, leader)][: max(away, 0)]
+        placed.append((*chosen, *more))
     return placed
 
 
@@ -60,6 +81,11 @@ def add_replicas(
         chosen.append(broker)
         held[broker] += 1
     return tuple(chosen)
+
+
+def _rotated(group: Sequence[BrokerId], by: int) -> Sequence[BrokerId]:
+    by %= max(len(group), 1)
+    return (*group[by:], *group[:by])
 
 
 def _across_racks(

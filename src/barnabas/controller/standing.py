@@ -25,6 +25,11 @@ def standing_of(image: ClusterImage) -> Standing:
     )
 
 
+def known_brokers(image: ClusterImage) -> frozenset[BrokerId]:
+    """The brokers of the cluster: those that are registered, and those that have run in it and are away."""
+    return frozenset(image.brokers) | frozenset(image.admitted)
+
+
 def leaders_to_move(image: ClusterImage, broker: BrokerId) -> int:
     """How many partitions a broker leads that another one could lead now."""
     standing = standing_of(image)

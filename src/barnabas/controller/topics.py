@@ -15,12 +15,12 @@ from barnabas.controller.controller_election import ControllerElection
 from barnabas.controller.names import Collisions, check_topic_name
 from barnabas.controller.placement import place_replicas
 from barnabas.controller.reassignment import target_of
-from barnabas.controller.standing import standing_of
+from barnabas.controller.standing import known_brokers, standing_of
 from barnabas.environment.randomness import new_topic_id
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.metadata import znodes
 from barnabas.metadata.configs import ConfigResolver
-from barnabas.metadata.image import BrokerImage, ClusterImage, PartitionState, TopicImage
+from barnabas.metadata.image import ClusterImage, PartitionState, TopicImage
 from barnabas.metadata.loader import MetadataLoader
 from barnabas.metadata.store import Create, Delete, Operation, Set
 from barnabas.text import logger_of, shown
@@ -185,7 +185,7 @@ class TopicControl:
                     ErrorCode.INVALID_REQUEST,
                     "an assignment says how many partitions and replicas there are: leave both numbers at -1",
                 )
-            replicas = check_assignments(topic.assignments, image.brokers)
+            replicas = check_assignments(topic.assignments, known_brokers(image))
         else:
             replicas = self._place(topic, image, defaults)
         standing = standing_of(image)
@@ -210,7 +210,7 @@ class TopicControl:
                 ErrorCode.INVALID_REPLICATION_FACTOR,
                 f"a replication factor of {factor}: ask for at least 1, or -1 for the default",
             )
-        return place_replicas(_usable(image, factor), count, factor, self._random)
+        return _place_replicas(image, count, factor, self._random)
 
     def _grow(self, request: NewPartitions, image: ClusterImage) -> tuple[TopicImage, int]:
         """The topic with its new partitions, and how many it has now."""
@@ -227,11 +227,12 @@ class TopicControl:
         factor = len(target_of(topic.partitions[0]))
         if request.assignments is None:
             check_partition_count(added)
-            replicas = place_replicas(_usable(image, factor), added, factor, self._random)
+            replicas = _place_replicas(image, added, factor, self._random)
         elif len(request.assignments) != added:
             raise refuse(f"{added} partitions are to be added, and {len(request.assignments)} assigned")
         else:
-            replicas = [check_assignment(r, image.brokers, factor) for r in request.assignments]
+            known = known_brokers(image)
+            replicas = [check_assignment(r, known, factor) for r in request.assignments]
         standing = standing_of(image)
         new = tuple(new_partition(r, standing.in_sync) for r in replicas)
         return TopicImage(topic.name, topic.id, topic.partitions + new), old
@@ -282,11 +283,15 @@ def new_partition(replicas: tuple[BrokerId, ...], in_sync: frozenset[BrokerId]) 
     return PartitionState(replicas, isr, isr[0])
 
 
-def _usable(image: ClusterImage, replication_factor: int) -> Collection[BrokerImage]:
-    """The brokers that run; where they are too few, those that start or shut down as well."""
+def _place_replicas(
+    image: ClusterImage, partitions: int, replication_factor: int, random: Random
+) -> list[tuple[BrokerId, ...]]:
+    """As `place_replicas`: on brokers that run, then on those that start or stop, then on those away."""
     in_sync = standing_of(image).in_sync
     running = [broker for broker in image.brokers.values() if broker.id in in_sync]
-    return running if len(running) >= replication_factor else image.brokers.values()
+    registered = sorted(image.brokers.keys() - in_sync)
+    away = sorted(known_brokers(image) - image.brokers.keys())
+    return place_replicas(running, partitions, replication_factor, random, others=(registered, away))
 
 
 async def _deletion(topic: TopicImage, has_config: bool, missing: Collection[str]) -> list[Operation]:

@@ -7,7 +7,7 @@ from functools import partial
 
 from barnabas.config import BrokerConfig
 from barnabas.controller import AutoCreation, Controller
-from barnabas.controller.standing import standing_of
+from barnabas.controller.standing import known_brokers, standing_of
 from barnabas.coordinator import GroupCoordinator, ProducerIds, TransactionCoordinator
 from barnabas.environment.clock import Clock
 from barnabas.logs.cold_reads import ColdReads
@@ -159,7 +159,7 @@ def served_apis(
     has_acls = authorizer is not None
     auto_creation = AutoCreation(
         config,
-        lambda: len(standing_of(image()).in_sync),
+        lambda: (len(standing_of(image()).in_sync), len(known_brokers(image()))),
         partial(forwarding.send, timeout_s=_AUTO_CREATION_SECONDS),
     )
     table: dict[int, Served] = {}

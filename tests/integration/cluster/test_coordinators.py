@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
+from barnabas.client import Admin
 from barnabas.coordinator.partitioning import partition_for
 
 PARTITIONS = 4
@@ -108,6 +110,28 @@ def start_coordinators(cluster, topic):
     warm.abort_transaction(PATIENCE)
     commit(cluster, "warm", TopicPartition(topic, 0, 0))
     cluster.wait_in_sync()
+
+
+@pytest.mark.parametrize("factor", [None, "3"])
+def test_the_first_group_and_transaction_begin_while_one_broker_of_three_is_dead(barnabas_cluster, factor):
+    """Their topics could not be made: 3 replicas needed as many brokers."""
+    names = ("offsets.topic.replication.factor", "transaction.state.log.replication.factor")
+    settings = {"replica.lag.time.max.ms": "1000"} | (dict.fromkeys(names, factor) if factor else {})
+    cluster = barnabas_cluster(brokers=3, settings=settings)
+    cluster.kill(3)
+    cluster.create_topic("t", 3)
+    sender = transactional(cluster, "first")
+    sender.begin_transaction()
+    sender.produce("t", b"x")
+    sender.commit_transaction(PATIENCE)
+    commit(cluster, "first", TopicPartition("t", 0, 1))
+    assert committed(cluster, "first", TopicPartition("t", 0)) == [1]
+    cluster.restart(3)
+    cluster.wait_in_sync()
+    with closing(Admin(cluster.bootstrap_servers)) as admin:
+        for topic in admin.describe_topics(["t", "__consumer_offsets", "__transaction_state"]):
+            assert all(sorted(each.replicas) == [1, 2, 3] for each in topic.partitions)
+    assert read(cluster, "t", 1) == [b"x"]
 
 
 def test_a_transaction_spans_leaders_and_coordinators_on_different_brokers(cluster):

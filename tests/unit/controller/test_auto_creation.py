@@ -32,9 +32,10 @@ class Controller:
         return CreateTopicsResponse(topics=results)
 
 
-def make(names, answer=None, running=3, **settings):
+def make(names, answer=None, running=3, known=None, **settings):
     controller = Controller(answer)
-    creation = AutoCreation(lambda: BrokerConfig(**settings), lambda: running, controller.create)
+    brokers = running, known or running
+    creation = AutoCreation(lambda: BrokerConfig(**settings), lambda: brokers, controller.create)
     errors = asyncio.run(creation.create(names))
     return {topic.name: topic for topic in controller.asked}, {n: e.code for n, e in errors.items()}
 
@@ -70,6 +71,12 @@ def test_internal_topics_of_a_small_cluster_have_as_many_replicas_as_brokers_run
     assert [made[name].replication_factor for name in INTERNAL] == [replicas, replicas]
 
 
+@pytest.mark.parametrize(("running", "replicas"), [(1, 1), (2, 3), (3, 3)])
+def test_brokers_that_are_away_count_for_internal_topics_once_those_can_be_written(running, replicas):
+    made, _ = make(INTERNAL, running=running, known=3, **CLUSTER)
+    assert [made[name].replication_factor for name in INTERNAL] == [replicas, replicas]
+
+
 def test_a_replication_factor_that_was_set_waits_for_its_brokers():
     made, _ = make(INTERNAL, running=1, offsets_topic_replication_factor=3, **CLUSTER)
     assert made[GROUP_METADATA_TOPIC].replication_factor == 3
@@ -89,7 +96,7 @@ def test_without_a_controller_the_topics_are_unknown():
 
 def test_why_an_internal_topic_cannot_be_made_is_logged_once_with_the_cure(caplog):
     controller = Controller({GROUP_METADATA_TOPIC: ErrorCode.INVALID_REPLICATION_FACTOR})
-    creation = AutoCreation(lambda: BrokerConfig(), lambda: 1, controller.create)
+    creation = AutoCreation(lambda: BrokerConfig(), lambda: (1, 1), controller.create)
     for _ in range(3):
         asyncio.run(creation.create([GROUP_METADATA_TOPIC]))
     (line,) = caplog.messages

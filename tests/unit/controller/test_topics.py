@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 import pytest
-from tests.unit.controller.conftest import Member, Play
+from tests.unit.controller.conftest import Member, Play, join, until
 
 from barnabas.config import BrokerConfig
 from barnabas.controller import NewPartitions, NewTopic
@@ -16,6 +16,7 @@ from barnabas.environment.randomness import new_topic_id, system_random
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.metadata import znodes
 from barnabas.metadata.image import ImageDelta, TopicImage
+from barnabas.metadata.memory import MemoryServer
 from barnabas.metadata.store import StoreUnavailableError
 from barnabas.types import TopicId, TopicPartition
 
@@ -103,6 +104,56 @@ def test_topic_that_must_not_be_is_refused_and_changes_nothing(
         assert added == {"bystander"} | ({topic.name} if expected is ErrorCode.NONE else set())
 
     play(scenario, others=1)
+
+
+def _two_of_three(scenario: Callable[[Member], Awaitable[None]]) -> None:
+    """Play a scenario in a cluster of three of which broker 3 has run and is away."""
+
+    async def play() -> None:
+        server = MemoryServer()
+        first, _, third = [await join(server, BrokerConfig(node_id=each)) for each in (1, 2, 3)]
+        await until(lambda: first.image.admitted.keys() == {1, 2, 3})
+        await third.controller.stop()
+        await third.loader.stop()
+        await third.store.close()
+        await until(lambda: first.image.brokers.keys() == {1, 2})
+        await scenario(first)
+
+    asyncio.run(play())
+
+
+def test_a_broker_that_is_away_gets_replicas_when_the_others_are_too_few() -> None:
+    """As in Apache Kafka's KRaft: no group could begin in a cluster of three while one broker was dead."""
+
+    async def scenario(member: Member) -> None:
+        results = await member.controller.topics.create([NewTopic("all", 6, 3), NewTopic("two", 6, 2)])
+        assert not any(isinstance(each, KafkaError) for each in results.values())
+        for state in member.image.topics["all"].partitions:
+            assert state.replicas[2] == 3
+            assert state.isr == state.replicas[:2]
+            assert state.leader == state.replicas[0]
+        assert {each.replicas[0] for each in member.image.topics["all"].partitions} == {1, 2}
+        assert not any(3 in each.replicas for each in member.image.topics["two"].partitions)
+        assert await member.controller.topics.create_partitions([NewPartitions("all", 8)]) == {}
+        assert {each.replicas[2] for each in member.image.topics["all"].partitions} == {3}
+        refused = (await member.controller.topics.create([NewTopic("more", 1, 4)]))["more"]
+        assert code(refused) is ErrorCode.INVALID_REPLICATION_FACTOR
+
+    _two_of_three(scenario)
+
+
+def test_an_assignment_may_name_a_broker_that_is_away_beside_one_that_runs() -> None:
+    async def scenario(member: Member) -> None:
+        asked = {"a": [3, 1], "b": [3], "c": [9, 1]}
+        results = await member.controller.topics.create(
+            [NewTopic(name, assignments=[(0, replicas)]) for name, replicas in asked.items()]
+        )
+        wanted = [ErrorCode.NONE, *[ErrorCode.INVALID_REPLICA_ASSIGNMENT] * 2]
+        assert [code(results[name]) for name in asked] == wanted
+        state = member.image.topics["a"].partitions[0]
+        assert (state.replicas, state.isr, state.leader) == ((3, 1), (1,), 1)
+
+    _two_of_three(scenario)
 
 
 def test_two_names_of_one_request_that_collide_are_not_both_made(play: Play) -> None:
