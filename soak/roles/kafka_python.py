@@ -116,6 +116,10 @@ def _producer(task: Task, **settings: Any) -> KafkaProducer:
     )
 
 
+#: in the error of a producer that sends nothing any more
+_FATAL = "Could not execute transactional request"
+
+
 def _send(producer: KafkaProducer, writer: Writer, draft: Draft) -> Any:
     """The future of the answer; None when it was not sent."""
     topic, partition = draft.place
@@ -131,8 +135,10 @@ def _send(producer: KafkaProducer, writer: Writer, draft: Draft) -> Any:
 
 def _failed(writer: Writer, draft: Draft, error: Exception) -> None:
     """Notes it. An idempotent producer of kafka-python 3.0 sends nothing any more, and waits for ever, when a
-    batch that was on its way has timed out: that is the end of this life, too."""
+    batch that was on its way has timed out, or its InitProducerId: that is the end of this life, too."""
     writer.failed(draft.id, repr(error))
+    if _FATAL in str(error):
+        _give_up(writer, "kafka-python fails every send when InitProducerId has timed out", SECONDS)
     if isinstance(error, KafkaTimeoutError):
         _give_up(writer, "kafka-python stops sending when a batch has timed out", 2 * SECONDS)
 
