@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
-from aiokafka.errors import KafkaConnectionError, KafkaError
+from aiokafka.errors import KafkaConnectionError, KafkaError, OutOfOrderSequenceNumber
 
 from soak.roles.common import SECONDS, SESSION_MS, Draft, Offsets, Reader, Stop, Task, Transactions, Writer
 
@@ -16,16 +17,23 @@ BATCH = 50
 
 
 async def _produce(task: Task, stop: Stop) -> None:
-    """Idempotent, never waiting for an answer."""
+    """Idempotent, never waiting for an answer.
+
+    When a batch has timed out, aiokafka 0.14 goes on with the next sequence: every later batch of its
+    partition is out of order, so an application has to begin anew.
+    """
     writer = Writer(task, task.recorder())
     producer = await _started(lambda: _producer(task, enable_idempotence=True))
     waiting: set[asyncio.Future[Any]] = set()
+    gaps = _Gaps()
     while not stop:
+        gaps.check()
         draft = writer.draft(task.topics)
         sent = await _send(producer, writer, draft)
         if sent is not None:
             waiting.add(sent)
             sent.add_done_callback(waiting.discard)
+            sent.add_done_callback(partial(gaps.note, draft.place))
         await asyncio.sleep(task.pause)
     if waiting:
         await asyncio.wait(waiting, timeout=SECONDS)
@@ -150,6 +158,26 @@ async def _send(producer: AIOKafkaProducer, writer: Writer, draft: Draft) -> asy
         return None
     future.add_done_callback(done)
     return future
+
+
+class _Gaps:
+    """Partitions in which a batch has timed out, so that later ones may be out of order."""
+
+    def __init__(self) -> None:
+        self._timed_out: set[tuple[str, int]] = set()
+        self._is_stuck = False
+
+    def note(self, partition: tuple[str, int], future: asyncio.Future[Any]) -> None:
+        error = None if future.cancelled() else future.exception()
+        if isinstance(error, OutOfOrderSequenceNumber):
+            self._is_stuck = self._is_stuck or partition in self._timed_out
+        elif error is not None:
+            self._timed_out.add(partition)
+
+    def check(self) -> None:
+        """Raises RuntimeError when no batch of some partition can be taken any more."""
+        if self._is_stuck:
+            raise RuntimeError("aiokafka leaves a gap in its sequences when a batch has timed out")
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
