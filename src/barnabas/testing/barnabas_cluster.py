@@ -50,7 +50,8 @@ class BarnabasCluster(TemporaryCluster):
         brokers: how many.
         settings: settings of every broker by Kafka's names. By default a topic has three replicas (fewer if
             there are fewer brokers), and acks=all requires two of them in sync. racks: ``broker.rack`` of
-            each broker, in order. data: a directory for their data, which is kept. By default a temporary
+            each broker, in order. later: so many more brokers, which `restart` starts when the cluster is to
+            grow. data: a directory for their data, which is kept. By default a temporary
             directory, removed at the end. mode: "thread" runs them in this process (fastest, and a debugger
             reaches them); "process" runs each in a process of its own. The default follows from the store.
         store: "memory" in mode "thread": a metadata store in this process, the default. "zookeeper" in mode
@@ -66,6 +67,7 @@ class BarnabasCluster(TemporaryCluster):
         settings: Mapping[str, str] | None = None,
         *,
         racks: Sequence[str] = (),
+        later: int = 0,
         data: str | Path | None = None,
         mode: str | None = None,
         store: str | None = None,
@@ -83,10 +85,13 @@ class BarnabasCluster(TemporaryCluster):
                 f"store={store!r} does not go with mode={mode!r}: brokers in threads share a store in "
                 "memory, processes a ZooKeeper"
             )
-        if racks and len(racks) != brokers:
-            raise ValueError(f"racks={list(racks)} is not allowed: name one for each of {brokers} brokers")
+        if racks and len(racks) != brokers + later:
+            raise ValueError(
+                f"racks={list(racks)} is not allowed: name one for each of {brokers + later} brokers"
+            )
         super().__init__()
-        self._ids = tuple(range(1, brokers + 1))
+        self._ids = tuple(range(1, brokers + later + 1))
+        self._first = self._ids[:brokers]
         self._racks = dict(zip(self._ids, racks, strict=False))
         self._settings = {**_TEST_SETTINGS, **replicated_settings(brokers), **(settings or {})}
         self._mode = mode
@@ -104,7 +109,7 @@ class BarnabasCluster(TemporaryCluster):
 
     @property
     def brokers(self) -> Sequence[int]:
-        """The ids of all brokers."""
+        """The ids of all brokers, those that run and those that do not."""
         return self._ids
 
     @property
@@ -145,7 +150,7 @@ class BarnabasCluster(TemporaryCluster):
         self._routes = {a: {self._ports[b]: through[a, b] for b in self._ids if b != a} for a in self._ids}
         self._bootstrap_servers = ",".join(map(self.address_of, self._ids))
         self._exits.callback(self._stop_all)
-        self._begin_nodes(self._ids)
+        self._begin_nodes(self._first)
         self._wait("the brokers know each other", 60.0, self._all_know_all)
         return self
 
@@ -340,8 +345,8 @@ class BarnabasCluster(TemporaryCluster):
 
     def _all_know_all(self) -> bool:
         return all(
-            {known.node_id for known in self._metadata([], broker).brokers} >= set(self._ids)
-            for broker in self._ids
+            {known.node_id for known in self._metadata([], broker).brokers} >= set(self._first)
+            for broker in self._first
         )
 
     def _partitions(
