@@ -289,6 +289,18 @@ def test_a_certificate_that_names_nobody_is_disconnected(certificates: Certifica
             AdminClient(by_certificate(broker, "SSL", certificates.client)).list_topics(timeout=3)
 
 
+def test_a_certificate_names_nobody_by_the_name_of_those_who_have_not_logged_in(
+    certificates: Certificates, tmp_path: Path
+) -> None:
+    rules = {"ssl.client.auth": "requested", "ssl.principal.mapping.rules": "RULE:^CN=alice$/ANONYMOUS/"}
+    with SecureBroker(tmp_path, certificates, **rules) as broker:
+        AdminClient(broker.settings("SSL")).list_topics(timeout=30)
+        with pytest.raises(KafkaException):
+            AdminClient(by_certificate(broker, "SSL", certificates.client)).list_topics(timeout=3)
+        with pytest.raises(KafkaException, match="ANONYMOUS"):
+            broker.set_password("ANONYMOUS", PASSWORD)
+
+
 def test_listeners_may_have_certificates_mechanisms_and_rules_of_their_own(
     certificates: Certificates, tmp_path: Path
 ) -> None:

@@ -12,6 +12,7 @@ from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.loader import MetadataLoader
 from barnabas.metadata.store import Create, Delete, Operation, Set
 from barnabas.security import Principal
+from barnabas.security.principal import check_name
 from barnabas.security.scram import (
     MAX_ITERATIONS,
     MIN_ITERATIONS,
@@ -127,6 +128,10 @@ def _check(change: CredentialChange) -> Mechanism:
         raise _refuse(f"a user's name has 1 to {_LONGEST_NAME} bytes")
     if change.salted_password is None:
         return mechanism
+    try:
+        check_name(change.user)
+    except ValueError as error:
+        raise _refuse(str(error)) from None
     if not MIN_ITERATIONS <= change.iterations <= MAX_ITERATIONS:
         raise _refuse(
             f"{change.iterations} iterations are not allowed: ask for {MIN_ITERATIONS} to {MAX_ITERATIONS}"

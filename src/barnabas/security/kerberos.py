@@ -7,15 +7,16 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from barnabas.errors import ConfigError
+from barnabas.security.java_patterns import compile_java
 
 _SETTING = "sasl.kerberos.principal.to.local.rules"
 _PRINCIPAL = re.compile(r"(?P<service>[^/@]*)(?:/(?P<host>[^/@]*))?@(?P<realm>[^/@]*)")
 _RULE = re.compile(
-    r"RULE:\[(?P<parts>\d+):(?P<format>[^\]]*)\](?:\((?P<match>[^)]*)\))?"
+    r"RULE:\[(?P<parts>[0-9]+):(?P<format>[^\]]*)\](?:\((?P<match>[^)]*)\))?"
     r"(?:s/(?P<pattern>[^/]*)/(?P<replacement>[^/]*)/(?P<all>g)?)?/?(?P<case>[LU]?)"
 )
-_PART = re.compile(r"\$(\d)")
-_REFERENCE = re.compile(r"\\(.)|\$(\d)", re.DOTALL)
+_PART = re.compile(r"\$([0-9])")
+_REFERENCE = re.compile(r"\\(.)|\$([0-9])", re.DOTALL)
 
 
 class KerberosPrincipal(NamedTuple):
@@ -109,8 +110,8 @@ def _read(text: str) -> _Rule:
     if any(int(number) > min(parts, 2) for number in _PART.findall(found["format"])):
         raise ConfigError(f"{_SETTING} has '{text[:60]}': there are only parts $0 to ${min(parts, 2)}")
     try:
-        match = None if found["match"] is None else re.compile(found["match"])
-        pattern = None if found["pattern"] is None else re.compile(found["pattern"])
+        match = None if found["match"] is None else compile_java(found["match"])
+        pattern = None if found["pattern"] is None else compile_java(found["pattern"])
     except re.error as error:
         raise ConfigError(f"{_SETTING} has '{text[:60]}', which has no regular expression: {error}") from None
     replacement = found["replacement"] or ""

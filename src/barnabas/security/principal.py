@@ -31,3 +31,13 @@ class Principal(NamedTuple):
 ANONYMOUS = Principal("ANONYMOUS")
 #: the broker, of the requests that it sends to itself; nobody can log in as this
 ITSELF = Principal("", "")
+
+
+def check_name(name: str) -> None:
+    """Refuse a client's name that stands for those who have none, whatever proves it.
+
+    Raises:
+        ValueError: with the reason.
+    """
+    if name == ANONYMOUS.name:
+        raise ValueError(f"nobody may log in as {name}: whoever has not logged in is called so")

@@ -6,6 +6,7 @@ import re
 from typing import NamedTuple
 
 from barnabas.errors import ConfigError
+from barnabas.security.java_patterns import compile_java
 
 #: Java has words for these; the others go by their numbers, with the value in hexadecimal (RFC 2253).
 _WORDS = {
@@ -24,7 +25,7 @@ _RULE = re.compile(
     r"\s*(?:(?P<default>DEFAULT)|RULE:(?P<pattern>(?:\\.|[^\\/])*)/(?P<name>(?:\\.|[^\\/])*)/(?P<case>[LU]?))"
     r"\s*(?:,|$)"
 )
-_REFERENCE = re.compile(r"\\(.)|\$(\d)")
+_REFERENCE = re.compile(r"\\(.)|\$([0-9])")
 
 
 def subject_of(certificate: bytes) -> str:
@@ -127,7 +128,7 @@ class SubjectRules:
 
 def _read(rule: re.Match[str]) -> _Rule:
     try:
-        return _Rule(re.compile(rule["pattern"]), rule["name"], rule["case"])
+        return _Rule(compile_java(rule["pattern"]), rule["name"], rule["case"])
     except re.error as error:
         raise ConfigError(
             f"ssl.principal.mapping.rules has '{rule['pattern']}', which is no regular expression: {error}"

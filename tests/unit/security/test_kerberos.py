@@ -36,6 +36,9 @@ def names(*rules: str) -> ShortNames:
         ("RULE:[1:$1]s/a/b/g", "banana@EXAMPLE.COM", "bbnbnb"),
         ("RULE:[1:$1]s/(.)(.*)/$2-$1/", "alice@EXAMPLE.COM", "lice-a"),
         ("RULE:[1:$1]s/.*//", "alice@EXAMPLE.COM", None),
+        (r"RULE:[1:$1](\w+)", "alice@EXAMPLE.COM", "alice"),
+        ("RULE:[1:$1](\\w+)", "\u0430lice@EXAMPLE.COM", None),  # Cyrillic
+        (r"RULE:[1:$1]s/\d//g", "a1\u0661@EXAMPLE.COM", "a\u0661"),
     ],
 )
 def test_a_rule_makes_a_user_of_a_principal(rule: str, principal: str, user: str | None) -> None:
@@ -55,6 +58,7 @@ def test_the_first_rule_that_fits_holds() -> None:
         "default",
         "RULE:$1",
         "RULE:[1:$2]",
+        "RULE:[\u0661:$1]",
         "RULE:[1:$1](()",
         "RULE:[1:$1](*)",
         "RULE:[1:$1]s/*//",

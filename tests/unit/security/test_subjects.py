@@ -100,6 +100,10 @@ def test_what_is_no_certificate_is_refused():
         (r"RULE:^CN=(.*)\/(.*)$/$2\/\$$1/", "CN=a/b", "b/$a"),
         ("RULE:^(.*)$/$9/", "CN=a", "$9"),
         ("RULE:^CN=(a)?(b)$/$1$2/", "CN=b", "b"),
+        (r"RULE:^CN=(\w+),.*$/$1/", "CN=alice,O=b", "alice"),
+        ("RULE:^CN=(\\w+),.*$/$1/", "CN=\u0430lice,O=b", None),  # Cyrillic
+        (r"RULE:^CN=svc(\d+)$/$1/", "CN=svc\u0661", None),
+        ("RULE:^CN=(.*)$/$\u0661/", "CN=a", "$\u0661"),
         ("RULE:^CN=([a-z]{1,3}),.*$/$1/,DEFAULT", "CN=abc,O=d", "abc"),
     ],
 )

@@ -15,6 +15,7 @@ from barnabas.config.setting import INT_MAX
 from barnabas.environment.network import BindError, Network, ServerSocket
 from barnabas.errors import ConfigError
 from barnabas.security import ANONYMOUS, Principal
+from barnabas.security.principal import check_name
 from barnabas.security.quotas import ConnectionRates
 from barnabas.security.subjects import SubjectRules, subject_of
 from barnabas.server.network.busy_polling import BusyPolling
@@ -271,6 +272,7 @@ class Listener:
             raise ValueError(
                 f"no rule of ssl.principal.mapping.rules names a user for its certificate '{subject}'"
             )
+        check_name(name)
         return Principal(name)
 
     async def start(self, begin: Callable[[], Serve]) -> None:

@@ -19,6 +19,7 @@ from barnabas.protocol.registry import ApiKey
 from barnabas.protocol.wire import Readable
 from barnabas.security import Exchange, Principal, Sasl, SaslError
 from barnabas.security.delegation_tokens import TokenPrincipal
+from barnabas.security.principal import check_name
 from barnabas.server.auditing.trail import LOGIN, LOGIN_FAILED, AuditTrail
 from barnabas.server.requests.context import Chunks, Client
 from barnabas.text import logger_of, shown
@@ -164,6 +165,10 @@ class Login:
 
     def _complete(self, client: LoginClient, exchange: Exchange) -> int:
         """Serve the client from now on. Returns for how many milliseconds; 0 means without end."""
+        try:
+            check_name(exchange.user)
+        except ValueError as error:
+            raise SaslError(str(error)) from None
         kind = Principal if exchange.token_id is None else TokenPrincipal
         principal = kind(exchange.user)
         if self._principal not in (None, principal):

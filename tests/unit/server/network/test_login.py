@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 
+import pytest
+
 from barnabas.config import BrokerConfig
 from barnabas.environment.blocking import Threads
 from barnabas.environment.environment import Environment
@@ -39,14 +41,60 @@ class SlowExchange:
 class Client:
     principal = ANONYMOUS
 
+    listener = client_host = client_id = "test"
+
     def __init__(self):
         self.parked = []
+        self.principals = []
+
+    def logged_in(self, principal, serve):
+        self.principals.append(principal)
 
     def reply(self, chunks):
         pass
 
     def park(self, answer, finish, cancel_on_disconnect, beside=-1):
         self.parked.append(answer)
+
+
+class Named:
+    """An exchange that is complete at once, for whoever the client is said to be: a token's subject, say."""
+
+    is_complete = True
+    token_id = expires_ms = None
+
+    def __init__(self, user):
+        self.user = user
+
+    def respond(self, message):
+        return b""
+
+    def begin(self, mechanism, listener):
+        return self
+
+
+@pytest.mark.parametrize(
+    ("user", "reason"),
+    [("ANONYMOUS", "nobody may log in as ANONYMOUS"), ("anonymous", None), ("alice", None)],
+)
+def test_nobody_logs_in_by_the_name_of_those_who_have_not(user, reason):
+    async def scenario():
+        client = Client()
+        config = BrokerConfig.from_text(
+            {"sasl.enabled.mechanisms": "PLAIN", "connection.failed.authentication.delay.ms": "0"}
+        )
+        trail = AuditTrail(config, Environment.of_system())
+        logins = Logins(lambda: config, Named(user), lambda frame, client: None, lambda: 0, Threads(), trail)
+        login = logins.begin("SASL_SSL")
+        login.serve(frame(SaslHandshakeRequest(mechanism="PLAIN"), 1), client)
+        login.serve(frame(SaslAuthenticateRequest(auth_bytes=b"token"), 2), client)
+        (answer,) = client.parked
+        failure = (await answer).failure
+        logins.stop()
+        assert [str(each) for each in client.principals] == ([] if reason else [f"User:{user}"])
+        assert failure is None if reason is None else reason in failure
+
+    asyncio.run(scenario())
 
 
 def frame(request, number):
