@@ -9,13 +9,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from confluent_kafka import KafkaException
 
 from barnabas.system.orphans import environment_that_ends
-from bench import cluster, report, scale, spark_workloads, workloads
+from bench import cluster, java, report, scale, spark_workloads, workloads
 from bench.artifacts import CACHE, Unavailable
 from bench.peers import PEERS
 from bench.spark import PEERS_OF_SPARK, SparkBench
@@ -61,7 +60,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def _offered(quick: bool) -> Sequence[workloads.Workload]:
-    return workloads.quick() if quick else [*workloads.full(), *scale.scales()]
+    if quick:
+        return [*workloads.quick(), *java.quick()]
+    return [*workloads.full(), *java.full(), *scale.scales()]
 
 
 def _offered_of_spark(quick: bool) -> Sequence[spark_workloads.SparkWorkload]:
@@ -91,9 +92,8 @@ class Bench:
     def warm_up(self) -> None:
         """Uncounted work, after which a JVM has compiled what is hot."""
         for target in self.targets:
-            for workload in workloads.warm_up():
-                with suppress(DriverFailed, KafkaException):
-                    list(workload.run(target))
+            say(f"{target.peer.name:9} warms up")
+            workloads.warm_up(target)
 
     def measure(self, workload: workloads.Workload, round_number: int) -> None:
         """All brokers, one after the other; each round begins with another, so that none is always first."""

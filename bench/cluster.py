@@ -1,8 +1,8 @@
 """Three brokers as a cluster beside three of Apache Kafka's: replication factor 3, acks=all.
 
 Barnabas runs on a ZooKeeper from PySpark's jars, Kafka as three combined KRaft nodes; all brokers of one run
-share this machine, and one cluster runs at a time. What a figure of memory or CPU counts is all brokers of a
-cluster together, without the ZooKeeper.
+share this machine, and one cluster runs at a time. Memory and CPU time are those of a whole cluster: the
+brokers and the ZooKeeper, as Kafka's brokers include its controllers.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +19,8 @@ from confluent_kafka.admin import AdminClient
 
 from barnabas.metadata.zookeeper.server import ZooKeeperMissingError, ZooKeeperServer
 from bench.artifacts import Unavailable
-from bench.peers import Barnabas, Kafka, Peer, Usage, free_port
+from bench.java import JavaClients
+from bench.peers import Barnabas, Kafka, Peer, Usage, free_port, usage_of
 from bench.report import Results
 from bench.workloads import (
     Bulk,
@@ -32,6 +32,7 @@ from bench.workloads import (
     Workload,
     finish,
     wait_ready,
+    warm_up,
 )
 
 BROKERS = 3
@@ -57,6 +58,11 @@ class ClusterPeer:
         self.members = list(members)
 
     @property
+    def others(self) -> Sequence[int]:
+        """The processes that the brokers need beside them."""
+        return ()
+
+    @property
     def bootstrap(self) -> str:
         return ",".join(member.bootstrap for member in self.members)
 
@@ -73,6 +79,7 @@ class ClusterPeer:
 
     def usage(self) -> Usage:
         found = [member.usage() for member in self.members if member.is_running]
+        found += [usage_of(pid) for pid in self.others]
         return Usage(
             sum(each.cpu_seconds for each in found),
             sum(each.rss for each in found),
@@ -114,6 +121,10 @@ class BarnabasCluster(ClusterPeer):
                 *(_REPLICATED if len(self.members) >= BROKERS else ("offsets.topic.replication.factor=1",)),
             )
         super().start()
+
+    @property
+    def others(self) -> Sequence[int]:
+        return () if self._zookeeper.pid is None else (self._zookeeper.pid,)
 
     def stop(self) -> None:
         super().stop()
@@ -203,8 +214,9 @@ def workloads() -> list[Workload]:
         ),
         Roles(100, 1_000_000),
         Roles(1_000, 300_000),
+        JavaClients(100, 100, 500_000),
         Synchronous(3.0),
-        EndToEnd(3.0, 300),
+        *(EndToEnd(4.0, rate) for rate in (100, 300, 1_000)),
         Gap("longest wait, clean stop of a leader", lambda peer: peer.stop(), 6.0),
         Gap("longest wait, kill -9 of a leader", lambda peer: peer.kill(), 15.0),
     ]
@@ -248,15 +260,12 @@ def measure(
 def _measure(cluster: ClusterPeer, chosen: Sequence[Workload], add: Callable[[Sample], None]) -> None:
     target = Target(cluster, replicas=BROKERS)  # type: ignore[arg-type]
     time.sleep(REST_SECONDS)
-    add(Sample("idle memory of all brokers", "MB", cluster.usage().rss / 1e6))
-    uncounted: list[Workload] = [Bulk(1_000, "none", 10, 30_000), Synchronous(2.0)]  # a JVM compiles
-    for workload in uncounted:
-        with suppress(DriverFailed, KafkaException):
-            list(workload.run(target))
+    add(Sample("idle memory of the cluster", "MB", cluster.usage().rss / 1e6))
+    warm_up(target, requests=False)
     for workload in chosen:
         for sample in workload.run(target):
             add(sample)
-    add(Sample("memory of all brokers at its most", "MB", cluster.usage().peak_rss / 1e6))
+    add(Sample("memory of the cluster at its most", "MB", cluster.usage().peak_rss / 1e6))
 
 
 def _measure_total(brokers: int, directory: Path, results: Results, say: Callable[[str], None]) -> None:

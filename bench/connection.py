@@ -11,7 +11,7 @@ from barnabas.protocol.schema import Request, Response
 
 #: the versions that librdkafka 2.16 speaks, or the last that knows one group or names topics, by the API's
 #: number
-VERSIONS = {0: 7, 1: 12, 3: 12, 8: 8, 9: 7, 10: 2, 19: 5, 20: 5}
+VERSIONS = {0: 7, 1: 12, 2: 7, 3: 12, 8: 8, 9: 7, 10: 2, 19: 5, 20: 5}
 SECONDS = 120.0
 
 R = TypeVar("R", bound=Response)

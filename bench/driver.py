@@ -22,6 +22,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 
 from bench.figures import Figures, percentiles_ms
 from bench.members import settle
+from bench.pipelined import pipelined
 from bench.transactions import large_transactions, small_transactions
 
 DRAIN_SECONDS = 60.0
@@ -144,7 +145,8 @@ def sync(bootstrap: str, topic: str, size: int, seconds: float) -> Figures:
             ends = time.monotonic() + seconds
             latencies.clear()
     deliveries.check(0)
-    return {**percentiles_ms(latencies), "records/s": len(latencies) / sum(latencies)}
+    figures = percentiles_ms(latencies)
+    return {**figures, "records/s": len(latencies) / sum(latencies), "records": deliveries.count}
 
 
 def paced(bootstrap: str, topic: str, size: int, rate: int, records: int) -> Figures:
@@ -196,8 +198,11 @@ def gap(bootstrap: str, topic: str, seconds: float) -> Figures:
     return {"longest ms": 1000 * longest}
 
 
-def latency(bootstrap: str, topic: str, records: int) -> Figures:
-    """The other end of `paced`: from handed over to received, on the clock both processes share."""
+def latency(bootstrap: str, topic: str, records: int, uncounted: int) -> Figures:
+    """The other end of `paced`: from handed over to received, on the clock both processes share.
+
+    The first `uncounted` records make the producer's connections, and warm all three processes.
+    """
     consumer = _consumer(bootstrap)
     consumer.assign([TopicPartition(topic, 0, 0)])
     consumer.poll(0.5)  # the first fetch waits at the broker before the producer starts
@@ -213,7 +218,7 @@ def latency(bootstrap: str, topic: str, records: int) -> Figures:
         elif time.monotonic() - last > IDLE_SECONDS:
             raise RuntimeError(f"only {len(latencies)} of {records} records came back")
     consumer.close()
-    return percentiles_ms(latencies)
+    return percentiles_ms(latencies[uncounted:])
 
 
 def first_record(bootstrap: str, topic: str) -> Figures:
@@ -282,7 +287,7 @@ KINDS: dict[str, Callable[..., Figures]] = {
     kind.__name__: kind
     for kind in (
         *(produce, consume, sync, paced, gap, latency, first_record, join, connections),
-        *(settle, small_transactions, large_transactions),
+        *(settle, pipelined, small_transactions, large_transactions),
     )
 }
 

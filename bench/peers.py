@@ -33,7 +33,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Usage:
-    """What a broker's process has used: CPU seconds so far, resident bytes now and at most."""
+    """What a broker has used: CPU seconds of its process tree so far, resident bytes now and at most."""
 
     cpu_seconds: float
     rss: int
@@ -123,16 +123,7 @@ class Peer(ABC):
 
     def usage(self) -> Usage:
         """Read from /proc, so Linux only."""
-        status = dict(
-            line.split(":", 1)
-            for line in (Path("/proc") / str(self.pid) / "status").read_text().splitlines()
-            if ":" in line
-        )
-        return Usage(
-            cpu_seconds=cpu_seconds(self.pid),
-            rss=int(status["VmRSS"].split()[0]) * 1024,
-            peak_rss=int(status["VmHWM"].split()[0]) * 1024,
-        )
+        return usage_of(self.pid)
 
 
 class Barnabas(Peer):
@@ -280,14 +271,19 @@ def free_port() -> int:
         return port
 
 
-def cpu_seconds(pid: int) -> float:
-    """What this process has used so far, without its children."""
-    fields = _stat(pid)
-    return (int(fields[11]) + int(fields[12])) / _TICKS
+def usage_of(pid: int) -> Usage:
+    """Return the CPU time of a process and all below it, and its own memory."""
+    lines = (Path("/proc") / str(pid) / "status").read_text().splitlines()
+    status = dict(line.split(":", 1) for line in lines if ":" in line)
+    return Usage(
+        cpu_seconds=tree_cpu_seconds(pid),
+        rss=int(status["VmRSS"].split()[0]) * 1024,
+        peak_rss=int(status["VmHWM"].split()[0]) * 1024,
+    )
 
 
 def cpu_nanoseconds(pid: int) -> int:
-    """What the threads of this process that still run have used so far; finer than `cpu_seconds`."""
+    """What the threads of this process that still run have used so far; finer than `tree_cpu_seconds`."""
     used = 0
     for task in (Path("/proc") / str(pid) / "task").iterdir():
         with suppress(OSError):  # it has ended
@@ -296,7 +292,7 @@ def cpu_nanoseconds(pid: int) -> int:
 
 
 def tree_cpu_seconds(root: int) -> float:
-    """What this process and all below it that still run have used so far."""
+    """CPU seconds of this process, of all below it, and of those below it that have ended, so far."""
     parents = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -308,7 +304,8 @@ def tree_cpu_seconds(root: int) -> float:
     total = 0.0
     for pid in tree:
         with suppress(OSError):
-            total += cpu_seconds(pid)
+            # its own, and that of the children that it has waited for
+            total += sum(map(int, _stat(pid)[11:15])) / _TICKS
     return total
 
 

@@ -14,10 +14,11 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import ClassVar, Protocol
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench import commits
@@ -26,6 +27,8 @@ from bench.peers import Peer
 
 DRIVER_SECONDS = 100.0
 MEGABYTE = 1e6
+#: what a broker has to do before anything is counted, both of them
+WARM_RECORDS, WARM_SECONDS = 500_000, 30.0
 
 
 class DriverFailed(Exception):
@@ -71,6 +74,18 @@ class Target:
             stderr=subprocess.PIPE,
             text=True,
         )
+
+    @contextmanager
+    def driver(self, kind: str, **parameters: object) -> Iterator[subprocess.Popen[str]]:
+        """A driver that is ready; it is killed in the end if it still runs."""
+        driver = self.start_driver(kind, **parameters)
+        try:
+            wait_ready(driver)
+            yield driver
+        finally:
+            driver.kill()
+            with driver:  # closes its pipes
+                pass
 
     def drive(self, kind: str, **parameters: object) -> Figures:
         """Run a driver to its end."""
@@ -149,6 +164,43 @@ class Bulk:
 
 
 @dataclass(frozen=True)
+class Requests:
+    """Produce requests of one shape, pipelined on several connections without a client library.
+
+    Args:
+        partitions: of each request.
+        records: to each partition of a request, 100 bytes each.
+        topic_partitions: connections take them in turn.
+    """
+
+    partitions: int
+    records: int
+    connections: int
+    in_flight: int
+    topic_partitions: int
+    seconds: float
+
+    @property
+    def name(self) -> str:
+        partitions = "1 partition" if self.partitions == 1 else f"{self.partitions} partitions"
+        records = "1 record" if self.records == 1 else f"{self.records} records each"
+        return f"requests of {partitions}, {records}, {self.connections} connections"
+
+    def run(self, target: Target) -> Iterator[Sample]:
+        with (
+            target.topic(self.topic_partitions) as topic,
+            target.driver("pipelined", topic=topic, **asdict(self)) as driver,
+        ):
+            before = target.peer.usage().cpu_seconds
+            figures = finish(driver)
+            cpu = target.peer.usage().cpu_seconds - before
+        requests = figures.pop("requests")
+        for unit, value in figures.items():
+            yield Sample(self.name, unit, value)
+        yield Sample(self.name, "broker CPU µs/request", cpu * 1e6 / requests)
+
+
+@dataclass(frozen=True)
 class Synchronous:
     """One record of 100 bytes, acknowledged, then the next."""
 
@@ -157,8 +209,11 @@ class Synchronous:
 
     def run(self, target: Target) -> Iterator[Sample]:
         with target.topic(1) as topic:
-            for unit, value in target.drive("sync", topic=topic, size=100, seconds=self.seconds).items():
-                yield Sample(self.name, unit, value)
+            figures, cpu = target.drive_weighed("sync", topic=topic, size=100, seconds=self.seconds)
+        records = figures.pop("records")
+        for unit, value in figures.items():
+            yield Sample(self.name, unit, value)
+        yield Sample(self.name, "broker CPU µs/record", cpu * 1e6 / records)
 
 
 @dataclass(frozen=True)
@@ -167,20 +222,23 @@ class EndToEnd:
 
     seconds: float
     rate: int
-    name: str = "end-to-end latency"
+
+    @property
+    def name(self) -> str:
+        return f"end-to-end latency ({self.rate}/s of 1 KB)"
 
     def run(self, target: Target) -> Iterator[Sample]:
-        records = int(self.rate * self.seconds)
+        uncounted = self.rate  # a second
+        records = uncounted + int(self.rate * self.seconds)
         with target.topic(1) as topic:
-            consumer = target.start_driver("latency", topic=topic, records=records)
-            try:
-                wait_ready(consumer)
-                target.drive("paced", topic=topic, size=1_000, rate=self.rate, records=records)
+            waiting = target.driver("latency", topic=topic, records=records, uncounted=uncounted)
+            with waiting as consumer:
+                paced = {"size": 1_000, "rate": self.rate, "records": records}
+                _, cpu = target.drive_weighed("paced", topic=topic, **paced)
                 figures = finish(consumer)
-            finally:
-                consumer.kill()
         for unit, value in figures.items():
-            yield Sample(f"{self.name} ({self.rate}/s of 1 KB)", unit, value)
+            yield Sample(self.name, unit, value)
+        yield Sample(self.name, "broker CPU µs/record", cpu * 1e6 / records)
 
 
 @dataclass(frozen=True)
@@ -296,13 +354,9 @@ class Connections:
 
     def run(self, target: Target) -> Iterator[Sample]:
         before = target.peer.usage().rss
-        driver = target.start_driver("connections", count=self.count)
-        try:
-            wait_ready(driver)
+        with target.driver("connections", count=self.count) as driver:
             growth = target.peer.usage().rss - before
             figures = finish(driver)
-        finally:
-            driver.kill()
         yield Sample(f"{self.count} connections", "connections/s", figures["connections/s"])
         yield Sample(f"{self.count} connections", "MB more", max(0, growth) / MEGABYTE)
 
@@ -391,15 +445,49 @@ def _bulk(shapes: Iterable[tuple[str, int]], records: dict[int, int]) -> Iterato
             yield Bulk(size, codec, partitions, count if partitions == 1 else count // 4)
 
 
-def warm_up() -> list[Workload]:
-    """What is run before anything is counted."""
-    return [Bulk(1_000, "none", 1, 400_000), Synchronous(2.0)]
+def warm_up(target: Target, requests: bool = True) -> None:
+    """Uncounted work, after which a JVM has compiled what is hot.
+
+    It repeats all kinds of work until both `WARM_RECORDS` and `WARM_SECONDS` are reached.
+
+    Args:
+        target: a broker that runs; one that can do none of it is left as it is.
+        requests: whether one broker leads all partitions, so that `Requests` can be sent.
+    """
+    bulk = [Bulk(100, "none", 1, 200_000), Bulk(1_000, "lz4", 100, 200_000)]
+    others: list[Workload] = [Synchronous(2.0), EndToEnd(2.0, 1_000), SmallTransactions(500, 2.0)]
+    if requests:
+        others += [*_requests(2.0)]
+    ends = time.monotonic() + WARM_SECONDS
+    records = 0
+    while records < WARM_RECORDS or time.monotonic() < ends:
+        done = [each for each in bulk if _succeeds(each, target)]
+        if not done:
+            return
+        records += sum(each.records for each in done)
+        for each in others:
+            _succeeds(each, target)
+
+
+def _succeeds(workload: Workload, target: Target) -> bool:
+    try:
+        list(workload.run(target))
+    except (DriverFailed, KafkaException):
+        return False
+    return True
+
+
+def _requests(seconds: float) -> Iterator[Requests]:
+    """Many partitions in a request, and as little as a request can have."""
+    yield Requests(100, 10, 4, 5, 100, seconds)
+    yield Requests(1, 1, 20, 5, 20, seconds)
 
 
 def quick() -> list[Workload]:
     """A few minutes: the shapes the targets are stated in."""
     return [
         *_bulk((("none", 1), ("lz4", 1), ("none", 100)), {100: 500_000, 1_000: 200_000}),
+        *_requests(2.0),
         Synchronous(1.0),
         EndToEnd(1.5, 500),
         SmallTransactions(1_000, 2.0),
@@ -419,8 +507,9 @@ def full() -> list[Workload]:
             [(codec, partitions) for partitions in (1, 100) for codec in ("none", "lz4")],
             {100: 1_000_000, 1_000: 400_000, 10_000: 50_000},
         ),
+        *_requests(5.0),
         Synchronous(3.0),
-        EndToEnd(4.0, 1_000),
+        *(EndToEnd(4.0, rate) for rate in (100, 300, 1_000)),
         SmallTransactions(1_000, 5.0),
         LargeTransactions(200),
         FirstRecord(),

@@ -1,0 +1,187 @@
+"""Produce requests of one shape over several connections, with several in flight on each.
+
+There is no client library: librdkafka and Java send mostly requests of one partition to a topic with 100. The
+requests are encoded once. Each response is checked for errors, and in the end the partitions have to contain
+what was acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import time
+from collections import deque
+from typing import cast
+
+import uvloop
+
+from barnabas.protocol.framing import RequestHeader, encode_request
+from barnabas.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.records import Record, encode_batch
+from bench.connection import VERSIONS, Connection
+from bench.figures import Figures, percentiles_ms
+
+DRAIN_SECONDS = 60.0
+#: seconds before anything is counted: connections, and the first requests of a topic
+LEAD_SECONDS = 1.0
+RECORD_BYTES = 100
+#: a partition's part of the response, in the version of `VERSIONS`: index, error code, base offset, log
+#: append time, log start offset
+_PARTITION = struct.Struct(">ihqqq")
+_LATEST = -1
+
+
+def pipelined(
+    bootstrap: str,
+    topic: str,
+    topic_partitions: int,
+    partitions: int,
+    records: int,
+    connections: int,
+    in_flight: int,
+    seconds: float,
+) -> Figures:
+    """Keep `in_flight` requests on each connection, each with `records` records to each of `partitions`.
+
+    It says `ready` when it begins to count. Connections take the topic's partitions in turn.
+
+    Raises:
+        RuntimeError: the broker refused a record, or lost one.
+    """
+    load = _Load(bootstrap, in_flight, seconds)
+    frames = []
+    for number in range(connections):
+        first = number * partitions
+        places = sorted((first + each) % topic_partitions for each in range(partitions))
+        frames.append(_frame(topic, places, records))
+    uvloop.run(load.run(frames, len(topic), partitions))
+    stored, expected = _stored(bootstrap, topic, topic_partitions), load.answered * partitions * records
+    if stored != expected:
+        raise RuntimeError(f"{expected} records were acknowledged, and the topic contains {stored}")
+    return {
+        "requests/s": len(load.latencies) / load.elapsed,
+        **percentiles_ms(load.latencies),
+        "requests": load.answered - load.uncounted,
+    }
+
+
+class _Load:
+    """The connections of a run, and what they count together."""
+
+    def __init__(self, bootstrap: str, in_flight: int, seconds: float) -> None:
+        host, _, port = bootstrap.rpartition(":")
+        self._host, self._port = host, int(port)
+        self._seconds = seconds
+        self.in_flight = in_flight
+        #: of the requests that were answered in the counted time
+        self.latencies: list[float] = []
+        self.elapsed = 0.0
+        self.answered = self.uncounted = 0
+        self.ends = False
+        self.counts = False
+
+    async def run(self, frames: list[bytes], name_size: int, partitions: int) -> None:
+        """Send for `LEAD_SECONDS` and the counted time; then wait for the answers that are due."""
+        loop = asyncio.get_running_loop()
+        ended = []
+        for frame in frames:
+            _, connection = await loop.create_connection(
+                lambda frame=frame: _Requests(self, frame, name_size, partitions),  # type: ignore[misc]
+                self._host,
+                self._port,
+            )
+            ended.append(connection.ended)
+        await asyncio.sleep(LEAD_SECONDS)
+        self.uncounted = self.answered
+        self.counts = True
+        print("ready", flush=True)
+        began = time.monotonic()
+        await asyncio.wait(ended, timeout=self._seconds, return_when=asyncio.FIRST_EXCEPTION)
+        self.elapsed = time.monotonic() - began
+        self.counts, self.ends = False, True
+        await asyncio.wait_for(asyncio.gather(*ended), DRAIN_SECONDS)
+
+
+class _Requests(asyncio.Protocol):
+    """One connection: a new request for each answer."""
+
+    def __init__(self, load: _Load, frame: bytes, name_size: int, partitions: int) -> None:
+        self._load = load
+        self._frame = frame
+        # size, correlation id, number of topics; the name; the number of partitions
+        self._first = 4 + 4 + 4 + 2 + name_size + 4
+        self._partitions_end = self._first + partitions * _PARTITION.size
+        self._received = bytearray()
+        self._sent: deque[float] = deque()
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._send(self._load.in_flight)
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        begin, answers = 0, 0
+        view = memoryview(self._received)
+        while len(view) - begin >= 4:
+            end = begin + 4 + int.from_bytes(view[begin : begin + 4], "big")
+            if end > len(view):
+                break
+            self._check(view[begin + self._first : begin + self._partitions_end])
+            begin, answers = end, answers + 1
+        view.release()
+        del self._received[:begin]
+        self._count(answers)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.ended.done():
+            self.ended.set_exception(RuntimeError(f"the broker closed a connection: {exc}"))
+
+    def _check(self, partitions: memoryview) -> None:
+        for index, error, *_ in _PARTITION.iter_unpack(partitions):
+            if error and not self.ended.done():
+                self.ended.set_exception(RuntimeError(f"partition {index} refused records: error {error}"))
+
+    def _count(self, answers: int) -> None:
+        now = time.monotonic()
+        load = self._load
+        load.answered += answers
+        for _ in range(answers):
+            sent = self._sent.popleft()
+            if load.counts:
+                load.latencies.append(now - sent)
+        if not load.ends:
+            self._send(answers)
+        elif not self._sent and not self.ended.done():
+            self.ended.set_result(None)
+            self._transport.close()
+
+    def _send(self, requests: int) -> None:
+        now = time.monotonic()
+        self._sent.extend([now] * requests)
+        self._transport.writelines([self._frame] * requests)
+
+
+def _frame(topic: str, partitions: list[int], records: int) -> bytes:
+    now_ms = int(time.time() * 1000)
+    batch = bytes(encode_batch([Record(None, bytes(RECORD_BYTES), now_ms)] * records))
+    data = [PartitionProduceData(index=index, records=batch) for index in partitions]
+    topics = [TopicProduceData(name=topic, partition_data=data)]
+    request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topics)
+    header = RequestHeader(request.api_key, VERSIONS[request.api_key], 1, "bench")
+    return b"".join(map(bytes, encode_request(header, request)))
+
+
+def _stored(bootstrap: str, topic: str, partitions: int) -> int:
+    """Return the sum of the ends of all partitions."""
+    asked = [ListOffsetsPartition(partition_index=n, timestamp=_LATEST) for n in range(partitions)]
+    request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic, partitions=asked)])
+    with Connection(bootstrap) as connection:
+        answer = connection.ask(request, ListOffsetsResponse)
+    return sum(each.offset for each in answer.topics[0].partitions)

@@ -1,0 +1,110 @@
+"""The benchmark's own load: it counts what was stored, and fails when the broker refuses."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+from bench import workloads
+from bench.peers import tree_cpu_seconds
+from bench.report import Results, targets
+from bench.workloads import DriverFailed, EndToEnd, Requests, Sample, Synchronous, Target, warm_up
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="CPU time is read from /proc")
+
+
+def target_of(broker) -> Target:
+    peer = SimpleNamespace(bootstrap=broker.bootstrap_servers, usage=lambda: SimpleNamespace(cpu_seconds=0.0))
+    return Target(peer)
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        Requests(7, 3, 2, 3, 10, 0.2),
+        Requests(1, 1, 4, 5, 4, 0.2),
+        Synchronous(0.1),
+        EndToEnd(0.2, 50),
+    ],
+    ids=lambda each: each.name,
+)
+def test_a_workload_measures_a_broker(barnabas_broker, workload):
+    figures = {sample.unit: sample.value for sample in workload.run(target_of(barnabas_broker))}
+    assert figures["p50 ms"] > 0
+    assert {unit for unit in figures if unit.startswith("broker CPU µs/")}
+
+
+@pytest.mark.parametrize("partitions", [3, 1])
+def test_refused_and_missing_records_fail_a_run(barnabas_broker, partitions):
+    topic = barnabas_broker.create_topic(f"bench-{os.urandom(4).hex()}", 1)
+    if partitions == 1:
+        barnabas_broker.produce(topic, "not of this run")
+    load = {"connections": 1, "in_flight": 2, "records": 1, "seconds": 0.1}
+    load |= {"partitions": partitions, "topic_partitions": partitions}
+    with pytest.raises(DriverFailed) as failed:
+        target_of(barnabas_broker).drive("pipelined", topic=topic, **load)
+    if partitions == 3:
+        assert "refused records: error 3" in str(failed.value)
+    else:
+        acknowledged, contained = map(int, re.findall(r"\d+", str(failed.value)))
+        assert contained == acknowledged + 1
+
+
+@linux
+def test_the_cpu_time_of_children_counts_while_they_run_and_after():
+    spin = "import time\nwhile time.process_time() < 0.3: pass"
+    run = f"subprocess.run([sys.executable, '-c', {spin!r}]); print(flush=True); input()"
+    command = [sys.executable, "-c", f"import subprocess, sys; {run}"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        parent.stdout.readline()
+        assert tree_cpu_seconds(parent.pid) >= 0.3
+        parent.communicate(b"\n")
+
+
+def test_warming_up_takes_both_the_records_and_the_seconds(monkeypatch):
+    clock, done = [0.0], []
+
+    def run(workload, target):
+        clock[0] += 10
+        done.append(workload)
+        yield from ()
+
+    monkeypatch.setattr(workloads, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    for kind in ("Bulk", "Synchronous", "EndToEnd", "SmallTransactions", "Requests"):
+        monkeypatch.setattr(getattr(workloads, kind), "run", run)
+    warm_up(None)
+    assert sum(getattr(each, "records", 0) for each in done if hasattr(each, "codec")) >= 500_000
+    monkeypatch.setattr(workloads, "WARM_SECONDS", 1_000.0)
+    clock[0] = 0.0
+    warm_up(None)
+    assert clock[0] >= 1_000
+
+
+def test_a_broker_that_can_do_nothing_is_not_warmed_for_ever(monkeypatch):
+    def run(workload, target):
+        raise workloads.DriverFailed("no")
+
+    monkeypatch.setattr(workloads.Bulk, "run", run)
+    warm_up(None)
+
+
+@pytest.mark.parametrize(
+    ("ours", "verdict"),
+    [
+        ([1.1, 0.9, 1.2], "met"),
+        ([0.97, 0.9, 1.2], "equal"),
+        ([0.41, 0.64, 1.78], "MISSED"),
+        ([0.97, 0.9], "MISSED"),
+    ],
+)
+def test_a_median_far_below_is_not_called_equal(ours, verdict):
+    results = Results(["barnabas", "kafka"])
+    for number, value in enumerate(ours):
+        results.add("barnabas", number, Sample("produce 100 B, none, 1p", "records/s", value))
+        results.add("kafka", number, Sample("produce 100 B, none, 1p", "records/s", 1.0))
+    (line,) = targets(results)
+    assert line.split()[0] == verdict
