@@ -93,7 +93,7 @@ class Bench:
         """Uncounted work, after which a JVM has compiled what is hot."""
         for target in self.targets:
             say(f"{target.peer.name:9} warms up")
-            workloads.warm_up(target)
+            workloads.warm_up(target, say)
 
     def measure(self, workload: workloads.Workload, round_number: int) -> None:
         """All brokers, one after the other; each round begins with another, so that none is always first."""

@@ -244,7 +244,7 @@ def measure(
 
             try:
                 cluster.start()
-                _measure(cluster, chosen, add)
+                _measure(cluster, chosen, add, say)
             except (Unavailable, DriverFailed, KafkaException, RuntimeError, OSError) as error:
                 results.failures.append(f"{name}: round {round_number}: {error}")
                 say(results.failures[-1])
@@ -257,11 +257,16 @@ def measure(
     return results
 
 
-def _measure(cluster: ClusterPeer, chosen: Sequence[Workload], add: Callable[[Sample], None]) -> None:
+def _measure(
+    cluster: ClusterPeer,
+    chosen: Sequence[Workload],
+    add: Callable[[Sample], None],
+    say: Callable[[str], None],
+) -> None:
     target = Target(cluster, replicas=BROKERS)  # type: ignore[arg-type]
     time.sleep(REST_SECONDS)
     add(Sample("idle memory of the cluster", "MB", cluster.usage().rss / 1e6))
-    warm_up(target, requests=False)
+    warm_up(target, say, requests=False)
     for workload in chosen:
         for sample in workload.run(target):
             add(sample)

@@ -18,6 +18,7 @@ import uvloop
 from barnabas.protocol.framing import RequestHeader, encode_request
 from barnabas.protocol.messages.list_offsets import (
     ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
@@ -28,6 +29,8 @@ from bench.connection import VERSIONS, Connection
 from bench.figures import Figures, percentiles_ms
 
 DRAIN_SECONDS = 60.0
+#: within which a new topic's partitions have leaders
+LEADER_SECONDS = 10.0
 #: seconds before anything is counted: connections, and the first requests of a topic
 LEAD_SECONDS = 1.0
 RECORD_BYTES = 100
@@ -54,6 +57,7 @@ def pipelined(
     Raises:
         RuntimeError: the broker refused a record, or lost one.
     """
+    _await_leaders(bootstrap, topic, topic_partitions)
     load = _Load(bootstrap, in_flight, seconds)
     frames = []
     for number in range(connections):
@@ -178,10 +182,23 @@ def _frame(topic: str, partitions: list[int], records: int) -> bytes:
     return b"".join(map(bytes, encode_request(header, request)))
 
 
+def _await_leaders(bootstrap: str, topic: str, partitions: int) -> None:
+    """Wait until the broker leads the partitions; the request that made the topic is answered before."""
+    deadline = time.monotonic() + LEADER_SECONDS
+    while any(each.error_code for each in _ends(bootstrap, topic, partitions)):
+        if time.monotonic() > deadline:
+            break  # the first request says what is wrong
+        time.sleep(0.1)
+
+
 def _stored(bootstrap: str, topic: str, partitions: int) -> int:
     """Return the sum of the ends of all partitions."""
+    return sum(each.offset for each in _ends(bootstrap, topic, partitions))
+
+
+def _ends(bootstrap: str, topic: str, partitions: int) -> list[ListOffsetsPartitionResponse]:
     asked = [ListOffsetsPartition(partition_index=n, timestamp=_LATEST) for n in range(partitions)]
     request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic, partitions=asked)])
     with Connection(bootstrap) as connection:
         answer = connection.ask(request, ListOffsetsResponse)
-    return sum(each.offset for each in answer.topics[0].partitions)
+    return answer.topics[0].partitions

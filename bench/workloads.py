@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -445,13 +445,14 @@ def _bulk(shapes: Iterable[tuple[str, int]], records: dict[int, int]) -> Iterato
             yield Bulk(size, codec, partitions, count if partitions == 1 else count // 4)
 
 
-def warm_up(target: Target, requests: bool = True) -> None:
+def warm_up(target: Target, say: Callable[[str], None], requests: bool = True) -> None:
     """Uncounted work, after which a JVM has compiled what is hot.
 
     It repeats all kinds of work until both `WARM_RECORDS` and `WARM_SECONDS` are reached.
 
     Args:
         target: a broker that runs; one that can do none of it is left as it is.
+        say: hears of work that failed, for which a broker is not warm.
         requests: whether one broker leads all partitions, so that `Requests` can be sent.
     """
     bulk = [Bulk(100, "none", 1, 200_000), Bulk(1_000, "lz4", 100, 200_000)]
@@ -461,18 +462,19 @@ def warm_up(target: Target, requests: bool = True) -> None:
     ends = time.monotonic() + WARM_SECONDS
     records = 0
     while records < WARM_RECORDS or time.monotonic() < ends:
-        done = [each for each in bulk if _succeeds(each, target)]
+        done = [each for each in bulk if _succeeds(each, target, say)]
         if not done:
             return
         records += sum(each.records for each in done)
         for each in others:
-            _succeeds(each, target)
+            _succeeds(each, target, say)
 
 
-def _succeeds(workload: Workload, target: Target) -> bool:
+def _succeeds(workload: Workload, target: Target, say: Callable[[str], None]) -> bool:
     try:
         list(workload.run(target))
-    except (DriverFailed, KafkaException):
+    except (DriverFailed, KafkaException, OSError) as error:
+        say(f"{target.peer.name} is not warmed by {workload.name}: {error}")
         return False
     return True
 

@@ -76,11 +76,11 @@ def test_warming_up_takes_both_the_records_and_the_seconds(monkeypatch):
     monkeypatch.setattr(workloads, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     for kind in ("Bulk", "Synchronous", "EndToEnd", "SmallTransactions", "Requests"):
         monkeypatch.setattr(getattr(workloads, kind), "run", run)
-    warm_up(None)
+    warm_up(None, print)
     assert sum(getattr(each, "records", 0) for each in done if hasattr(each, "codec")) >= 500_000
     monkeypatch.setattr(workloads, "WARM_SECONDS", 1_000.0)
     clock[0] = 0.0
-    warm_up(None)
+    warm_up(None, print)
     assert clock[0] >= 1_000
 
 
@@ -89,7 +89,9 @@ def test_a_broker_that_can_do_nothing_is_not_warmed_for_ever(monkeypatch):
         raise workloads.DriverFailed("no")
 
     monkeypatch.setattr(workloads.Bulk, "run", run)
-    warm_up(None)
+    said = []
+    warm_up(Target(SimpleNamespace(name="tansu")), said.append)
+    assert said[0].startswith("tansu is not warmed by 100 B, none, 1p: no")
 
 
 @pytest.mark.parametrize(

@@ -179,3 +179,36 @@ def test_the_same_tests_run_against_another_cluster(pytester, barnabas_broker):
 def test_the_fixtures_are_explained(pytester):
     result = pytester.runpytest_subprocess("--fixtures")
     result.stdout.fnmatch_lines(["barnabas_broker*", "*A Kafka broker shared by all tests of the run*"])
+
+
+def test_a_cluster_that_cannot_be_reached_is_named_with_the_option_of_pytest(pytester):
+    pytester.makepyfile("def test_it(barnabas_broker): pass")
+    result = pytester.runpytest_subprocess("--barnabas-servers", "127.0.0.1:1")
+    result.assert_outcomes(errors=1)
+    said = result.stdout.str()
+    assert "no broker answers at 127.0.0.1:1" in said
+    assert "or name another with --barnabas-servers HOST:PORT (without it, a broker is started" in said
+    assert "--bootstrap-server" not in said
+
+
+def test_without_zookeeper_a_run_in_processes_has_its_clusters_in_threads(pytester):
+    pytester.makeconftest(
+        """
+        import importlib.util
+        find = importlib.util.find_spec
+        importlib.util.find_spec = lambda name, *more: None if name == "pyspark" else find(name, *more)
+        """
+    )
+    pytester.makepyfile(
+        """
+        import pytest
+
+        def test_a_cluster(barnabas_cluster):
+            barnabas_cluster(brokers=1).create_topic("t")
+
+        def test_one_that_has_to_be_in_processes(barnabas_cluster):
+            with pytest.raises(Exception, match="PySpark"):
+                barnabas_cluster(brokers=1, mode="process")
+        """
+    )
+    pytester.runpytest_subprocess("--barnabas-mode", "process").assert_outcomes(passed=2)

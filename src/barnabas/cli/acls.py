@@ -95,13 +95,52 @@ def grant(
     **named: str | bool | None,
 ) -> None:
     """Allow a user something (or deny it)."""
+    permission = Permission.DENY if deny else Permission.ALLOW
+    _add(permission, principal, operations, _resources(named, prefixed), host, bootstrap_server)
+
+
+@acls.command(
+    epilog=example(
+        """
+        barnabas acls deny bob delete --topic orders
+        barnabas acls deny bob all --topic payments- --prefixed
+        """,
+        "A rule that denies wins over every rule that allows. `barnabas acls revoke` removes it.",
+    )
+)
+@click.argument("principal", type=NAME, metavar="USER")
+@click.argument("operations", type=NAME)
+@_resource_options
+@_prefixed_option
+@_host_option
+@bootstrap_option
+def deny(
+    principal: str,
+    operations: str,
+    prefixed: bool,
+    host: str,
+    bootstrap_server: str,
+    **named: str | bool | None,
+) -> None:
+    """Deny a user something, whatever is granted."""
+    _add(Permission.DENY, principal, operations, _resources(named, prefixed), host, bootstrap_server)
+
+
+def _add(
+    permission: Permission,
+    principal: str,
+    operations: str,
+    resources: Sequence[ResourcePattern],
+    host: str,
+    bootstrap_server: str,
+) -> None:
+    """Add a rule for each operation on each resource."""
     from barnabas.client.acls import create_acls
     from barnabas.client.reach import require_broker
 
-    permission = Permission.DENY if deny else Permission.ALLOW
     rules = [
         AclBinding(resource, AclEntry(_named(principal), permission, operation, host))
-        for resource in _resources(named, prefixed)
+        for resource in resources
         for operation in _operations(operations, resource.type)
     ]
     require_broker(bootstrap_server)

@@ -100,9 +100,11 @@ class _WrongUsage(click.UsageError):
 
 
 def _of_barnabas(error: Exception) -> click.ClickException:
-    from barnabas.client.errors import SettingError
+    from barnabas.client.errors import SettingError, UnreachableError
 
     words = " ".join(str(error).split("\n"))
+    if isinstance(error, UnreachableError):
+        words += " with --bootstrap-server HOST:PORT"
     return (
         _WrongUsage(click.UsageError(words))
         if isinstance(error, SettingError)

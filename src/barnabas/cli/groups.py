@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from barnabas.types import TopicPartition
 
 
+#: consumers that a message names
+_NAMED = 3
 _STATES = (
     "Stable",
     "Empty",
@@ -83,7 +85,8 @@ def list_groups(state: str | None, kind: str | None, as_json: bool, bootstrap_se
         barnabas groups describe billing --members
         barnabas groups describe billing --json | jq .lag
         """,
-        "LAG is how many records the group has not read yet: END minus CURRENT.",
+        "LAG is how many records the group has not read yet: END minus CURRENT. All partitions of its topics "
+        "are shown. One without an offset has - as its lag: auto.offset.reset decides where it begins.",
     )
 )
 @click.argument("group", type=NAME, shell_complete=group_names)
@@ -182,6 +185,7 @@ def reset_offsets(
 ) -> None:
     """Change the offsets at which GROUP continues."""
     from barnabas.cli.offset_targets import Target
+    from barnabas.errors import ErrorCode, KafkaError
 
     if dry_run and execute:
         raise click.UsageError("--dry-run shows, --execute does: take one")
@@ -193,9 +197,18 @@ def reset_offsets(
     partitions = sorted(committed) if all_topics else _partitions(admin, topics)
     if not partitions:
         raise click.UsageError(f"group {group} has no offsets: name its topics with --topic")
+    refusal = _refusal(admin, group)
+    if execute and refusal:
+        raise KafkaError(ErrorCode.NON_EMPTY_GROUP, refusal)
     offsets = chosen.offsets(admin, partitions, committed)
     if execute:
-        admin.set_group_offsets(group, offsets)
+        try:
+            admin.set_group_offsets(group, offsets)
+        except KafkaError as error:
+            if error.code != ErrorCode.UNKNOWN_MEMBER_ID:
+                raise
+            # a consumer has joined meanwhile
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, _refusal(admin, group) or error.message) from None
     changes = [
         {
             "topic": place.topic,
@@ -207,10 +220,29 @@ def reset_offsets(
     ]
     if as_json:
         print_json({"group": group, "executed": execute, "offsets": changes})
+        if refusal:
+            click.echo(f"--execute would be refused: {refusal}", err=True)
         return
     print_table(["TOPIC", "PARTITION", "CURRENT", "NEW"], [tuple(change.values()) for change in changes])
-    if not execute:
+    if refusal:
+        click.echo(f"nothing has been changed, and --execute would be refused: {refusal}", err=True)
+    elif not execute:
         click.echo("nothing has been changed: add --execute to do it", err=True)
+
+
+def _refusal(admin: Admin, group: str) -> str | None:
+    """Say why the broker will not change the group's offsets; None if it will."""
+    description = admin.describe_group(group)
+    if not description.members:
+        return None
+    consumers = sorted({f"{member.client_id} at {member.host}" for member in description.members})
+    named = ", ".join(consumers[:_NAMED]) + (" ..." if len(consumers) > _NAMED else "")
+    count = len(description.members)
+    members = "1 member" if count == 1 else f"{count} members"
+    return (
+        f"group {group} is {description.state} and has {members} ({named}): stop its consumers, and wait "
+        "until it is Empty (a consumer that was killed leaves after its session timeout)"
+    )
 
 
 @groups.command(epilog=example("barnabas groups delete billing"))
@@ -263,28 +295,37 @@ def _places(places: tuple[TopicPartition, ...]) -> str:
 
 
 def _progress(admin: Admin, group: str, members: tuple[GroupMember, ...]) -> list[dict[str, Any]]:
-    """By partition: committed offset, end, lag and who reads it."""
+    """By partition of the group's topics: committed offset, end, lag and who reads it; None if unknown."""
     readers = {place: member for member in members for place in member.assignment}
     committed = admin.group_offsets(group)
-    places = sorted({*committed, *readers})
-    ends = admin.offsets(places, "latest")
+    places = sorted({*committed, *readers} | _whole_topics(admin, {place.topic for place in committed}))
+    ends = admin.offsets(places, "latest", skip_failed=True)
     progress = []
     for place in places:
         reader = readers.get(place)
-        current = committed.get(place)
+        current, end = committed.get(place), ends.get(place)
         progress.append(
             {
                 "topic": place.topic,
                 "partition": place.partition,
                 "current": current,
-                "end": ends[place],
-                "lag": None if current is None else max(ends[place] - current, 0),
+                "end": end,
+                "lag": None if current is None or end is None else max(end - current, 0),
                 "member": reader.member_id if reader else None,
                 "client": reader.client_id if reader else None,
                 "host": reader.host if reader else None,
             }
         )
     return progress
+
+
+def _whole_topics(admin: Admin, topics: set[str]) -> set[TopicPartition]:
+    """All partitions of those topics that still exist: the group may not have read some of them yet."""
+    from barnabas.types import TopicPartition
+
+    there = sorted(topics.intersection(admin.topics(internal=True)))
+    described = admin.describe_topics(there)
+    return {TopicPartition(topic.name, each.partition) for topic in described for each in topic.partitions}
 
 
 def _partitions(admin: Admin, topics: tuple[str, ...]) -> list[TopicPartition]:

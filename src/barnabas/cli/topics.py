@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
     from barnabas.cli.partition_health import Health
     from barnabas.client import Admin
     from barnabas.client.admin_types import ConfigValue, PartitionDescription, TopicDescription
+
+
+#: columns of `topics describe` that a healthy topic does not need
+_LEFT_OUT = ("ELR", "LAST KNOWN ELR", "STATE")
 
 
 @click.group()
@@ -151,12 +156,12 @@ def list_topics(internal: bool, as_json: bool, bootstrap_server: str) -> None:
         barnabas topics describe --unavailable --under-min-isr
         barnabas topics describe orders --json | jq '.[].partitions[].latest_offset'
         """,
-        "Without names, all topics, internal ones too. Leader, Replicas and Isr are broker ids; a healthy "
-        "partition has all its replicas in sync (Isr). Elr are replicas that may lead without loss though "
-        "they are not in sync, LastKnownElr those that are waited for when none is left. Earliest is the "
-        "offset of the first record, Latest the offset that the next record will have, Size the bytes on the "
-        "leader's disk; - stands for what the leader does not tell. State is there when something is amiss. "
-        "Of several filters, one is enough.",
+        "Without names, all topics, internal ones too. LEADER, REPLICAS and ISR are broker ids; a healthy "
+        "partition has all its replicas in sync (ISR). ELR are replicas that may lead without loss though "
+        "they are not in sync, LAST KNOWN ELR those that are waited for when none is left. EARLIEST is the "
+        "offset of the first record, LATEST the offset that the next record will have, SIZE the bytes on the "
+        "leader's disk; - stands for what the leader does not tell. ELR, LAST KNOWN ELR and STATE are shown "
+        "when a partition has one. Of several filters, one is enough.",
     )
 )
 @topics_argument
@@ -234,34 +239,54 @@ def describe(
             ]
         )
         return
-    for topic in shown:
-        settings = ",".join(f"{name}={value}" for name, value in _changed(configs[topic.name]).items())
-        click.echo(
-            f"Topic: {topic.name}\tTopicId: {topic.topic_id}\t"
-            f"PartitionCount: {len(totals[topic.name].partitions)}\t"
-            f"ReplicationFactor: {_replication(topic)}\tConfigs: {settings}"
-        )
-        for partition in topic.partitions:
-            click.echo(_line(topic.name, partition, extents, health))
+    for number, topic in enumerate(shown):
+        if number:
+            click.echo()
+        total = len(totals[topic.name].partitions)
+        _print_topic(topic, total, _changed(configs[topic.name]), extents, health)
 
 
-def _line(
-    topic: str,
-    partition: PartitionDescription,
+def _print_topic(
+    topic: TopicDescription,
+    total: int,
+    settings: dict[str, str | None],
     extents: dict[TopicPartition, _Extent],
     health: Health,
-) -> str:
-    extent = extents[TopicPartition(topic, partition.partition)]
-    holders = health.holders(topic, partition)
-    marks = ",".join(health.marks(topic, partition))
-    return (
-        f"\tTopic: {topic}\tPartition: {partition.partition}\t"
-        f"Leader: {'none' if partition.leader is None else partition.leader}\t"
-        f"Replicas: {numbers(partition.replicas)}\tIsr: {numbers(partition.isr)}\t"
-        f"Elr: {numbers(holders.elr or ())}\tLastKnownElr: {numbers(holders.last_known_elr or ())}\t"
-        f"Earliest: {_shown(extent.earliest)}\tLatest: {_shown(extent.latest)}\t"
-        f"Size: {_shown(extent.size)}" + (f"\tState: {marks}" if marks else "")
+) -> None:
+    """Print a heading and a table of partitions; a column that is empty in all of them is left out."""
+    count = "1 partition" if total == 1 else f"{total} partitions"
+    changed = "".join(f", {name}={value}" for name, value in settings.items())
+    click.echo(f"topic {topic.name}: {count}, replication factor {_replication(topic)}{changed}")
+    click.echo(f"id {topic.topic_id}")
+    headings = (
+        *("PARTITION", "LEADER", "REPLICAS", "ISR", "ELR", "LAST KNOWN ELR"),
+        *("EARLIEST", "LATEST", "SIZE", "STATE"),
     )
+    rows = []
+    for partition in topic.partitions:
+        extent = extents[TopicPartition(topic.name, partition.partition)]
+        holders = health.holders(topic.name, partition)
+        rows.append(
+            (
+                partition.partition,
+                "none" if partition.leader is None else partition.leader,
+                numbers(partition.replicas),
+                numbers(partition.isr) or None,
+                numbers(holders.elr or ()) or None,
+                numbers(holders.last_known_elr or ()) or None,
+                extent.earliest,
+                extent.latest,
+                extent.size,
+                ",".join(health.marks(topic.name, partition)) or None,
+            )
+        )
+    if not rows:
+        return
+    shown = [
+        heading not in _LEFT_OUT or any(row[column] is not None for row in rows)
+        for column, heading in enumerate(headings)
+    ]
+    print_table(list(compress(headings, shown)), [list(compress(row, shown)) for row in rows])
 
 
 @topics.command(

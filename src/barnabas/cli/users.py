@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -26,10 +27,12 @@ def users() -> None:
         barnabas users add alice
         barnabas users add alice --password-file alice.txt
         pwgen 24 1 | barnabas users add alice --password-file -
+        barnabas users add bob --config barnabas-data/secure/admin.properties
         """,
         "Without --password-file the password is asked for. A user who exists gets a new password; "
-        "connections that are open stay. Use a listener on 127.0.0.1 or one with TLS: who reads along can "
-        "learn enough to log in.",
+        "connections that are open stay. With --config, NAME.properties is written beside that file, for its "
+        "owner alone: the user's login, and the same addresses and trust. Use a listener on 127.0.0.1 or one "
+        "with TLS: who reads along can learn enough to log in.",
     )
 )
 @click.argument("name", type=NAME)
@@ -46,12 +49,35 @@ def users() -> None:
     show_default=True,
     help="How much work it is to try a password.",
 )
+@click.option("--no-file", is_flag=True, help="Write no file of client settings for the user.")
 @bootstrap_option
-def add(name: str, password_file: str | None, iterations: int, bootstrap_server: str) -> None:
+@click.pass_context
+def add(
+    ctx: click.Context,
+    name: str,
+    password_file: str | None,
+    iterations: int,
+    no_file: bool,
+    bootstrap_server: str,
+) -> None:
     """Add a user with a password, or change the password."""
     password = _ask(name) if password_file is None else _read(password_file)
     connect(bootstrap_server).set_password(name, password, iterations=iterations)
     report(f"{name} can log in")
+    admin: Path | None = ctx.meta.get("barnabas.client_config")
+    if admin is not None and not no_file:
+        _write_file(admin, name, password)
+
+
+def _write_file(admin: Path, name: str, password: str) -> None:
+    from barnabas.cli.user_file import NoFileError, write_user_file
+
+    try:
+        file = write_user_file(admin, name, password)
+    except NoFileError as error:
+        click.echo(f"no file of client settings for {name}: {error}", err=True)
+    else:
+        report(f"  try         barnabas topics list --config {shlex.quote(str(file))}")
 
 
 @users.command("list", epilog=example("barnabas users list --json"))

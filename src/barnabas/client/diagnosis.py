@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from barnabas.client.addresses import Address
 from barnabas.client.connection import Connection, NotKafkaError
-from barnabas.client.errors import AuthenticationError, ClientError, error_code
+from barnabas.client.errors import AuthenticationError, ClientError, UnreachableError, error_code
 from barnabas.client.security_settings import security_of
 from barnabas.client.servers import Servers, servers_of
 from barnabas.environment.clock import SystemClock
@@ -165,20 +165,25 @@ class _Examined:
                 "cluster", False, "the broker names no brokers", "wait until it has started, or read its log"
             )
         for broker, address in zip(found.brokers, told, strict=True):
-            yield self._advertised(broker.node_id, address)
+            yield self._advertised(broker.node_id, address, is_alone=len(told) == 1)
         for each in found.topics:
             yield _access(each)
 
-    def _advertised(self, node: int, address: Address) -> Finding:
+    def _advertised(self, node: int, address: Address, is_alone: bool) -> Finding:
+        """Whether a broker is where clients are sent. A broker that is alone has answered: it is not down."""
         subject = f"broker {node}"
         cure = "set advertised.listeners of that broker to an address that clients reach"
         try:
             with self._connect(address) as connection:
                 connection.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False))
         except ClientError as error:
-            if "certificate" in str(error) or "Hostname" in str(error):
+            words, cause = str(error), error.__cause__
+            if "certificate" in words or "Hostname" in words:
                 cure += ", or have its certificate name this one"
-            return Finding(subject, False, f"clients are sent to {address}: {error}", cure)
+            elif isinstance(error, UnreachableError) or isinstance(cause, TimeoutError):
+                words = (getattr(cause, "strerror", None) or "no answer").lower()
+                cure = cure if is_alone else f"start the broker if it is down; if it runs, {cure}"
+            return Finding(subject, False, f"clients are sent to {address}: {words}", cure)
         return Finding(subject, True, f"clients are sent to {address}, which answers")
 
     def _hung_up(self, subject: str, error: ClientError) -> Finding:

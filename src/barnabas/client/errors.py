@@ -16,6 +16,10 @@ class SettingError(ClientError):
     """A client's setting is unknown, or its value is not allowed."""
 
 
+class UnreachableError(ClientError):
+    """No broker answers. The text ends where a caller can add how to name another one."""
+
+
 class AuthenticationError(ClientError):
     """A client and a broker do not trust each other: to try again does not help."""
 
@@ -63,7 +67,7 @@ def translate(error: Any, about: str = "") -> BarnabasError:
     return ClientError(about + _LOCAL.get(error.name(), words))
 
 
-def unreachable(bootstrap_servers: str, reasons: Sequence[str] = ()) -> ClientError:
+def unreachable(bootstrap_servers: str, reasons: Sequence[str] = ()) -> UnreachableError:
     """The one message for the commonest failure.
 
     Args:
@@ -72,7 +76,6 @@ def unreachable(bootstrap_servers: str, reasons: Sequence[str] = ()) -> ClientEr
     if len(reasons) == 1:  # the address has been said
         reasons = [reasons[0].removeprefix(f"{bootstrap_servers}: ")]
     why = f" ({'; '.join(reasons)})" if reasons else ""
-    return ClientError(
-        f"no broker answers at {bootstrap_servers}{why}: start one with `barnabas start`, or name another "
-        "with --bootstrap-server HOST:PORT"
+    return UnreachableError(
+        f"no broker answers at {bootstrap_servers}{why}: start one with `barnabas start`, or name another"
     )

@@ -41,4 +41,6 @@ def parse_properties(text: str) -> Iterator[Property]:
 
 
 def _unescape(text: str) -> str:
-    return _ESCAPE.sub(lambda m: chr(int(m[1], 16)) if m[1] else _LETTERS.get(m[2], m[2]), text)
+    found = _ESCAPE.sub(lambda m: chr(int(m[1], 16)) if m[1] else _LETTERS.get(m[2], m[2]), text)
+    # Java escapes a character beyond 16 bits as two; half of one is no character
+    return found.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

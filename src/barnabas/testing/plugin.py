@@ -74,8 +74,17 @@ def barnabas_broker(pytestconfig: pytest.Config, barnabas_settings: Mapping[str,
 
     servers = pytestconfig.getoption("--barnabas-servers")
     if servers:
+        from barnabas.client.errors import ClientError, UnreachableError
+        from barnabas.client.reach import require_broker
         from barnabas.testing.cluster import Cluster
 
+        try:
+            require_broker(servers)
+        except UnreachableError as error:
+            cure = "with --barnabas-servers HOST:PORT (without it, a broker is started for the tests)"
+            pytest.fail(f"{error} {cure}", pytrace=False)
+        except ClientError as error:
+            pytest.fail(f"--barnabas-servers {servers}: {error}", pytrace=False)
         yield Cluster(servers)
     else:
         with BarnabasBroker(barnabas_settings, mode=_mode(pytestconfig)) as broker:
@@ -109,7 +118,9 @@ def barnabas_cluster(
     """Starts a cluster of this test's own: ``barnabas_cluster(brokers=3)``.
 
     It takes the arguments of `barnabas.testing.BarnabasCluster`. The clusters stop at the end of the test.
+    A run in mode "process" has its clusters in threads if there is no ZooKeeper (Java and PySpark).
     """
+    from barnabas.metadata.zookeeper.server import is_installed
     from barnabas.testing.barnabas_cluster import BarnabasCluster
 
     with ExitStack() as started:
@@ -123,7 +134,7 @@ def barnabas_cluster(
             **more: Any,
         ) -> BarnabasCluster:
             if mode is None and store is None:
-                mode = _mode(pytestconfig)
+                mode = _mode(pytestconfig) if is_installed() else "thread"
             cluster = BarnabasCluster(
                 brokers, {**barnabas_settings, **(settings or {})}, mode=mode, store=store, **more
             )

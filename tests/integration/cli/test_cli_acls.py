@@ -67,3 +67,11 @@ def test_what_cannot_be_a_rule_is_told_at_once(run, words, told):
 def test_without_an_authorizer_it_is_said_that_there_is_none(barnabas):
     refused = barnabas("acls", "grant", "alice", "read", "--topic", "t", code=1).err
     assert "no authorizer.class.name is set" in refused
+
+
+def test_deny_is_a_command_of_its_own(run):
+    run("grant", "alice", "all", "--topic", "*")
+    told = run("deny", "alice", "read,delete", "--topic", "orders", "--host", "10.0.0.1").stdout
+    assert "DENY User:alice READ on LITERAL TOPIC 'orders' from 10.0.0.1" in told
+    run("check", "alice", "delete", "--topic", "orders", "--host", "10.0.0.1", code=1)
+    run("check", "alice", "delete", "--topic", "orders")

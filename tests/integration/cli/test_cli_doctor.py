@@ -184,3 +184,12 @@ def test_certificates_are_listed_and_renewed(tmp_path: Path) -> None:
     assert before[0]["hosts"] == after[0]["hosts"] == ["a.example.org"]
     assert before[0]["ends"] < after[0]["ends"]
     assert "has an authority already" in run("tls", "init", "--folder", folder, code=1).stderr
+
+
+def test_a_dead_broker_of_a_cluster_is_to_be_started(barnabas_cluster) -> None:
+    cluster = barnabas_cluster(brokers=2, mode="thread", settings={"zookeeper.session.timeout.ms": "60000"})
+    cluster.kill(2)
+    wrong = findings("127.0.0.1:" + cluster.address_of(1).rpartition(":")[2])
+    assert list(wrong) == ["broker"]
+    assert f"clients are sent to {cluster.address_of(2)}: connection refused; " in wrong["broker"]
+    assert "start the broker if it is down; if it runs, set advertised.listeners" in wrong["broker"]

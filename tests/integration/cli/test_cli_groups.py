@@ -180,3 +180,56 @@ def test_a_reset_that_says_too_little_or_too_much_is_wrong_usage(barnabas, argum
 def test_shifting_needs_an_offset_to_shift(barnabas, barnabas_topic):
     arguments = ["never-seen", "--topic", barnabas_topic, "--shift-by", 1]
     assert "has none" in barnabas("groups", "reset-offsets", *arguments, code=2).err
+
+
+def test_partitions_that_the_group_has_not_read_yet_are_shown(
+    barnabas, barnabas_broker, barnabas_topic, group
+):
+    barnabas("topics", "alter", barnabas_topic, "--partitions", 3)
+    described = barnabas("groups", "describe", group, "--json").json()
+    assert [
+        (each["partition"], each["current"], each["end"], each["lag"]) for each in described["partitions"]
+    ] == [
+        (0, 5, 10, 5),
+        (1, None, 0, None),
+        (2, None, 0, None),
+    ]
+    assert described["lag"] == 5
+    assert [line.split()[1:5] for line in barnabas("groups", "describe", group).lines[2:]] == [
+        ["0", "5", "10", "5"],
+        ["1", "-", "0", "-"],
+        ["2", "-", "0", "-"],
+    ]
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_offsets_of_a_live_group_are_not_reset_and_the_dry_run_says_so(
+    barnabas, barnabas_broker, barnabas_topic, group, protocol
+):
+    command = ["groups", "reset-offsets", group, "--topic", barnabas_topic, "--to-earliest"]
+    settings = {"client_id": "the-reader", "group.protocol": protocol}
+    with barnabas_broker.consumer(barnabas_topic, group=group, **settings) as consumer:
+        consumer.take(1)
+        for options, code in (([], 0), (["--json"], 0), (["--execute"], 1)):
+            err = barnabas(*command, *options, code=code).err
+            assert f"group {group} is Stable and has 1 member (the-reader at " in err
+            assert "stop its consumers, and wait until it is Empty" in err
+            assert "UNKNOWN_MEMBER_ID" not in err
+            assert "add --execute" not in err
+    assert barnabas(*command).err == "nothing has been changed: add --execute to do it\n"
+
+
+def test_a_consumer_that_joins_between_the_check_and_the_reset_is_named(
+    barnabas, barnabas_broker, barnabas_topic, group, monkeypatch
+):
+    from barnabas.cli import groups
+
+    refusals = iter([None])
+    real = groups._refusal
+    monkeypatch.setattr(groups, "_refusal", lambda admin, name: next(refusals, real(admin, name)))
+    with barnabas_broker.consumer(barnabas_topic, group=group) as consumer:
+        consumer.take(1)
+        err = barnabas(
+            "groups", "reset-offsets", group, "--all-topics", "--to-earliest", "--execute", code=1
+        ).err
+    assert "NON_EMPTY_GROUP" in err and "has 1 member" in err

@@ -126,7 +126,7 @@ def test_leaders_stay_where_they_are_preferred(barnabas, barnabas_topic):
 def test_filters_find_what_is_amiss(barnabas, barnabas_topic):
     for option in ("--under-replicated", "--unavailable-partitions", "--under-min-isr"):
         assert barnabas("topics", "describe", option).out == ""
-    assert f"Topic: {barnabas_topic}\t" in barnabas("topics", "describe", "--at-min-isr-partitions").out
+    assert f"topic {barnabas_topic}: " in barnabas("topics", "describe", "--at-min-isr-partitions").out
 
 
 def test_replicas_move_to_the_log_directories_of_a_plan(tmp_path):

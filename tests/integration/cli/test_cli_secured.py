@@ -167,3 +167,51 @@ def test_servers_show_no_secret(file: Path, address: str) -> None:
 
 def _trust(file: Path) -> str:
     return file.read_text().partition("ssl.truststore.location=")[2].partition("\n")[0]
+
+
+@pytest.mark.parametrize("password", ["looking-glass", 'quo"te \\ and ümläut 🐛'])
+def test_a_user_who_is_added_gets_a_file_that_works(run: Run, file: Path, password: str) -> None:
+    (file.parent / "password").write_text(password + "\n")
+    told = run("users", "add", "bob", "--password-file", file.parent / "password", "--config", file).stdout
+    bobs = file.with_name("bob.properties")
+    assert told.splitlines() == ["bob can log in", f"  try         barnabas topics list --config {bobs}"]
+    assert bobs.stat().st_mode & 0o777 == 0o600
+    assert bobs.read_text().isascii()
+    run("topics", "list", "--config", bobs)
+    (file.parent / "password").write_text("another\n")
+    run("users", "add", "bob", "--password-file", file.parent / "password", "--config", file)
+    run("topics", "list", "--config", bobs)
+
+
+def test_a_file_of_another_is_not_replaced_by_that_of_a_new_user(run: Run, file: Path) -> None:
+    (file.parent / "password").write_text("looking-glass\n")
+    before = file.read_text()
+    for user, words in (
+        ("client", "is there, and is not client's"),
+        ("../bob", "cannot be the name of a file"),
+    ):
+        ended = run("users", "add", user, "--password-file", file.parent / "password", "--config", file)
+        assert words in ended.stderr
+        assert f"{user} can log in" in ended.stdout
+    run("users", "add", "bob", "--no-file", "--password-file", file.parent / "password", "--config", file)
+    assert file.read_text() == before
+    assert not list(file.parent.rglob("bob.properties"))
+
+
+def test_a_user_who_is_added_without_a_file_of_the_admins_gets_none(
+    run: Run, address: str, file: Path
+) -> None:
+    (file.parent / "password").write_text("looking-glass\n")
+    command = ("users", "add", "carol", "--password-file", file.parent / "password")
+    told = run(*command, "-b", address, "--profile", "p", XDG_CONFIG_HOME=str(_profiles(file))).stdout
+    assert told == "carol can log in\n"
+
+
+def _profiles(file: Path) -> Path:
+    """A folder of configuration whose profile p is the admin's file."""
+    folder = file.parent / "configuration" / "barnabas"
+    folder.mkdir(parents=True)
+    lines = file.read_text().replace("\\\n", " ").splitlines()
+    entries = [f"'{name}' = '{value}'" for name, _, value in (line.partition("=") for line in lines)]
+    (folder / "profiles.toml").write_text("\n".join(["[p]", *entries]) + "\n")
+    return folder.parent

@@ -43,6 +43,7 @@ SENSIBLE = {
     ("brokers", "drain"): ["--dry-run"],
     ("groups", "reset-offsets"): ["--all-topics", "--to-earliest", "--execute"],
     ("acls", "grant"): ["--topic", "t"],
+    ("acls", "deny"): ["--topic", "t"],
     ("acls", "check"): ["--topic", "t"],
     ("quotas", "list"): ["--json"],  # there may be none yet, and later there are
     ("quotas", "set"): ["--of-user", "ann", "producer_byte_rate=1000000"],

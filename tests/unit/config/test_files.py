@@ -308,6 +308,7 @@ def test_missing_file_is_a_config_error(tmp_path: Path) -> None:
         ("a", "a", ""),
         (r"a\=b=c", "a=b", "c"),
         (r"a=\u0041\t\\x", "a", "A\t\\x"),
+        (r"a=\ud83d\udc1b", "a", "🐛"),
         ("a=b\\\n   c", "a", "bc"),
         ("a=b\\\\", "a", "b\\"),
         ("   a=b", "a", "b"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
@@ -302,12 +303,12 @@ class Session(asyncio.Protocol):
             self._unmuting.cancel()
         self._unmuting = self._loop.call_later(seconds, self._unmute)
 
-    def close(self, reason: str) -> None:
+    def close(self, reason: str, level: int = logging.WARNING) -> None:
         """Close the connection, saying why in the log; replies already sent still reach the client."""
         if self._closing:
             return
         self._closing = True
-        self._log_closing(reason)
+        self._log_closing(reason, level)
         self._transport.close()
         self._aborting = self._loop.call_later(CLOSE_GRACE, self._transport.abort)
 
@@ -336,10 +337,12 @@ class Session(asyncio.Protocol):
         self._transport = None  # type: ignore[assignment]
         self._outbox = None  # type: ignore[assignment]
 
-    def _log_closing(self, reason: str) -> None:
+    def _log_closing(self, reason: str, level: int = logging.WARNING) -> None:
+        if not log.isEnabledFor(level):
+            return
         line = self._host.closings.line(self.client_host, reason, self._loop.time())
         if line is not None:
-            log.warning("closing connection %d from %s: %s", self.connection_id, self.client_host, line)
+            log.log(level, "closing connection %d from %s: %s", self.connection_id, self.client_host, line)
 
     def _more_received(self) -> None:
         """Some of a large frame has come."""
@@ -439,6 +442,7 @@ class Session(asyncio.Protocol):
             self.last_active = self._loop.time()
         left = self.last_active + limit - self._loop.time()
         if left <= 0:
-            self.close(f"idle for connections.max.idle.ms={self._host.config.connections_max_idle_ms}")
+            idle_ms = self._host.config.connections_max_idle_ms
+            self.close(f"idle for connections.max.idle.ms={idle_ms}", logging.DEBUG)  # clients connect again
         else:
             self._idle_timer = self._loop.call_later(left, self._watch_idle)

@@ -1,0 +1,88 @@
+"""Client settings of a new user, beside those of the admin who adds it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from barnabas.client.certificate_folder import write_private
+from barnabas.client.properties import translate
+from barnabas.config.files import read_unchecked
+from barnabas.errors import BarnabasError, ConfigError
+
+#: names that are safe as a file's
+_FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+#: settings of a connection that are not those of one user
+_COMMON = (
+    "bootstrap.servers",
+    "security.protocol",
+    "ssl.truststore.",
+    "ssl.endpoint.identification.algorithm",
+    "ssl.protocol",
+    "ssl.enabled.protocols",
+    "ssl.cipher.suites",
+)
+_MODULES = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+_DEFAULT = "SCRAM-SHA-512"
+
+
+class NoFileError(ConfigError):
+    """The user's file cannot be written; the user is there all the same."""
+
+
+def write_user_file(admin: Path, user: str, password: str) -> Path:
+    """Write ``USER.properties`` beside `admin`, with its addresses and trust, and the user's login.
+
+    Only the file's owner may read it. A file of the user is replaced, for it has the old password.
+
+    Raises:
+        NoFileError: the name is not one for a file, a file of that name is not the user's, or the folder
+            cannot be written.
+    """
+    if not _FILE_NAME.fullmatch(user):
+        raise NoFileError(f"{user!r} cannot be the name of a file")
+    path = admin.with_name(f"{user}.properties")
+    try:
+        if path.exists() and _user_of(path) != user:
+            raise NoFileError(f"{path} is there, and is not {user}'s")
+        settings = read_unchecked(admin)
+        mechanism = settings.get("sasl.mechanism", _DEFAULT).upper()
+        mechanism = mechanism if mechanism in _MODULES else _DEFAULT
+        kept = {name: value for name, value in settings.items() if name.startswith(_COMMON)}
+        login = f"{_MODULES[mechanism]} required username={_quoted(user)} password={_quoted(password)};"
+        kept |= {"sasl.mechanism": mechanism, "sasl.jaas.config": login}
+        write_private(path, "".join(f"{name}={_escaped(kept[name])}\n" for name in kept).encode())
+    except OSError as error:
+        raise NoFileError(f"{path} cannot be written: {error.strerror or error}") from error
+    return path
+
+
+def _user_of(path: Path) -> str | None:
+    """Return the user whose login a file has; None if it has none that can be read."""
+    try:
+        return translate(read_unchecked(path)).settings.get("sasl.username")
+    except BarnabasError:
+        return None
+
+
+def _quoted(text: str) -> str:
+    """Quote a value as a JAAS entry has it."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _escaped(text: str) -> str:
+    """Escape a value as Java's properties files have it, in ASCII."""
+    plain = text.replace("\\", "\\\\")
+    return "".join(
+        each if " " <= each <= "~" else "".join(f"\\u{unit:04x}" for unit in _utf16(each)) for each in plain
+    )
+
+
+def _utf16(character: str) -> list[int]:
+    encoded = character.encode("utf-16-be", "surrogatepass")
+    return [int.from_bytes(encoded[at : at + 2], "big") for at in range(0, len(encoded), 2)]
