@@ -106,6 +106,10 @@ class CountingStore(SingleOperations):
     def state(self) -> SessionState:
         return self._store.state
 
+    @property
+    def is_certain(self) -> bool:
+        return self._store.is_certain
+
     def on_state(self, listener: SessionListener) -> Cancel:
         return self._store.on_state(listener)
 

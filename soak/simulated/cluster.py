@@ -10,7 +10,7 @@ from barnabas.metadata import znodes
 from barnabas.replication.partition import Partition
 from barnabas.server.broker import Broker
 from barnabas.simulation.ensemble import EnsembleConditions, SimulatedEnsemble
-from barnabas.types import TopicPartition
+from barnabas.types import GROUP_METADATA_TOPIC, TopicPartition
 from soak.simulated.broker import SimulatedBroker
 from soak.simulated.decisions import Decisions
 from soak.simulated.plan import SESSION_TIMEOUT, settings
@@ -94,6 +94,13 @@ class SimulatedCluster:
             return None
         state = known.partitions[partition]
         return Lead(known.id, state.leader, state.leader_epoch)
+
+    def leader_of_group(self, group: str) -> int | None:
+        """Who coordinates a group by all that the cluster has decided."""
+        for broker in self.running.values():
+            lead = self._decided(GROUP_METADATA_TOPIC, broker.groups.partition_for(group))
+            return None if lead is None or lead.leader < 0 else lead.leader
+        return None
 
     def _power_cut(self, broker_id: int) -> None:
         if not self.durable:

@@ -20,6 +20,7 @@ from barnabas.replication.partition.in_sync import InSyncReplicas
 from barnabas.replication.partition.leader import Leader
 from barnabas.replication.partition.progress import FollowerProgress
 from barnabas.server.fetching.fetch import Fetch
+from barnabas.server.fetching.read_index import ReadIndex
 from barnabas.types import BrokerId
 from soak.simulated.bugs import Bugs, adding, replaced
 
@@ -121,6 +122,12 @@ def _earlier_life_counts() -> Iterator[None]:
 @_bug("divergence-not-told", "a leader sends what follows, whatever a follower's log ends with (KIP-101)")
 def _divergence_not_told() -> Iterator[None]:
     with replaced((Fetch, "_diverges", staticmethod(lambda partition, target, data: False))):
+        yield
+
+
+@_bug("deposed-answers", "a broker that the ensemble has given up goes on answering from memory")
+def _deposed_answers() -> Iterator[None]:
+    with replaced((ReadIndex, "confirm", lambda self, partitions: None)):
         yield
 
 

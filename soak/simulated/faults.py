@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import partial
 from random import Random
 from typing import Any, TypeAlias
 
+from barnabas.simulation.ensemble import SimulatedEnsemble
 from soak.simulated.broker_faults import BrokerFaults
 from soak.simulated.cast import Cast
 from soak.simulated.cluster import SimulatedCluster
 from soak.simulated.ensemble_faults import EnsembleFaults
+from soak.simulated.plan import COPY, SESSION_TIMEOUT
 from soak.simulated.stage import Stage, host_of
 
 Fault: TypeAlias = Callable[[Random], Coroutine[Any, Any, None]]
@@ -44,6 +47,8 @@ class Nemesis:
             of_ensemble = EnsembleFaults(self._stage, ensemble)
             kinds["ensemble"] = (4.0, of_ensemble.kinds)
             self._stage.hold_back = of_ensemble.hold_back
+            if COPY in self._cast.slots:
+                kinds["stranded"] = (2.0, [partial(self._strand, ensemble)])
         for name, (gap, of_kind) in kinds.items():
             self._tasks.append(
                 loop.create_task(self._bring(self._stage.random(f"faults {name}"), gap, of_kind))
@@ -70,7 +75,8 @@ class Nemesis:
         while True:
             await asyncio.sleep(random.expovariate(1 / gap))
             fault = random.choice(kinds)
-            name = fault.__name__.strip("_").replace("_", " ")
+            named = fault.func if isinstance(fault, partial) else fault
+            name = named.__name__.strip("_").replace("_", " ")
             self.counts[name] = self.counts.get(name, 0) + 1
             self._stage.trace.note(f"fault {name}")
             await fault(random)
@@ -165,6 +171,28 @@ class Nemesis:
         self._cast.kill(name, silently=random.random() < 0.5)
         await asyncio.sleep(random.uniform(0.1, 3.0))
         self._cast.engage(name)
+
+    async def _strand(self, ensemble: SimulatedEnsemble, random: Random) -> None:
+        """Cut its coordinator off from the ensemble alone; a copy goes on elsewhere, then begins there again.
+
+        Its coordinator's followers, and the client, reach that broker as ever.
+        """
+        stranded = self._cluster.leader_of_group(COPY)
+        if stranded is None:
+            await asyncio.sleep(0.5)
+            return
+        ensemble.cut(host_of(stranded))
+        try:
+            await asyncio.sleep(SESSION_TIMEOUT + random.uniform(0.2, 1.0))
+            others = [number for number in self._stage.broker_ids if number != stranded]
+            for broker, seconds in ((random.choice(others), 2.5), (stranded, 2.0)):
+                self._cast.kill(COPY, silently=random.random() < 0.5)
+                self._cast.engage(COPY)
+                self._cast.clients[COPY].routes.confine(broker)
+                await asyncio.sleep(random.uniform(0.6, 1.0) * seconds)
+        finally:
+            self._cast.clients[COPY].routes.release()
+            ensemble.heal(host_of(stranded))
 
     async def _zombie(self, random: Random) -> None:
         """Pause a client, give its place to another, and let the first go on."""

@@ -237,6 +237,33 @@ def _deal(client: Client, joined: JoinGroupResponse) -> list[SyncGroupRequestAss
     return found
 
 
+class AssignedMember:
+    """No member of any group: it reads all partitions of its topics, and only keeps offsets in a group.
+
+    Args: as for `ClassicMember`.
+    """
+
+    def __init__(
+        self, client: Client, *, on_assigned: OnChange, on_revoked: OnChange, on_lost: OnChange
+    ) -> None:
+        self._client = client
+        self._on_assigned = on_assigned
+        self.owned: dict[Place, None] = {}
+
+    @property
+    def identity(self) -> tuple[str, int]:
+        return "", -1
+
+    async def step(self) -> None:
+        if not self.owned:
+            topics = self._client.task.topics
+            self.owned = {(topic, number): None for topic, count in topics.items() for number in range(count)}
+            await self._on_assigned(list(self.owned))
+
+    async def leave(self) -> None:
+        """There is nothing to leave."""
+
+
 class ConsumerMember:
     """A member of the consumer protocol (KIP-848): the coordinator assigns, the member gives and takes.
 

@@ -34,6 +34,8 @@ FOLDERS = ("/data1", "/data2")
 
 #: moves partitions while there are faults
 MOVER = "move"
+#: copies on its own, in no group, and begins again at brokers that are cut off
+COPY = "copy"
 #: the ``min.insync.replicas`` of all topics in a cluster
 LEAST_IN_SYNC = 2
 #: seconds until the ensemble takes a silent broker for dead
@@ -185,6 +187,18 @@ def slots(seed: int, random: Random, brokers: int, *, has_mover: bool = False) -
     if often(0.5):
         what = task("rude", "events", "ledger", pause=1.0)
         yield Slot(what, _plain(Rude, what))
+    if brokers > 1 and often():
+        what = task(
+            COPY,
+            "ledger",
+            transactional_id=COPY,
+            group=COPY,
+            outputs={"copies": PARTITIONS["copies"]},
+            protocol="assigned",
+            transaction_timeout_ms=10_000,
+            pause=0.2,
+        )
+        yield Slot(what, _transform(what, is_v2=True))
     if brokers > 1 and (often() or has_mover):
         what = task(MOVER, pause=0.5 if has_mover else 1.5)
         yield Slot(what, _plain(Move, what))

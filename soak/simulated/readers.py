@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from barnabas.environment.clock import Clock
 from soak.roles.common import Reader, Task, Writer
 from soak.simulated.client import GROUP, Client, Place, name_of, named
 from soak.simulated.fetcher import Fetcher, Found
 from soak.simulated.members import (
+    AssignedMember,
     ClassicMember,
     ConsumerMember,
     Member,
@@ -17,6 +20,12 @@ from soak.simulated.stage import Stage
 from soak.simulated.transaction import TransactionalProducer, Unfinished
 
 _COMMIT_SECONDS = 0.7
+#: how a client comes by its partitions
+_MEMBERS: dict[str, Callable[..., Member]] = {
+    "consumer": ConsumerMember,
+    "classic": ClassicMember,
+    "assigned": AssignedMember,
+}
 
 
 class Watch(Client):
@@ -49,8 +58,7 @@ class GroupReader(Client):
         super().__init__(stage, task, life)
         self.reader = Reader(self.recorder)
         self.fetcher = Fetcher(self, task.isolation, with_session=self.random.random() < 0.7)
-        kind = ConsumerMember if task.protocol == "consumer" else ClassicMember
-        self.member: Member = kind(
+        self.member: Member = _MEMBERS[task.protocol](
             self, on_assigned=self._assigned, on_revoked=self._revoked, on_lost=self._lost
         )
         #: assigned, and not yet known where to begin

@@ -32,10 +32,20 @@ class Routes:
         self._unsure: dict[Place, None] = {}
         self._coordinators: dict[Coordinated, int] = {}
         self._controller: int | None = None
+        #: the one broker that it knows
+        self._only: int | None = None
+
+    def confine(self, broker_id: int) -> None:
+        """Know this broker alone, for what any of them answers, until `release`."""
+        self._only = broker_id
+
+    def release(self) -> None:
+        """Know all brokers again."""
+        self._only = None
 
     def anyone(self) -> int:
         """A broker, for what any of them answers."""
-        return self._random.choice(self._broker_ids)
+        return self._random.choice(self._broker_ids) if self._only is None else self._only
 
     def learn(self, response: MetadataResponse) -> None:
         """Take over what a broker knows."""

@@ -18,7 +18,7 @@ from barnabas.controller.partitions import PartitionControl
 from barnabas.controller.producer_ids import ProducerIdControl
 from barnabas.controller.quotas import QuotaControl
 from barnabas.controller.reassignments import ReassignmentControl
-from barnabas.controller.registration import Registration
+from barnabas.controller.registration import Registration, check_registered
 from barnabas.controller.replica_logs import Ask
 from barnabas.controller.standing import leaders_to_move
 from barnabas.controller.tokens import TokenControl
@@ -44,7 +44,7 @@ from barnabas.metadata.store import (
 )
 from barnabas.security.delegation_tokens import TokenKeys
 from barnabas.text import logger_of
-from barnabas.types import NO_BROKER
+from barnabas.types import NO_BROKER, BrokerId
 
 log = logger_of(__name__)
 
@@ -208,6 +208,21 @@ class Controller:
         except TimeoutError:
             log.warning("waiting for the controller to admit broker %d", self._broker.id)
             await self._admitted.wait()
+
+    async def check_registered(self, broker: BrokerId, epoch: int) -> None:
+        """Raises KafkaError BROKER_ID_NOT_REGISTERED or STALE_BROKER_EPOCH, and if the store cannot be read.
+
+        The epoch of a broker that asks for something has to be its latest.
+        """
+        try:
+            await check_registered(self._loader, broker, epoch)
+        except StoreError as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+
+    def register_anew(self) -> None:
+        """Register in another broker epoch, as soon as the store can be reached: this one counts no more."""
+        self.registration.give_up()
+        self._begin_join()
 
     async def leave(self, patience: float) -> None:
         """Announce that the broker shuts down, and wait until others lead what they can.

@@ -16,6 +16,7 @@ from barnabas.controller.partition_changes import (
     elect_uncleanly,
     settle,
 )
+from barnabas.controller.registration import check_registered
 from barnabas.controller.replica_logs import Ask
 from barnabas.controller.standing import standing_of
 from barnabas.controller.unclean_elections import UncleanElections
@@ -256,9 +257,10 @@ class PartitionControl:
             image = await self._loader.settled()
             if not self._election.is_won:
                 raise KafkaError(ErrorCode.NOT_CONTROLLER)
-            registered = image.brokers.get(leader)
-            if registered is None or registered.epoch != broker_epoch:
-                raise KafkaError(ErrorCode.STALE_BROKER_EPOCH)
+            try:
+                image = await check_registered(self._loader, leader, broker_epoch)
+            except KafkaError as error:
+                raise KafkaError(ErrorCode.STALE_BROKER_EPOCH) from error
             results: list[PartitionState | KafkaError] = []
             changes: dict[int, Change] = {}
             changed: set[TopicPartition] = set()

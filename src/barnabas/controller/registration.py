@@ -7,14 +7,39 @@ import contextlib
 from typing import Any
 
 from barnabas.environment.clock import Clock
+from barnabas.errors import ErrorCode, KafkaError
 from barnabas.metadata import znodes
 from barnabas.metadata.ephemeral import claim
-from barnabas.metadata.image import BrokerImage
+from barnabas.metadata.image import BrokerImage, ClusterImage
+from barnabas.metadata.loader import MetadataLoader
 from barnabas.metadata.store import BadVersionError, MetadataStore, NoNodeError, StoreUnavailableError
+from barnabas.types import BrokerId
 
 #: how long a starting broker waits for the session of its last run to end, as a multiple of its timeout: the
 #: store ends sessions with some delay
 _SESSIONS_WAITED_OUT = 2.0
+
+
+async def check_registered(loader: MetadataLoader, broker: BrokerId, epoch: int) -> ClusterImage:
+    """The image, if a broker is registered in this epoch.
+
+    A broker that hears of a later epoch gives up all that it leads. So the controller that says so must not
+    be the one that is behind.
+
+    Raises:
+        KafkaError: BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH.
+        StoreError: the store cannot be read.
+    """
+    image = loader.image
+    registered = image.brokers.get(broker)
+    if registered is None or registered.epoch != epoch:
+        image = await loader.synced()
+        registered = image.brokers.get(broker)
+    if registered is None:
+        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED)
+    if registered.epoch != epoch:
+        raise KafkaError(ErrorCode.STALE_BROKER_EPOCH)
+    return image
 
 
 class Registration:
@@ -30,6 +55,8 @@ class Registration:
         self._clean_epoch = broker.previous_epoch
         #: the session that has the node
         self._session_id = 0
+        #: whether the epoch counts no more: the next registration has another one
+        self.is_given_up = False
         self._announcing: set[asyncio.Task[None]] = set()
 
     @property
@@ -50,6 +77,13 @@ class Registration:
         if epoch == self._broker.epoch:
             self._clean_epoch = epoch
 
+    def give_up(self) -> None:
+        """Have the next `register` make another node, in another epoch.
+
+        The controller takes this broker out of all ISRs then and elects other leaders, where it can.
+        """
+        self.is_given_up = True
+
     async def register(self) -> bool:
         """Create the node, or bring it up to date; False if it has been there since the last call.
 
@@ -57,11 +91,14 @@ class Registration:
             NodeExistsError: a live broker has this broker's id.
             StoreUnavailableError: the store will not be reached again.
         """
+        if self.is_given_up:
+            await self._withdraw()
         patience = _SESSIONS_WAITED_OUT * self._store.session_timeout
         node = await claim(self._store, self._path, self._data, patience=patience)
         is_new = node.created != self._broker.epoch
         if is_new:
             self._broker = self._broker._replace(epoch=node.created, previous_epoch=self._clean_epoch)
+            self.is_given_up = False
         self._session_id = node.owner
         return is_new
 
@@ -87,6 +124,13 @@ class Registration:
         for task in self._announcing:
             task.cancel()
         await asyncio.gather(*self._announcing, return_exceptions=True)
+
+    async def _withdraw(self) -> None:
+        """Delete the node that was given up, if this session has it still."""
+        node = await self._store.exists(self._path)
+        if node is not None and node.owner == self._store.session_id and node.created == self._broker.epoch:
+            with contextlib.suppress(NoNodeError):
+                await self._store.delete(self._path)
 
     @property
     def _path(self) -> str:

@@ -88,6 +88,10 @@ class EmbeddedStore(SingleOperations):
     def state(self) -> SessionState:
         return self._session.state
 
+    @property
+    def is_certain(self) -> bool:
+        return self._session.state is SessionState.CONNECTED
+
     def on_state(self, listener: SessionListener) -> Cancel:
         return self._session.on_state(listener)
 

@@ -56,6 +56,11 @@ class MetadataLoader:
     def image(self) -> ClusterImage:
         return self._image
 
+    @property
+    def is_certain(self) -> bool:
+        """Whether the session surely lives, and all has been read again that went unheard before it."""
+        return self._read == self._wanted and self._store.is_certain
+
     def subscribe(self, listener: ImageListener) -> Cancel:
         """Tell `listener` of every change from now on; before `start`, the first image is one."""
         self._listeners[listener] = None

@@ -74,6 +74,10 @@ class MemoryStore(SingleOperations):
     def state(self) -> SessionState:
         return self.session.state
 
+    @property
+    def is_certain(self) -> bool:
+        return self.session.state is SessionState.CONNECTED
+
     def on_state(self, listener: SessionListener) -> Cancel:
         return self.session.on_state(listener)
 

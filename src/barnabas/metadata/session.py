@@ -7,6 +7,10 @@ from barnabas.text import logger_of
 
 log = logger_of(__name__)
 
+#: for this part of its timeout after the store was last heard of, a session surely lives: a client that
+#: gets no answer gives its connection up at two thirds, and the rest is for the way of what was heard
+CERTAIN_PART = 0.75
+
 #: states that nothing follows
 FINAL = frozenset((SessionState.FAILED, SessionState.CLOSED))
 

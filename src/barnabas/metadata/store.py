@@ -178,6 +178,13 @@ class MetadataStore(Protocol):
     def state(self) -> SessionState:
         """What holds of the session now."""
 
+    @property
+    def is_certain(self) -> bool:
+        """Whether the session surely lives: the store was heard of so lately that it has not ended it.
+
+        By the clock, not by `state`: a process that stood still serves requests before it hears of its state.
+        """
+
     def on_state(self, listener: SessionListener) -> Cancel:
         """Call `listener` at each change of `state`, in the order in which they were added."""
 

@@ -46,10 +46,14 @@ class IsrChanges:
     - NOT_CONTROLLER, STALE_BROKER_EPOCH, any other error of the whole request, no answer: the proposed
       replicas count, and all partitions propose again after a pause.
 
+    FENCED_LEADER_EPOCH also ends this broker's leadership of the partition, and STALE_BROKER_EPOCH ends all
+    of them (`on_stale`): others may lead already.
+
     Args:
         node_id: this broker.
         broker_epoch: of this broker now.
         send: sends to the controller; raises KafkaError or ChannelError.
+        on_stale: told of a broker epoch that has ended, as the controller says.
     """
 
     def __init__(
@@ -57,10 +61,12 @@ class IsrChanges:
         node_id: BrokerId,
         broker_epoch: Callable[[], int],
         send: Callable[[AlterPartitionRequest], Awaitable[AlterPartitionResponse]],
+        on_stale: Callable[[int], None] = lambda epoch: None,
     ) -> None:
         self._node_id = node_id
         self._broker_epoch = broker_epoch
         self._send = send
+        self._on_stale = on_stale
         self._due: dict[Partition, None] = {}
         #: partitions whose proposals were refused a moment ago
         self._put_off: dict[Partition, asyncio.TimerHandle] = {}
@@ -119,8 +125,9 @@ class IsrChanges:
         """Send proposals; whether the controller has answered for each partition."""
         answers: dict[tuple[TopicId, int], PartitionResult] = {}
         failure = None
+        request = self._request(proposals)
         try:
-            response = await self._send(self._request(proposals))
+            response = await self._send(request)
             if response.error_code:
                 raise KafkaError(error_code(response.error_code))
             answers = {(t.topic_id, p.partition_index): p for t in response.topics for p in t.partitions}
@@ -129,6 +136,8 @@ class IsrChanges:
             if not self._is_failing:
                 log.warning("the controller does not answer how the ISR of partitions may change: %s", error)
         self._is_failing = failure is not None
+        if isinstance(failure, KafkaError) and failure.code == ErrorCode.STALE_BROKER_EPOCH:
+            self._on_stale(request.broker_epoch)
         for partition, proposal in proposals.items():
             if failure is None:
                 key = partition.log.topic_id, partition.topic_partition.partition
@@ -157,6 +166,8 @@ class IsrChanges:
         loop = asyncio.get_running_loop()
         self._put_off[partition] = loop.call_later(REFUSED_PAUSE, self._take_up, partition)
         partition.settle_proposal(proposal, code)
+        if code == ErrorCode.FENCED_LEADER_EPOCH:
+            partition.overtaken(proposal.leader_epoch + 1)
 
     def _take_up(self, partition: Partition) -> None:
         del self._put_off[partition]

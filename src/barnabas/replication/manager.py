@@ -55,6 +55,7 @@ class ReplicaManager:
         on_flush_due: told of a partition with records that are due to be fsynced.
         on_change: told of a partition that was opened or deleted, or whose state has changed.
         on_isr_change_due: told of a partition with an ISR to propose.
+        on_leadership_end: told of a partition that this broker leads no more in the leader epoch so far.
         acks_fsync: whether every acknowledged record is fsynced first (``barnabas.acks.fsync``).
         now: seconds for which this broker has been able to serve fetches, since some moment.
         max_lag: ``replica.lag.time.max.ms``, in seconds.
@@ -69,6 +70,7 @@ class ReplicaManager:
         on_flush_due: Callable[[Partition], None],
         on_change: Callable[[Partition], None] = _ignore,
         on_isr_change_due: Callable[[Partition], None],
+        on_leadership_end: Callable[[Partition], None] = _ignore,
         acks_fsync: bool = False,
         now: Callable[[], float],
         max_lag: Callable[[], float],
@@ -79,6 +81,7 @@ class ReplicaManager:
         self._on_flush_due = on_flush_due
         self._on_change = on_change
         self._on_isr_change_due = on_isr_change_due
+        self._on_leadership_end = on_leadership_end
         self._flush_every = 1 if acks_fsync else None
         self._image = ClusterImage()
         self._context = LeaderContext(lambda: self._image.brokers, now, max_lag)
@@ -274,6 +277,7 @@ class ReplicaManager:
             flush_every=self._flush_every,
             on_flush_due=self._on_flush_due,
             on_isr_change_due=self._on_isr_change_due,
+            on_leadership_end=self._on_leadership_end,
             context=self._context,
             resigned=self._resigned_epoch(topic, index),
             traffic=self.traffic.setdefault(topic.name, TopicTraffic()),

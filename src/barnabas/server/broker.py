@@ -51,6 +51,7 @@ from barnabas.security.quotas import ClientQuotas, ConnectionRates, Windows
 from barnabas.security.scram import SALT_BYTES, can_log_in
 from barnabas.server.auditing.trail import AuditTrail
 from barnabas.server.authorization import open_authorizer, require_own_access
+from barnabas.server.fetching.read_index import ReadIndex
 from barnabas.server.fetching.sessions import FetchSessions
 from barnabas.server.forwarding import Forwarding
 from barnabas.server.monitoring.health import SHUTTING_DOWN, Health
@@ -100,6 +101,9 @@ _ANNOUNCING_SECONDS = 1.0
 
 #: how long the controller waits for what it asks a broker
 _ASKED_SECONDS = 5.0
+
+#: an answer that must not be stale waits for as long as so many fetches take that wait for records themselves
+_FETCHES_WAITED_FOR = 5
 
 
 class BrokerFailedError(BarnabasError):
@@ -411,7 +415,12 @@ class Broker:
 
     async def _allocate_producer_ids(self) -> range:
         epoch = self.controller.registration.epoch
-        return await allocate_producer_ids(self.to_controller, self.node_id, epoch)
+        try:
+            return await allocate_producer_ids(self.to_controller, self.node_id, epoch)
+        except KafkaError as error:
+            if error.code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
+                self._note_stale_epoch(epoch)
+            raise
 
     async def _serve_self(self, request: Request) -> Response:
         header = RequestHeader(request.api_key, request.versions[1], 0, f"broker-{self.node_id}")
@@ -467,16 +476,30 @@ class Broker:
         if state is SessionState.FAILED:
             self._fail("the metadata store has become unusable; the log says why")
         elif state is SessionState.LOST:
-            self._end_leadership()
+            self._end_leadership("the metadata store has ended the session")
 
-    def _end_leadership(self) -> None:
+    def _note_stale_epoch(self, epoch: int) -> None:
+        """The controller says that a registration of this broker counts no more."""
+        if epoch == self.controller.registration.epoch and not self.controller.registration.is_given_up:
+            self._end_leadership("the controller says that this broker's registration has ended")
+            self.controller.register_anew()
+
+    def _end_leadership(self, why: str) -> None:
         """Others may have been elected since: what is left to say, they say."""
         if hasattr(self, "transactions"):
             self.groups.resign_all()
             self.transactions.resign_all()
         if hasattr(self, "replicas"):
-            log.warning("the metadata store has ended the session: this broker leads no partitions any more")
+            log.warning("%s: this broker leads no partitions until it has registered again", why)
             self.replicas.resign_all()
+
+    def _end_coordination(self, partition: Partition) -> None:
+        """A partition is led here no more, whatever the image says: so it is coordinated no more either."""
+        topic, number = partition.topic_partition
+        if topic == GROUP_METADATA_TOPIC and hasattr(self, "groups"):
+            self.groups.resign(number)
+        elif topic == TRANSACTION_STATE_TOPIC and hasattr(self, "transactions"):
+            self.transactions.resign(number)
 
     def _on_metadata_failure(self, error: Exception) -> None:
         self._fail(f"a change of the metadata could not be applied ({type(error).__name__}: {error})")
@@ -618,7 +641,10 @@ class Broker:
         )
         self._undo.append(self.following.stop)
         isr_changes = self._isr_changes = IsrChanges(
-            self.node_id, lambda: self.controller.registration.epoch, self.to_controller.send
+            self.node_id,
+            lambda: self.controller.registration.epoch,
+            self.to_controller.send,
+            self._note_stale_epoch,
         )
         self._undo.append(isr_changes.stop)
         serving_time = self._serving_time = ServingTime(
@@ -633,6 +659,7 @@ class Broker:
             on_change=self.following.partition_changed,
             acks_fsync=self.config.barnabas_acks_fsync,
             on_isr_change_due=isr_changes.add,
+            on_leadership_end=self._end_coordination,
             now=serving_time.now,
             max_lag=lambda: self.config.replica_lag_time_max_ms / 1000,
         )
@@ -740,6 +767,12 @@ class Broker:
             markers=self._markers,
             producer_ids=self.producer_ids,
             fetch_sessions=self.fetch_sessions,
+            read_index=ReadIndex(
+                self.replicas,
+                self.fetch_sessions,
+                lambda: self._loader.is_certain,
+                lambda: _FETCHES_WAITED_FOR * self.config.replica_fetch_wait_max_ms,
+            ),
             forwarding=self._forwarding,
             authorizer=self._authorizer,
             trail=self._trail,

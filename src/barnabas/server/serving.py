@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from typing import Any
 
 from barnabas.config import BrokerConfig
 from barnabas.controller import AutoCreation, Controller
 from barnabas.controller.standing import known_brokers, standing_of
 from barnabas.coordinator import GroupCoordinator, ProducerIds, TransactionCoordinator
 from barnabas.environment.clock import Clock
+from barnabas.errors import ErrorCode
 from barnabas.logs.cold_reads import ColdReads
 from barnabas.logs.manager import LogManager
 from barnabas.logs.moves import LogMoves
@@ -22,6 +24,7 @@ from barnabas.security.delegation_tokens import TokenKeys
 from barnabas.security.quotas import ClientQuotas
 from barnabas.server.auditing.trail import AuditTrail
 from barnabas.server.auditing.watch import Denials, changes_audited
+from barnabas.server.fetching.read_index import ReadIndex
 from barnabas.server.fetching.sessions import FetchSessions
 from barnabas.server.forwarding import Forwarding
 from barnabas.server.handlers import (
@@ -91,6 +94,7 @@ from barnabas.server.handlers import (
     write_txn_markers,
 )
 from barnabas.server.requests.api import Served
+from barnabas.server.requests.confirmed import confirmed
 from barnabas.server.requests.dispatch import Dispatcher
 from barnabas.server.requests.guard import guarded
 from barnabas.server.requests.logged_in_only import logged_in_only
@@ -101,7 +105,7 @@ from barnabas.server.responses.topics import TopicAnswers
 from barnabas.server.telemetry.clients import TelemetryClients
 from barnabas.server.transactions.guard import TransactionGuard
 from barnabas.server.transactions.markers import MarkerAppender
-from barnabas.types import BrokerId
+from barnabas.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, BrokerId, TopicPartition
 
 #: how long a request for a missing topic waits at most for the controller to make it: clients ask again
 _AUTO_CREATION_SECONDS = 2.0
@@ -128,6 +132,7 @@ def served_apis(
     markers: MarkerAppender,
     producer_ids: ProducerIds,
     fetch_sessions: FetchSessions,
+    read_index: ReadIndex,
     forwarding: Forwarding,
     authorizer: Authorizer | None,
     trail: AuditTrail,
@@ -140,6 +145,36 @@ def served_apis(
         if authorizer is None:
             return served
         return guarded(served, authorizer, lambda topic_id: image().topic_names.get(topic_id), denials)
+
+    def of_leader(served: Served, partition: str) -> Served:
+        """What only the leader of the partitions that a request names may answer."""
+        return confirmed(
+            served, read_index, partial(_named_partitions, partition), ErrorCode.NOT_LEADER_OR_FOLLOWER
+        )
+
+    def of_group(served: Served, *fields: str) -> Served:
+        """What only the coordinator of the groups that a request names may answer."""
+        return confirmed(
+            served,
+            read_index,
+            lambda request: [
+                TopicPartition(GROUP_METADATA_TOPIC, groups.partition_for(name))
+                for name in _names(request, *(fields or ("group_id",)))
+            ],
+            ErrorCode.NOT_COORDINATOR,
+        )
+
+    def of_transaction(served: Served, *fields: str) -> Served:
+        """What only the coordinator of the transactional ids that a request names may answer."""
+        return confirmed(
+            served,
+            read_index,
+            lambda request: [
+                TopicPartition(TRANSACTION_STATE_TOPIC, transactions.partition_for(name))
+                for name in _names(request, *(fields or ("transactional_id",)))
+            ],
+            ErrorCode.NOT_COORDINATOR,
+        )
 
     denials = Denials(trail)
     new_groups = NewNames(
@@ -169,8 +204,11 @@ def served_apis(
         fetch.fetch.using(
             fetch.Ports(replicas, fetch_sessions, long_work, cold_reads, config, image, throttles.leader)
         ),
-        list_offsets.list_offsets.using(list_offsets.Ports(replicas, long_work, cold_reads)),
-        offset_for_leader_epoch.offset_for_leader_epoch.using(replicas),
+        of_leader(
+            list_offsets.list_offsets.using(list_offsets.Ports(replicas, long_work, cold_reads)),
+            "partition_index",
+        ),
+        of_leader(offset_for_leader_epoch.offset_for_leader_epoch.using(replicas), "partition"),
         delete_records.delete_records.using(delete_records.Ports(replicas, logs)),
         # the cluster
         api_versions.api_versions.using(api_versions.Ports(image, table.values)),
@@ -241,48 +279,69 @@ def served_apis(
             )
         ),
         allocate_producer_ids.allocate_producer_ids.using(
-            allocate_producer_ids.Ports(image, controller.producer_ids)
+            allocate_producer_ids.Ports(controller.check_registered, controller.producer_ids)
         ),
         alter_partition.alter_partition.using(controller.partitions),
         get_replica_log_info.get_replica_log_info.using(
             get_replica_log_info.Ports(replicas, lambda: controller.registration.epoch)
         ),
         # groups
-        bounded(join_group.join_group.using(groups), "group_id", new_groups),
-        sync_group.sync_group.using(groups),
-        heartbeat.heartbeat.using(groups),
-        leave_group.leave_group.using(groups),
-        bounded(consumer_group_heartbeat.consumer_group_heartbeat.using(groups), "group_id", new_groups),
-        consumer_group_describe.consumer_group_describe.using(
-            consumer_group_describe.Ports(groups, image, config)
-        ),
-        describe_groups.describe_groups.using(groups),
-        list_groups.list_groups.using(list_groups.Ports(groups, long_work)),
-        delete_groups.delete_groups.using(groups),
+        bounded(of_group(join_group.join_group.using(groups)), "group_id", new_groups),
+        of_group(sync_group.sync_group.using(groups)),
+        of_group(heartbeat.heartbeat.using(groups)),
+        of_group(leave_group.leave_group.using(groups)),
         bounded(
-            offset_commit.offset_commit.using(offset_commit.Ports(groups, image)), "group_id", new_groups
+            of_group(consumer_group_heartbeat.consumer_group_heartbeat.using(groups)), "group_id", new_groups
         ),
-        offset_fetch.offset_fetch.using(offset_fetch.Ports(groups, image)),
-        offset_delete.offset_delete.using(offset_delete.Ports(groups, image)),
+        of_group(
+            consumer_group_describe.consumer_group_describe.using(
+                consumer_group_describe.Ports(groups, image, config)
+            ),
+            "group_ids",
+        ),
+        of_group(describe_groups.describe_groups.using(groups), "groups"),
+        list_groups.list_groups.using(list_groups.Ports(groups, long_work)),
+        of_group(delete_groups.delete_groups.using(groups), "groups_names"),
+        bounded(
+            of_group(offset_commit.offset_commit.using(offset_commit.Ports(groups, image))),
+            "group_id",
+            new_groups,
+        ),
+        of_group(
+            offset_fetch.offset_fetch.using(offset_fetch.Ports(groups, image)), "group_id", "groups.group_id"
+        ),
+        of_group(offset_delete.offset_delete.using(offset_delete.Ports(groups, image))),
         # producers and transactions
         bounded(
-            init_producer_id.init_producer_id.using(init_producer_id.Ports(transactions, producer_ids)),
+            of_transaction(
+                init_producer_id.init_producer_id.using(init_producer_id.Ports(transactions, producer_ids))
+            ),
             "transactional_id",
             new_ids,
         ),
-        add_partitions_to_txn.add_partitions_to_txn.using(add_partitions_to_txn.Ports(transactions, image)),
-        add_offsets_to_txn.add_offsets_to_txn.using(add_offsets_to_txn.Ports(transactions, groups)),
+        of_transaction(
+            add_partitions_to_txn.add_partitions_to_txn.using(
+                add_partitions_to_txn.Ports(transactions, image)
+            ),
+            "v3_and_below_transactional_id",
+            "transactions.transactional_id",
+        ),
+        of_transaction(
+            add_offsets_to_txn.add_offsets_to_txn.using(add_offsets_to_txn.Ports(transactions, groups))
+        ),
         bounded(
-            txn_offset_commit.txn_offset_commit.using(
-                txn_offset_commit.Ports(groups, replicas, image, guard)
+            of_group(
+                txn_offset_commit.txn_offset_commit.using(
+                    txn_offset_commit.Ports(groups, replicas, image, guard)
+                )
             ),
             "group_id",
             new_groups,
         ),
-        end_txn.end_txn.using(transactions),
+        of_transaction(end_txn.end_txn.using(transactions)),
         write_txn_markers.write_txn_markers.using(markers),
         describe_producers.describe_producers.using(replicas),
-        describe_transactions.describe_transactions.using(transactions),
+        of_transaction(describe_transactions.describe_transactions.using(transactions), "transactional_ids"),
         list_transactions.list_transactions.using(list_transactions.Ports(transactions, clock, long_work)),
     ]
     for served in sorted(apis, key=lambda served: served.api.key):
@@ -290,3 +349,23 @@ def served_apis(
         kept = served if served.api.key in forwarding.local else keep(served)
         table[served.api.key] = changes_audited(kept, trail)
     return table
+
+
+def _names(request: Any, *fields: str) -> Iterator[str]:
+    """The names in fields of a request, or in those of its arrays (``array.field``); null is none."""
+    for path in fields:
+        items, _, field = path.rpartition(".")
+        for item in getattr(request, items) if items else [request]:
+            found = getattr(item, field)
+            if isinstance(found, str):
+                yield found
+            elif found is not None:
+                yield from found
+
+
+def _named_partitions(field: str, request: Any) -> Iterable[TopicPartition]:
+    """The partitions in a request's topics; `field` has their numbers."""
+    for topic in request.topics:
+        name = topic.name if hasattr(topic, "name") else topic.topic
+        for wanted in topic.partitions:
+            yield TopicPartition(name, getattr(wanted, field))

@@ -27,7 +27,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from barnabas.metadata.operations import SingleOperations
-from barnabas.metadata.session import FINAL, Session
+from barnabas.metadata.session import CERTAIN_PART, FINAL, Session
 from barnabas.metadata.store import (
     Cancel,
     Create,
@@ -124,6 +124,10 @@ class SimulatedEnsemble:
             await store.close()
             raise StoreUnavailableError("no server of the ensemble answers") from None
         return store
+
+    def store_of(self, name: str) -> SimulatedStore:
+        """A client's latest store."""
+        return self._stores[name]
 
     # --- faults ---
 
@@ -444,6 +448,13 @@ class SimulatedStore(SingleOperations):
     @property
     def state(self) -> SessionState:
         return self._session.state
+
+    @property
+    def is_certain(self) -> bool:
+        return (
+            self._session.state is SessionState.CONNECTED
+            and self._loop.time() < self._heard_at + CERTAIN_PART * self.session_timeout
+        )
 
     def on_state(self, listener: SessionListener) -> Cancel:
         return self._session.on_state(listener)

@@ -76,6 +76,10 @@ class SharedServer:
             if session in self._heard:
                 self._heard[session] = time.monotonic()
 
+    def knows(self, session: int) -> bool:
+        """Whether the session has not ended."""
+        return session in self._clients
+
     def read(self, session: int, function: Callable[[Tree], T]) -> T:
         """Return what `function` reads. Raises StoreUnavailableError when the session has ended."""
         with self._lock:
@@ -153,6 +157,10 @@ class SharedStore(SingleOperations):
     @property
     def state(self) -> SessionState:
         return self._session.state
+
+    @property
+    def is_certain(self) -> bool:
+        return self.state is SessionState.CONNECTED and self._server.knows(self._session_id)
 
     def on_state(self, listener: SessionListener) -> Cancel:
         return self._session.on_state(listener)

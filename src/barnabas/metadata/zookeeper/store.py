@@ -14,7 +14,7 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
 from barnabas.metadata import znodes
 from barnabas.metadata.operations import SingleOperations
-from barnabas.metadata.session import FINAL, Session
+from barnabas.metadata.session import CERTAIN_PART, FINAL, Session
 from barnabas.metadata.store import (
     BadVersionError,
     Cancel,
@@ -201,6 +201,13 @@ class ZooKeeperStore(SingleOperations):
     @property
     def state(self) -> SessionState:
         return self._session.state
+
+    @property
+    def is_certain(self) -> bool:
+        return (
+            self._session.state is SessionState.CONNECTED
+            and time.monotonic() < self._connection.heard_at + CERTAIN_PART * self.session_timeout
+        )
 
     def on_state(self, listener: SessionListener) -> Cancel:
         return self._session.on_state(listener)

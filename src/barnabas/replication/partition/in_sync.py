@@ -230,10 +230,16 @@ class InSyncReplicas:
         self._count()
         return True
 
-    def _count(self) -> None:
+    @property
+    def members(self) -> set[BrokerId]:
+        """The maximal ISR."""
         members = {*self._state.isr, *self._joining, *self._unsettled}
         if self._proposed is not None:
             members.update(self._proposed.members)
+        return members
+
+    def _count(self) -> None:
+        members = self.members
         self.counted = tuple(f for broker, f in self._followers.items() if broker in members)
 
     def _is_present(self, follower: FollowerProgress) -> bool:

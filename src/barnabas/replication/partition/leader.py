@@ -126,6 +126,17 @@ class Leader:
         """As `InSyncReplicas.followers`."""
         return () if self._in_sync is None else self._in_sync.followers
 
+    @property
+    def successors(self) -> Collection[BrokerId]:
+        """Whoever the controller may have elected in this broker's stead, as far as this broker can know.
+
+        A leader comes from the ISR or the ELR. Neither gets a member that this leader has not proposed: the
+        controller only takes members away, or from the ISR into the ELR. Unclean elections promise nothing.
+        """
+        if self._in_sync is None:
+            return ()
+        return {*self._in_sync.members, *self.state.elr} - {self._node_id}
+
     def in_sync_with(self, offset: Offset) -> list[FollowerProgress]:
         """As `InSyncReplicas.in_sync_with`."""
         return [] if self._in_sync is None else self._in_sync.in_sync_with(offset)

@@ -40,7 +40,7 @@ class AppendListener(Protocol):
 
 
 def _nobody(_partition: Partition) -> None:
-    """Proposals of a partition on its own go nowhere."""
+    """Nobody is told what a partition on its own proposes, or that its leadership ends."""
 
 
 class Partition:
@@ -53,6 +53,7 @@ class Partition:
         flush_every: fsync after so many records, when that is fewer than the topic's ``flush.messages``.
         on_flush_due: told when records are due to be fsynced.
         on_isr_change_due: told when the leader has something to `propose`.
+        on_leadership_end: told when this broker leads no more in the leader epoch in which it has led.
         context: what this broker's leaderships ask of their surroundings.
         resigned: the last leader epoch in which this broker may not lead any more.
         traffic: the counters of its topic.
@@ -64,6 +65,7 @@ class Partition:
         "_is_leaving",
         "_node_id",
         "_on_isr_change_due",
+        "_on_leadership_end",
         "_resigned",
         "_role",
         "followers",
@@ -85,6 +87,7 @@ class Partition:
         flush_every: int | None = None,
         on_flush_due: Callable[[Partition], None],
         on_isr_change_due: Callable[[Partition], None] = _nobody,
+        on_leadership_end: Callable[[Partition], None] = _nobody,
         context: LeaderContext = LeaderContext(),  # noqa: B008 (it is immutable)
         resigned: LeaderEpoch = NO_LEADER_EPOCH,
         traffic: TopicTraffic | None = None,
@@ -103,6 +106,7 @@ class Partition:
         self.unwritable: KafkaError | None = None
         self._node_id = node_id
         self._on_isr_change_due = on_isr_change_due
+        self._on_leadership_end = on_leadership_end
         self._context = context
         self._resigned = resigned
         #: whether the log takes no writes, which is to be told to the controller
@@ -142,6 +146,7 @@ class Partition:
         self._resigned = self.state.leader_epoch
         if isinstance(self._role, Leader):
             self._role = Follower(self.log, self._flushes, self)
+            self._on_leadership_end(self)
             self._wake()
 
     def overtaken(self, leader_epoch: LeaderEpoch) -> None:
@@ -160,6 +165,8 @@ class Partition:
             role.take_state(state)
         else:
             self._role = Leader(self.log, state, self._node_id, self._flushes, self, self._context)
+        if isinstance(role, Leader) and self._role is not role:
+            self._on_leadership_end(self)
         self.check_in_sync()
 
     def check_leader(self, current_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH) -> None:
@@ -235,6 +242,12 @@ class Partition:
         """How far each follower has come, as the leader knows; none at a follower."""
         role = self._role
         return role.followers if isinstance(role, Leader) else ()
+
+    @property
+    def successors(self) -> Collection[BrokerId]:
+        """As `Leader.successors`; none at a follower."""
+        role = self._role
+        return role.successors if isinstance(role, Leader) else ()
 
     def in_sync_with(self, offset: Offset) -> list[FollowerProgress]:
         """The followers in the ISR that hold `offset`, as the leader knows; none at a follower."""

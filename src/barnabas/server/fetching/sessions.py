@@ -21,7 +21,7 @@ from barnabas.types import BrokerId, TopicKey
 if TYPE_CHECKING:
     from barnabas.replication.manager import ReplicaManager
     from barnabas.replication.partition import Partition
-    from barnabas.replication.purgatory import DelayedOperation
+    from barnabas.replication.purgatory import DelayedOperation, Watcher
 
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
@@ -307,6 +307,18 @@ class ReplicaSession(FetchSession):
 
     target = ReplicaTarget
     parked: DelayedOperation[FetchResponse] | None = None
+    #: up to this session epoch fetches are answered at once: somebody waits for those that come next
+    _hurried = 0
+
+    @property
+    def is_hurried(self) -> bool:
+        """Whether the fetch that has just come is to be answered at once."""
+        return self.epoch <= self._hurried
+
+    def hurry(self, fetches: int) -> None:
+        """Answer so many fetches at once, for the next ones to come soon."""
+        self._hurried = self.epoch + fetches
+        self.unpark()
 
     def unpark(self) -> None:
         """Answer the fetch that waits: the follower has sent another one because it follows other partitions.
@@ -330,6 +342,8 @@ class FetchSessions:
         self.partitions = 0
         #: one for each follower: a new one replaces the earlier one
         self._of_replicas: dict[BrokerId, ReplicaSession] = {}
+        #: told of each fetch of a follower
+        self.watchers: dict[Watcher, None] = {}
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -415,6 +429,8 @@ class FetchSessions:
 
         A fetch of the session that still waits is answered first.
         """
+        for watcher in self.watchers:
+            watcher.progressed(0)  # it looks in a later turn of the event loop
         session = self._of_replicas.get(replica)
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session is not None:
@@ -436,6 +452,10 @@ class FetchSessions:
             self._close_replica(replica)
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         return session
+
+    def of_replica(self, replica: BrokerId) -> ReplicaSession | None:
+        """The session of a follower."""
+        return self._of_replicas.get(replica)
 
     def drop(self, session: FetchSession) -> None:
         """Remove a session whose id was never sent to its client."""

@@ -219,7 +219,8 @@ def _fetch_for_replica(
         max_bytes=max(0, min(request.max_bytes, ports.config().fetch_max_bytes)),
         throttle=ports.throttle,
     )
-    return _attempt(ports, context, operation, request.max_wait_ms, session)
+    max_wait_ms = 0 if session is not None and session.is_hurried else request.max_wait_ms
+    return _attempt(ports, context, operation, max_wait_ms, session)
 
 
 def _attempt(

@@ -73,6 +73,7 @@ class AdminBroker:
             self.clock,
             Random(config.node_id),
             absent,
+            read_index=absent,
             token_keys=self.token_keys,
         )
         self.quotas = ClientQuotas(lambda: self.now)
@@ -107,6 +108,7 @@ class AdminBroker:
             authorizer=authorizer,
             trail=AuditTrail(config, Environment.of_system()),
             telemetry=absent,
+            read_index=absent,
             token_keys=self.token_keys,
         )
 
