@@ -155,6 +155,8 @@ class Controller:
         self._restoring: asyncio.TimerHandle | None = None
         #: since when nodes are missing of which this broker knows nothing
         self._missing_since: float | None = None
+        self._stepping_down: asyncio.Task[None] | None = None
+        self._is_isolated = False
         self._cancels: list[Cancel] = []
 
     @property
@@ -219,6 +221,29 @@ class Controller:
         except StoreError as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
+    def note_isolation(self, isolated: bool) -> None:
+        """Announce whether this broker is cut off from the others: then it is no controller either."""
+        self._is_isolated = isolated
+        if isolated and self.active:
+            self._election.resign()
+            self._stepping_down = asyncio.create_task(self._step_down(), name="controller steps down")
+        else:
+            self.registration.announce(is_isolated=isolated)
+            self._begin_join()
+
+    async def _step_down(self) -> None:
+        """Make way for another controller. If that fails, another one comes with the end of the session."""
+        await self.registration.update(is_isolated=True)
+        with contextlib.suppress(StoreError):
+            await self._election.give_up()
+
+    def _may_run(self) -> bool:
+        """Whether this broker may be the controller: an isolated one only if no other can."""
+        others = (b for b in self._loader.image.brokers.values() if b.id != self._broker.id)
+        return not self._is_isolated or all(
+            other.is_isolated or other.state is not BrokerState.RUNNING for other in others
+        )
+
     def register_anew(self) -> None:
         """Register in another broker epoch, as soon as the store can be reached: this one counts no more."""
         self.registration.give_up()
@@ -248,9 +273,10 @@ class Controller:
         self._election.resign()
         if self._restoring is not None:
             self._restoring.cancel()
-        if self._joining is not None:
-            self._joining.cancel()
-            await asyncio.gather(self._joining, return_exceptions=True)
+        for task in (self._joining, self._stepping_down):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
         await self._balance.stop()
         await self._internal_topics.stop()
         await self.partitions.stop()
@@ -323,7 +349,7 @@ class Controller:
         await self._put_back()
         await self.registration.register()
         elected_at = None
-        if await self._election.run():
+        if self._may_run() and await self._election.run():
             elected_at = self._clock.monotonic()
             log.info("broker %d is the controller, in epoch %d", self._broker.id, self._election.epoch)
         if self._election.is_won:

@@ -90,6 +90,13 @@ class ControllerElection:
         """Decide nothing more: the session is lost, or what became of a write is not known."""
         self._epoch_version = None
 
+    async def give_up(self) -> None:
+        """Resign, and let others be elected. Raises StoreError."""
+        self.resign()
+        node = await self._store.exists(znodes.CONTROLLER)
+        if node is not None and node.owner == self._store.session_id:
+            await self._store.delete(znodes.CONTROLLER)
+
     async def run(self) -> bool:
         """Try to be elected; False when another broker is the controller, or this one still is.
 

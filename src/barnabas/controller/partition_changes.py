@@ -26,7 +26,7 @@ class Standing(NamedTuple):
     in_sync: frozenset[BrokerId]
     #: may be elected: they run
     electable: frozenset[BrokerId]
-    #: are shutting down: they lead on only where no other can
+    #: are shutting down or isolated: they lead on only where no other can
     leaving: frozenset[BrokerId] = frozenset()
     #: may have lost records since they joined an ISR
     unclean: frozenset[BrokerId] = frozenset()

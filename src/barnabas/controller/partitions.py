@@ -336,6 +336,7 @@ def check_proposal(
         if (
             registered is None
             or registered.state is not BrokerState.RUNNING
+            or registered.is_isolated
             or not image.is_admitted(broker)
             or epoch not in (-1, registered.epoch)
         ):

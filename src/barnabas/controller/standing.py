@@ -10,12 +10,14 @@ from barnabas.types import BrokerId
 def standing_of(image: ClusterImage) -> Standing:
     """What the brokers may be now, as the image shows them."""
     registered = image.brokers.values()
-    running = frozenset(broker.id for broker in registered if broker.state is BrokerState.RUNNING)
+    alive = frozenset(broker.id for broker in registered if broker.state is BrokerState.RUNNING)
+    running = alive - {broker.id for broker in registered if broker.is_isolated}
+    shutting_down = {broker.id for broker in registered if broker.state is BrokerState.SHUTTING_DOWN}
     known = frozenset(broker.id for broker in registered if image.is_admitted(broker.id))
     return Standing(
         in_sync=running & known,
         electable=running,
-        leaving=frozenset(b.id for b in registered if b.state is BrokerState.SHUTTING_DOWN) & known,
+        leaving=((alive - running) | shutting_down) & known,
         unclean=frozenset(
             broker.id
             for broker in registered

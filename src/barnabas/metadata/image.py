@@ -55,6 +55,8 @@ class BrokerImage(NamedTuple):
     failed_log_dirs: tuple[str, ...] = ()
     #: its epoch before this one, if it stopped cleanly then (KIP-966), else -1
     previous_epoch: int = -1
+    #: it reaches the store, but neither the controller nor its followers: others are to lead where they can
+    is_isolated: bool = False
 
     def endpoint(self, listener: str) -> BrokerEndpoint | None:
         """Where this broker is reached by the listener of that name, if it has one."""

@@ -214,6 +214,7 @@ def encode_broker(image: BrokerImage, now_ms: int) -> bytes:
             "state": image.state.value,
             "failed_log_dirs": image.failed_log_dirs,
             "previous_epoch": image.previous_epoch,
+            "isolated": image.is_isolated,
         }
     )
 
@@ -236,6 +237,7 @@ def decode_broker(broker_id: BrokerId, node: Node) -> BrokerImage:
         features={name: (each["min_version"], each["max_version"]) for name, each in features.items()},
         failed_log_dirs=tuple(value.get("failed_log_dirs", ())),
         previous_epoch=value.get("previous_epoch", -1),
+        is_isolated=value.get("isolated", False),
     )
 
 

@@ -54,6 +54,7 @@ from barnabas.server.authorization import open_authorizer, require_own_access
 from barnabas.server.fetching.read_index import ReadIndex
 from barnabas.server.fetching.sessions import FetchSessions
 from barnabas.server.forwarding import Forwarding
+from barnabas.server.isolation import IsolationWatch
 from barnabas.server.monitoring.health import SHUTTING_DOWN, Health
 from barnabas.server.monitoring.loop_watch import LoopWatch
 from barnabas.server.monitoring.monitor import Monitor
@@ -326,12 +327,29 @@ class Broker:
             self._undo.append(listener.unbind)  # no one may come in while the open connections are closed
             login = partial(self._begin_login, listener.endpoint.name)
             await listener.start(login if listener.endpoint.has_sasl else self._serve_all)
+        self._watch_isolation(store)
         self._undo.append(self._announce_stop)
         if self.monitor is not None:
             self.monitor.begin(self._sources())
         self.health.running(lambda: self.image)
         for bound, told in zip(self.bound, self.advertised, strict=True):
             log.info("listening on %s, advertised as %s", bound, told.address)
+
+    def _watch_isolation(self, store: MetadataStore) -> None:
+        watch = IsolationWatch(
+            self.node_id,
+            lambda: self.image,
+            lambda: self._loader.is_certain,
+            store.session_timeout,
+            lambda broker, request, timeout: self.peers.channel(broker, "isolation").send(
+                request, timeout_s=timeout
+            ),
+            self.replicas,
+            self.fetch_sessions,
+            self.controller.note_isolation,
+        )
+        self._undo.append(watch.stop)
+        watch.start()
 
     async def _renew_keys(self) -> None:
         """Take over the keys that are set for this broker in the metadata, now and whenever they change."""

@@ -261,7 +261,9 @@ class InSyncReplicas:
         if follower.end < max(self._log.high_watermark, self._epoch_start) or not self._is_present(follower):
             return False
         registered = self._context.brokers()[follower.broker_id]
-        return registered.state is BrokerState.RUNNING and not self._is_lagging(follower)
+        if registered.state is not BrokerState.RUNNING or registered.is_isolated:
+            return False
+        return not self._is_lagging(follower)
 
     def _epoch_of(self, broker: BrokerId) -> int:
         if broker != self._node_id:
