@@ -25,7 +25,7 @@ from barnabas.types import TopicPartition
 _BATCH = 1_000
 #: seconds that any broker has for an answer
 _ANSWER_S = 10.0
-#: seconds that a partition's leader has: a broker that died is replaced when its session has ended (18 s)
+#: seconds that a partition's leader has: a broker that died is replaced when its session has ended (9 s)
 _LEADER_S = 30.0
 _NO_ANSWER = frozenset(
     {

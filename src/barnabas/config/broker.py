@@ -111,10 +111,11 @@ class BrokerConfig(Settings):
     )
     zookeeper_session_timeout_ms: int = setting(
         Type.INT,
-        18_000,
+        9_000,
         minimum=1,
         doc="How long ZooKeeper hears nothing of a broker before it takes it for dead, in milliseconds; "
-        "ZooKeeper may set bounds.",
+        "ZooKeeper may set bounds. Apache Kafka's default with ZooKeeper was 18 s; with KRaft "
+        "(broker.session.timeout.ms) it is 9 s.",
     )
     zookeeper_connection_timeout_ms: int | None = setting(
         Type.INT,

@@ -138,6 +138,7 @@ class Registration:
 
     def _data(self) -> bytes:
         broker = self._broker
-        if self._store.session_id != self._session_id:  # another registration: what it follows is known now
+        is_another = self.is_given_up or self._store.session_id != self._session_id
+        if is_another:  # what it follows is known now
             broker = broker._replace(previous_epoch=self._clean_epoch)
         return znodes.encode_broker(broker, self._registered_ms)

@@ -101,3 +101,39 @@ def test_registration_of_apache_kafka_is_read() -> None:
         assert (seen.state, seen.features, seen.previous_epoch) == (BrokerState.RUNNING, {"x": (1, 3)}, -1)
 
     asyncio.run(scenario())
+
+
+def test_registration_that_is_given_up_is_followed_by_another_that_has_lost_nothing() -> None:
+    async def scenario() -> None:
+        store = MemoryStore()
+        await prepare(store, Random(1))
+        registration = Registration(store, STARTING, ManualClock())
+        await registration.register()
+        first = registration.epoch
+        registration.admitted(first)
+        registration.give_up()
+        assert registration.is_given_up
+        assert await registration.register()
+        seen = await shown(store)
+        assert seen.epoch == registration.epoch > first
+        assert seen.previous_epoch == first
+        assert not registration.is_given_up
+        assert not await registration.register()
+
+    asyncio.run(scenario())
+
+
+def test_registration_of_a_lost_session_that_was_given_up_is_left_to_the_store() -> None:
+    async def scenario() -> None:
+        store = MemoryStore()
+        await prepare(store, Random(1))
+        registration = Registration(store, STARTING, ManualClock())
+        await registration.register()
+        first = registration.epoch
+        registration.give_up()
+        store.expire()
+        store.begin_again()
+        assert await registration.register()
+        assert registration.epoch > first
+
+    asyncio.run(scenario())

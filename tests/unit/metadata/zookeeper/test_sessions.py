@@ -108,8 +108,10 @@ def test_session_that_stays_away_is_overdue_then_lost_and_another_one_follows(
         )
         await store.create("/mine", ephemeral=True)
         before = store.session_id
+        assert store.is_certain
         cut.cut()
         await until(store, OVERDUE)
+        assert not store.is_certain
         await until_true(lambda: bool(gone))
         cut.heal()
         await until(store, LOST)
@@ -136,6 +138,9 @@ def test_session_ends_when_the_event_loop_stands_still_for_longer_than_it_lives(
             await store.create("/mine", ephemeral=True)
             before = store.session_id
             time.sleep(4 * SHORT)
+            # A request that is served now comes before the news of the session.
+            assert store.state is CONNECTED
+            assert not store.is_certain
             await until_true(lambda: states[-1:] == [CONNECTED])
             assert LOST in states
             assert store.session_id != before

@@ -73,7 +73,6 @@ class AdminBroker:
             self.clock,
             Random(config.node_id),
             absent,
-            read_index=absent,
             token_keys=self.token_keys,
         )
         self.quotas = ClientQuotas(lambda: self.now)
