@@ -70,9 +70,12 @@ def lead(brokers):
             ME,
             on_flush_due=lambda partition: None,
             on_isr_change_due=on_isr_change_due,
+            on_leadership_end=make.ended.append,
             context=brokers.context,
         )
 
+    #: the partitions whose leaderships have ended
+    make.ended = []
     return make
 
 

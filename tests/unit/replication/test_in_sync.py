@@ -361,3 +361,44 @@ def test_reassignment_counts_new_replicas_by_their_fetches(lead, append, fetch, 
     assert partition.propose() is None
     fetch(partition, 2, 2)
     assert proposed(partition) == (1, 2)
+
+
+# --- who may have been elected, and the end of a leadership ---
+
+
+def test_whoever_is_in_the_isr_or_the_elr_or_proposed_may_have_been_elected(lead, append, fetch):
+    partition = lead(led(isr=(1, 2)))
+    assert partition.successors == {2}
+    fetch(partition, 3, 0)  # it is about to be proposed
+    assert partition.successors == {2, 3}
+    partition.settle_proposal(partition.propose(), None)  # nobody knows what the controller did
+    assert partition.successors == {2, 3}
+    partition.update(led(isr=(1,), partition_epoch=8, elr=(2,)))
+    assert partition.successors == {2}
+    partition.update(led(isr=(1,), partition_epoch=9))
+    assert partition.successors == set()
+
+
+def test_follower_names_no_successors(lead):
+    partition = lead(led())
+    partition.resign()
+    assert partition.successors == ()
+
+
+def test_end_of_a_leadership_is_told_once_whoever_ends_it(lead):
+    by_image, by_follower, anew = lead(led()), lead(led()), lead(led())
+    by_image.update(led(epoch=6, partition_epoch=8)._replace(leader=2))
+    by_follower.overtaken(6)
+    by_follower.resign()
+    anew.update(led(epoch=6, partition_epoch=8))
+    assert lead.ended == [by_image, by_follower, anew]
+
+
+def test_isolated_broker_does_not_join(lead, append, fetch, brokers):
+    brokers.alive[3] = brokers.alive[3]._replace(is_isolated=True)
+    partition = lead(led(isr=(1, 2)))
+    fetch(partition, 3, 0)
+    assert partition.propose() is None
+    brokers.alive[3] = brokers.alive[3]._replace(is_isolated=False)
+    fetch(partition, 3, 0)
+    assert proposed(partition) == ALL

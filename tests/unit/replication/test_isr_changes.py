@@ -106,7 +106,6 @@ def test_a_request_that_fails_is_followed_by_another(
     [
         ErrorCode.INELIGIBLE_REPLICA,
         ErrorCode.INVALID_UPDATE_VERSION,
-        ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.UNKNOWN_TOPIC_ID,
         ErrorCode.INVALID_REQUEST,
     ],
@@ -126,6 +125,39 @@ def test_a_refused_proposal_is_followed_by_another_but_not_by_a_storm(
             assert len(controller.requests) == 2
             await asyncio.sleep(1)
             assert partition.state.isr == (1, 2)
+
+    run_virtual(main())
+
+
+def test_a_proposal_in_a_leader_epoch_that_is_over_ends_the_leadership(changes, lead, fetch, controller):
+    """The controller knows of a later epoch: whoever leads in it may have begun."""
+
+    async def main():
+        async with changes() as running:
+            controller.answers = [ErrorCode.FENCED_LEADER_EPOCH]
+            partition = lead(ALONE, running.add)
+            ended = lead.ended
+            fetch(partition, 2, 0)
+            await asyncio.sleep(1)
+            assert not partition.is_leader
+            assert ended == [partition]
+            partition.update(ALONE._replace(leader_epoch=6, partition_epoch=8))
+            assert partition.is_leader
+
+    run_virtual(main())
+
+
+def test_a_stale_broker_epoch_is_told_with_the_epoch_that_asked(lead, fetch, controller):
+    async def main():
+        stale = []
+        epochs = iter([77])
+        changes = IsrChanges(1, lambda: next(epochs, 78), controller.send, stale.append)
+        controller.answers = [KafkaError(ErrorCode.STALE_BROKER_EPOCH)]
+        partition = lead(ALONE, changes.add)
+        fetch(partition, 2, 0)
+        await asyncio.sleep(1)
+        assert stale == [77]
+        await changes.stop()
 
     run_virtual(main())
 

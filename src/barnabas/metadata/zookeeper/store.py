@@ -204,9 +204,12 @@ class ZooKeeperStore(SingleOperations):
 
     @property
     def is_certain(self) -> bool:
+        connection = self._connection
+        # A loop that stood still has not heard yet of what kazoo's thread has.
+        since = min(connection.heard_at, connection.loop_seen_at)
         return (
             self._session.state is SessionState.CONNECTED
-            and time.monotonic() < self._connection.heard_at + CERTAIN_PART * self.session_timeout
+            and time.monotonic() < since + CERTAIN_PART * self.session_timeout
         )
 
     def on_state(self, listener: SessionListener) -> Cancel:
