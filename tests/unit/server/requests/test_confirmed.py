@@ -10,9 +10,17 @@ import pytest
 from barnabas.answers import is_pending
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.server.requests.confirmed import confirmed
+from barnabas.simulation.virtual_time import run_virtual
 from barnabas.types import TopicPartition
 
 PLACE = TopicPartition("t", 0)
+
+
+def run(scenario):
+    def test():
+        run_virtual(scenario())
+
+    return test
 
 
 class Index:
@@ -39,16 +47,19 @@ def gated(handle, index):
     )
 
 
+@run
 async def test_broker_that_is_certain_answers_at_once():
     index = Index(certain=True)
     assert gated(lambda context, request: "answer", index) == "answer"
     assert index.asked == []
 
 
+@run
 async def test_what_is_proven_already_is_answered_at_once():
     assert gated(lambda context, request: "answer", Index(proven=True)) == "answer"
 
 
+@run
 async def test_handler_runs_in_the_order_of_requests_and_its_answer_waits():
     index, served = Index(), []
     answer = gated(lambda context, request: served.append(request) or "answer", index)
@@ -62,6 +73,7 @@ async def test_handler_runs_in_the_order_of_requests_and_its_answer_waits():
     assert await held == "answer"
 
 
+@run
 async def test_error_waits_as_an_answer_does():
     def fenced(context, request):
         raise KafkaError(ErrorCode.PRODUCER_FENCED)
@@ -76,6 +88,7 @@ async def test_error_waits_as_an_answer_does():
     assert raised.value.code is ErrorCode.PRODUCER_FENCED
 
 
+@run
 async def test_unproven_answer_is_refused_and_what_its_handler_began_goes_on():
     done = asyncio.Event()
 
