@@ -13,6 +13,7 @@ from tests import children, forgetful
 from tests.certificates import Certificates, make
 
 from barnabas.metadata.zookeeper.server import ZooKeeperMissingError, ZooKeeperServer
+from barnabas.text import limited
 
 _usual = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 # Each run has the same examples, so that a change is judged by itself; `make properties` looks for others.
@@ -56,6 +57,7 @@ def _is_no_clients(record: logging.LogRecord) -> bool:
 def caplog(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
     """What the test logs: not what clients say that an earlier test left behind without its broker."""
     caplog.handler.addFilter(_is_no_clients)
+    limited.forget()  # lines that other tests have had written
     yield caplog
     caplog.handler.removeFilter(_is_no_clients)
 

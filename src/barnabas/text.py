@@ -24,15 +24,61 @@ def shown(text: object, most: int = MAX_SHOWN) -> str:
     return f"{cut[:most]}... ({len(raw)} characters)" if len(raw) > most or len(cut) > most else cut
 
 
-def logger_of(name: str) -> logging.Logger:
+#: of one kind of line: how many are written at once, and how many a second from then on
+BURST, PER_SECOND = 200, 10
+_MOST_KINDS = 1000
+
+
+def logger_of(name: str, *, is_limited: bool = False) -> logging.Logger:
     """The logger `name`, whose lines are `shown`: whatever it is told to log, each message is one line.
 
     The server, the coordinators and the controller have theirs from here, since they log what clients send.
+
+    Args:
+        is_limited: clients make it write as often as they like, so of one kind of line (one format), `BURST`
+            are written at once and `PER_SECOND` from then on; errors always are.
     """
     logger = logging.getLogger(name)
+    for filter_ in (limited,) if is_limited else ():
+        if filter_ not in logger.filters:
+            logger.addFilter(filter_)
     if _one_line not in logger.filters:
         logger.addFilter(_one_line)
     return logger
+
+
+class _Limited:
+    """Leaves lines out of the log, and says so."""
+
+    def __init__(self) -> None:
+        #: by level and format: how many may be written, when that was so, and how many were left out since
+        self._kinds: dict[tuple[int, object], tuple[float, float, int]] = {}
+
+    def __call__(self, record: logging.LogRecord) -> bool:
+        if record.levelno >= logging.ERROR:
+            return True
+        if len(self._kinds) >= _MOST_KINDS:
+            self._kinds.clear()
+        kind, now = (record.levelno, record.msg), record.created
+        may, since, omitted = self._kinds.get(kind, (float(BURST), now, 0))
+        may = min(float(BURST), may + max(0.0, now - since) * PER_SECOND)
+        if may >= 1:
+            self._kinds[kind] = may - 1, now, 0
+            if omitted > 1:  # the first was written, with a word that others follow
+                record.msg = f"{record.msg} ({omitted - 1} more like it were left out)"
+            return True
+        self._kinds[kind] = may, now, omitted + 1
+        if omitted:
+            return False
+        record.msg = f"{record.msg} (at most {PER_SECOND} lines a second like it follow)"
+        return True
+
+    def forget(self) -> None:
+        """Begin anew, as in a new process."""
+        self._kinds.clear()
+
+
+limited = _Limited()
 
 
 def _one_line(record: logging.LogRecord) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import barnabas
-from barnabas.text import MAX_LINE, MAX_SHOWN, logger_of, shown
+from barnabas.text import BURST, MAX_LINE, MAX_SHOWN, PER_SECOND, logger_of, shown
 
 
 def test_plain_text_stays_as_it_is():
@@ -34,6 +34,42 @@ def test_a_logger_writes_one_line_whatever_it_is_told(caplog):
     first, second = caplog.messages
     assert first.startswith("group g\\nforged: member 'm\\\\x1b[0m' of 3 left: nnn")
     assert all(m.isprintable() and len(m) < MAX_LINE + 30 for m in (first, second))
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The time of lines in the log, in seconds."""
+    times = [1000.0]
+    monkeypatch.setattr("time.time", lambda: times[0])  # as logging takes it until Python 3.12
+    monkeypatch.setattr("time.time_ns", lambda: int(times[0] * 1e9))
+    return times
+
+
+def test_lines_that_clients_cause_are_limited_and_what_is_left_out_is_said(caplog, clock):
+    log = logger_of("barnabas.of-a-test.often", is_limited=True)
+    caplog.set_level("INFO")
+    for number in range(5000):
+        log.info("group %s: rebalancing (%s)", number, "j" * 500)
+    assert len(caplog.messages) == BURST + 1
+    assert caplog.messages[-1].endswith(f"(at most {PER_SECOND} lines a second like it follow)")
+    log.info("another kind of line")
+    log.error("group %s: rebalancing (%s)", "broken", "always told")
+    assert caplog.messages[-2:] == ["another kind of line", "group broken: rebalancing (always told)"]
+    caplog.clear()
+    clock[0] += 1
+    for number in range(5000):
+        log.info("group %s: rebalancing (%s)", number, "again")
+    assert len(caplog.messages) == PER_SECOND + 1
+    left_out = 5000 - BURST - 1
+    assert caplog.messages[0] == f"group 0: rebalancing (again) ({left_out} more like it were left out)"
+    caplog.clear()
+    clock[0] += BURST / PER_SECOND
+    for number in range(BURST):
+        log.info("group %s: rebalancing (%s)", number, "later")
+    assert len(caplog.messages) == BURST
+    clock[0] -= 3600  # the wall clock is set back
+    log.info("group %s: rebalancing (%s)", 1, "earlier")
+    assert len(caplog.messages) == BURST + 1
 
 
 def test_a_logger_is_made_once():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from barnabas.errors import ErrorCode
+from barnabas.text import BURST
 
 
 def test_dynamic_member_is_given_its_id_before_it_counts(coordinate):
@@ -314,3 +315,19 @@ def test_group_that_is_too_large_when_it_is_loaded_joins_again(coordinate):
         assert (await again[0]).generation_id == generation + 1
 
     coordinate(scenario)
+
+
+def test_many_joins_write_few_lines_of_log(coordinate, caplog, monkeypatch):
+    """Groups cost a client nothing to name, so what each writes to the log is bounded over all of them."""
+    caplog.set_level("INFO")
+    monkeypatch.setattr("barnabas.text.PER_SECOND", 0)  # however long this takes
+
+    async def scenario(groups):
+        for number in range(2000):
+            await groups.join(group=f"group {number} {'g' * 200}", client="c" * 200, version=3)
+
+    coordinate(scenario)
+    lines = [record for record in caplog.records if record.name.startswith("barnabas.coordinator.groups")]
+    kinds = {record.msg.partition(" (")[0] for record in lines}
+    assert len(kinds) < 8
+    assert 2 * BURST < len(lines) <= len(kinds) * (BURST + 1)

@@ -35,7 +35,7 @@ from barnabas.types import (
     TopicPartition,
 )
 
-logger = logger_of(__name__)
+logger = logger_of(__name__, is_limited=True)
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from barnabas.security import Principal
 from barnabas.server.auditing.file import AuditFile
 from barnabas.text import logger_of, shown
 
-log = logger_of("barnabas.audit")
+log = logger_of("barnabas.audit", is_limited=True)
 
 #: for how many seconds repeated entries are counted instead of written
 REPEATS_S = 10.0

@@ -24,7 +24,7 @@ from barnabas.server.network.in_place import SHARED_BYTES
 from barnabas.server.network.session import Serve, Session
 from barnabas.text import logger_of, shown
 
-log = logger_of(__name__)
+log = logger_of(__name__, is_limited=True)
 
 #: how long connections may take to end, in seconds
 _CLOSING_SECONDS = 2.0

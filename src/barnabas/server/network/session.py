@@ -24,7 +24,7 @@ from barnabas.server.requests.context import Chunks
 from barnabas.server.requests.order import NOTHING
 from barnabas.text import logger_of
 
-log = logger_of(__name__)
+log = logger_of(__name__, is_limited=True)
 
 #: starts a request; its reply goes to the session. Raises ProtocolError: the connection is to be closed
 Serve: TypeAlias = "Callable[[Readable, Session], None]"

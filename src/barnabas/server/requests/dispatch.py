@@ -25,7 +25,7 @@ from barnabas.server.requests.pieces import MAX_ITEM_ELEMENTS, Pieces, count_alo
 from barnabas.server.requests.usage import Metering, timed
 from barnabas.text import logger_of
 
-log = logger_of(__name__)
+log = logger_of(__name__, is_limited=True)
 
 AnyApi: TypeAlias = Api[Any, Any]
 

@@ -27,7 +27,7 @@ from barnabas.protocol.messages.leave_group import LeaveGroupResponse, MemberIde
 from barnabas.records import Record
 from barnabas.text import logger_of
 
-logger = logger_of(__name__)
+logger = logger_of(__name__, is_limited=True)
 
 #: from this version a dynamic member joins with the id it was given (KIP-394)
 _MEMBER_ID_REQUIRED_FROM = 4

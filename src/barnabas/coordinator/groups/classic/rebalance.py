@@ -34,7 +34,7 @@ from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRes
 from barnabas.records import Record
 from barnabas.text import logger_of
 
-logger = logger_of(__name__)
+logger = logger_of(__name__, is_limited=True)
 
 #: the shortest time until missing members are checked again, whatever timeout they requested
 _LEAST_WAIT_MS = 500

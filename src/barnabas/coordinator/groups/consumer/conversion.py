@@ -26,7 +26,7 @@ from barnabas.errors import ErrorCode, KafkaError
 from barnabas.records import Record
 from barnabas.text import logger_of
 
-logger = logger_of(__name__)
+logger = logger_of(__name__, is_limited=True)
 
 _UPGRADES = ("upgrade", "bidirectional")
 _DOWNGRADES = ("downgrade", "bidirectional")

@@ -36,7 +36,7 @@ from barnabas.protocol.messages.consumer_group_heartbeat import (
 )
 from barnabas.text import logger_of
 
-logger = logger_of(__name__)
+logger = logger_of(__name__, is_limited=True)
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from barnabas.coordinator.groups.consumer.member import ConsumerMember, Partitio
 from barnabas.coordinator.groups.consumer.topics import Topics
 from barnabas.text import logger_of
 
-logger = logger_of(__name__)
+logger = logger_of(__name__, is_limited=True)
 
 
 class Rounds:
