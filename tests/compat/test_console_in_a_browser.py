@@ -419,7 +419,15 @@ def test_a_long_value_is_folded_and_can_be_opened_copied_and_downloaded(
 def test_what_stands_in_one_line_has_one_bottom(tab):
     main = tab.show("topics", "Topics")
     tools = main.locator(".tools").first
-    assert len({box["y"] + box["height"] for box in boxes(tools, "input", "select", "button")}) == 1
+    assert (
+        len(
+            {
+                box["y"] + box["height"]
+                for box in boxes(tools, "input[name=search]", "select", "button", "summary")
+            }
+        )
+        == 1
+    )
     main = tab.show("group/%3Cb%20onclick%3Dwindow.hacked%3D6%3E%2F..%252f%3F%23%26'%22", EVIL_GROUP)
     row = main.locator("tbody tr").first
     row.get_by_role("button", name="Reset").wait_for()
@@ -460,6 +468,33 @@ def test_a_lag_beyond_the_picture_says_what_it_is(console, new_context, served):
     assert not [
         text for text in page.get_attribute("data-drawn").split("|") if re.fullmatch(r"◀ [\d,]+", text)
     ]
+    tab.check()
+
+
+def test_columns_are_chosen_and_stay_chosen(tab):
+    expect, page = playwright.expect, tab.page
+    main = tab.show("topics", "Topics")
+    heads = main.locator("thead th")
+    expect(heads.filter(has_text="replicas")).to_have_count(1)
+    main.get_by_text("Columns").click()
+    main.get_by_label("replicas").uncheck()
+    expect(heads.filter(has_text="replicas")).to_have_count(0)
+    page.reload()
+    expect(heads.first).to_be_visible()
+    expect(heads.filter(has_text="replicas")).to_have_count(0)
+    main = tab.show(f"topic/{TOPIC}/records?from=start&columns=partition", TOPIC)
+    expect(heads.last.or_(heads.filter(has_text="change"))).to_be_visible()
+    expect(heads.filter(has_text="partition")).to_have_count(2)
+    tab.check()
+
+
+def test_records_a_second_are_drawn_over_time(tab, served):
+    expect = playwright.expect
+    for path, heading in (("", "Overview"), (f"topic/{TOPIC}/settings", TOPIC)):
+        main = tab.show(path, heading)
+        chart = main.get_by_role("img", name="Records a second")
+        expect(chart).to_have_attribute("aria-label", re.compile(r"Records a second from .* to .*, at most "))
+        expect(chart.locator("path")).to_have_attribute("d", re.compile(r"^M[\d.]+ [\d.]+(L|M)"))
     tab.check()
 
 

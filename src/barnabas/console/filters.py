@@ -70,6 +70,18 @@ def parse(text: str) -> Filter:
     return _Parser(text).whole()
 
 
+def paths(text: str, most: int = 10) -> list[Callable[[Candidate], Any]]:
+    """What lies at each of some paths, parted by commas, as in ``value.total,header.region``.
+
+    Raises:
+        FilterError: one of them is no path, or there are more than `most`.
+    """
+    found = [part for part in text.split(",") if part.strip()]
+    if len(found) > most or len(text) > LONGEST:
+        raise FilterError(f"at most {most} columns can be added")
+    return [_Parser(part).path() for part in found]
+
+
 class _Token(NamedTuple):
     kind: str
     text: str
@@ -87,6 +99,12 @@ class _Parser:
         if self._now.kind != "end":
             raise self._unexpected("&&, || or the end")
         return passes
+
+    def path(self) -> Callable[[Candidate], Any]:
+        get = self._path()
+        if self._now.kind != "end":
+            raise self._unexpected("the end of the path")
+        return get
 
     @property
     def _now(self) -> _Token:

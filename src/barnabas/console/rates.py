@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Mapping
 
 from barnabas.types import TopicPartition
 
 #: a rate is over at least so many seconds, and at most about twice as many as the second number
 _LEAST_S, _MOST_S = 0.5, 300.0
+
+
+#: seconds between two samples, how many are kept (half an hour), and of how many topics
+_SAMPLE_S, _SAMPLES, _SAMPLED = 5.0, 360, 100
+
+#: milliseconds since 1970, and records a second
+Sample = tuple[int, float]
 
 
 class Rates:
@@ -19,6 +27,8 @@ class Rates:
         self._lock = threading.Lock()
         self._seen: dict[TopicPartition, tuple[float, int]] = {}
         self._rates: dict[TopicPartition, float] = {}
+        #: by topic ("" for all) the samples, of those that were looked at last
+        self._samples: dict[str, deque[Sample]] = {}
 
     def note(self, ends: Mapping[TopicPartition, int]) -> None:
         """Where partitions end now."""
@@ -43,6 +53,19 @@ class Rates:
         """Of all topics."""
         with self._lock:
             return round(sum(self._rates.values()), 1) if self._rates else None
+
+    def history(self, topic: str, now_ms: int) -> list[Sample]:
+        """The rates of a topic, or of all ("") in the last half hour, whenever somebody looked."""
+        rate = self.of(topic) if topic else self.total()
+        with self._lock:
+            samples = self._samples.pop(topic, None) or deque(maxlen=_SAMPLES)
+            self._samples[topic] = samples
+            while len(self._samples) > _SAMPLED:
+                del self._samples[next(iter(self._samples))]
+            if rate is not None and (not samples or now_ms - samples[-1][0] >= _SAMPLE_S * 1000):
+                samples.append((now_ms, rate))
+            oldest = now_ms - _SAMPLES * _SAMPLE_S * 1000
+            return [sample for sample in samples if sample[0] >= oldest]
 
     def by_topic(self) -> dict[str, float]:
         """Of each topic that has one."""

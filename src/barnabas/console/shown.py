@@ -16,6 +16,8 @@ from typing import Any
 PREVIEW, MOST_SHOWN = 2048, 1 << 20
 #: what is longer is not looked at as JSON, in characters
 _LARGEST_JSON = 1 << 20
+#: characters of an added column
+_CELL = 200
 #: JSON up to so many characters stays on one line
 _ONE_LINE = 90
 
@@ -97,6 +99,14 @@ def compared(data: bytes | None, decode: Decode | None = None, masks: Masks = ()
     if value is NOT_JSON:
         return None if masks else text
     return masked(value, masks)
+
+
+def cell(value: Any) -> str | None:
+    """What a column shows of a value in a record."""
+    if value is None:
+        return None
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=_plain)
+    return visible(text[:_CELL]) + ("…" if len(text) > _CELL else "")
 
 
 def exported(data: bytes | None, decode: Decode | None = None, masks: Masks = ()) -> Any:

@@ -303,3 +303,15 @@ def test_hidden_and_masked_values_cannot_be_downloaded(start_console, large):
         lines = console.ask("download/records", topic=large, **{"from": "start"}).body
         assert "4111" not in lines and len(lines.splitlines()) == 2
         assert "4111" not in json.dumps(console.get("record", topic=large, partition=0, offset=0))
+
+
+def test_columns_of_ones_own_come_from_paths_in_records(start_console, console, orders):
+    asked = {"topic": orders, "from": "start", "limit": 2, "columns": "value.order.total, header.source"}
+    rows = console.get("records", **asked)["records"]
+    assert [row["columns"] for row in rows] == [["0", "shop"], ["20", "shop"]]
+    assert console.ask("records", topic=orders, columns="value.a == 1").status == 400
+    masking = start_console(privacy=_privacy(masks={orders: [["card", "number"]]}))
+    (row,) = masking.get("records", **{**asked, "limit": 1, "columns": "value.card.number"})["records"]
+    assert row["columns"] == ["***"]
+    hiding = start_console(privacy=_privacy(hide_values=True))
+    assert hiding.ask("records", **asked).status == 400

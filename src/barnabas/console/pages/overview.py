@@ -72,6 +72,7 @@ def overview(view: ClusterView, query: Query) -> dict[str, Any]:
         "events": [event._asdict() for event in view.events.recent()[:_EVENTS]],
         "records_a_second": view.rates.total(),
         "rate_age_s": totals.age_s,
+        "rates": view.rates.history("", view.clock.now_ms()),
         "groups": {"count": len(groups), "looked_at": len(committed), "problem": problem},
         "lags": [
             {"group": group, "lag": behind}

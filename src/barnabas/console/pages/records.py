@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
 from barnabas.console.dead_letters import origin
-from barnabas.console.filters import Candidate, Filter, parse
+from barnabas.console.filters import Candidate, Filter, parse, paths
 from barnabas.console.offsets import EARLIEST, LATEST, leaders, offsets_at
 from barnabas.console.pages.query import Query, QueryError, choice, numbers, whole
 from barnabas.console.pages.topic import described
 from barnabas.console.reading import Found, fetch, next_offset, records_in
-from barnabas.console.shown import FORMATS, HIDDEN, MOST_SHOWN, PREVIEW, Masks, compared, shown, visible
+from barnabas.console.shown import FORMATS, HIDDEN, MOST_SHOWN, PREVIEW, Masks, cell, compared, shown, visible
 from barnabas.console.view import ClusterView
 from barnabas.records import Record
 from barnabas.types import TopicPartition
@@ -33,14 +33,23 @@ def records(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
 
     Query: ``partitions`` (0-3,7), ``from`` (end, start, offset, time), ``at`` (the offset, or a time as
     2026-03-01T12:00:00Z or in milliseconds), ``until`` (a time), ``limit`` (1 to 500), ``filter``,
-    ``format`` (auto, text, json, hex), ``markers`` (no, yes), and ``next`` of the last answer to go on.
+    ``format`` (auto, text, json, hex), ``markers`` (no, yes), ``columns``
+    (value.total,header.region), and ``next`` of the last answer to go on.
     """
     masks = view.privacy.paths(name)
     how = choice(query, "format", FORMATS)
+    columns = paths(query.get("columns", ""))
+    if columns and view.privacy.hide_values:
+        raise QueryError("columns: values are hidden here (--hide-values)")
 
     def row(partition: int, found: Found) -> dict[str, Any]:
-        shown_as = {} if found.marker else content(view, found.record, how, masks)
-        return {**_place(partition, found), **shown_as}
+        place = _place(partition, found)
+        if found.marker:
+            return place
+        if columns:
+            seen = candidate(view, partition, found.record, masks)
+            place["columns"] = [cell(get(seen)) for get in columns]
+        return {**place, **content(view, found.record, how, masks)}
 
     found = search(view, name, query, row, _MOST_ON_A_PAGE)
     return {
@@ -192,6 +201,8 @@ class Search(Generic[T]):
         wanted = {p.partition: positions[p] for p in some}
         chunks = fetch(self._view.kafka, leader, self._topic, wanted, _AT_ONCE)
         for partition in some:
+            if self._is_enough:
+                return
             chunk = chunks.get(partition.partition)
             first = positions[partition]
             following = first if chunk is None else next_offset(chunk, first)
@@ -215,21 +226,12 @@ class Search(Generic[T]):
         if found.marker:
             if not self._markers or self._passes is not None:
                 return False
-        elif self._passes is not None and not self._passes(self._candidate(partition, record)):
+        elif self._passes is not None and not self._passes(
+            candidate(self._view, partition, record, self._masks)
+        ):
             return False
         self.rows.append(((record.timestamp, partition, record.offset), self._row(partition, found)))
         return True
-
-    def _candidate(self, partition: int, record: Record) -> Candidate:
-        decode = self._view.decode
-        return Candidate(
-            partition,
-            record.offset,
-            record.timestamp,
-            compared(record.key, decode),
-            compared(record.value, decode, self._masks),
-            {name: compared(value) for name, value in record.headers},
-        )
 
 
 def record(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
@@ -270,6 +272,18 @@ def content(view: ClusterView, record: Record, how: str, masks: Masks, most: int
         "headers": [[visible(header), shown(value, how, most=most)] for header, value in record.headers],
         "origin": visible(origin(record.headers) or "") or None,
     }
+
+
+def candidate(view: ClusterView, partition: int, record: Record, masks: Masks) -> Candidate:
+    """A record as filters and added columns see it."""
+    return Candidate(
+        partition,
+        record.offset,
+        record.timestamp,
+        compared(record.key, view.decode),
+        compared(record.value, view.decode, masks),
+        {name: compared(value) for name, value in record.headers},
+    )
 
 
 def _place(partition: int, found: Found) -> dict[str, Any]:

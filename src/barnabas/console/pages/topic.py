@@ -59,6 +59,7 @@ def topic(view: ClusterView, name: str, query: Query) -> dict[str, Any]:
     return {
         **about,
         "rate": view.rates.of(name),
+        "rates": view.rates.history(name, view.clock.now_ms()),
         "partitions": [
             {
                 "partition": place.partition,

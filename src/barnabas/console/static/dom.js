@@ -69,6 +69,7 @@ function patch(old, fresh) {
   if (isSame(old, fresh)) return;
   if (old.className === "fold" || fresh.className === "fold") return old.replaceWith(fresh);
   if (old.nodeName !== fresh.nodeName) return old.replaceWith(fresh);
+  if (old instanceof SVGElement) return old.outerHTML === fresh.outerHTML ? undefined : old.replaceWith(fresh);
   if (!(old instanceof HTMLElement)) {
     if (old.nodeValue !== fresh.nodeValue) old.nodeValue = fresh.nodeValue;
     return;

@@ -1,4 +1,6 @@
 // All pages but a topic's.
+import { chart } from "./chart.js";
+import { chooser } from "./columns.js";
 import { ask, enter, problem } from "./dialogs.js";
 import { bytes, count, get, h, link, named, seconds, table, update, when } from "./dom.js";
 
@@ -20,11 +22,12 @@ export async function overview({ main, every, isShown }) {
       h("div.cards", {},
         card("brokers", gone ? `${o.brokers.length - gone} of ${o.brokers.length}` : o.brokers.length, gone ? "bad" : ""),
         card("controller", o.controller),
-        card("topics", count(o.topics), "", o.internal.topics ? `${count(o.internal.topics)} of them internal` : ""),
-        card("partitions", count(o.partitions), "", o.internal.partitions ? `${count(o.internal.partitions)} of them internal` : ""),
+        card("topics", count(o.topics), "", o.internal.topics ? `${count(o.internal.topics)} internal` : ""),
+        card("partitions", count(o.partitions), "", o.internal.partitions ? `${count(o.internal.partitions)} internal` : ""),
         card("offline", count(o.offline.count), o.offline.count ? "bad" : "good"),
         card("under-replicated", count(o.under_replicated.count), o.under_replicated.count ? "warn" : "good"),
         card(`records/s${aged(o.rate_age_s)}`, count(o.records_a_second)), card("groups", count(o.groups.count))),
+      chart("Records a second", o.rates),
       o.offline.count ? [h("h2.bad", {}, "Without a leader"), named(o.offline)] : "",
       o.under_replicated.count ? [h("h2.warn", {}, "Under-replicated"), named(o.under_replicated)] : "",
       h("h2", {}, "Brokers"),
@@ -86,12 +89,18 @@ export async function topics({ main, query, every, isShown, about }) {
       ["no", "yes"].map((v) => h("option", { value: v, selected: (query.internal ?? "no") === v }, v))))),
     about.allow_writes ? h("button", { onclick: create }, "Create a topic") : "");
   const below = h("div", {});
+  /** @type {any} */
+  let last;
+  const columns = chooser("topics", ["name", "partitions", "replicas", "state", "records", "a second", "size", "groups"], () => last && draw(last));
+  tools.append(columns.menu);
   main.replaceChildren(h("h1", {}, "Topics"), tools, below);
   const by = sorter(query, "topics");
   await every(5000, async function () {
-    const told = await get("topics", query);
-    if (!isShown()) return;
-    update(below, table("Topics", [
+    last = await get("topics", query);
+    if (isShown()) draw(last);
+  });
+  function draw(told) {
+    update(below, table("Topics", columns.of([
       [by("name", "name"), (t) => link("topic", t.name)],
       [by("partitions", "partitions"), (t) => count(t.partitions), true],
       ["replicas", (t) => t.replicas, true],
@@ -100,10 +109,10 @@ export async function topics({ main, query, every, isShown, about }) {
       [by("rate", "a second"), (t) => count(t.rate), true],
       [by("bytes", "size"), (t) => bytes(t.bytes), true],
       ["groups, records behind", (t) => t.groups.map((g) => h("span.tag", {}, link("group", g.group), ` ${count(g.lag)}`))],
-    ], told.topics, "no topic matches"), pager(query, "topics", told),
+    ]), told.topics, "no topic matches"), pager(query, "topics", told),
       told.sorted_by_age_s === null ? h("p.warn", {}, "The console is still counting: topics that it has not come to yet show 0.")
         : told.sorted_by_age_s >= 10 ? h("p.quiet", {}, `The order is of what was counted ${seconds(told.sorted_by_age_s)} ago.`) : "");
-  });
+  }
 }
 
 export async function groups({ main, query, every, isShown }) {
@@ -131,7 +140,7 @@ function trend(name, lag) {
   const [first] = past;
   if (past.length < 3) return "–";
   const grows = (lag - first[1]) / Math.max(1, (Date.now() - first[0]) / 1000);
-  return Math.abs(grows) < 0.05 ? "steady" : `${grows > 0 ? "+" : ""}${grows.toFixed(1)} a second`;
+  return Math.abs(grows) < 0.05 ? "steady" : `${grows > 0 ? "+" : ""}${grows.toFixed(1)}/s`;
 }
 
 export async function group({ main, name, every, isShown, about }) {
@@ -152,6 +161,7 @@ export async function group({ main, name, every, isShown, about }) {
       g.problem ? h("p.warn", {}, g.problem) : "",
       h("div.cards", {}, card("state", g.state ?? "–"), card("protocol", g.type ?? "–"), card("assignor", g.assignor || "–"),
         card("members", count(g.members.length)), card("records behind", count(g.lag)), card("trend", trend(name, g.lag))),
+      chart("Records behind", seen.get(name) ?? []),
       h("h2", {}, "Partitions"),
       about.allow_writes ? h("div.tools", {}, ofTopics.map((t) => h("button", { onclick: () => reset(t, null) }, `Reset the offsets of ${t}`))) : "",
       table("Partitions", [
@@ -326,7 +336,7 @@ export async function clients({ main, every, isShown, query, name }) {
         told.pages.length ? "" : h("p.quiet", {}, "The brokers' pages of metrics tell what clients have pushed: start the console with --metrics-url http://HOST:PORT.")],
       told.problems.map((problem) => h("p.warn", {}, problem)),
       told.id ? table("Numbers", [
-        ["metric", (n) => n.metric], ["of", (n) => Object.entries(n.attributes).map(([key, value]) => h("span.tag", {}, `${key} ${value}`))], ["kind", (n) => (n.sum ? "sum" : "gauge")], ["value", (n) => n.value, true],
+        ["metric", (n) => n.metric], ["of", (n) => Object.entries(n.attributes).map(([key, value]) => h("span.tag", {}, `${key} ${value}`))], ["kind", (n) => (n.sum ? "sum" : "gauge")], ["value", (n) => count(n.value), true],
       ], told.numbers) : table("Pushing", [
         ["client", (c) => link("clients", c.client_instance_id, c.client_id ?? c.client_instance_id)], ["instance", (c) => h("code", {}, c.client_instance_id)], ["software", (c) => c.client_software_name ?? "–"], ["numbers", (c) => count(c.series), true],
       ], told.clients));

@@ -1,4 +1,5 @@
 // The records of a topic: found, shown, sent.
+import { chooser } from "./columns.js";
 import { ask, problem } from "./dialogs.js";
 import { bytes, count, get, h, table, update, when } from "./dom.js";
 import { content } from "./values.js";
@@ -12,16 +13,20 @@ export async function records({ body, name, query, onLeave, isShown, about, fail
   const status = h("span.quiet", { role: "status" });
   const more = h("button", { type: "button", hidden: true, onclick: () => load(true) }, "Look further");
   const save = h("button", { type: "button", title: "the records that these choices find, as lines of JSON", onclick: () => download() }, "Download");
+  const columns = chooser("records", ["offset", "partition", "time", "key", "value", "headers"], () => draw());
   const tail = h("input", { type: "checkbox" });
   const form = h("form", { onsubmit: (event) => { event.preventDefault(); load(false); } },
     h("label", {}, "from", h("select", { name: "from" }, ["end", "start", "offset", "time"].map(option(given.from)))),
     field("at", "offset or time", false, "2026-03-01T12:00:00Z"), field("until", "until time"), field("partitions", "partitions", false, "0-3,7"),
     field("limit", "at most"), h("label", {}, "show as", h("select", { name: "format" }, ["auto", "text", "json", "hex"].map(option(given.format)))),
     field("filter", "filter: value.total > 100 && key ~ \"^user-\"", true),
+    field("columns", "columns of your own", false, "value.total,header.region"),
     h("label.inline", {}, h("input", { type: "checkbox", name: "markers", value: "yes", checked: given.markers === "yes" }), "markers"),
-    h("button.main", {}, "Show"), h("label.inline", {}, tail, "live tail"), more, save);
+    h("button.main", {}, "Show"), h("label.inline", {}, tail, "live tail"), columns.menu, more, save);
   body.replaceChildren(form, about.allow_writes ? editor(name) : "", status, rows);
   let [found, next, busy] = [[], "", false];
+  /** The columns that were added, by their paths. @type {string[]} */
+  let own = [];
 
   async function load(further) {
     if (busy) return;
@@ -31,6 +36,7 @@ export async function records({ body, name, query, onLeave, isShown, about, fail
     try {
       const told = await get("records", { ...wanted, topic: name, next: further ? next : "" });
       if (!isShown()) return;
+      own = String(wanted.columns ?? "").split(",").map((path) => path.trim()).filter(Boolean);
       found = further ? [...found, ...told.records].slice(-2000) : told.records;
       next = told.next;
       more.hidden = told.complete;
@@ -69,11 +75,12 @@ export async function records({ body, name, query, onLeave, isShown, about, fail
   }
   function draw() {
     const order = new FormData(form).get("from") === "end" ? [...found].reverse() : found;
-    update(rows, table("Records", [
-      ["partition", (r) => r.partition, true], ["offset", (r) => count(r.offset), true], ["time", (r) => when(r.timestamp)],
+    update(rows, table("Records", [...columns.of([
+      ["offset", (r) => count(r.offset), true], ["partition", (r) => r.partition, true], ["time", (r) => when(r.timestamp)],
       ["key", (r) => r.marker ? "" : content(r.key, of(r, "key"))],
       ["value", (r) => r.marker ? h("span.quiet", {}, `transaction ends: ${r.marker}`) : [content(r.value, of(r, "value")), r.aborted ? h("span.bad", {}, "aborted") : r.open ? h("span.warn", {}, "in an open transaction") : ""]],
       ["headers", (r) => (r.headers ?? []).map(([k, v]) => h("div", {}, h("code", {}, k, ": "), content(v)))],
+      ]), ...own.map((path, i) => [path, (r) => (r.columns?.[i] === undefined || r.columns[i] === null ? "–" : h("code", {}, r.columns[i]))]),
       ...(about.allow_writes ? [["change", (r) => [
         r.marker || !["text", "json"].includes(r.value.is) || r.value.schema ? "" : h("button", { onclick: () => edit(r) }, "Edit and send"),
         r.origin ? h("button", { onclick: () => redrive(r) }, `Send back to ${r.origin}`) : "",

@@ -1,6 +1,7 @@
 // A topic: the live picture, its records, its settings.
-import { ask, enter, problem } from "./dialogs.js";
-import { bytes, count, get, h, link, table, update, when } from "./dom.js";
+import { chart } from "./chart.js";
+import { ask, enter } from "./dialogs.js";
+import { bytes, count, get, h, link, table, update } from "./dom.js";
 import { records } from "./records.js";
 import { replica, rules, settings } from "./pages.js";
 import { HISTORY, Picture, colour } from "./picture.js";
@@ -130,6 +131,7 @@ async function described({ body, name, every, isShown, about }) {
         h("button", { onclick: () => grow(t.partition_count) }, "Add partitions"),
         h("button", { onclick: async () => { if (await ask(`Delete ${name}`, "Delete", { do: "delete-topic", topic: name }, { typed: name })) location.hash = "#/topics"; } }, "Delete the topic")) : "",
       h("p.quiet", {}, `id ${t.id ?? "–"}, ${count(t.rate)} records a second`),
+      chart("Records a second", t.rates),
       table("Partitions", [
         ["partition", (p) => p.partition, true], ["leader", (p) => p.leader ?? h("span.bad", {}, "none")], ["epoch", (p) => p.leader_epoch, true],
         ["replicas", (p) => p.replicas.join(", ")], ["in sync", (p) => p.in_sync.length < p.replicas.length ? h("span.warn", {}, p.in_sync.join(", ")) : p.in_sync.join(", ")],

@@ -21,7 +21,7 @@ function coloured(text) {
 }
 
 const paint = (c) => (["text", "hex"].includes(c.is) ? [c.text] : coloured(c.text));
-const kind = (c) => (c.is !== "text" || c.schema ? h("span.tag", {}, c.is, c.schema ? ` by schema ${c.schema}` : "") : "");
+const kind = (c) => (!["text", "json"].includes(c.is) || c.schema ? h("span.tag", {}, c.is, c.schema ? ` by schema ${c.schema}` : "") : "");
 
 /** Put a text where other programs get it; without HTTPS there is the old way only. @param {string} text */
 export async function copy(text) {
