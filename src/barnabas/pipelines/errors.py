@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import re
 import traceback
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from barnabas.errors import BarnabasError
 
 #: A line of Spark's wrapping, or Py4J's, in which an error names itself: ``barnabas.errors.ConfigError: ...``
-_NAMED = re.compile(r"^\s*(?:Caused by: |: )?(?:[\w$]+\.)*\w+(?:Error|Exception): (.+)")
+_NAMED = re.compile(r"^\s*(?:Caused by: |: )?((?:[\w$]+\.)*)(\w+(?:Error|Exception)): (.+)")
 #: What goes before the words: the error's condition, which of a failed stream goes before that of its cause.
 _CONDITION = re.compile(
     r"^(?:\[STREAM_FAILED\] )?(?:Query \[.*?\] terminated with exception: )?(?:\[[A-Z0-9_.]+\] )?"
 )
-_TAIL = re.compile(r"\s*(?:SQLSTATE: \w{5}.*|;)$")
+#: What follows them; the place in a SQL statement stays.
+_TAIL = re.compile(r"\s*SQLSTATE: \w{5}(?: SQLSTATE: \w{5})*(?P<place> \(line \d+, pos \d+\))?.*$|\s*;$")
 _OUR_WORDS = "barnabas."
+
+#: A Python traceback as Spark repeats it: its beginning, its frames, and the line after them.
+_TRACEBACK = "Traceback (most recent call last):"
+_FRAME = re.compile(r'^\s+File "(.+)", line (\d+), in ')
+_RAISED = re.compile(r"^((?:\w+\.)*)(\w+)(?:: (.*))?$")
+#: Frames of Spark's and of other libraries, which say nothing to whoever has written the code.
+_LIBRARIES = re.compile(r"/(?:site|dist)-packages/|/python[\d.]*/lib/pyspark|pyspark\.zip/|/lib/python\d")
+_SPARKS = ("pyspark.", "py4j.")
 
 
 class PipelineError(BarnabasError):
@@ -36,13 +46,44 @@ class Place:
 def explain(error: BaseException) -> str:
     """The one line of a Spark exception that says what is wrong, without Spark's pages around it.
 
-    An error of ours wins wherever it is wrapped; then the innermost error that has a name; else line one.
+    An error of ours wins wherever it is wrapped. Then one that Python code has raised, with its type and the
+    line of that code; then the innermost error that has a name; else the first line with words.
     """
-    lines = str(error).splitlines()
-    named = [(line, match[1]) for line in lines if (match := _NAMED.match(line))]
-    ours = [text for line, text in named if _OUR_WORDS in line.partition(":")[0]]
-    found = ours[-1] if ours else named[-1][1] if named else lines[0] if lines else type(error).__name__
-    return _TAIL.sub("", _CONDITION.sub("", found)).strip()
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    named = [match for line in lines if (match := _NAMED.match(line))]
+    ours = [match[3] for match in named if _OUR_WORDS in match[1]]
+    if ours:
+        return _bare(ours[-1])
+    raised = _raised(lines)
+    if raised is not None:
+        return raised
+    return _bare(named[-1][3] if named else lines[0] if lines else type(error).__name__)
+
+
+def _bare(text: str) -> str:
+    return _TAIL.sub(lambda found: found["place"] or "", _CONDITION.sub("", text.strip())).strip()
+
+
+def _raised(lines: Iterable[str]) -> str | None:
+    """The error that ends the last Python traceback: its type, its words and its line of the user's code."""
+    last = None
+    inside, place = False, ""
+    for line in lines:
+        if line.endswith(_TRACEBACK):
+            inside, place = True, ""
+        elif inside and (frame := _FRAME.match(line)):
+            if not _LIBRARIES.search(frame[1]):
+                place = f" ({frame[1]}:{frame[2]})"
+        elif inside and not line[0].isspace():
+            inside = False
+            if raised := _RAISED.match(line):
+                last = raised, place
+    if last is None:
+        return None
+    (package, kind, words), place = last[0].groups(), last[1]
+    if package.startswith(_SPARKS):
+        return _bare(words or kind) + place
+    return (f"{kind}: {_bare(words)}" if words else kind) + place
 
 
 def place_in(error: BaseException, file: str, otherwise: Place) -> Place:

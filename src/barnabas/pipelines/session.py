@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from py4j.protocol import Py4JError
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from barnabas.pipelines.errors import PipelineError, explain
@@ -50,6 +51,9 @@ _OWN_CLASSES = (
 )
 _OWN_SPARK = ("PYSPARK_SUBMIT_ARGS", "SPARK_CLASSPATH", "SPARK_CONF_DIR", "SPARK_HOME", "SPARK_SUBMIT_OPTS")
 
+#: Loggers of PySpark that print what an error says, as JSON with a stack trace, before it is raised.
+_LOGGED_TWICE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+
 #: What a call of Spark's JVM raises when it cannot be made: a Py4JError of any kind when it was under way.
 SPARK_FAILS = (Py4JError, ConnectionError)
 
@@ -75,6 +79,8 @@ def start_session(name: str, folder: Path, master: str, settings: dict[str, str]
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in {**chosen, **settings}.items():
         builder = builder.config(key, value)
+    for quiet in _LOGGED_TWICE:
+        PySparkLogger.getLogger(quiet).disabled = True
     with stderr_to(log):
         try:
             return builder.getOrCreate()

@@ -54,9 +54,12 @@ class BarnabasDataSource(DataSource):
         return kind(self._read_options(schema, streaming=False))
 
     def streamReader(self, schema: StructType) -> TopicStreamReader:
-        from barnabas.spark.stream_reader import TopicStreamReader
+        from barnabas.spark.stream_reader import TopicStreamReader, UnlimitedStreamReader
+        from barnabas.spark.streaming_api import HAS_LIMITS, require_limits
 
-        return TopicStreamReader(self._read_options(schema, streaming=True))
+        options = self._read_options(schema, streaming=True)
+        require_limits(self.options)
+        return TopicStreamReader(options) if HAS_LIMITS else UnlimitedStreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> TopicWriter:
         """Raises ConfigError for ``mode("overwrite")``: a log is only appended to."""

@@ -11,14 +11,6 @@ from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
 
 from barnabas.spark.admission import Admission
 from barnabas.spark.batch_reader import read_task
@@ -28,6 +20,14 @@ from barnabas.spark.options import ReadOptions
 from barnabas.spark.plan import Plan, unknown_plan
 from barnabas.spark.position import Position, PositionJson
 from barnabas.spark.ranges import OffsetRange, Offsets, OffsetsJson, Task, to_json
+from barnabas.spark.streaming_api import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
 from barnabas.types import Offset, TopicPartition
 
 #: The task of a batch without records: a sink learns of a batch, and marks it as written, by its tasks.
@@ -190,16 +190,24 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             left[tp] = first, last
         if losses:
             report_data_loss("; ".join(losses), fail=self._options.fail_on_data_loss)
-        tasks = [_what_is_left(task, left, ids) for task in self._planned(begin, stop)]
+        tasks = [_what_is_left(task, left, ids) for task in self._planned(begin, stop, readable, ids)]
         return list(tasks) if any(task.ranges for task in tasks) else [_NOTHING_TO_READ]
 
-    def _planned(self, begin: Position, stop: Position) -> list[Task]:
+    def _planned(
+        self, begin: Position, stop: Position, readable: Offsets, ids_now: Mapping[str, str]
+    ) -> list[Task]:
         """The tasks as they were planned first, whatever the logs have lost since."""
         known = {} if stop.plan is None else stop.plan.starts
-        ranges = [
-            OffsetRange(tp.topic, tp.partition, known.get(tp, begin.offsets.get(tp, 0)), end)
-            for tp, end in sorted(stop.offsets.items())
-        ]
+        now = replace(stop, topic_ids=ids_now)
+
+        def start(tp: TopicPartition) -> Offset:
+            if tp in known:
+                return known[tp]
+            if stop.plan is None or self._goes_on(begin, now, tp):
+                return begin.offsets.get(tp, 0)
+            return readable.get(tp, 0)  # whoever planned it did not know where it begins (Spark 4.1)
+
+        ranges = [OffsetRange(*tp, start(tp), end) for tp, end in sorted(stop.offsets.items())]
         return unknown_plan(self._options, ranges) if stop.plan is None else stop.plan.tasks(ranges)
 
     def _only_notes_start(self, start: PositionJson) -> bool:
@@ -250,6 +258,43 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _topic_ids(self, offsets: Offsets) -> dict[str, str]:
         return self._lookup.topic_ids(sorted({tp.topic for tp in offsets}))
+
+
+class UnlimitedStreamReader(TopicStreamReader):
+    """For Spark 4.1, which has no limits and does not tell where the next micro-batch begins.
+
+    It begins where the last one ended. After a restart that is not known until the first micro-batch has been
+    planned, which may be one without records.
+    """
+
+    #: of the micro-batch that was planned last
+    _last_end: PositionJson | None = None
+    #: at the first question, if it came before any for the start
+    _first_latest: Offsets | None = None
+
+    def initialOffset(self) -> PositionJson:
+        """As `TopicStreamReader.initialOffset`; no later than the first end, as with a frozen end."""
+        self._target = self._first_latest
+        try:
+            return super().initialOffset()
+        finally:
+            self._target = None
+
+    def latestOffset(self) -> PositionJson:  # type: ignore[override]
+        """The end of the next micro-batch."""
+        start = self._last_end or self._initial
+        if start is not None:
+            self._last_end = super().latestOffset(start, ReadAllAvailable())
+        else:
+            self._latest = self._first_latest = latest = self._ask_latest()
+            end = Position(latest, self._topic_ids(latest), Plan.of(self._options, {}))
+            self._last_end = end.to_json()
+        return self._last_end
+
+    def partitions(self, start: PositionJson, end: PositionJson) -> list[InputPartition]:
+        """As `TopicStreamReader.partitions`."""
+        self._last_end = end
+        return super().partitions(start, end)
 
 
 def _what_is_left(

@@ -1,0 +1,80 @@
+"""The classes of admission control that a stream source takes from PySpark, which has them since 4.2.
+
+With PySpark 4.1 each micro-batch reads all that is there, and Spark does not tell the source where a
+micro-batch begins (`barnabas.spark.stream_reader.UnlimitedStreamReader`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from pyspark import __version__ as _version
+
+from barnabas.errors import ConfigError
+
+__all__ = [
+    "HAS_LIMITS",
+    "ReadAllAvailable",
+    "ReadLimit",
+    "ReadMaxBytes",
+    "ReadMaxRows",
+    "ReadMinRows",
+    "SupportsTriggerAvailableNow",
+    "require_limits",
+]
+
+#: Whether Spark asks a source for its limits.
+HAS_LIMITS = find_spec("pyspark.sql.streaming.datasource") is not None
+
+#: The options that need it.
+LIMITS = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+
+if TYPE_CHECKING or HAS_LIMITS:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxBytes,
+        ReadMaxRows,
+        ReadMinRows,
+        SupportsTriggerAvailableNow,
+    )
+else:
+
+    class ReadLimit:
+        """Any limit."""
+
+    class ReadAllAvailable(ReadLimit):
+        """No limit."""
+
+    @dataclass
+    class ReadMaxRows(ReadLimit):
+        max_rows: int
+
+    @dataclass
+    class ReadMaxBytes(ReadLimit):
+        max_bytes: int
+
+    @dataclass
+    class ReadMinRows(ReadLimit):
+        min_rows: int
+
+    class SupportsTriggerAvailableNow:
+        """A source that freezes its end by itself; Spark does it for a source that has no limits."""
+
+
+def require_limits(given: Mapping[str, str]) -> None:
+    """Check that this PySpark can do what the options of a stream ask for.
+
+    Raises:
+        ConfigError: one of them limits a micro-batch.
+    """
+    lower = {name.lower(): value for name, value in given.items()}
+    for name in () if HAS_LIMITS else LIMITS:
+        if name.lower() in lower:
+            raise ConfigError(
+                f"option {name}={lower[name.lower()]} is not allowed: PySpark {_version} cannot limit what a "
+                "micro-batch of a Python data source reads; remove it, or install PySpark 4.2 or later"
+            )
