@@ -15,6 +15,7 @@ from barnabas.config.group import check_groups
 from barnabas.controller import Controller
 from barnabas.controller.deletion_notes import DeletionNotes
 from barnabas.coordinator import GroupCoordinator, ProducerIds, TransactionCoordinator
+from barnabas.coordinator.pattern_search import PatternSearch
 from barnabas.environment.clock import Clock
 from barnabas.environment.environment import Environment
 from barnabas.environment.randomness import new_uuid
@@ -157,6 +158,7 @@ class Broker:
         self.node_id = config.node_id
         self.configs = ConfigResolver(config, config.node_id)
         self.long_work = LongWork(environment)
+        self.search = PatternSearch(environment.blocking)
         self.telemetry = TelemetryClients(Subscriptions(lambda: self.image), self.clock, environment.random)
         self.cold_reads = ColdReads(environment.blocking)
         self.connections = Connections(
@@ -692,6 +694,7 @@ class Broker:
             settings=lambda group_id: self.configs.group_config(self.image, group_id),
             image=lambda: self.image,
             unique=lambda: str(new_uuid(self._environment.random)),
+            search=self.search,
         )
         self._undo.append(self.groups.stop)
         self._markers = MarkerAppender(lambda: self.config, self.replicas, self.groups, self.clock)
@@ -762,12 +765,14 @@ class Broker:
 
     def _dispatcher(self) -> Dispatcher:
         self._undo.append(self.long_work.stop)
+        self._undo.append(self.search.stop)
         self._served = served_apis(
             node_id=self.node_id,
             config=lambda: self.config,
             image=lambda: self.image,
             clock=self.clock,
             long_work=self.long_work,
+            search=self.search,
             cold_reads=self.cold_reads,
             configs=self.configs,
             controller=self.controller,

@@ -10,6 +10,7 @@ from barnabas.config import BrokerConfig
 from barnabas.controller import AutoCreation, Controller
 from barnabas.controller.standing import known_brokers, standing_of
 from barnabas.coordinator import GroupCoordinator, ProducerIds, TransactionCoordinator
+from barnabas.coordinator.pattern_search import PatternSearch
 from barnabas.environment.clock import Clock
 from barnabas.errors import ErrorCode
 from barnabas.logs.cold_reads import ColdReads
@@ -118,6 +119,7 @@ def served_apis(
     image: Callable[[], ClusterImage],
     clock: Clock,
     long_work: LongWork,
+    search: PatternSearch,
     cold_reads: ColdReads,
     configs: ConfigResolver,
     controller: Controller,
@@ -342,7 +344,9 @@ def served_apis(
         write_txn_markers.write_txn_markers.using(markers),
         describe_producers.describe_producers.using(replicas),
         of_transaction(describe_transactions.describe_transactions.using(transactions), "transactional_ids"),
-        list_transactions.list_transactions.using(list_transactions.Ports(transactions, clock, long_work)),
+        list_transactions.list_transactions.using(
+            list_transactions.Ports(transactions, clock, long_work, search)
+        ),
     ]
     for served in sorted(apis, key=lambda served: served.api.key):
         # The controller authorises forwarded requests.

@@ -7,12 +7,14 @@ import inspect
 import itertools
 import struct
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from random import Random
 from typing import Any
 
 import pytest
 
 from barnabas.config import BrokerConfig, GroupConfig
 from barnabas.coordinator import Caller, ConsumerGroup, GroupCoordinator, OffsetKey
+from barnabas.coordinator.pattern_search import PatternSearch
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.metadata.image import ClusterImage, PartitionState, TopicImage
 from barnabas.protocol.messages.consumer_group_heartbeat import (
@@ -38,6 +40,7 @@ from barnabas.protocol.messages.sync_group import (
     SyncGroupResponse,
 )
 from barnabas.records import batches
+from barnabas.simulation.blocking import VirtualThreads
 from barnabas.simulation.clocks import VirtualClock
 from barnabas.simulation.virtual_time import run_virtual
 
@@ -157,6 +160,7 @@ class Groups:
             settings=lambda _group: GroupConfig.from_layers([], self.config.given),
             image=lambda: self.image,
             unique=lambda: str(next(_numbers)),
+            search=PatternSearch(VirtualThreads(Random(0), mean_delay=1e-9)),
         )
         self.coordinator.elect(0, 0)
 

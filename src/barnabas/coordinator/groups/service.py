@@ -21,6 +21,7 @@ from barnabas.coordinator.groups.offsets import GroupOffsets, OffsetStore
 from barnabas.coordinator.groups.pending import PendingOffsets
 from barnabas.coordinator.groups.shard import Group, GroupShard
 from barnabas.coordinator.loading import InternalLog
+from barnabas.coordinator.pattern_search import PatternSearch
 from barnabas.coordinator.runtime import ShardContext
 from barnabas.environment.clock import Clock
 from barnabas.errors import ErrorCode, KafkaError
@@ -62,17 +63,18 @@ class GroupCoordinator(Coordinator[GroupShard]):
         settings: Callable[[str], GroupConfig],
         image: Callable[[], ClusterImage],
         unique: Callable[[], str],
+        search: PatternSearch,
     ) -> None:
         """`config` gives the broker's settings of the moment, `partitions` how many `__consumer_offsets` has
         (or will have), `settings` those of a group, `image` what the cluster is like, `unique` what makes a
-        member id unique."""
+        member id unique, `search` finds topics by regular expressions."""
         self._config = config
         self._image = image
         self._unique = unique
         self._housekeeping: asyncio.Task[None] | None = None
 
         def make_shard(context: ShardContext[GroupShard]) -> GroupShard:
-            return GroupShard(context, config, settings, image, unique)
+            return GroupShard(context, config, settings, image, unique, search)
 
         super().__init__(
             GROUP_METADATA_TOPIC,

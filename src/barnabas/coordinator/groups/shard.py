@@ -23,6 +23,7 @@ from barnabas.coordinator.groups.commits import Commits
 from barnabas.coordinator.groups.consumer import records as consumer_records
 from barnabas.coordinator.groups.consumer.coordination import ConsumerGroups
 from barnabas.coordinator.groups.consumer.group import ConsumerGroup
+from barnabas.coordinator.pattern_search import PatternSearch
 from barnabas.coordinator.runtime import Result, ShardContext
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.metadata.image import ClusterImage
@@ -59,6 +60,7 @@ class GroupShard:
         settings: Callable[[str], GroupConfig],
         image: Callable[[], ClusterImage],
         unique: Callable[[], str],
+        search: PatternSearch,
     ) -> None:
         self.groups: dict[str, Group] = {}
         self.commits = Commits(config, context.clock)
@@ -72,7 +74,7 @@ class GroupShard:
         self._rebalance = Rebalance(config, context.clock, context.timers, self._step, self._sessions)
         self._membership = ClassicMembership(config, self._sessions, self._rebalance, unique)
         self._consumers = ConsumerGroups(
-            context, self.groups.get, config, settings, image, unique, self._downgraded
+            context, self.groups.get, config, settings, image, unique, search, self._downgraded
         )
 
     # --- the runtime's side ---

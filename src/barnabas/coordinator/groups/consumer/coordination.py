@@ -25,6 +25,7 @@ from barnabas.coordinator.groups.consumer.regex_subscriptions import RegexSubscr
 from barnabas.coordinator.groups.consumer.rounds import Rounds
 from barnabas.coordinator.groups.consumer.timeouts import Late, Timeouts
 from barnabas.coordinator.groups.consumer.topics import Topics
+from barnabas.coordinator.pattern_search import PatternSearch
 from barnabas.coordinator.runtime import Result, ShardContext
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.metadata.image import ClusterImage
@@ -46,6 +47,7 @@ class ConsumerGroups:
         settings: Callable[[str], GroupConfig],
         image: Callable[[], ClusterImage],
         unique: Callable[[], str],
+        search: PatternSearch,
         downgraded: Callable[[ClassicGroup, str], None],
     ) -> None:
         """`find` gives the group of an id; see `ConsumerMembership` for `settings` and `downgraded`."""
@@ -57,7 +59,7 @@ class ConsumerGroups:
         self._rounds = Rounds(self._topics, lambda: config().group_consumer_assignors)
         self._timeouts = Timeouts(context.timers, self._fence)
         self._regexes = RegexSubscriptions(
-            config, context.clock, self._topics, self._rounds, self._store_regexes
+            config, context.clock, self._topics, self._rounds, search, self._store_regexes
         )
         self._membership = ConsumerMembership(
             config,

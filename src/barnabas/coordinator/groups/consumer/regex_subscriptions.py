@@ -18,6 +18,7 @@ from barnabas.coordinator.groups.consumer.draft import GroupDraft
 from barnabas.coordinator.groups.consumer.group import ConsumerGroup
 from barnabas.coordinator.groups.consumer.rounds import Rounds
 from barnabas.coordinator.groups.consumer.topics import Topics
+from barnabas.coordinator.pattern_search import PatternSearch
 from barnabas.environment.clock import Clock
 from barnabas.text import logger_of
 
@@ -52,6 +53,7 @@ class RegexSubscriptions:
         clock: Clock,
         topics: Topics,
         rounds: Rounds,
+        search: PatternSearch,
         resolved: Callable[[str, Mapping[str, frozenset[str]]], None],
     ) -> None:
         """`resolved` takes a group id and what was found, and has `store` called in the group's turn."""
@@ -59,6 +61,7 @@ class RegexSubscriptions:
         self._clock = clock
         self._topics = topics
         self._rounds = rounds
+        self._search = search
         self._resolved = resolved
         self._under_way: dict[str, asyncio.Task[None]] = {}
         #: by group: the topics among which its expressions were last looked up
@@ -90,8 +93,10 @@ class RegexSubscriptions:
         wanted = {member.regex for member in group.members.values() if member.regex}
         if not wanted or not self._is_due(group, wanted):
             return
+        resolved = group.regexes
+        known = {regex: resolved[regex].topics if regex in resolved else frozenset[str]() for regex in wanted}
         task = asyncio.get_running_loop().create_task(
-            self._look_up(group.group_id, wanted, self._topics.names, may_see)
+            self._look_up(group.group_id, known, self._topics.names, may_see)
         )
         self._under_way[group.group_id] = task
         task.add_done_callback(partial(self._done, group.group_id))
@@ -150,11 +155,11 @@ class RegexSubscriptions:
     async def _look_up(
         self,
         group_id: str,
-        wanted: Collection[str],
+        wanted: Mapping[str, frozenset[str]],
         names: Collection[str],
         may_see: Callable[[str], bool],
     ) -> None:
-        found = await regexes.resolve(wanted, names, may_see)
+        found = await regexes.resolve(self._search, wanted, names, may_see)
         self._looked_through[group_id] = names
         self._resolved(group_id, found)
 

@@ -1,18 +1,21 @@
 """Subscriptions by regular expression, resolved by the coordinator (KIP-848), in the syntax of RE2.
 
-RE2 takes time linear in the text, whatever the expression. An expression has to match a whole topic name.
+An expression has to match a whole topic name.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 from barnabas.config.patterns import compiled
+from barnabas.coordinator.pattern_search import CostlyPatternError, PatternSearch
 from barnabas.errors import ErrorCode, KafkaError
-from barnabas.text import shown
+from barnabas.text import logger_of, shown
 
-#: how many names are matched before the event loop serves others
+logger = logger_of(__name__)
+
+#: how many names are looked at before the event loop serves others
 _NAMES_A_TURN = 1000
 
 
@@ -28,16 +31,28 @@ def check(regex: str) -> None:
 
 
 async def resolve(
-    regexes: Collection[str], names: Collection[str], may_see: Callable[[str], bool]
+    search: PatternSearch,
+    regexes: Mapping[str, frozenset[str]],
+    names: Collection[str],
+    may_see: Callable[[str], bool],
 ) -> dict[str, frozenset[str]]:
-    """The topics of `names` that each expression matches, without those that `may_see` hides."""
+    """The topics of `names` that each expression matches, without those that `may_see` hides.
+
+    Args:
+        regexes: the expressions, and their topics until now: an expression that is too costly keeps them.
+    """
     found = {}
     names = list(names)
-    for regex in regexes:
-        pattern = compiled(regex)
-        matching: list[str] = []
-        for start in range(0, len(names), _NAMES_A_TURN):
-            matching += filter(may_see, filter(pattern.fullmatch, names[start : start + _NAMES_A_TURN]))
+    for regex, before in regexes.items():
+        try:
+            matching = await search.find(regex, names)
+        except CostlyPatternError as error:
+            logger.warning("the regular expression %s is not looked up: %s", shown(regex), error)
+            found[regex] = before
+            continue
+        visible: list[str] = []
+        for start in range(0, len(matching), _NAMES_A_TURN):
+            visible += filter(may_see, matching[start : start + _NAMES_A_TURN])
             await asyncio.sleep(0)
-        found[regex] = frozenset(matching)
+        found[regex] = frozenset(visible)
     return found
