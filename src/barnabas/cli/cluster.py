@@ -418,6 +418,7 @@ def restore(sources: tuple[Path, ...], address: str | None, directories: tuple[P
     from barnabas.environment.os_filesystem import OsFileSystem
     from barnabas.metadata.backup import BackupError, read_backup
     from barnabas.metadata.backup import restore as restored
+    from barnabas.metadata.folders import leave_cluster
 
     found = []
     for source in sources:
@@ -434,6 +435,7 @@ def restore(sources: tuple[Path, ...], address: str | None, directories: tuple[P
         more = f", not in the latest: {', '.join(gone[:5])}{', ...' if gone[5:] else ''}" if gone else ""
         click.echo(f"{other}: {when}, {len(each.topics)} topics{more}", err=True)
     asyncio.run(_with_store(address, directories, True, lambda store: restored(chosen, store)))
+    leave_cluster(OsFileSystem(), [str(directory.absolute()) for directory in directories])
     click.echo(f"Restored {len(chosen.topics)} topics of cluster {chosen.cluster_id} from {source}")
 
 
@@ -491,12 +493,13 @@ async def _with_store(
 
 async def _import(folders: list[str], address: str) -> str:
     from barnabas.environment.environment import Environment
-    from barnabas.metadata.importing import check_embedded, import_embedded
+    from barnabas.metadata.importing import check_embedded, check_lone, import_embedded
     from barnabas.metadata.zookeeper.address import parse_address
     from barnabas.metadata.zookeeper.store import ZooKeeperStore
 
     environment = Environment.of_system()
     where = parse_address(address, "--zookeeper")
+    check_lone(environment.filesystem, folders)
     check_embedded(environment.filesystem, folders)
     store = await ZooKeeperStore.open(where, session_timeout=_PATIENCE)
     try:

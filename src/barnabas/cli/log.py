@@ -99,13 +99,20 @@ def check(directories: tuple[Path, ...], as_json: bool) -> None:
     from barnabas.cli.log_check import check_directories
 
     damaged = 0
-    for finding in check_directories([path.absolute() for path in directories]).all_findings():
+    found = check_directories([path.absolute() for path in directories])
+    for finding in found.all_findings():
         damaged += finding.is_damage
         with suppress(BrokenPipeError):  # the exit code tells, even if nobody reads the findings
             if as_json:
                 print_json_line(finding.fields())
             else:
                 click.echo(finding.text())
+    if damaged and found.is_clustered:
+        raise DamagedLog(
+            f"{damaged} findings; `barnabas log discard` throws a damaged replica away, and the broker "
+            "copies it again from the partition's leader; where there is no other replica, `barnabas log "
+            "repair --dry-run` says what can be saved"
+        )
     if damaged:
         raise DamagedLog(f"{damaged} findings; `barnabas log repair --dry-run` says what can be done")
 
@@ -119,7 +126,9 @@ def check(directories: tuple[Path, ...], as_json: bool) -> None:
         "Name every directory of log.dirs, in its order, and keep a copy of them if you can. Damaged files "
         "are moved into a folder damaged.TIME of their directory; none is deleted. Lost offsets stay empty, "
         "so that none is given to two records. Metadata that no copy has is made from the partitions' "
-        "folders: topics, their ids and partitions come back, their settings do not.",
+        "folders: topics, their ids and partitions come back, their settings do not. In a cluster use it "
+        "only where no other broker has the records, else `log discard`: a repaired replica is copied again "
+        "from the partition's leader, and leads only if `topics elect --unclean` says so.",
     )
 )
 @_DIRECTORIES
@@ -146,3 +155,55 @@ def repair(directories: tuple[Path, ...], dry_run: bool, as_json: bool) -> None:
         say("nothing to repair")
     if unheard:
         raise unheard[0]
+
+
+@log.command(
+    epilog=example(
+        """
+        barnabas log discard orders-0 barnabas-data --dry-run
+        barnabas log discard orders-0 /disk1/barnabas /disk2/barnabas
+        """,
+        "For a stopped broker of a cluster, while other brokers have the records. Name every directory of "
+        "log.dirs. The replica's files are moved into a folder damaged.TIME of their directory; none is "
+        "deleted. When the broker runs again, it copies the partition from the leader, and counts as in sync "
+        "when it has everything. If no other replica was in sync, the partition has no leader until `topics "
+        "elect orders:0 --unclean` accepts the loss.",
+    )
+)
+@click.argument("partition", metavar="TOPIC-PARTITION")
+@_DIRECTORIES
+@click.option("--dry-run", is_flag=True, help="Print what would be done, and do nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line: one for a step.")
+def discard(partition: str, directories: tuple[Path, ...], dry_run: bool, as_json: bool) -> None:
+    """Throw a replica away, to be copied again from its leader."""
+    from barnabas.cli.log_check import PARTITION_FOLDER, check_not_in_use
+    from barnabas.environment.clock import SystemClock
+    from barnabas.environment.os_filesystem import OsFileSystem
+    from barnabas.logs.discarding import discard_replica, find_replica
+    from barnabas.metadata.folders import belong_to_cluster
+    from barnabas.types import TopicPartition
+
+    if (match := PARTITION_FOLDER.fullmatch(partition)) is None:
+        raise click.UsageError(f"{partition!r} is no partition: write TOPIC-PARTITION, like orders-0")
+    topic_partition = TopicPartition(match["topic"], int(match["partition"]))
+    paths = [path.absolute() for path in directories]
+    for path in paths:
+        check_not_in_use(path)
+    fs, folders = OsFileSystem(), [str(path) for path in paths]
+    if not belong_to_cluster(fs, folders):
+        raise click.ClickException(
+            f"{', '.join(folders)} is a lone broker's: nobody else has {partition}. `barnabas log repair` "
+            "serves what is whole of it"
+        )
+    found = find_replica(fs, folders, topic_partition)
+    if not found:
+        raise click.ClickException(f"{partition} is not in {', '.join(folders)}: name all of log.dirs")
+
+    def say(step: str) -> None:
+        with suppress(OSError):  # of stdout: no reason to leave it half done
+            if as_json:
+                print_json_line({"step": step, "dry_run": dry_run})
+            else:
+                click.echo(step)
+
+    discard_replica(fs, found, topic_partition, f"damaged.{SystemClock().now_ms()}", say, dry_run=dry_run)

@@ -15,12 +15,17 @@ from barnabas.environment.os_filesystem import OsFileSystem
 from barnabas.environment.randomness import system_random
 from barnabas.errors import BarnabasError
 from barnabas.metadata import legacy, znodes
+from barnabas.metadata.backup import FILE_NAME as BACKUP
+from barnabas.metadata.backup import BackupError, read_backup
 from barnabas.metadata.copies import Found, choose, find_copies
+from barnabas.metadata.folders import belong_to_cluster, embedded_files
 from barnabas.metadata.journal import Journal
 from barnabas.metadata.store import StoreUnavailableError
 from barnabas.storage import checkpoints
 from barnabas.storage.epochs import FILE_NAME as EPOCH_FILE
 from barnabas.storage.epochs import LeaderEpochs
+from barnabas.storage.incomplete import FILE_NAME as INCOMPLETE
+from barnabas.storage.incomplete import read_mark
 from barnabas.storage.index import OffsetIndex, TimeIndex
 from barnabas.storage.producer_snapshot import decode_snapshot
 from barnabas.storage.salvage import whole_batches
@@ -44,6 +49,9 @@ _INDEX_SIZES = {
 }
 
 
+_FS = OsFileSystem()
+
+
 class DirectoryInUse(BarnabasError):
     """A broker runs on a log directory that is to be checked."""
 
@@ -58,6 +66,8 @@ class Directories:
     journal: Journal | None
     findings: list[Finding]
     partitions: list[Partition]
+    #: whether the broker is one of a cluster: its metadata is in ZooKeeper, and others have its records, too
+    is_clustered: bool = False
 
     def all_findings(self) -> Iterator[Finding]:
         yield from self.findings
@@ -73,11 +83,18 @@ def check_directories(paths: Sequence[Path]) -> Directories:
         OSError: one cannot be listed.
     """
     for path in paths:
-        _check_not_in_use(path)
+        check_not_in_use(path)
     findings: list[Finding] = []
-    copies, journal = _check_metadata(paths, findings)
+    is_clustered = belong_to_cluster(_FS, [str(path) for path in paths])
+    copies: list[Found] = []
+    journal: Journal | None = None
+    topics: Mapping[str, znodes.Assignment] = {}
+    if is_clustered:
+        topics = _check_cluster_metadata(paths, findings)
+    else:
+        copies, journal = _check_metadata(paths, findings)
+        topics = {} if journal is None else topics_of(journal)
     partitions: list[Partition] = []
-    topics = {} if journal is None else topics_of(journal)
     for path in paths:
         points, compacted = _check_small_files(path, findings, topics)
         sizes = _sizes(path)
@@ -86,8 +103,8 @@ def check_directories(paths: Sequence[Path]) -> Directories:
             for folder in sorted(path.iterdir())
             if folder.is_dir() and (match := PARTITION_FOLDER.fullmatch(folder.name))
         ]
-        partitions += _missing_partitions(path, points)
-    found = Directories(list(paths), copies, journal, findings, partitions)
+        partitions += _missing_partitions(path, points, is_clustered=is_clustered)
+    found = Directories(list(paths), copies, journal, findings, partitions, is_clustered)
     if journal is not None:
         _check_against_metadata(found, journal)
         _check_owner(found, journal)
@@ -126,7 +143,8 @@ def scan_segment(path: Path, floor: int) -> Segment:
     return segment
 
 
-def _check_not_in_use(path: Path) -> None:
+def check_not_in_use(path: Path) -> None:
+    """Raises DirectoryInUse when a broker runs on a log directory."""
     try:
         with (path / ".lock").open("rb") as file:
             locks.lock(file.fileno())
@@ -136,8 +154,33 @@ def _check_not_in_use(path: Path) -> None:
         return
 
 
+def _check_cluster_metadata(
+    paths: Sequence[Path], findings: list[Finding]
+) -> Mapping[str, znodes.Assignment]:
+    """The topics of the latest backup that the broker has kept: what it goes by is in ZooKeeper."""
+    folders = [str(path) for path in paths]
+    for file in embedded_files(_FS, folders):
+        detail = "a broker of a cluster has no such file; an earlier version's `log repair` may have made it"
+        findings.append(Finding(file, "unknown", detail))
+    backups = []
+    for path in paths:
+        if (path / BACKUP).exists():
+            try:
+                backups.append(read_backup(_FS, str(path)))
+            except (BackupError, OSError) as error:
+                detail = f"{error}; the broker writes it again"
+                findings.append(Finding(str(path / BACKUP), "damaged", detail))
+            else:
+                detail = f"a backup of {len(backups[-1].topics)} topics"
+                findings.append(Finding(str(path / BACKUP), "whole", detail))
+    if not backups:
+        return {}
+    latest = max(backups, key=lambda each: each.age)
+    return {name: znodes.decode_topic(latest.nodes[znodes.topic(name)].encode()) for name in latest.topics}
+
+
 def _check_metadata(paths: Sequence[Path], findings: list[Finding]) -> tuple[list[Found], Journal | None]:
-    copies = find_copies(OsFileSystem(), [str(path) for path in paths])
+    copies = find_copies(_FS, [str(path) for path in paths])
     present = [copy for copy in copies if not copy.is_missing]
     if not present:
         old = next((path / legacy.FILE_NAME for path in paths if (path / legacy.FILE_NAME).exists()), None)
@@ -145,7 +188,7 @@ def _check_metadata(paths: Sequence[Path], findings: list[Finding]) -> tuple[lis
             findings.append(Finding(copies[0].path, "missing", "there is no metadata"))
             return copies, None
         try:
-            journal = legacy.read(OsFileSystem(), [str(path) for path in paths], system_random())
+            journal = legacy.read(_FS, [str(path) for path in paths], system_random())
         except StoreUnavailableError as error:
             findings.append(Finding(str(old), "damaged", str(error)))
             return copies, None
@@ -229,6 +272,12 @@ def _check_partition(
     partition = Partition(folder, topic_partition, points.get(topic_partition, 0), [])
     findings = partition.findings
     names = sorted(file.name for file in folder.iterdir())
+    mark = read_mark(_FS, str(folder))
+    if mark is not None:
+        detail = f"the replica is incomplete ({mark.reason}): it is copied again from the partition's leader"
+        findings.append(Finding(str(folder / INCOMPLETE), "whole", detail))
+        if not mark.is_emptied:
+            partition.safe_end, sizes = 0, {}
     floor = 0
     for name in names:
         if not _SEGMENT.fullmatch(name):
@@ -383,12 +432,15 @@ def _check_side_file(file: Path, findings: list[Finding]) -> None:
         findings.append(Finding(str(file), "damaged", f"{error}; the next start rebuilds it"))
 
 
-def _missing_partitions(path: Path, points: dict[TopicPartition, int]) -> list[Partition]:
+def _missing_partitions(
+    path: Path, points: dict[TopicPartition, int], *, is_clustered: bool
+) -> list[Partition]:
     missing = []
+    more = ": the broker copies it again from the partition's leader" if is_clustered else ""
     for topic_partition, end in sorted(points.items()):
         folder = path / str(topic_partition)
         if end and not folder.is_dir():
-            detail = f"the folder is gone with its offsets up to {end - 1}"
+            detail = f"the folder is gone with its offsets up to {end - 1}{more}"
             missing.append(
                 Partition(folder, topic_partition, end, [], [Finding(str(folder), "missing", detail)])
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from barnabas.cli.log_check import Directories, topics_of
@@ -13,7 +14,9 @@ from barnabas.environment.clock import SystemClock
 from barnabas.environment.filesystem import replace_file
 from barnabas.environment.os_filesystem import OsFileSystem
 from barnabas.metadata import legacy, znodes
+from barnabas.metadata.backup import BackupError, read_backup
 from barnabas.metadata.copies import FILE_NAMES
+from barnabas.metadata.folders import embedded_files
 from barnabas.metadata.image import PartitionState
 from barnabas.metadata.journal import Journal, encode_snapshot
 from barnabas.metadata.store import Node
@@ -30,6 +33,8 @@ from barnabas.records.batch import (
 )
 from barnabas.records.control import EndTransaction, encode_end_transaction
 from barnabas.storage import checkpoints
+from barnabas.storage.incomplete import FILE_NAME as INCOMPLETE
+from barnabas.storage.incomplete import Mark, encode_mark
 from barnabas.storage.segment import MAX_RELATIVE_OFFSET, file_name
 from barnabas.storage.transaction_index import AbortedTransaction
 from barnabas.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition, topic_id_to_str
@@ -64,6 +69,9 @@ class Repair:
         Raises:
             OSError: a file cannot be written or moved.
         """
+        if self._found.is_clustered:
+            self._repair_in_cluster()
+            return bool(self._is_changed)
         journal = self._found.journal or self._rebuild_metadata()
         for path in self._found.paths:
             self._repair_small_files(path, journal)
@@ -79,6 +87,50 @@ class Repair:
         for path, unsure in self._unsure.items():
             self._forget_recovery_points(path, unsure)
         return bool(self._is_changed)
+
+    # --- in a cluster ---
+
+    def _repair_in_cluster(self) -> None:
+        """Repair what the broker cannot copy from others, or make again by itself.
+
+        What is whole of a damaged replica is kept, marked as incomplete: where there is no other, it may be
+        elected.
+        """
+        paths = self._found.paths
+        for name in embedded_files(_FS, [str(path) for path in paths]):
+            self._move_aside(Path(name))
+        for path in paths:
+            for finding in self._found.findings:
+                file = Path(finding.path)
+                if not finding.is_damage or file.parent != path or file.name in FILE_NAMES:
+                    continue
+                self._move_aside(file)
+                if file.name == checkpoints.META_PROPERTIES and (properties := self._cluster_properties()):
+                    self._write(file, checkpoints.encode_properties(properties), "the broker adds the rest")
+        for partition in self._found.partitions:
+            if not partition.segments:
+                if partition.findings and partition.safe_end:
+                    self._say(f"{partition.topic_partition}: the broker copies it again from its leader")
+                continue
+            self._repair_partition(partition)
+        for path, unsure in self._unsure.items():
+            self._forget_recovery_points(path, unsure)
+
+    def _cluster_properties(self) -> dict[str, str] | None:
+        """What is known of a lost meta.properties: whose the other directories are, or the backup."""
+        found = {"version": "1", checkpoints.METADATA_STORE: checkpoints.ZOOKEEPER}
+        cluster_id, broker = self._identity()
+        if cluster_id:
+            return found | {"cluster.id": cluster_id, "node.id": str(broker)}
+        for path in self._found.paths:
+            with suppress(BackupError, OSError):
+                return found | {"cluster.id": read_backup(_FS, str(path)).cluster_id}
+        return None
+
+    def _mark(self, partition: Partition) -> None:
+        lost = ", ".join(f"{each.lost[0]} to {each.lost[1]}" for each in partition.findings if each.lost)
+        mark = Mark(f"it was repaired, without offsets {lost}" if lost else "it was repaired")
+        self._write(partition.path / INCOMPLETE, encode_mark(mark), "the replica counts as incomplete")
 
     # --- metadata ---
 
@@ -256,6 +308,8 @@ class Repair:
         if not is_damaged:
             return
         self._unsure.setdefault(folder.parent, set()).add(partition.topic_partition)
+        if self._found.is_clustered:
+            self._mark(partition)  # first: however far this comes, nobody takes the replica for complete
         if not self._dry_run:
             folder.mkdir(exist_ok=True, mode=0o700)
         for finding in partition.findings:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from barnabas.controller.controller_election import ControllerElection
 from barnabas.controller.partition_changes import candidates, elect_preferred, elect_uncleanly
 from barnabas.controller.replica_logs import Ask, Reach, reaches
-from barnabas.controller.standing import standing_of
+from barnabas.controller.standing import incomplete_replicas, standing_of
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.metadata import znodes
 from barnabas.metadata.image import ClusterImage, PartitionState
@@ -74,6 +74,7 @@ class ElectionControl:
         async with self._election.deciding():
             self._election.require_won()
             image = await self._loader.settled()
+            incomplete = incomplete_replicas(image)
             results: dict[TopicPartition, KafkaError | None] = {}
             changes: list[Operation] = []
             for partition in _all(image) if partitions is None else partitions:
@@ -87,7 +88,7 @@ class ElectionControl:
                             for broker, reach in told.get(partition, {}).items()
                             if _is_the_same(image, asked, broker)
                         }
-                        elected = _unclean(state, still)
+                        elected = _unclean(state, still, incomplete.get(partition, frozenset()))
                         log.warning(
                             "%s: elected broker %d, as asked: what was acknowledged beyond offset %d is lost",
                             partition,
@@ -150,10 +151,18 @@ def _preferred(state: PartitionState, image: ClusterImage) -> PartitionState:
     return elected
 
 
-def _unclean(state: PartitionState, told: Mapping[BrokerId, Reach]) -> PartitionState:
-    """As `_preferred`, for an unclean election; `told` is how far the log of each candidate reaches."""
+def _unclean(
+    state: PartitionState, told: Mapping[BrokerId, Reach], incomplete: frozenset[BrokerId]
+) -> PartitionState:
+    """As `_preferred`, for an unclean election.
+
+    Args:
+        state: the partition's.
+        told: how far the log of each candidate reaches.
+        incomplete: of two that reach as far, one that lacks records in between does not lead.
+    """
     if state.leader != NO_BROKER:
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED)
     if not told:
         raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
-    return elect_uncleanly(state, max(told, key=lambda broker: told[broker]))
+    return elect_uncleanly(state, max(told, key=lambda broker: (told[broker], broker not in incomplete)))

@@ -18,7 +18,7 @@ from barnabas.controller.partition_changes import (
 )
 from barnabas.controller.registration import check_registered
 from barnabas.controller.replica_logs import Ask
-from barnabas.controller.standing import standing_of
+from barnabas.controller.standing import incomplete_replicas, standing_of
 from barnabas.controller.unclean_elections import UncleanElections
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.metadata import znodes
@@ -65,9 +65,10 @@ class PartitionControl:
 
     A broker has a new epoch whenever it registers anew. The controller deals with it once: in all partitions
     that it holds it leaves the ISR, since it has to catch up, and if it had stopped uncleanly it leaves the
-    ELR, too (KIP-966). Then the controller writes down that this epoch is admitted. What it did not get to
-    write down the next controller does again, so a broker is never in an ISR by an earlier life (KIP-380,
-    KIP-903). A broker that is starting is not waited for, nor elected.
+    ELR, too (KIP-966). So does each replica that the broker has registered as incomplete. Then the controller
+    writes down that this epoch is admitted. What it did not get to write down the next controller does again,
+    so a broker is never in an ISR by an earlier life (KIP-380, KIP-903). A broker that is starting is not
+    waited for, nor elected.
 
     Args:
         election: gives leave to decide, and writes.
@@ -172,20 +173,24 @@ class PartitionControl:
             if b.state is BrokerState.RUNNING and not image.is_admitted(b.id)
         }
         failed = self._failed_dirs.replicas()
+        incomplete = incomplete_replicas(image, only_unadmitted=True)
         looked_at = 0
         for name, topic in sorted(image.topics.items()):
             config = self._configs.topic_config(image, name)
             min_isr = config.min_insync_replicas
             for number, state in enumerate(topic.partitions):
                 looked_at += 1
-                after = settle(state, min_isr, standing)
+                allowed = standing
+                if incomplete and (brokers := incomplete.get(TopicPartition(name, number))):
+                    allowed = standing.without(brokers)
+                after = settle(state, min_isr, allowed)
                 if failed and (brokers := failed.get(TopicPartition(name, number))):
-                    moved = settle(after, min_isr, standing.without(brokers))
+                    moved = settle(after, min_isr, allowed.without(brokers))
                     # Who is left alone with a failed directory may still be read from.
                     after = moved if moved.leader != NO_BROKER else after
                 if after is not state:
                     looked_at += _WEIGHT_OF_CHANGE
-                    after = _with_only_replica(after, state, standing)
+                    after = _with_only_replica(after, state, allowed)
                     if (
                         after.leader == NO_BROKER
                         and state.leader in starting

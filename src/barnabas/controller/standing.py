@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from barnabas.controller.partition_changes import Standing
 from barnabas.metadata.image import BrokerState, ClusterImage
-from barnabas.types import BrokerId
+from barnabas.types import BrokerId, TopicPartition
+
+_NONE: Mapping[TopicPartition, frozenset[BrokerId]] = MappingProxyType({})
 
 
 def standing_of(image: ClusterImage) -> Standing:
@@ -30,6 +35,26 @@ def standing_of(image: ClusterImage) -> Standing:
 def known_brokers(image: ClusterImage) -> frozenset[BrokerId]:
     """The brokers of the cluster: those that are registered, and those that have run in it and are away."""
     return frozenset(image.brokers) | frozenset(image.admitted)
+
+
+def incomplete_replicas(
+    image: ClusterImage, *, only_unadmitted: bool = False
+) -> Mapping[TopicPartition, frozenset[BrokerId]]:
+    """The live brokers whose replica lacks records that it had acknowledged, by partition.
+
+    Args:
+        only_unadmitted: leave out brokers that the controller has admitted. It has taken their incomplete
+            replicas out of ISR and ELR then, and what has joined the ISR since is complete.
+    """
+    found: dict[TopicPartition, frozenset[BrokerId]] = {}
+    for broker in image.brokers.values():
+        if not broker.incomplete_replicas or (only_unadmitted and image.is_admitted(broker.id)):
+            continue
+        for topic_id, number in broker.incomplete_replicas:
+            if (name := image.topic_names.get(topic_id)) is not None:
+                partition = TopicPartition(name, number)
+                found[partition] = found.get(partition, frozenset()) | {broker.id}
+    return found or _NONE
 
 
 def leaders_to_move(image: ClusterImage, broker: BrokerId) -> int:

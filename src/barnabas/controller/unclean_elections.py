@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from barnabas.controller.controller_election import ControllerElection
 from barnabas.controller.partition_changes import candidates, elect_furthest, elect_uncleanly
 from barnabas.controller.replica_logs import Ask, Reach, reaches
-from barnabas.controller.standing import standing_of
+from barnabas.controller.standing import incomplete_replicas, standing_of
 from barnabas.errors import KafkaError
 from barnabas.metadata import znodes
 from barnabas.metadata.configs import ConfigResolver
@@ -32,6 +32,9 @@ class UncleanElections:
 
     It waits for all of a partition's last known ELR, unless ``unclean.leader.election.enable`` allows to
     elect among those that run. The log says what was elected, since records may be lost.
+
+    A replica that its broker has registered as incomplete is not elected, and none in its place if it was
+    among those last in sync: who asks for an unclean election (`ElectionControl`) decides on that loss.
     """
 
     def __init__(
@@ -128,6 +131,7 @@ class UncleanElections:
     def _wanted(self, image: ClusterImage) -> dict[TopicPartition, tuple[BrokerId, ...]]:
         """The partitions that can be given a leader, and who is to be asked."""
         electable = standing_of(image).in_sync
+        incomplete = incomplete_replicas(image)
         leaderless = sorted(
             (TopicPartition(name, number), state)
             for name, topic in image.topics.items()
@@ -137,7 +141,8 @@ class UncleanElections:
         wanted = {}
         for partition, state in leaderless:
             allowed = self._is_unclean(image, partition)
-            brokers = candidates(state, electable, is_unclean_allowed=allowed)
+            complete = electable - incomplete.get(partition, frozenset())
+            brokers = candidates(state, complete, is_unclean_allowed=allowed)
             if brokers:
                 wanted[partition] = brokers
         return wanted

@@ -24,7 +24,13 @@ from random import Random
 from barnabas.config import TopicConfig
 from barnabas.environment.blocking import Blocking
 from barnabas.environment.environment import Environment
-from barnabas.environment.filesystem import FileSystem, Lock, make_durable_directory, replace_file
+from barnabas.environment.filesystem import (
+    FileSystem,
+    Lock,
+    make_durable_directory,
+    replace_file,
+    write_file,
+)
 from barnabas.environment.randomness import new_uuid
 from barnabas.errors import BarnabasError, ConfigError, ErrorCode, KafkaError
 from barnabas.logs.offset_checkpoint import CheckpointWrite, OffsetCheckpoint
@@ -32,7 +38,9 @@ from barnabas.storage import checkpoints
 from barnabas.storage.checkpoints import CLEAN_SHUTDOWN, SegmentSizes
 from barnabas.storage.damage import keep_damaged, read_small_file
 from barnabas.storage.environment import LogEnvironment
+from barnabas.storage.incomplete import Mark, read_mark, write_mark
 from barnabas.storage.log import PartitionLog
+from barnabas.storage.log_files import LOG
 from barnabas.storage.open_files import OpenFiles
 from barnabas.storage.recovery import load_log, new_log
 from barnabas.storage.segment import LogSegment
@@ -58,6 +66,12 @@ _MEANING = {
 }
 
 
+def future_folder(name: str, topic_partition: TopicPartition) -> bool:
+    """Whether a folder of that name is the copy of a partition that is moved between log directories."""
+    stem = f"{topic_partition.topic[:_LONGEST_NAME]}-{topic_partition.partition}."
+    return _FUTURE_FOLDER.fullmatch(name) is not None and name.startswith(stem)
+
+
 class DirectoryLocked(BarnabasError):
     """Another broker runs on the log directory."""
 
@@ -74,8 +88,13 @@ class LogDirectory:
         *,
         was_clean: bool,
         previous_epoch: int,
+        is_clustered: bool,
     ) -> None:
         self.env = env
+        #: whether other brokers may hold the partitions, too: what is lost here is copied from them
+        self._is_clustered = is_clustered
+        #: the marks of the replicas that `found` has met
+        self.marks: dict[TopicPartition, Mark] = {}
         self._blocking = blocking
         self.directory_id = directory_id
         #: whether the last stop was clean, so that logs need no recovery
@@ -126,6 +145,7 @@ class LogDirectory:
         *,
         cluster_id: str,
         node_id: int,
+        is_clustered: bool = False,
         on_failure: Callable[[OSError], None] | None = None,
     ) -> LogDirectory:
         """Locks the directory (made if it is missing) for this broker.
@@ -144,7 +164,9 @@ class LogDirectory:
                 f"{path} is in use by another broker: stop it, or choose another log.dirs"
             ) from None
         try:
-            directory_id = _claim(fs, path, cluster_id, node_id, environment.random)
+            directory_id = _claim(
+                fs, path, cluster_id, node_id, environment.random, is_clustered=is_clustered
+            )
             marker = _take_marker(fs, path)
             env = LogEnvironment(path, files, environment.clock, environment.random, on_failure=on_failure)
             return cls(
@@ -154,6 +176,7 @@ class LogDirectory:
                 directory_id,
                 was_clean=marker is not None,
                 previous_epoch=checkpoints.decode_clean_shutdown(marker or b""),
+                is_clustered=is_clustered,
             )
         except BaseException:
             lock.release()
@@ -162,6 +185,11 @@ class LogDirectory:
     @property
     def path(self) -> str:
         return self.env.path
+
+    @property
+    def knows_its_logs(self) -> bool:
+        """Whether the recovery points tell which logs were here: else one that is gone goes unnoticed."""
+        return not self._has_lost_points
 
     @property
     def _all_logs(self) -> Mapping[TopicPartition, PartitionLog]:
@@ -214,6 +242,8 @@ class LogDirectory:
                     partitions[topic_partition] = topic_id
                 elif not self.expects(topic_partition):
                     self.env.fs.remove_tree(path)
+                if self._is_clustered and (mark := read_mark(self.env.fs, path)) is not None:
+                    self.marks[topic_partition] = mark
         self._found = dict(partitions)
         return partitions
 
@@ -235,6 +265,31 @@ class LogDirectory:
             if entry.is_directory and _DELETED_FOLDER.fullmatch(entry.name)
         ]
 
+    def is_gone(self, topic_partition: TopicPartition) -> bool:
+        """Whether nothing is left of a log's records: neither its folder, nor a segment in it.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        try:
+            entries = self.env.fs.entries(f"{self.path}/{topic_partition}")
+        except FileNotFoundError:
+            return True
+        return not any(LOG in entry.name for entry in entries)
+
+    def mark_incomplete(self, topic_partition: TopicPartition, topic_id: TopicId, mark: Mark) -> None:
+        """Have a replica that is gone begin anew: its folder, with the mark, for `load`. In any thread.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        fs, path = self.env.fs, f"{self.path}/{topic_partition}"
+        make_durable_directory(fs, path)
+        write_file(
+            fs, f"{path}/{checkpoints.PARTITION_METADATA}", checkpoints.encode_partition_metadata(topic_id)
+        )
+        write_mark(fs, path, mark)
+
     def load(self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig) -> PartitionLog:
         """Opens a log that lies in the directory, after a crash with recovery: for `adopt`, in any thread.
 
@@ -254,6 +309,8 @@ class LogDirectory:
             loading.files.let_go_idle()
             raise
         log.move_to(env)
+        if self._begins_anew(topic_partition):
+            return log  # what it has may have holes: nobody is to read it
         committed = self.high_watermarks.get(topic_partition, 0)
         if log.log_end_offset < committed:
             logger.error(
@@ -267,6 +324,10 @@ class LogDirectory:
             committed = log.recovery_point
         log.advance_high_watermark(committed)
         return log
+
+    def _begins_anew(self, topic_partition: TopicPartition) -> bool:
+        mark = self.marks.get(topic_partition)
+        return mark is not None and not mark.is_emptied
 
     def load_future(
         self, path: str, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig
@@ -533,18 +594,22 @@ class LogDirectory:
             found_id = self._found.pop(topic_partition, None)
         else:  # a copy is taken for the one of the topic whose id it has
             found_id = topic_id
+        # The checkpoints and sizes are of what the replica was, not of what is left of it.
+        is_known = not self._begins_anew(topic_partition)
         log = load_log(
             env,
             path,
             topic_partition,
             topic_id,
             config,
-            was_clean=was_clean,
+            was_clean=was_clean and is_known,
             recovery_point=self._recovery_points.offsets.get(
                 topic_partition, None if was_clean or self._has_lost_points else 0
-            ),
+            )
+            if is_known
+            else 0,
             log_start_offset=self._log_starts.offsets.get(topic_partition, 0),
-            sizes=None if self._sizes is None else self._sizes.get(topic_partition),
+            sizes=self._sizes.get(topic_partition) if self._sizes is not None and is_known else None,
             cleaned_to=self.cleaned_to.get(topic_partition, 0),
         )
         if not log.files.is_blank:
@@ -627,6 +692,7 @@ class LogDirectory:
         except FileNotFoundError:
             if self.was_clean and name != checkpoints.CLEANED:
                 logger.warning("%s is missing: %s", path, _MEANING[name])
+                self._has_lost_points = self._has_lost_points or name == checkpoints.RECOVERY_POINTS
             read = nothing
         except ValueError as error:
             read = nothing._replace(damage=str(error))
@@ -662,7 +728,9 @@ def _has_partitions(fs: FileSystem, path: str) -> bool:
     return any(entry.is_directory and _PARTITION_FOLDER.fullmatch(entry.name) for entry in fs.entries(path))
 
 
-def _claim(fs: FileSystem, path: str, cluster_id: str, node_id: int, random: Random) -> str:
+def _claim(
+    fs: FileSystem, path: str, cluster_id: str, node_id: int, random: Random, *, is_clustered: bool
+) -> str:
     """Checks that the directory is this broker's, or makes it so; the directory's id."""
     file = f"{path}/{checkpoints.META_PROPERTIES}"
     try:
@@ -691,6 +759,8 @@ def _claim(fs: FileSystem, path: str, cluster_id: str, node_id: int, random: Ran
         "node.id": str(node_id),
         "directory.id": directory_id,
     }
+    if is_clustered:
+        mine[checkpoints.METADATA_STORE] = checkpoints.ZOOKEEPER
     if found != mine:
         replace_file(fs, file, checkpoints.encode_properties(mine))
     return directory_id

@@ -15,10 +15,12 @@ from barnabas.environment.environment import Environment
 from barnabas.environment.filesystem import FileSystem
 from barnabas.errors import ConfigError, ErrorCode, KafkaError
 from barnabas.logs import DirectoryLocked, LogDirectory
+from barnabas.logs.incomplete import IncompleteReplicas
 from barnabas.logs.offset_checkpoint import CheckpointWrite
 from barnabas.storage import OpenFiles, PartitionLog
 from barnabas.storage.checkpoints import LOG_STARTS, NO_BROKER_EPOCH, RECOVERY_POINTS
 from barnabas.storage.harm import cure_of
+from barnabas.storage.incomplete import Mark
 from barnabas.storage.log_files import LogFiles
 from barnabas.storage.tasks import Removal, TreeRemoval
 from barnabas.storage.truncation import Truncation
@@ -50,6 +52,7 @@ class LogManager:
     Args:
         disk: where fsyncs, checkpoints and deletions are done.
         on_failure: told the path of a directory that goes offline.
+        is_clustered: whether other brokers hold partitions, too, from which lost replicas are copied again.
     """
 
     def __init__(
@@ -58,8 +61,13 @@ class LogManager:
         environment: Environment,
         disk: Pool,
         on_failure: Callable[[str], None],
+        *,
+        is_clustered: bool = False,
     ) -> None:
         self._config = config
+        self._is_clustered = is_clustered
+        #: replicas that lack records which they had acknowledged; none in a lone broker
+        self.incomplete = IncompleteReplicas(disk)
         self._environment = environment
         fs = environment.filesystem
         self._files = OpenFiles(fs, _open_files(fs))
@@ -100,7 +108,9 @@ class LogManager:
     def previous_epoch(self) -> int:
         """The broker's epoch at its last stop, if that was clean in every directory (KIP-966), else -1."""
         epochs = {directory.previous_epoch for directory in self._directories}
-        return epochs.pop() if len(epochs) == 1 and not self.unopened else NO_BROKER_EPOCH
+        if self.unopened or not all(directory.knows_its_logs for directory in self._directories):
+            return NO_BROKER_EPOCH
+        return epochs.pop() if len(epochs) == 1 else NO_BROKER_EPOCH
 
     def set_broker_epoch(self, epoch: int) -> None:
         """Have a clean stop write down this epoch."""
@@ -196,6 +206,7 @@ class LogManager:
                     self._environment,
                     cluster_id=cluster_id,
                     node_id=self._config.node_id,
+                    is_clustered=self._is_clustered,
                     on_failure=failed,
                 )
             except DirectoryLocked as error:
@@ -218,7 +229,8 @@ class LogManager:
         """Open every log that lies in the directories and belongs here, after a crash with recovery.
 
         A partition that is not `hosted` on this broker stays where it is, with a log line: its metadata may
-        be what was lost. A log that is missing although it had records is not created again.
+        be what was lost. A log that is missing although it had records is not created again by a lone broker.
+        In a cluster it begins anew, incomplete.
 
         Args:
             hosted: the partitions of this broker, with their topics' ids.
@@ -302,6 +314,8 @@ class LogManager:
         for topic_partition, directories in places.items():
             if directories[1:]:
                 outdated.update(self._keep_latest(topic_partition, directories))
+        if self._is_clustered:
+            outdated.update(await self._note_incomplete(hosted, config_of))
         for directory in self._directories:
             if directory not in unseen:
                 await self._load_copies(directory, hosted, config_of, is_deleted)
@@ -331,6 +345,71 @@ class LogManager:
                     self._unreadable[topic_partition] = directory
         for directory in self._directories:
             directory.forget_start()
+
+    async def _note_incomplete(
+        self, hosted: Mapping[TopicPartition, TopicId], config_of: Callable[[str], TopicConfig]
+    ) -> set[LogDirectory]:
+        """Find the replicas that lack records, and have those begin anew of which nothing is left.
+
+        Returns:
+            The directories whose checkpoints name such a replica no more.
+        """
+        for directory in self._directories:
+            for topic_partition, mark in directory.marks.items():
+                opened = directory.logs.get(topic_partition)
+                if opened is not None:
+                    self.incomplete.note(topic_partition, opened.topic_id, mark, opened)
+        gone: dict[TopicPartition, LogDirectory] = {}
+        is_everything_seen = not self.unopened and all(each.failure is None for each in self._directories)
+        unopened = hosted.keys() - self._open_logs()
+        for directory in self._directories:
+            for topic_partition in sorted(unopened) if directory.failure is None else ():
+                is_here = self._unreadable.get(topic_partition) is directory
+                is_lost = topic_partition not in self._unreadable and is_everything_seen
+                if not (is_here or is_lost) or not directory.expects(
+                    topic_partition, hosted[topic_partition]
+                ):
+                    continue
+                try:
+                    if await self._disk.run(directory.is_gone, topic_partition):
+                        gone[topic_partition] = directory
+                except OSError as error:
+                    directory.env.judge(topic_partition, error)
+        for topic_partition, directory in gone.items():
+            topic_id, config = hosted[topic_partition], config_of(topic_partition.topic)
+            await self._begin_anew(directory, topic_partition, topic_id, config)
+        for topic_partition, broken in self._unreadable.items():
+            if broken is not None and topic_partition in hosted:
+                self.incomplete.note(
+                    topic_partition, hosted[topic_partition], Mark("it cannot be opened"), None
+                )
+        return set(gone.values())
+
+    async def _begin_anew(
+        self, directory: LogDirectory, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig
+    ) -> None:
+        """Make the log of a replica that is gone again, empty and marked; else it stays unreadable."""
+        end = directory.expects(topic_partition, topic_id)
+        mark = Mark(f"its records up to offset {end - 1} were gone")
+        self._unreadable[topic_partition] = directory
+        try:
+            await self._disk.run(directory.mark_incomplete, topic_partition, topic_id, mark)
+            directory.marks[topic_partition] = mark
+            directory.forget(topic_partition)
+            opened = await self._disk.run(directory.load, topic_partition, topic_id, config)
+        except (OSError, KafkaError) as error:
+            if isinstance(error, OSError):
+                directory.env.judge(topic_partition, error)
+            log.error("%s/%s is gone, and cannot begin anew: %s", directory.path, topic_partition, error)
+            return
+        del self._unreadable[topic_partition]
+        self.incomplete.note(topic_partition, topic_id, mark, directory.adopt(opened))
+        log.error(
+            "%s/%s is gone with its records up to offset %d: it is copied again from the partition's leader",
+            directory.path,
+            topic_partition,
+            end - 1,
+        )
 
     def _keep_latest(
         self, topic_partition: TopicPartition, directories: Sequence[LogDirectory]
@@ -386,7 +465,12 @@ class LogManager:
                 continue
             topic_partition = names.get(key)
             current = None if topic_partition is None else self.get(topic_partition)
-            if topic_partition is None or current is None or topic_partition in directory.logs:
+            if (
+                topic_partition is None
+                or current is None
+                or topic_partition in directory.logs
+                or topic_partition in self.incomplete
+            ):
                 # what it is a copy of is not here: it may be on a disk that is away
                 log.warning("%s is the copy of a log that is not here: it is left alone", path)
                 continue
@@ -415,6 +499,7 @@ class LogManager:
         Nobody may use the logs any more. With thousands of them it takes longer than a session with ZooKeeper
         may be silent for.
         """
+        await self.incomplete.stop()
         if self._writing_outdated is not None:
             await self._writing_outdated
         while self._shared_writes:
@@ -470,6 +555,7 @@ class LogManager:
         if self._is_closed:
             return
         self.drop_copy(topic_partition)
+        self.incomplete.forget(topic_partition)
         broken = self._unreadable.pop(topic_partition, None)
         if broken is not None:
             self._set_aside(broken, topic_partition)
@@ -653,6 +739,19 @@ class LogManager:
                 await self._write(directory.log_start_checkpoint())
             except OSError as error:
                 raise directory.env.judge(LOG_STARTS, error) from error
+
+    def must_begin_anew(self, opened: PartitionLog) -> bool:
+        """As `IncompleteReplicas.must_begin_anew`."""
+        return self.incomplete.must_begin_anew(opened)
+
+    async def begun_anew(self, opened: PartitionLog) -> None:
+        """An incomplete log was emptied, and that is on disk: a restart keeps what it copies from now on.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, that could not be stored.
+        """
+        await self.store_log_start(opened)  # else the start of what it was would hide records after a crash
+        await self.incomplete.begun_anew(opened)
 
     async def prepare_truncation(self, opened: PartitionLog, offset: Offset) -> Truncation | None:
         """Find what a truncation to `offset` leaves, and store the lower recovery point that it needs first.

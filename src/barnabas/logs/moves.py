@@ -213,6 +213,8 @@ class LogMoves:
     async def _try_to_switch(self, current: PartitionLog, future: PartitionLog, target: LogDirectory) -> bool:
         """Have the log go on with the copy's files; False if something has come between."""
         topic_partition = current.topic_partition
+        if topic_partition in self._logs.incomplete:
+            return False  # its mark lies in its folder
         source = self._logs.directory_of(topic_partition)
         current.is_held = True
         try:

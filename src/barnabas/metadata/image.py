@@ -57,6 +57,8 @@ class BrokerImage(NamedTuple):
     previous_epoch: int = -1
     #: it reaches the store, but neither the controller nor its followers: others are to lead where they can
     is_isolated: bool = False
+    #: replicas of its that lack records which they had acknowledged, until they have copied them again
+    incomplete_replicas: frozenset[tuple[TopicId, int]] = frozenset()
 
     def endpoint(self, listener: str) -> BrokerEndpoint | None:
         """Where this broker is reached by the listener of that name, if it has one."""

@@ -7,15 +7,13 @@ from collections.abc import Sequence
 
 from barnabas.environment.environment import Environment
 from barnabas.environment.filesystem import FileSystem, exists
-from barnabas.metadata import legacy, znodes
+from barnabas.metadata import znodes
 from barnabas.metadata.batches import batches
 from barnabas.metadata.copies import FILE_NAMES
 from barnabas.metadata.embedded import EmbeddedStore
+from barnabas.metadata.folders import IMPORTED, belong_to_cluster, embedded_files, have_been_in_cluster
 from barnabas.metadata.store import Create, MetadataStore, Operation, Set, StoreUnavailableError
 from barnabas.metadata.tree import ROOT
-
-#: what the name of an embedded store's file ends in once its contents are in ZooKeeper
-IMPORTED = ".imported"
 
 
 async def import_embedded(environment: Environment, folders: Sequence[str], target: MetadataStore) -> str:
@@ -62,8 +60,7 @@ async def import_embedded(environment: Environment, folders: Sequence[str], targ
 
 def check_embedded(fs: FileSystem, folders: Sequence[str]) -> None:
     """Raises StoreUnavailableError when there is no embedded store in any of `folders`."""
-    names = (*FILE_NAMES, legacy.FILE_NAME)
-    if not any(exists(fs, f"{folder}/{name}") for folder in folders for name in names):
+    if not embedded_files(fs, folders):
         for folder in folders:
             if exists(fs, f"{folder}/{FILE_NAMES[0]}{IMPORTED}"):
                 raise StoreUnavailableError(
@@ -75,6 +72,24 @@ def check_embedded(fs: FileSystem, folders: Sequence[str]) -> None:
         )
 
 
+def check_lone(fs: FileSystem, folders: Sequence[str]) -> None:
+    """Refuse to import the metadata of a broker that is, or was, one of a cluster.
+
+    An earlier version's `log repair` made such metadata up, of a single broker's folders.
+
+    Raises:
+        StoreUnavailableError: the metadata in `folders` is not that of a lone broker.
+    """
+    if not have_been_in_cluster(fs, folders):
+        return
+    ours = embedded_files(fs, folders)
+    more = f" The broker does not need {', '.join(ours)}: remove them." if ours else ""
+    raise StoreUnavailableError(
+        f"{', '.join(folders)} is a broker's of a cluster, whose metadata is in ZooKeeper: start it with "
+        f"zookeeper.connect set to where it is.{more}"
+    )
+
+
 def check_imported(fs: FileSystem, folders: Sequence[str]) -> None:
     """Refuse to begin in ZooKeeper what a lone broker has begun in its own files.
 
@@ -83,11 +98,23 @@ def check_imported(fs: FileSystem, folders: Sequence[str]) -> None:
     """
     for folder in folders:
         for name in FILE_NAMES:
-            if exists(fs, f"{folder}/{name}"):
+            if not exists(fs, f"{folder}/{name}"):
+                continue
+            if belong_to_cluster(fs, folders):
                 raise StoreUnavailableError(
-                    f"{folder}/{name} has the metadata of a broker without ZooKeeper: move it there with "
-                    "`barnabas cluster import`, or remove zookeeper.connect"
+                    f"{folder}/{name} does not belong to this broker, whose metadata is in ZooKeeper: remove "
+                    "it, or have `barnabas log repair` move it aside"
                 )
+            if have_been_in_cluster(fs, folders):
+                raise StoreUnavailableError(
+                    f"{folder} has both {name}, which is that of a broker without ZooKeeper, and a backup of "
+                    f"a cluster's metadata: remove {' and '.join(FILE_NAMES)} if the broker is one of the "
+                    "cluster, else zookeeper.connect"
+                )
+            raise StoreUnavailableError(
+                f"{folder}/{name} has the metadata of a broker without ZooKeeper: move it there with "
+                "`barnabas cluster import`, or remove zookeeper.connect"
+            )
 
 
 async def _copy(source: MetadataStore, target: MetadataStore) -> None:

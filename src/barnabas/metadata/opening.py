@@ -16,7 +16,8 @@ from barnabas.errors import ConfigError
 from barnabas.metadata import znodes
 from barnabas.metadata.copies import FILE_NAMES
 from barnabas.metadata.embedded import EmbeddedStore
-from barnabas.metadata.importing import IMPORTED, check_imported
+from barnabas.metadata.folders import belong_to_cluster
+from barnabas.metadata.importing import check_imported
 from barnabas.metadata.memory import MemoryStore
 from barnabas.metadata.reconnection import persistently
 from barnabas.metadata.store import Create, MetadataStore, NodeExistsError, StoreUnavailableError
@@ -161,9 +162,9 @@ def check_unused(fs: FileSystem, folders: Sequence[str]) -> None:
             and exists(fs, f"{folder}/{name}/{checkpoints.PARTITION_METADATA}")
         ]
         if held or checkpoints.META_PROPERTIES in names:
-            if FILE_NAMES[0] + IMPORTED in names:
+            if belong_to_cluster(fs, folders):
                 raise StoreUnavailableError(
-                    f"the metadata of {folder} was moved to ZooKeeper: set zookeeper.connect to where it is"
+                    f"the metadata of {folder} is in ZooKeeper: set zookeeper.connect to where it is"
                 )
             more = ", ..." if held[3:] else ""
             what = f"the partitions {', '.join(held[:3])}{more}" if held else checkpoints.META_PROPERTIES

@@ -215,8 +215,16 @@ def encode_broker(image: BrokerImage, now_ms: int) -> bytes:
             "failed_log_dirs": image.failed_log_dirs,
             "previous_epoch": image.previous_epoch,
             "isolated": image.is_isolated,
+            "incomplete_replicas": _by_topic(image.incomplete_replicas),
         }
     )
+
+
+def _by_topic(partitions: Iterable[tuple[TopicId, int]]) -> dict[str, list[int]]:
+    numbers: dict[str, list[int]] = {}
+    for topic_id, number in sorted(partitions):
+        numbers.setdefault(topic_id_to_str(topic_id), []).append(number)
+    return numbers
 
 
 def decode_broker(broker_id: BrokerId, node: Node) -> BrokerImage:
@@ -238,6 +246,11 @@ def decode_broker(broker_id: BrokerId, node: Node) -> BrokerImage:
         failed_log_dirs=tuple(value.get("failed_log_dirs", ())),
         previous_epoch=value.get("previous_epoch", -1),
         is_isolated=value.get("isolated", False),
+        incomplete_replicas=frozenset(
+            (topic_id_from_str(topic_id), number)
+            for topic_id, numbers in (value.get("incomplete_replicas") or {}).items()
+            for number in numbers
+        ),
     )
 
 

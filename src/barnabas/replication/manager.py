@@ -206,6 +206,7 @@ class ReplicaManager:
             partition = self._topics.get(topic.id, _NONE).get(index)
             if partition is not None:
                 partition.update(state)
+                self._note_complete(partition)
                 self._on_change(partition)
             elif self._is_loaded(topic, index):
                 self._try_to_open(topic, index)
@@ -286,8 +287,14 @@ class ReplicaManager:
         if partitions is None:
             partitions = self._topics[topic.name] = self._topics[topic.id] = {}
         partitions[index] = partition
+        self._note_complete(partition)
         self._on_change(partition)
         return partition
+
+    def _note_complete(self, partition: Partition) -> None:
+        """A replica in the ISR has everything: incomplete ones leave it when their broker is admitted."""
+        if self._logs.incomplete and self._node_id in partition.state.isr:
+            self._logs.incomplete.complete(partition.topic_partition)
 
     def _delete_earlier(self, topic_partition: TopicPartition, topic_id: TopicId) -> None:
         """Delete the log of an earlier topic of the same name, which was deleted after its log was loaded.

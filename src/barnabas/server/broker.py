@@ -573,6 +573,7 @@ class Broker:
             features={name: (feature.lowest, feature.highest) for name, feature in SUPPORTED.items()},
             failed_log_dirs=tuple(self.logs.failed_directories),
             previous_epoch=self.logs.previous_epoch,
+            incomplete_replicas=self.logs.incomplete.registered,
         )
 
     async def _announce_stop(self) -> None:
@@ -582,7 +583,14 @@ class Broker:
         await self.controller.leave(patience if config.controlled_shutdown_enable else _ANNOUNCING_SECONDS)
 
     async def _open_logs(self) -> None:
-        self.logs = LogManager(self.config, self._environment, self._disk, self._take_offline)
+        self.logs = LogManager(
+            self.config,
+            self._environment,
+            self._disk,
+            self._take_offline,
+            is_clustered=self._is_clustered,
+        )
+        self.logs.incomplete.on_change = self._announce_incomplete
         self._undo.append(self._close_logs)
         began = self.clock.monotonic()
         self.logs.open(self.cluster_id)
@@ -603,9 +611,18 @@ class Broker:
             )
         log.info("opened all logs in %.2f s", self.clock.monotonic() - began)
 
+    @property
+    def _is_clustered(self) -> bool:
+        """Whether the metadata is that of a cluster, not of this broker alone."""
+        return self.config.zookeeper_connect is not None or self._environment.open_store is not None
+
+    def _announce_incomplete(self) -> None:
+        if hasattr(self, "controller"):
+            self.controller.registration.announce(incomplete_replicas=self.logs.incomplete.registered)
+
     async def _keep_backup(self, store: MetadataStore) -> None:
         """A lone broker's own store has two copies already."""
-        if self.config.zookeeper_connect is None and self._environment.open_store is None:
+        if not self._is_clustered:
             return
         keeper = BackupKeeper(
             store,

@@ -8,7 +8,8 @@
   if the broker died, or its disk was full, before it could remove the entry. Of the same form is
   `barnabas-segment-sizes`, ours, with a line for every segment as of the last clean stop: "topic partition
   base-offset size index-bytes timeindex-bytes latest-timestamp its-offset".
-- `meta.properties` says whose directory it is: version=1, cluster.id, node.id, directory.id (KIP-858).
+- `meta.properties` says whose directory it is: version=1, cluster.id, node.id, directory.id (KIP-858), and
+  metadata.store=zookeeper, which is ours, if the broker is one of a cluster.
 - `.kafka_cleanshutdown` exists between a clean stop and the next start.
 - `partition.metadata`, in each partition's folder, holds the topic id (KIP-516), and in a third line, which
   Kafka does not read, the CRC-32C of the first two.
@@ -32,6 +33,10 @@ SEGMENT_SIZES = "barnabas-segment-sizes"
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 PARTITION_METADATA = "partition.metadata"
+
+#: the property of `meta.properties` that a cluster's broker has, and its value
+METADATA_STORE = "metadata.store"
+ZOOKEEPER = "zookeeper"
 
 #: a larger number in a file is damage, not an offset
 MAX_OFFSET = 2**62

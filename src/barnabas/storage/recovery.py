@@ -32,6 +32,7 @@ from barnabas.storage.damage import (
 from barnabas.storage.environment import LogEnvironment
 from barnabas.storage.epochs import FILE_NAME as EPOCH_FILE
 from barnabas.storage.epochs import LeaderEpochs
+from barnabas.storage.incomplete import FILE_NAME as INCOMPLETE
 from barnabas.storage.index import Index, OffsetIndex, TimeIndex
 from barnabas.storage.log import PartitionLog
 from barnabas.storage.log_files import (
@@ -114,7 +115,8 @@ def load_log(
     recovery_point = recovery_point or 0
     if not any(name.endswith(LOG) for name in entries) and recovery_point > log_start_offset:
         raise lost_records(topic_partition, log_start_offset, recovery_point, "no segment is left")
-    if not any(name.endswith(LOG) for name in entries) and PARTITION_METADATA in entries:
+    is_marked = INCOMPLETE in entries
+    if not any(name.endswith(LOG) for name in entries) and PARTITION_METADATA in entries and not is_marked:
         logger.warning(
             "%s has no segment, though it was written to or was about to be: records of it may be gone",
             topic_partition,

@@ -13,6 +13,7 @@ from tests.unit.controller.conftest import Member, join_by, until
 from barnabas.config import BrokerConfig
 from barnabas.controller import ConfigChange, ConfigResource, NewTopic
 from barnabas.controller.configs import AlterOperation, ResourceType
+from barnabas.controller.elections import ElectionType
 from barnabas.controller.partitions import IsrProposal
 from barnabas.errors import ErrorCode, KafkaError
 from barnabas.metadata.image import BrokerState, PartitionState, TopicImage
@@ -755,3 +756,92 @@ def test_cluster_settles_whatever_answers_are_lost_and_sessions_expire(seed: int
             await member.store.close()
 
     run_virtual(run())
+
+
+# --- replicas that lack records which they had acknowledged ---
+
+
+async def comes_back_incomplete(cluster: Cluster, node: int, *numbers: int) -> Member:
+    """Have a broker stop cleanly and start with replicas of the topic that were thrown away or repaired."""
+    epoch = await cluster.stop(node)
+    lacking = frozenset((cluster.topic.id, number) for number in numbers)
+    return await cluster.start(node, previous_epoch=epoch, incomplete_replicas=lacking)
+
+
+def test_incomplete_replica_of_a_clean_broker_leaves_the_elr_and_the_brokers_other_replicas_do_not() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.make_topic((2, 3), (2, 3), min_isr=2)
+        await cluster.stop(3)
+        await cluster.has(0, isr=(2,), elr=(3,))
+        await comes_back_incomplete(cluster, 2, 0)
+        await cluster.has(0, leader=-1, isr=(), elr=(3,), last_known_elr=(2,))
+        await cluster.has(1, leader=2, isr=(2,), elr=(3,))
+
+    play(scenario)
+
+
+def test_last_in_sync_that_comes_back_incomplete_is_elected_only_by_whoever_asks_for_it() -> None:
+    """Not by the setting that allows unclean elections, and no other replica in its place."""
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.make_topic((2, 3), min_isr=1)
+        await cluster.stop(3)
+        await cluster.has(isr=(2,), elr=())
+        cluster.reach = {2: (0, 0), 3: (0, 5)}
+        incomplete = await comes_back_incomplete(cluster, 2, 0)
+        await cluster.start(3)
+        await until(lambda: incomplete.image.is_admitted(3) and incomplete.image.is_admitted(2))
+        await cluster.controller.controller.partitions.caught_up()
+        await cluster.has(leader=-1, isr=(), elr=(), last_known_elr=(2,))
+        assert cluster.asked == []
+        outcome = await cluster.controller.controller.elections.elect(ElectionType.UNCLEAN, [P0])
+        assert outcome == {P0: None}
+        await cluster.has(leader=3, isr=(3,), recovering=True)
+
+    play(scenario)
+
+
+def test_only_replica_that_comes_back_incomplete_waits_for_an_election_that_is_asked_for() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.make_topic((2,))
+        cluster.reach = {2: (0, 3)}
+        await comes_back_incomplete(cluster, 2, 0)
+        await cluster.has(leader=-1, isr=(), last_known_elr=(2,))
+        assert await cluster.controller.controller.elections.elect(ElectionType.UNCLEAN, [P0]) == {P0: None}
+        await cluster.has(leader=2, isr=(2,))
+
+    play(scenario)
+
+
+def test_of_two_replicas_that_reach_as_far_an_unclean_election_takes_the_complete_one() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.make_topic((2, 3), min_isr=1)
+        await cluster.stop(3)
+        await cluster.has(isr=(2,))
+        cluster.reach = {2: (0, 5), 3: (0, 5)}
+        await comes_back_incomplete(cluster, 2, 0)
+        await cluster.start(3)
+        await cluster.has(leader=-1, last_known_elr=(2,))
+        await until(lambda: cluster.controller.image.is_admitted(3))
+        assert await cluster.controller.controller.elections.elect(ElectionType.UNCLEAN, [P0]) == {P0: None}
+        await cluster.has(leader=3)
+
+    play(scenario)
+
+
+def test_replica_that_was_incomplete_joins_the_isr_once_its_leader_says_that_it_has_everything() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.make_topic((1, 2), min_isr=1)
+        again = await comes_back_incomplete(cluster, 2, 0)
+        await cluster.has(leader=1, isr=(1,))
+        await until(lambda: cluster.controller.image.is_admitted(2))
+        assert isinstance(await cluster.propose(1, 1, 2), PartitionState)
+        await cluster.has(isr=(1, 2))
+        await cluster.stop(3)  # has everything settled again, before the broker has said that it is complete
+        await cluster.controller.controller.partitions.caught_up()
+        assert cluster.state().isr == (1, 2)
+        await again.controller.registration.update(incomplete_replicas=frozenset())
+        await cluster.bounce(2)
+        await cluster.has(leader=1, isr=(1,))
+
+    play(scenario)

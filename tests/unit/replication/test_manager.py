@@ -24,6 +24,7 @@ class FakeLogs:
     def __init__(self):
         self.made = {}
         self.is_closed = False
+        self.incomplete = ()
 
     def __iter__(self):
         return iter(self.made.values())

@@ -77,6 +77,12 @@ class Logs(Protocol):
     async def store_log_start(self, opened: PartitionLog) -> None:
         """Have the log start that a log has in memory on disk. Raises KafkaError."""
 
+    def must_begin_anew(self, opened: PartitionLog) -> bool:
+        """Whether a log is to be emptied before it is copied to, since it may lack records in between."""
+
+    async def begun_anew(self, opened: PartitionLog) -> None:
+        """Such a log was emptied, and that is on disk. Raises KafkaError."""
+
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
@@ -209,6 +215,10 @@ class Fetcher:
 
     def _fetch_soon(self, followed: Followed) -> None:
         """Have the next request name it. If one is parked at the leader, another one is sent."""
+        if self._around.logs.must_begin_anew(followed.partition.log):
+            self._set_aside(followed)
+            self._begin(self._begin_anew(followed), f"new beginning of {followed!r}")
+            return
         self._due[followed] = None
         self._is_urgent = True
         self._event.set()
@@ -557,6 +567,27 @@ class Fetcher:
             else:
                 follower.truncate_to(offset, truncation)
             await follower.durable()
+        except KafkaError as error:
+            if self._is_current(followed):
+                self._put_off(followed, error)
+            return
+        self._resume(followed)
+
+    async def _begin_anew(self, followed: Followed) -> None:
+        """Empty an incomplete log: the leader must not hear of an offset before which records may lack.
+
+        It begins at zero: if the leader's log starts later, the first fetch tells where.
+        """
+        partition_log = followed.partition.log
+        try:
+            await self._around.logs.prepare_truncation(partition_log, 0)
+            follower = followed.partition.follower(followed.leader_epoch)
+            if follower is None or not self._is_current(followed):
+                followed.partition.flush_if_due()
+                return
+            follower.start_at(0)
+            await follower.durable()
+            await self._around.logs.begun_anew(partition_log)
         except KafkaError as error:
             if self._is_current(followed):
                 self._put_off(followed, error)

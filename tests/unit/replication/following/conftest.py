@@ -15,6 +15,7 @@ from barnabas.interbroker import DisconnectedError, NotConnectedError
 from barnabas.logs import LogDirectory
 from barnabas.logs.cold_reads import ColdReads
 from barnabas.logs.group_commit import GroupCommit
+from barnabas.logs.incomplete import IncompleteReplicas
 from barnabas.metadata.image import BrokerImage, PartitionState
 from barnabas.protocol.framing import (
     RequestHeader,
@@ -69,6 +70,8 @@ class Node:
         self.threads = VirtualThreads(random.Random(1), 0.0001)
         self.pool = self.threads.pool("disk", 2)
         self.group_commit = GroupCommit(self.pool)
+        self.incomplete = IncompleteReplicas(self.pool)
+        self.must_begin_anew = self.incomplete.must_begin_anew
         self.partitions = {}
         self.sessions = FetchSessions(10, clock, random.Random(self.node_id))
         self.throttle, self.leader_throttle = Throttle(clock), Throttle(clock)
@@ -118,6 +121,11 @@ class Node:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         finally:
             self.directory.planned_starts.clear()
+
+    async def begun_anew(self, log):
+        """As the log manager does."""
+        await self.store_log_start(log)
+        await self.incomplete.begun_anew(log)
 
     def _find(self, topic, index):
         if (topic, index) not in self.partitions:
