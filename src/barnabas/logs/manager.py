@@ -240,6 +240,8 @@ class LogManager:
         known = set(hosted)
         places: dict[TopicPartition, list[LogDirectory]] = {}
         unseen: set[LogDirectory] = set()
+        #: replicas that were set aside, since their folders do not say which topic they are of
+        nameless: dict[TopicPartition, LogDirectory] = {}
         outdated: set[LogDirectory] = set()
         loading: list[tuple[LogDirectory, Pool, deque[tuple[TopicPartition, TopicId, TopicConfig]]]] = []
         threads = self._config.num_recovery_threads_per_data_dir
@@ -276,6 +278,11 @@ class LogManager:
                     self._unreadable[topic_partition] = directory
                     continue
                 if found_id == ZERO_TOPIC_ID and directory.is_of_another_topic(topic_partition, topic_id):
+                    if self._is_clustered and self._set_aside(directory, topic_partition):
+                        outdated.add(directory)
+                        if directory.was_clean:
+                            nameless[topic_partition] = directory
+                        continue  # after a crash nobody counts on what had not been fsynced
                     log.error(
                         "%s in %s cannot be opened: its folder does not say which topic it is of, and the "
                         "checkpoints name another one of that name, which was deleted; stop the broker and "
@@ -315,7 +322,7 @@ class LogManager:
             if directories[1:]:
                 outdated.update(self._keep_latest(topic_partition, directories))
         if self._is_clustered:
-            outdated.update(await self._note_incomplete(hosted, config_of))
+            outdated.update(await self._note_incomplete(hosted, config_of, nameless))
         for directory in self._directories:
             if directory not in unseen:
                 await self._load_copies(directory, hosted, config_of, is_deleted)
@@ -347,9 +354,17 @@ class LogManager:
             directory.forget_start()
 
     async def _note_incomplete(
-        self, hosted: Mapping[TopicPartition, TopicId], config_of: Callable[[str], TopicConfig]
+        self,
+        hosted: Mapping[TopicPartition, TopicId],
+        config_of: Callable[[str], TopicConfig],
+        nameless: Mapping[TopicPartition, LogDirectory],
     ) -> set[LogDirectory]:
         """Find the replicas that lack records, and have those begin anew of which nothing is left.
+
+        Args:
+            hosted: as for `load`.
+            config_of: as for `load`.
+            nameless: replicas that begin anew, too.
 
         Returns:
             The directories whose checkpoints name such a replica no more.
@@ -359,7 +374,7 @@ class LogManager:
                 opened = directory.logs.get(topic_partition)
                 if opened is not None:
                     self.incomplete.note(topic_partition, opened.topic_id, mark, opened)
-        gone: dict[TopicPartition, LogDirectory] = {}
+        gone = dict(nameless)
         is_everything_seen = not self.unopened and all(each.failure is None for each in self._directories)
         unopened = hosted.keys() - self._open_logs()
         for directory in self._directories:
@@ -390,7 +405,7 @@ class LogManager:
     ) -> None:
         """Make the log of a replica that is gone again, empty and marked; else it stays unreadable."""
         end = directory.expects(topic_partition, topic_id)
-        mark = Mark(f"its records up to offset {end - 1} were gone")
+        mark = Mark(f"its records up to offset {end - 1} were gone" if end else "its folder was set aside")
         self._unreadable[topic_partition] = directory
         try:
             await self._disk.run(directory.mark_incomplete, topic_partition, topic_id, mark)
@@ -405,10 +420,10 @@ class LogManager:
         del self._unreadable[topic_partition]
         self.incomplete.note(topic_partition, topic_id, mark, directory.adopt(opened))
         log.error(
-            "%s/%s is gone with its records up to offset %d: it is copied again from the partition's leader",
+            "%s/%s begins anew, empty, and is copied from the partition's leader: %s",
             directory.path,
             topic_partition,
-            end - 1,
+            mark.reason,
         )
 
     def _keep_latest(

@@ -41,13 +41,13 @@ class AtOnce:
 
 
 class Bench:
-    def __init__(self, *log_dirs, disk=None):
+    def __init__(self, *log_dirs, disk=None, is_clustered=False):
         self.disk = disk or FaultyDisk()
         self.offline = []
         self.clock = VirtualClock(asyncio.get_running_loop())
         config = BrokerConfig(node_id=1, log_dirs=log_dirs or ("/a", "/b"))
         environment = simulated_environment(clock=self.clock, filesystem=self.disk)
-        self.logs = LogManager(config, environment, AtOnce(), self.offline.append)
+        self.logs = LogManager(config, environment, AtOnce(), self.offline.append, is_clustered=is_clustered)
         self.logs.open("c")
 
     def create(self, name, records=0, config=CONFIG, **header):
@@ -543,3 +543,149 @@ def append(bench, log):
 
 def offsets_in(disk, path):
     return checkpoints.decode_offsets(read_file(disk, path)).offsets
+
+
+# --- a broker of a cluster: what is lost here is copied from others ---
+
+
+def incomplete(bench):
+    return sorted(name.decode()[0] + f"-{number}" for name, number in bench.logs.incomplete.registered)
+
+
+@pytest.mark.parametrize("left", ["nothing", "an empty folder", "its name"])
+def test_a_replica_of_which_nothing_is_left_begins_anew_and_is_registered_until_it_is_in_sync(play, left):
+    async def scenario(bench):
+        bench.create("t", records=3).flush()
+        bench.create("u", records=3).flush()
+        bench.logs.close()
+        for entry in bench.disk.entries("/a/t-0"):
+            if left != "its name" or entry.name != "partition.metadata":
+                bench.disk.remove(f"/a/t-0/{entry.name}")
+        if left == "nothing":
+            bench.disk.remove_tree("/a/t-0")
+        again = Bench("/a", disk=bench.disk, is_clustered=True)
+        again.logs.set_broker_epoch(5)
+        await again.logs.load(hosted("tu"), lambda _: CONFIG)
+        log = again.logs.get(TopicPartition("t", 0))
+        assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (0, 0, 0)
+        assert incomplete(again) == ["t-0"]
+        assert again.logs.must_begin_anew(log)
+        await again.logs.stop()
+
+        again = Bench("/a", disk=bench.disk, is_clustered=True)
+        assert again.logs.previous_epoch == 5
+        await again.logs.load(hosted("tu"), lambda _: CONFIG)
+        assert incomplete(again) == ["t-0"], "a restart before it has copied anything changes nothing"
+        log = again.logs.get(TopicPartition("t", 0))
+        await again.logs.begun_anew(log)
+        assert not again.logs.must_begin_anew(log)
+        log.append_as_follower(encode_batch([Record(None, b"1", 0)]))
+        await again.logs.stop()
+
+        again = Bench("/a", disk=bench.disk, is_clustered=True)
+        await again.logs.load(hosted("tu"), lambda _: CONFIG)
+        log = again.logs.get(TopicPartition("t", 0))
+        assert (incomplete(again), log.log_end_offset) == (["t-0"], 1)
+        assert not again.logs.must_begin_anew(log), "it goes on with what it has copied"
+        told = []
+        again.logs.incomplete.on_change = lambda: told.append(incomplete(again))
+        again.logs.incomplete.complete(TopicPartition("t", 0))
+        await again.logs.stop()
+        assert told == [[]]
+
+        again = Bench("/a", disk=bench.disk, is_clustered=True)
+        await again.logs.load(hosted("tu"), lambda _: CONFIG)
+        assert incomplete(again) == []
+        again.logs.close()
+
+    play(scenario, "/a")
+
+
+def test_a_replica_that_cannot_begin_anew_on_a_full_disk_is_registered_and_stays_unreadable(play):
+    async def scenario(bench):
+        bench.create("t", records=3).flush()
+        bench.logs.close()
+        bench.disk.remove_tree("/a/t-0")
+        again = Bench("/a", disk=bench.disk, is_clustered=True)
+        full = OSError(errno.ENOSPC, "the disk is full")
+        bench.disk.refuse = lambda operation, path: full if operation == "write" else None
+        await again.logs.load(hosted("t"), lambda _: CONFIG)
+        assert incomplete(again) == ["t-0"]
+        with pytest.raises(KafkaError):
+            again.create("t")
+        bench.disk.refuse = lambda operation, path: None
+        again.logs.close()
+        again = Bench("/a", disk=bench.disk, is_clustered=True)
+        await again.logs.load(hosted("t"), lambda _: CONFIG)
+        assert (incomplete(again), again.create("t").log_end_offset) == (["t-0"], 0)
+        again.logs.close()
+
+    play(scenario, "/a")
+
+
+def test_a_damaged_replica_is_registered_and_stays_for_an_operator_to_decide_on(play):
+    async def scenario(bench):
+        for name in "tu":
+            bench.create(name, records=6).flush()
+        bench.logs.close()
+        segment = sorted(entry.name for entry in bench.disk.entries("/a/t-0") if entry.name.endswith(".log"))[
+            0
+        ]
+        bench.disk.remove(f"/a/t-0/{segment}")
+        again = Bench("/a", disk=bench.disk, is_clustered=True)
+        await again.logs.load(hosted("tu"), lambda _: CONFIG)
+        assert (incomplete(again), again.logs.get(TopicPartition("t", 0))) == (["t-0"], None)
+        again.logs.close()
+
+    play(scenario, "/a")
+
+
+def test_a_clean_stop_vouches_for_nothing_when_nobody_knows_which_logs_there_were(play):
+    async def scenario(bench):
+        bench.create("t", records=3).flush()
+        bench.logs.set_broker_epoch(5)
+        bench.logs.close()
+        bench.disk.remove("/a/recovery-point-offset-checkpoint")
+        again = Bench("/a", disk=bench.disk, is_clustered=True)
+        assert again.logs.previous_epoch == -1
+        again.logs.close()
+
+    play(scenario, "/a")
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_folder_that_does_not_say_whose_it_is_makes_way_for_the_topic_that_has_its_name(play, is_clean):
+    """Seed 100721: a power cut took its partition.metadata, and the checkpoints name a deleted topic."""
+
+    async def scenario(bench):
+        bench.create("t", records=3).flush()
+        await bench.logs.checkpoint(LogDirectory.recovery_point_checkpoint)
+        if is_clean:
+            bench.logs.close()
+        bench.disk.process_ended()
+        bench.disk.remove("/a/t-0/partition.metadata")
+        again = Bench("/a", disk=bench.disk, is_clustered=True)
+        partition, topic_id = TopicPartition("t", 0), b"u" * 16
+        await again.logs.load({partition: topic_id}, lambda _: CONFIG)
+        assert incomplete(again) == (["u-0"] if is_clean else [])
+        log = again.logs.get(partition) or again.logs.create(partition, topic_id, CONFIG)
+        assert (log.topic_id, log.log_end_offset) == (topic_id, 0)
+        (stray,) = [name for name in again.folders("/a") if name.endswith("-stray")]
+        assert [name for name in again.folders(f"/a/{stray}") if name.endswith(".log")]
+        again.logs.close()
+
+    play(scenario, "/a")
+
+
+def test_a_lone_broker_neither_heeds_nor_makes_marks(play):
+    async def scenario(bench):
+        bench.create("t", records=3).flush()
+        bench.logs.close()
+        bench.disk.remove_tree("/a/t-0")
+        again = Bench("/a", disk=bench.disk)
+        await again.logs.load(hosted("t"), lambda _: CONFIG)
+        assert incomplete(again) == []
+        assert "t-0" not in again.folders("/a")
+        again.logs.close()
+
+    play(scenario, "/a")
