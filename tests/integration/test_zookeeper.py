@@ -187,7 +187,7 @@ def test_lone_broker_moves_to_zookeeper_with_its_topics_offsets_and_records(
         assert values(broker, "t", 3) == [b"a", b"b", b"c"]
         with broker.consumer("t", group="g") as consumer:
             assert [bytes(record.value or b"") for record in consumer.take(1, PATIENT)] == [b"c"]
-    with pytest.raises(Exception, match=r"moved to ZooKeeper"):
+    with pytest.raises(Exception, match=r"is in ZooKeeper: set zookeeper.connect"):
         BarnabasBroker(data=tmp_path).start()
 
 

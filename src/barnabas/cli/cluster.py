@@ -499,8 +499,8 @@ async def _import(folders: list[str], address: str) -> str:
 
     environment = Environment.of_system()
     where = parse_address(address, "--zookeeper")
-    check_lone(environment.filesystem, folders)
     check_embedded(environment.filesystem, folders)
+    check_lone(environment.filesystem, folders)
     store = await ZooKeeperStore.open(where, session_timeout=_PATIENCE)
     try:
         return await import_embedded(environment, folders, store)

@@ -146,7 +146,7 @@ def _damaged(offset: Offset, end: Offset, reason: str) -> KafkaError:
     return KafkaError(
         ErrorCode.CORRUPT_MESSAGE,
         f"it is damaged from offset {offset} on and ends at {end} ({reason}): stop the broker and run "
-        "`barnabas log repair` with its log.dirs to serve what is whole",
+        "`barnabas log check` with its log.dirs, which says how it can be served again",
     )
 
 

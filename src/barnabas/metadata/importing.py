@@ -82,11 +82,10 @@ def check_lone(fs: FileSystem, folders: Sequence[str]) -> None:
     """
     if not have_been_in_cluster(fs, folders):
         return
-    ours = embedded_files(fs, folders)
-    more = f" The broker does not need {', '.join(ours)}: remove them." if ours else ""
     raise StoreUnavailableError(
-        f"{', '.join(folders)} is a broker's of a cluster, whose metadata is in ZooKeeper: start it with "
-        f"zookeeper.connect set to where it is.{more}"
+        f"{', '.join(folders)} is a broker's of a cluster, whose metadata is in ZooKeeper: remove "
+        f"{', '.join(embedded_files(fs, folders))}, and start the broker with zookeeper.connect set to where "
+        "it is"
     )
 
 

@@ -29,8 +29,8 @@ def lost_records(topic_partition: TopicPartition, end: Offset, safe_end: Offset,
     return KafkaError(
         ErrorCode.CORRUPT_MESSAGE,
         f"records from offset {end} on are damaged or gone, which had been safe on disk up to {safe_end - 1} "
-        f"({reason}): stop the broker and run `barnabas log repair` to serve what is whole of "
-        f"{topic_partition}",
+        f"({reason}): stop the broker and run `barnabas log check`, which says how {topic_partition} can be "
+        "served again",
     )
 
 

@@ -125,7 +125,7 @@ def test_damaged_log_is_not_loaded_and_the_damage_is_named(memory_log, place):
     if 12 <= place < 16:  # the leader epoch, which nothing covers and nobody needs here
         loaded(log)
         return
-    with pytest.raises(KafkaError, match=r"damaged from offset [01] on and ends at 3.*log repair"):
+    with pytest.raises(KafkaError, match=r"damaged from offset [01] on and ends at 3.*log check"):
         loaded(log)
 
 

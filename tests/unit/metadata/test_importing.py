@@ -122,7 +122,7 @@ def test_broker_is_told_on_which_side_its_metadata_lie(tmp_path: Path) -> None:
             check_imported(fs, [str(tmp_path)])
         await import_embedded(SYSTEM, [str(tmp_path)], MemoryStore())
         check_imported(fs, [str(tmp_path)])
-        with pytest.raises(StoreUnavailableError, match=r"moved to ZooKeeper: set zookeeper\.connect"):
+        with pytest.raises(StoreUnavailableError, match=r"is in ZooKeeper: set zookeeper\.connect"):
             check_unused(fs, [str(tmp_path)])
 
     asyncio.run(scenario())

@@ -386,7 +386,7 @@ def test_segments_that_had_been_safe_and_are_cut_or_gone_are_not_passed_over(
         bench.start()  # retention may have removed it: the files do not tell
         assert "offsets 0 to 3 are not there any more" in caplog.text
         return
-    with pytest.raises(KafkaError, match=r"had been safe on disk up to .*barnabas log repair"):
+    with pytest.raises(KafkaError, match=r"had been safe on disk up to .*barnabas log check"):
         bench.start()
     assert bench.directory.failure is None
 
