@@ -1,4 +1,4 @@
-"""What ships with Barnabas, on a cluster whose brokers are killed: `make kills` runs it over many seeds."""
+"""What ships with Barnabas, on a cluster whose brokers are killed or cut off: `make kills` runs many seeds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -21,6 +21,8 @@ from barnabas.testing import BarnabasCluster
 SEEDS = int(os.environ.get("BARNABAS_KILL_SEEDS", "1"))
 KILLS = 5
 LINES, SCHEMAS = 4000, 60
+#: a follower that is cut off leaves the ISR soon
+QUICK = {"replica.lag.time.max.ms": "2000"}
 #: seconds; reached in failure only
 PATIENT = 120.0
 
@@ -32,18 +34,35 @@ pytestmark = [
 ]
 
 
+Harm = Callable[[BarnabasCluster, int, float], None]
+
+
+def kill(cluster: BarnabasCluster, broker: int, seconds: float) -> None:
+    cluster.kill(broker)
+    time.sleep(seconds)
+    cluster.restart(broker)
+
+
+def cut_off(cluster: BarnabasCluster, broker: int, seconds: float) -> None:
+    """Cut a broker off from the others; clients and the metadata store reach it."""
+    cluster.partition(broker, [other for other in cluster.brokers if other != broker])
+    time.sleep(seconds)
+    cluster.heal()
+
+
+HARMS = pytest.mark.parametrize("harm", [kill, cut_off], ids=["killed", "cut off"])
+
+
 @contextmanager
-def killing(cluster: BarnabasCluster, seed: int) -> Iterator[threading.Event]:
-    """Kill one broker after the other, leaders and coordinators among them; the event is set at the end."""
+def harming(cluster: BarnabasCluster, seed: int, harm: Harm) -> Iterator[threading.Event]:
+    """Harm one broker after the other, leaders and coordinators among them; the event is set at the end."""
     chance, over = random.Random(seed), threading.Event()
 
     def run() -> None:
         try:
             for _ in range(KILLS):
-                broker = chance.choice(cluster.brokers)
-                cluster.kill(broker)
-                time.sleep(chance.choice((0, 4)))  # sooner, or later, than its session ends
-                cluster.restart(broker)
+                # sooner, or later, than a session ends
+                harm(cluster, chance.choice(cluster.brokers), chance.choice((0, 4)))
                 cluster.wait_in_sync(timeout=PATIENT)
         finally:
             over.set()
@@ -56,9 +75,10 @@ def killing(cluster: BarnabasCluster, seed: int) -> Iterator[threading.Event]:
         thread.join()
 
 
+@HARMS
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_brokers_killed_under_a_shipper_lose_and_repeat_nothing(barnabas_cluster, tmp_path, seed):
-    cluster = barnabas_cluster(brokers=3)
+def test_brokers_harmed_under_a_shipper_lose_and_repeat_nothing(barnabas_cluster, tmp_path, seed, harm):
+    cluster = barnabas_cluster(brokers=3, settings=QUICK)
     cluster.create_topic("lines")
     log = tmp_path / "app.log"
     log.touch()
@@ -67,7 +87,7 @@ def test_brokers_killed_under_a_shipper_lose_and_repeat_nothing(barnabas_cluster
     shipping.start()
     written = 0
     try:
-        with killing(cluster, seed) as over:
+        with harming(cluster, seed, harm) as over:
             while not over.is_set() or written < LINES:
                 with log.open("a") as file:
                     file.writelines(f"line {number}\n" for number in range(written, written + 20))
@@ -83,9 +103,10 @@ def test_brokers_killed_under_a_shipper_lose_and_repeat_nothing(barnabas_cluster
     assert numbers == list(range(1, written + 1))
 
 
+@HARMS
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_brokers_killed_under_a_registry_lose_no_schema_and_give_no_id_twice(barnabas_cluster, seed):
-    cluster = barnabas_cluster(brokers=3)
+def test_brokers_harmed_under_a_registry_lose_no_schema_and_give_no_id_twice(barnabas_cluster, seed, harm):
+    cluster = barnabas_cluster(brokers=3, settings=QUICK)
 
     def started() -> RegistryServer:
         return RegistryServer(RegistrySettings(cluster.bootstrap_servers), claim("127.0.0.1:0"))
@@ -93,7 +114,7 @@ def test_brokers_killed_under_a_registry_lose_no_schema_and_give_no_id_twice(bar
     known: dict[int, str] = {}
     with started() as server:
         registry = Registry(server, "_schemas", None)
-        with killing(cluster, seed) as over:
+        with harming(cluster, seed, harm) as over:
             number = 0
             while not over.is_set() or number < SCHEMAS:
                 subject = f"s{number}"

@@ -10,7 +10,7 @@ import pytest
 
 from barnabas.environment.filesystem import exists
 from barnabas.errors import ConfigError
-from barnabas.metadata import znodes
+from barnabas.metadata import acl_nodes, token_nodes, znodes
 from barnabas.metadata.backup import (
     FILE_NAME,
     Backup,
@@ -28,6 +28,9 @@ from barnabas.metadata.loader import MetadataLoader
 from barnabas.metadata.memory import MemoryServer, MemoryStore
 from barnabas.metadata.opening import check_not_lost, prepare
 from barnabas.metadata.store import StoreUnavailableError
+from barnabas.security import Principal
+from barnabas.security.acls import AclEntry, Operation, Permission, ResourcePattern, ResourceType
+from barnabas.security.delegation_tokens import DelegationToken
 from barnabas.simulation.clocks import VirtualClock
 from barnabas.simulation.environment import simulated_environment
 from barnabas.simulation.faulty_disk import FaultyDisk
@@ -51,6 +54,10 @@ async def cluster() -> MemoryStore:
     await create(store, "t", (1, 2, 3), (2, 3, 1))
     await store.create(znodes.topic_config("t"), znodes.encode_config({"retention.ms": "5"}))
     await store.create(znodes.user_config("anna"), znodes.encode_config({"SCRAM-SHA-256": "salt=é"}))
+    rule = AclEntry("User:anna", Permission.ALLOW, Operation.READ)
+    await store.create(acl_nodes.path(ResourcePattern(ResourceType.TOPIC, "t")), acl_nodes.encode([rule]))
+    token = DelegationToken("t1", Principal("anna"), Principal("anna"), (), 1, 3, 2)
+    await store.create(token_nodes.path("t1"), token_nodes.encode(token))
     await store.create(znodes.deleted_topic(b"d" * 16), znodes.encode_deleted_topic([2]))
     await store.create(znodes.FEATURES, znodes.encode_features({"group.version": 1}))
     await store.create(znodes.PRODUCER_ID_BLOCK, znodes.encode_producer_id_block(1, 4000, 4999))
@@ -69,7 +76,16 @@ def test_a_restored_cluster_has_all_that_was_decided_and_elects_by_the_logs() ->
         await old.start()
         await new.start()
         assert new.image.cluster_id == old.image.cluster_id
-        for name in ("topic_names", "topic_configs", "user_configs", "deleted_topics"):
+        assert old.image.acls and old.image.delegation_tokens
+        decided = (
+            "topic_names",
+            "topic_configs",
+            "user_configs",
+            "deleted_topics",
+            "acls",
+            "delegation_tokens",
+        )
+        for name in decided:
             assert getattr(new.image, name) == getattr(old.image, name)
         assert new.image.features.levels == {"group.version": 1}
         assert dict(new.image.brokers) == {}
