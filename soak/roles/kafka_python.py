@@ -20,11 +20,21 @@ PATIENCE_SECONDS = 4 * SECONDS
 
 
 def produce(task: Task, stop: Stop) -> None:
-    """Idempotent, never waiting for an answer."""
+    """Idempotent, never waiting for an answer. It gives up when no record has an outcome for long."""
     writer = Writer(task, task.recorder())
     producer = _producer(task, enable_idempotence=True)
+    heard_at = time.monotonic()
+
+    def hear(_: object) -> None:
+        nonlocal heard_at
+        heard_at = time.monotonic()
+
     while not stop:
-        _send(producer, writer, writer.draft(task.topics))
+        future = _send(producer, writer, writer.draft(task.topics))
+        if future is not None:
+            future.add_both(hear)
+        if time.monotonic() - heard_at > PATIENCE_SECONDS:
+            _give_up(writer, "kafka-python neither delivers a record nor fails it", PATIENCE_SECONDS)
         time.sleep(task.pause)
     producer.flush(SECONDS)
 
