@@ -1,4 +1,4 @@
-"""What ships with Barnabas, on a cluster whose brokers are killed or cut off: `make kills` runs many seeds."""
+"""What ships with Barnabas, on a cluster whose brokers are killed or cut off: `make kills` has many seeds."""
 
 from __future__ import annotations
 
