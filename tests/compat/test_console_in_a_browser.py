@@ -33,8 +33,8 @@ from barnabas.protocol.messages.get_telemetry_subscriptions import GetTelemetryS
 from barnabas.server.run import BrokerServer
 from barnabas.testing import BarnabasCluster
 
-playwright = pytest.importorskip("playwright.sync_api", reason="pip install 'barnabas[browser]'")
-axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="pip install 'barnabas[browser]'")
+playwright = pytest.importorskip("playwright.sync_api", reason="pip install '.[browser]'")
+axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="pip install '.[browser]'")
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-headless-shell")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium: apt-get install chromium")

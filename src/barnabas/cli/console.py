@@ -15,6 +15,7 @@ from barnabas.cli.address import parse_address
 from barnabas.cli.log_output import log_to_stderr
 from barnabas.cli.options import bootstrap_option, example, log_format_option, log_level_option
 from barnabas.errors import ConfigError
+from barnabas.installation import pip_install
 from barnabas.system.signals import stop_this_process
 
 
@@ -28,7 +29,8 @@ from barnabas.system.signals import stop_this_process
         """,
         "It prints `ready` and a link that lets one browser in. The console is a client of the cluster: it "
         "joins no group, commits nothing, and changes nothing without --allow-writes. "
-        "`barnabas start --console` runs one beside a broker. It needs `pip install 'barnabas[console]'`.",
+        "`barnabas start --console` runs one beside a broker. It needs the extra console: "
+        f"{pip_install('console', quote='`')}.",
     )
 )
 @click.option(
@@ -154,7 +156,7 @@ def _end_with_stdin() -> None:
 def require_console() -> None:
     """Raise ConfigError if the packages of the console are not installed."""
     if find_spec("aiohttp") is None:
-        raise ConfigError("the console needs aiohttp: install it with pip install 'barnabas[console]'")
+        raise ConfigError(f"the console needs aiohttp: install it with {pip_install('console')}")
 
 
 def _masks(texts: tuple[str, ...]) -> dict[str, list[list[str]]]:

@@ -20,6 +20,7 @@ from barnabas.cli.options import (
 )
 from barnabas.cli.output import print_json, print_table
 from barnabas.cli.streams import is_terminal
+from barnabas.installation import pip_install
 
 if TYPE_CHECKING:
     from barnabas.pipelines.folder import Folder
@@ -363,4 +364,4 @@ def _require_spark() -> None:
     from importlib.util import find_spec
 
     if find_spec("pyspark") is None:
-        raise click.ClickException("Spark is not installed: pip install 'barnabas[spark]'")
+        raise click.ClickException(f"Spark is not installed: {pip_install('spark')}")

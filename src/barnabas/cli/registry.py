@@ -18,6 +18,7 @@ from barnabas.cli.options import (
     log_level_option,
 )
 from barnabas.errors import ConfigError
+from barnabas.installation import pip_install
 
 _LEVELS = (
     "none",
@@ -42,8 +43,8 @@ _LEVELS = (
         "Clients are given the URL as schema.registry.url. Ready is said in one line on stdout: "
         "`ready http://127.0.0.1:8081`; until a broker answers, the registry waits. Everything it knows lies "
         "in the topic, so any number of registries may share one. `barnabas start --registry` runs one "
-        "beside a broker. It needs `pip install 'barnabas[registry]'`, "
-        "and for Protobuf `pip install 'barnabas[protobuf]'`.",
+        "beside a broker. It needs the extra registry, and protobuf for Protobuf: "
+        f"{pip_install('registry', 'protobuf', quote='`')}.",
     )
 )
 @click.option(
@@ -147,5 +148,5 @@ def require_registry() -> None:
     missing = [name for name in ("aiohttp", "fastavro", "jsonschema") if find_spec(name) is None]
     if missing:
         raise ConfigError(
-            f"the registry needs {', '.join(missing)}: install it with pip install 'barnabas[registry]'"
+            f"the registry needs {', '.join(missing)}: install it with {pip_install('registry')}"
         )

@@ -198,7 +198,7 @@ class BrokerConfig(Settings):
         ("SCRAM-SHA-256", "SCRAM-SHA-512"),
         choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"),
         doc="How clients may log in where a listener speaks SASL; PLAIN checks the same passwords as SCRAM. "
-        "GSSAPI is Kerberos, and needs barnabas[gssapi].",
+        "GSSAPI is Kerberos, and needs the extra gssapi.",
     )
     sasl_server_max_receive_size: int = setting(
         Type.INT,

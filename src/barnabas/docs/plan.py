@@ -9,7 +9,14 @@ from barnabas.docs.floors import Room, draw
 from barnabas.docs.imports import between, headline, imports, modules
 
 #: what every package uses: drawn as one room
-_GROUND = ("barnabas", "barnabas.answers", "barnabas.errors", "barnabas.text", "barnabas.types")
+_GROUND = (
+    "barnabas",
+    "barnabas.answers",
+    "barnabas.errors",
+    "barnabas.installation",
+    "barnabas.text",
+    "barnabas.types",
+)
 _GROUND_CAPTION = "what all others share"
 _COMPOSITION = "the composition root and the process around it"
 
@@ -25,7 +32,7 @@ def packages_drawing() -> str:
         if uses[name].intersection(_GROUND):
             used.add(_GROUND[0])
     merged[_GROUND[0]] = set()
-    rooms[_GROUND[0]] = Room("answers, errors, text, types", _GROUND_CAPTION)
+    rooms[_GROUND[0]] = Room("answers, errors, installation, text, types", _GROUND_CAPTION)
     return draw("The packages of Barnabas: each uses those below it", rooms, merged)
 
 

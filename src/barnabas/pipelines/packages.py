@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
+from barnabas.installation import pip_install
 from barnabas.spark.option_values import refuse
 
 #: by format or kind of sink: what it imports, and the extra that installs it
@@ -23,7 +24,7 @@ def check_packages(format: str, kind: str) -> None:
         packages, extra = _NEEDED.get(value, ((), ""))
         for package in packages:
             if not _is_there(package):
-                raise refuse(option, value, f"{package} is missing: pip install 'barnabas[{extra}]'")
+                raise refuse(option, value, f"{package} is missing: {pip_install(extra)}")
 
 
 def _is_there(package: str) -> bool:

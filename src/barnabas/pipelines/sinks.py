@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import DataStreamWriter
 
+from barnabas.installation import pip_install
 from barnabas.pipelines.options import WRITTEN_BY_EXECUTORS, SinkOptions
 from barnabas.pipelines.sources import ORIGIN
 from barnabas.spark.debezium import DELETED
@@ -92,7 +93,7 @@ def _tables(options: SinkOptions) -> ModuleType:
     try:
         return import_module(f"barnabas.pipelines.{options.kind}")
     except ModuleNotFoundError as error:
-        cure = f"pip install 'barnabas[{options.kind}]'"
+        cure = pip_install(options.kind)
         raise refuse(
             options.kind, getattr(options, options.kind), f"{error.name} is missing: {cure}"
         ) from None

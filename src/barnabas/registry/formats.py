@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import Any, Protocol
 
+from barnabas.installation import pip_install
 from barnabas.registry.avro import AvroSchema
 from barnabas.registry.errors import InvalidSchemaError
 from barnabas.registry.incompatibility import Incompatibility
@@ -47,7 +48,7 @@ def parse(schema: Schema, references: Sequence[tuple[str, str]] = (), *, normali
     if schema.type == PROTOBUF and not _protoc_installed():
         raise InvalidSchemaError(
             "type PROTOBUF takes protoc, which this registry does not have: install it there with "
-            "pip install 'barnabas[protobuf]'"
+            f"{pip_install('protobuf')}"
         )
     return _FORMATS[schema.type](schema.text, references, normalize=normalize)
 

@@ -6,7 +6,7 @@
     good = orders.where("error IS NULL").select("record.*")
     bad = dead_letters(orders)          # to a topic of their own, each with its reason
 
-It needs `pip install 'barnabas[spark,registry]'`, on the executors too.
+It needs the extras `spark` and `registry`, on the executors too.
 """
 
 from __future__ import annotations

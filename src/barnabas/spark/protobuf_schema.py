@@ -13,6 +13,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 
 from barnabas.errors import ConfigError
+from barnabas.installation import pip_install
 from barnabas.spark.registry_client import RegisteredSchema
 
 _MAIN = "<schema>"
@@ -110,7 +111,7 @@ def _add_known(pool: DescriptorPool, name: str, added: set[str]) -> None:
         try:
             known = import_module(f"{name.removesuffix('.proto').replace('/', '.')}_pb2").DESCRIPTOR
         except ModuleNotFoundError:
-            cure = "pip install 'barnabas[protobuf]'"
+            cure = pip_install("protobuf")
             raise ConfigError(f"the schema imports {name}, which is not installed here: {cure}") from None
         for each in known.dependencies:
             _add_known(pool, each.name, added)

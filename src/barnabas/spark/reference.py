@@ -14,7 +14,7 @@ _HEAD = """\
 # The Spark data source
 
 `format("barnabas")` reads and appends topics, in batch and in streams, against any broker that speaks the
-Kafka protocol. `pip install 'barnabas[spark]'` is all it needs: PySpark finds it by itself. Names and
+Kafka protocol. The extra `spark` is all it needs: PySpark finds the data source by itself. Names and
 meanings are those of Spark's own Kafka connector, so that `format("kafka")` becomes `format("barnabas")`.
 
 ## Reading

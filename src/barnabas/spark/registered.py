@@ -20,6 +20,7 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType
 
 from barnabas.errors import ConfigError
+from barnabas.installation import pip_install
 from barnabas.spark.option_values import refuse
 from barnabas.spark.payloads import PayloadDecoder, PayloadEncoder
 from barnabas.spark.registry_client import AVRO, JSON, PROTOBUF, Reference, RegisteredSchema, RegistryClient
@@ -62,7 +63,7 @@ def load_codec(format: str) -> Any:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        cure = f"pip install 'barnabas[{extra}]'"
+        cure = pip_install(extra)
         raise refuse("format", format, f"{error.name} is missing: {cure}") from None
 
 

@@ -26,6 +26,7 @@ from types import TracebackType
 from typing import Self
 
 from barnabas.errors import BarnabasError
+from barnabas.installation import pip_install
 from barnabas.system import processes
 from barnabas.system.sockets import claim_alone
 
@@ -52,7 +53,7 @@ TLS_JARS = (
     "netty-transport-native-unix-common",
 )
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-_CURE = 'install Java 17 or newer, and PySpark with `pip install "barnabas[spark]"`'
+_CURE = f"install Java 17 or newer, and PySpark with {pip_install('spark', quote='`')}"
 #: starts quickly, and stays small
 _JAVA_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Djava.awt.headless=true")
 #: kilobytes by which a file of transactions grows; 64 MB if nothing is set

@@ -1,4 +1,4 @@
-"""The broker's Kerberos keys, by which it accepts the tickets of GSSAPI (the extra ``barnabas[gssapi]``)."""
+"""The broker's Kerberos keys, by which it accepts the tickets of GSSAPI (the extra gssapi)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from barnabas.config import BrokerConfig
 from barnabas.errors import ConfigError
+from barnabas.installation import pip_install
 from barnabas.security.errors import SaslError
 from barnabas.security.gssapi import GssapiExchange
 from barnabas.security.jaas import parse_jaas
@@ -89,7 +90,7 @@ def _package() -> Any:
     except (ImportError, OSError) as error:  # the package, or the system's libraries
         raise ConfigError(
             "sasl.enabled.mechanisms has GSSAPI, which needs the system's Kerberos libraries and the package "
-            f"gssapi: install barnabas[gssapi] ({error})"
+            f"gssapi: {pip_install('gssapi')} ({error})"
         ) from None
 
 
