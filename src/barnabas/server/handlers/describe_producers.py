@@ -1,5 +1,5 @@
-"""DescribeProducers v0: the idempotent and transactional producers of partitions that this broker leads
-(KIP-664)."""
+"""DescribeProducers v0: the idempotent and transactional producers of partitions that this broker holds
+(KIP-664). As in Apache Kafka, followers answer, too."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from barnabas.server.requests.api import handles
 from barnabas.server.requests.context import RequestContext
 from barnabas.server.requests.needs import each_topic
 from barnabas.server.requests.pieces import Pieces
+from barnabas.types import NO_LEADER_EPOCH
 
 
 def _failed(request: DescribeProducersRequest, error: KafkaError) -> DescribeProducersResponse:
@@ -48,7 +49,7 @@ def describe_producers(
             result = PartitionResponse(partition_index=index)
             try:
                 partition = replicas.find(topic.name, index)
-                partition.check_leader()
+                partition.check_epoch(NO_LEADER_EPOCH)
                 result.active_producers = [
                     ProducerState(
                         producer_id=producer.producer_id,
