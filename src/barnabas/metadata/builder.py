@@ -126,6 +126,10 @@ class ImageBuilder:
         admitted = await self._admitted() if znodes.BROKER_EPOCHS in paths else before.admitted
         brokers = await self._brokers(names.get(znodes.BROKER_IDS, ()))
         topic_images = await self._topics(topics)
+        topic_names = self._topic_names(topics, topic_images)
+        deleted_topics, deleted = await self._deleted_topics(
+            names.get(znodes.DELETED_TOPICS, ()), topic_names
+        )
         topic_configs = await self._configs(znodes.TOPIC_CONFIGS, names, before.topic_configs)
         broker_configs = await self._configs(znodes.BROKER_CONFIGS, names, before.broker_configs)
         group_configs = await self._configs(znodes.GROUP_CONFIGS, names, before.group_configs)
@@ -148,7 +152,7 @@ class ImageBuilder:
             brokers=brokers,
             admitted=admitted,
             topics=topic_images,
-            topic_names=self._topic_names(topics, topic_images),
+            topic_names=topic_names,
             topic_configs=topic_configs,
             broker_configs=broker_configs,
             group_configs=group_configs,
@@ -158,7 +162,7 @@ class ImageBuilder:
             acls=await self._acls(acls),
             delegation_tokens=await self._delegation_tokens(names.get(token_nodes.FOLDER, ())),
             features=await self._features() if znodes.FEATURES in paths else before.features,
-            deleted_topics=await self._deleted_topics(names.get(znodes.DELETED_TOPICS, ())),
+            deleted_topics=deleted_topics,
         )
         return ImageDelta(
             before,
@@ -173,6 +177,7 @@ class ImageBuilder:
             brokers=znodes.BROKER_IDS in names or znodes.BROKER_EPOCHS in paths,
             broker_configs=znodes.BROKER_CONFIGS in names,
             client_quotas=frozenset(quotas.values()),
+            deleted=deleted,
         )
 
     # What the cluster cannot do without is kept when its node is gone: `lost_nodes` puts the node back.
@@ -271,17 +276,32 @@ class ImageBuilder:
                 tokens[name] = token
         return tokens.finish()
 
-    async def _deleted_topics(self, names: Collection[str]) -> Mapping[TopicId, frozenset[BrokerId]]:
-        if not names:
-            return self._before.deleted_topics
-        read = await self._read(znodes.DELETED_TOPICS, names)
-        deleted = _map(self._before.deleted_topics).mutate()
-        for name, node in read:
-            if node is None:
-                deleted.pop(topic_id_from_str(name), None)
+    async def _deleted_topics(
+        self, names: Collection[str], topic_names: Mapping[TopicId, str]
+    ) -> tuple[Mapping[TopicId, frozenset[BrokerId]], frozenset[TopicId]]:
+        """The notes of deletion, and the topics whose notes are gone again.
+
+        A broker that a topic was moved away from is in no note, so it may find the topic and the note gone
+        together: a note that has changed was there. It stays until the image shows that the topic is gone.
+        """
+        before = self._before.deleted_topics
+        kept = [topic_id for topic_id, brokers in before.items() if not brokers]
+        if not names and not kept:
+            return before, frozenset()
+        deleted = _map(before).mutate()
+        gone = set()
+        for name, node in await self._read(znodes.DELETED_TOPICS, names):
+            topic_id = topic_id_from_str(name)
+            if node is not None:
+                deleted[topic_id] = znodes.decode_deleted_topic(node.data)
             else:
-                deleted[topic_id_from_str(name)] = znodes.decode_deleted_topic(node.data)
-        return deleted.finish()
+                gone.add(topic_id)
+                deleted[topic_id] = frozenset()
+                kept.append(topic_id)
+        for topic_id in kept:
+            if topic_id not in topic_names and not deleted[topic_id]:
+                del deleted[topic_id]
+        return deleted.finish(), frozenset(gone)
 
     async def _read(self, folder: str, names: Collection[str]) -> list[tuple[str, Node | None]]:
         nodes = await self._store.read([f"{folder}/{name}" for name in names])

@@ -148,7 +148,8 @@ class ClusterImage(NamedTuple):
     delegation_tokens: Mapping[str, DelegationToken] = _EMPTY
 
     features: FinalizedFeatures = FinalizedFeatures()
-    #: topics that are gone, and the brokers that may still have folders of theirs
+    #: topics that are gone, and the brokers that may still have folders of theirs: none if all have deleted
+    #: them before this image has shown that the topic is gone
     deleted_topics: Mapping[TopicId, frozenset[BrokerId]] = _EMPTY
 
     def is_admitted(self, broker: BrokerId) -> bool:
@@ -216,6 +217,16 @@ class ImageDelta(NamedTuple):
     broker_configs: bool = False
     #: whose quotas changed
     client_quotas: frozenset[QuotaEntity] = frozenset()
+    #: topics whose notes of deletion have come and gone since `before`
+    deleted: frozenset[TopicId] = frozenset()
+
+    def is_deleted(self, topic_id: TopicId) -> bool:
+        """Whether a topic that is gone was deleted: a note has said so, which may have been removed since."""
+        return (
+            topic_id in self.after.deleted_topics
+            or topic_id in self.deleted
+            or topic_id in self.before.deleted_topics
+        )
 
     def narrowed(self) -> ImageDelta:
         """The same change without what was read again and found as it was before."""

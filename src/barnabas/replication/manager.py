@@ -148,7 +148,7 @@ class ReplicaManager:
         for name in sorted(delta.topics):
             before, after = delta.before.topics.get(name), image.topics.get(name)
             if before is not None and (after is None or after.id != before.id):
-                if before.id in image.deleted_topics:
+                if delta.is_deleted(before.id):
                     self._delete(before)
                 else:
                     self._close(before)

@@ -430,6 +430,34 @@ def test_topic_that_is_deleted_while_it_is_read_is_gone_without_an_error(
     play(scenario)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("at_once", [1, 2, 200])
+def test_topic_whose_note_has_come_and_gone_was_deleted(
+    at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However the changes are divided over images. The next image has nothing left of it."""
+    monkeypatch.setattr("barnabas.metadata.loader._AT_ONCE", at_once)
+    topic_id, other = new_topic_id(system_random()), new_topic_id(system_random())
+
+    async def scenario(store: MetadataStore, loader: MetadataLoader, deltas: list[ImageDelta]) -> None:
+        note = znodes.deleted_topic(topic_id)
+        await store.multi([Create(note, znodes.encode_deleted_topic([2])), *topic_removal("t")])
+        await store.delete(note)
+        await store.multi(topic_removal("absent"))
+        deltas.clear()
+        await loader.settled()
+        went = {
+            topic.id: delta.is_deleted(topic.id)
+            for delta in deltas
+            for topic in delta.before.topics.values()
+            if delta.after.topics.get(topic.name) is None
+        }
+        assert went == {topic_id: True, other: False}
+        await store.create(znodes.topic_config("u"), znodes.encode_config({}))
+        assert not (await loader.settled()).deleted_topics
+
+    play(scenario, [*topic_nodes("t", topic_id), *topic_nodes("absent", other)])
+
+
 def test_others_go_on_while_a_topic_of_many_partitions_becomes_an_image() -> None:
     async def scenario() -> None:
         store = MemoryStore(MemoryServer())

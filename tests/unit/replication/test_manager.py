@@ -318,6 +318,20 @@ def test_logs_of_a_topic_go_when_the_word_comes_after_it_was_gone(logs, replicas
     asyncio.run(scenario())
 
 
+def test_a_note_that_is_gone_again_deletes_the_logs_of_its_topic(logs, replicas, caplog):
+    """A replica that was moved away is in no note, and may hear of the move and the deletion together."""
+
+    async def scenario():
+        apply(replicas, ClusterImage(), image_of(3))
+        await turns()
+        deleted = frozenset({TOPIC_ID})
+        replicas.apply(ImageDelta(image_of(3), ClusterImage(), topics=frozenset({"t"}), deleted=deleted))
+        assert logs.made == {}
+        assert not caplog.records
+
+    asyncio.run(scenario())
+
+
 def test_log_of_a_topic_that_was_deleted_while_it_was_loaded_goes(logs, replicas):
     async def scenario():
         logs.create(TopicPartition("t", 0), TOPIC_ID, None)

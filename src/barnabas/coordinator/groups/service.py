@@ -344,7 +344,7 @@ def _is_deleted(topic: str, delta: ImageDelta) -> bool:
     before, after = delta.before.topics.get(topic), delta.after.topics.get(topic)
     if before is None or (after is not None and after.id == before.id):
         return False
-    return before.id in delta.after.deleted_topics
+    return delta.is_deleted(before.id)
 
 
 def _check_group_id(group_id: str) -> None:
