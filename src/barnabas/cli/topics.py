@@ -295,6 +295,7 @@ def _print_topic(
         barnabas topics elect
         barnabas topics elect orders payments:0,2
         barnabas topics elect orders:1 --unclean
+        barnabas topics elect --unclean --all
         """,
         "A partition's preferred leader is the first of its replicas. A broker that was away leads nothing "
         "when it is back until then; with auto.leader.rebalance.enable the controller sees to it by itself. "
@@ -308,13 +309,16 @@ def _print_topic(
     is_flag=True,
     help="Where there is no leader, elect a replica that may lack records, which are lost then.",
 )
+@click.option("--all", "is_all", is_flag=True, help="With --unclean: all partitions that have no leader.")
 @bootstrap_option
-def elect(places: tuple[str, ...], unclean: bool, bootstrap_server: str) -> None:
+def elect(places: tuple[str, ...], unclean: bool, is_all: bool, bootstrap_server: str) -> None:
     """Elect the preferred leaders of all partitions, or of these."""
     from barnabas.cli.moving import connect_moves, raise_refused
 
-    if unclean and not places:
-        raise click.UsageError("--unclean loses records: name the topics or partitions")
+    if is_all and places:
+        raise click.UsageError("--all contradicts the names: remove either")
+    if unclean and not places and not is_all:
+        raise click.UsageError("--unclean loses records: name the topics or partitions, or give --all")
     asked = [_parse_place(text) for text in places]
     moves = connect_moves(bootstrap_server)
     partitions: set[TopicPartition] | None = None

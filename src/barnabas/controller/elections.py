@@ -90,7 +90,7 @@ class ElectionControl:
                         }
                         elected = _unclean(state, still, incomplete.get(partition, frozenset()))
                         log.warning(
-                            "%s: elected broker %d, as asked: what was acknowledged beyond offset %d is lost",
+                            "%s: elected broker %d, as asked: records beyond offset %d may be lost",
                             partition,
                             elected.leader,
                             still[elected.leader].end,

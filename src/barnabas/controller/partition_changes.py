@@ -129,6 +129,17 @@ def candidates(
     return tuple(replica for replica in state.replicas if replica in electable)
 
 
+def awaited(state: PartitionState, electable: frozenset[BrokerId]) -> tuple[BrokerId, ...]:
+    """The brokers without whom a partition gets no leader, unless records may be lost; none while it has one.
+
+    Any one of those that are sure to have everything will do; of the last known ELR all are needed.
+    """
+    if state.leader != NO_BROKER or state.is_missing:
+        return ()
+    sure = {*state.isr, *state.elr}
+    return tuple(each for each in state.replicas if each in (sure or {*state.last_known_elr} - electable))
+
+
 def elect_uncleanly(state: PartitionState, leader: BrokerId) -> PartitionState:
     """The state with a leader that may lack what was committed: from now on its log is what there is.
 

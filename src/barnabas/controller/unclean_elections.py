@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Mapping
 
 from barnabas.controller.controller_election import ControllerElection
-from barnabas.controller.partition_changes import candidates, elect_furthest, elect_uncleanly
+from barnabas.controller.partition_changes import awaited, candidates, elect_furthest, elect_uncleanly
 from barnabas.controller.replica_logs import Ask, Reach, reaches
 from barnabas.controller.standing import incomplete_replicas, standing_of
 from barnabas.errors import KafkaError
@@ -31,7 +31,7 @@ class UncleanElections:
     """Asks the candidates how far their logs reach, and elects the one whose log reaches furthest.
 
     It waits for all of a partition's last known ELR, unless ``unclean.leader.election.enable`` allows to
-    elect among those that run. The log says what was elected, since records may be lost.
+    elect among those that run. The log says who is waited for, and where records may be lost.
 
     A replica that its broker has registered as incomplete is not elected, and none in its place if it was
     among those last in sync: who asks for an unclean election (`ElectionControl`) decides on that loss.
@@ -50,6 +50,8 @@ class UncleanElections:
         #: set when something has changed: a pause ends
         self._news = asyncio.Event()
         self._electing: asyncio.Task[None] | None = None
+        #: who was waited for when the log last said so
+        self._told: dict[tuple[BrokerId, ...], int] = {}
 
     def begin(self) -> None:
         """Elect soon whoever can be elected."""
@@ -65,6 +67,7 @@ class UncleanElections:
 
     async def _elect(self) -> None:
         image = await self._loader.settled()
+        self._report_awaited(image)
         wanted = self._wanted(image)
         if not wanted:
             return
@@ -108,7 +111,10 @@ class UncleanElections:
             )
             await self._loader.settled()
         self.elected += len(elected)
-        _report(elected, {partition: after.leader for partition, (_, after) in changes.items()})
+        unclean = {each for each in elected if self._is_unclean(now, each)}
+        leaders = {partition: after.leader for partition, (_, after) in changes.items()}
+        _report({each: elected[each] for each in elected.keys() - unclean}, leaders, is_unclean=False)
+        _report({each: elected[each] for each in unclean}, leaders, is_unclean=True)
 
     async def _elect_while_due(self) -> None:
         delay = _FIRST_RETRY
@@ -147,6 +153,31 @@ class UncleanElections:
                 wanted[partition] = brokers
         return wanted
 
+    def _report_awaited(self, image: ClusterImage) -> None:
+        """Say who has to come back, once for each change of that."""
+        electable = standing_of(image).in_sync
+        incomplete = incomplete_replicas(image)
+        waiting: dict[tuple[BrokerId, ...], list[TopicPartition]] = {}
+        for name, topic in sorted(image.topics.items()):
+            for number, state in enumerate(topic.partitions):
+                partition = TopicPartition(name, number)
+                if state.leader == NO_BROKER and not self._is_unclean(image, partition):
+                    complete = electable - incomplete.get(partition, frozenset())
+                    waiting.setdefault(awaited(state, complete), []).append(partition)
+        waiting.pop((), None)
+        told, self._told = self._told, {brokers: len(each) for brokers, each in waiting.items()}
+        for brokers, partitions in waiting.items():
+            if told.get(brokers) != len(partitions):
+                log.warning(
+                    "%d partitions have no leader and wait for %s, which may have committed records that no "
+                    "other replica has: %s%s. If that is lost for good, `barnabas topics elect --unclean "
+                    "--all` gives those records up",
+                    len(partitions),
+                    f"{'broker' if len(brokers) == 1 else 'brokers'} {', '.join(map(str, brokers))}",
+                    ", ".join(map(str, partitions[:_NAMED])),
+                    ", ..." if len(partitions) > _NAMED else "",
+                )
+
     def _min_isr(self, image: ClusterImage, partition: TopicPartition) -> int:
         return self._configs.topic_config(image, partition.topic).min_insync_replicas
 
@@ -154,17 +185,32 @@ class UncleanElections:
         return self._configs.topic_config(image, partition.topic).unclean_leader_election_enable
 
 
-def _report(elected: Mapping[TopicPartition, Reach], leaders: Mapping[TopicPartition, BrokerId]) -> None:
+def _report(
+    elected: Mapping[TopicPartition, Reach],
+    leaders: Mapping[TopicPartition, BrokerId],
+    *,
+    is_unclean: bool,
+) -> None:
     if not elected:
         return
     named = [
         f"{partition} by broker {leaders[partition]} up to offset {reach.end}"
-        for partition, reach in list(elected.items())[:_NAMED]
+        for partition, reach in sorted(elected.items())[:_NAMED]
     ]
-    log.warning(
-        "elected the replica that reaches furthest in %d partitions where none was sure to have everything; "
-        "what was acknowledged beyond is lost: %s%s",
-        len(elected),
-        ", ".join(named),
-        ", ..." if len(elected) > _NAMED else "",
-    )
+    more = ", ..." if len(elected) > _NAMED else ""
+    if is_unclean:
+        log.warning(
+            "%d partitions are led by the replica that reaches furthest of those that run, since "
+            "unclean.leader.election.enable allows it; records beyond may be lost: %s%s",
+            len(elected),
+            ", ".join(named),
+            more,
+        )
+    else:
+        log.info(
+            "%d partitions are led by the replica that reaches furthest, as all that were last known to have "
+            "everything are back: %s%s",
+            len(elected),
+            ", ".join(named),
+            more,
+        )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 
 import pytest
+from click.testing import CliRunner
 
+from barnabas.cli.app import app
 from barnabas.client.connection import Connection
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.delete_records import (
@@ -194,3 +197,32 @@ def test_a_batch_that_came_before_a_brokers_leadership_is_not_overtaken_by_the_n
     assert cluster.leader_of("t") == heir
     assert send(1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert [send(0), send(1)] == [0, 1]
+
+
+def test_after_a_kill_of_all_two_of_three_wait_for_the_third_until_its_loss_is_accepted(
+    barnabas_cluster, caplog
+):
+    """The command that the log prints is run as it is printed."""
+    cluster = barnabas_cluster(brokers=3)
+    cluster.create_topic("t", 2)
+    cluster.create_topic("u")
+    cluster.wait_in_sync("t", "u")
+    cluster.produce("t", "a", "b", "c")
+    for broker in (1, 2, 3):
+        cluster.kill(broker)
+    cluster.restart(1)
+    cluster.restart(2)
+    pattern = r"3 partitions have no leader and wait for broker 3, .* `barnabas (topics elect [^`]*)`"
+    deadline = time.monotonic() + 60
+    while not (said := re.search(pattern, caplog.text)):
+        assert time.monotonic() < deadline, caplog.text
+        time.sleep(0.05)
+    server = ["--bootstrap-server", cluster.bootstrap_servers]
+    done = CliRunner().invoke(app, [*said[1].split(), *server])
+    assert (done.exit_code, done.output) == (0, "elected leaders of 3 partitions\n")
+    assert sorted(record.value for record in cluster.consume("t", 3)) == [b"a", b"b", b"c"]
+    cluster.produce("t", "d")
+    contradiction = CliRunner().invoke(app, ["topics", "elect", "t", "--unclean", "--all", *server])
+    assert contradiction.exit_code == 2
+    cluster.restart(3)
+    cluster.wait_in_sync()

@@ -650,11 +650,15 @@ def test_replica_that_reaches_furthest_leads_when_all_of_the_last_known_are_back
         await cluster.start(4)
         await cluster.start(2)
         await cluster.has(leader=-1, elr=(3,), last_known_elr=(2,))
+        await until(lambda: "1 partitions have no leader and wait for broker 3," in caplog.text)
+        assert "`barnabas topics elect --unclean --all`" in caplog.text
         await cluster.start(3)
         state = await cluster.has(leader=3, isr=(3,), elr=(), last_known_elr=(2,))
         assert state.recovering
         await until(lambda: "t-0 by broker 3 up to offset 5" in caplog.text)
+        assert "lost:" not in caplog.text  # all that were in sync are back
 
+    caplog.set_level("INFO", "barnabas.controller")
     play(scenario, brokers=4)
 
 
@@ -691,7 +695,7 @@ def test_nobody_is_elected_while_one_that_may_have_most_does_not_answer() -> Non
     run_virtual(scenario())
 
 
-def test_whoever_is_there_leads_where_loss_is_allowed() -> None:
+def test_whoever_is_there_leads_where_loss_is_allowed(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(cluster: Cluster) -> None:
         await power_cut(cluster)
         cluster.reach = {2: (0, 17), 4: (0, 3)}
@@ -702,6 +706,7 @@ def test_whoever_is_there_leads_where_loss_is_allowed() -> None:
         resource = ConfigResource(ResourceType.TOPIC, "t")
         assert await cluster.controller.controller.configs.alter({resource: [change]}) == {}
         await cluster.has(leader=4, isr=(4,), elr=())
+        await until(lambda: "records beyond may be lost: t-0 by broker 4 up to offset 3" in caplog.text)
 
     play(scenario, brokers=4)
 
